@@ -1,0 +1,5 @@
+"""`python -m mq`."""
+
+from mq.cli import main
+
+main()

@@ -1,0 +1,96 @@
+"""A queue's bounded backlog: the first ready messages in delivery order, as far as known.
+
+Pure and synchronous; the queue acts on what it says. A wrong hint costs a lost race, never a
+message: whoever takes a candidate still has to win its rename.
+"""
+
+import random
+from bisect import bisect_left, insort
+
+from mq.limits import BACKLOG_IDS_MAX, LOOK_INTERVAL_S, LOOK_SHARE
+from mq.names import MessageId
+from mq.store.listing import FolderMark, Listing, delivery_order
+
+
+class Backlog:
+    """Candidates for the next fetches. Times are a steady clock's seconds."""
+
+    def __init__(self, capacity: int = BACKLOG_IDS_MAX) -> None:
+        self._capacity = capacity
+        self._candidates: list[MessageId] = []
+        self._complete = False
+        self._mark: FolderMark | None = None
+        self._looked_s = float("-inf")
+        self._look_cost_s = 0.0
+        self._offered_meanwhile: list[MessageId] | None = None
+
+    def __len__(self) -> int:
+        return len(self._candidates)
+
+    @property
+    def mark(self) -> FolderMark | None:
+        """The folder as last listed, to ask whether it changed; None before the first look and
+        when candidates were left out or taken, so that an unchanged folder would say nothing.
+        """
+        return self._mark if self._complete and not self._candidates else None
+
+    def is_due_for_look(self, now_s: float) -> bool:
+        """Whether the folder should be looked at before the next fetch.
+
+        Always when nothing is known to be there; else now and then, for what other processes
+        published or redelivered, as long as looking takes a small share of the time.
+        """
+        if not self._candidates:
+            return True
+        interval_s = max(LOOK_INTERVAL_S, self._look_cost_s / LOOK_SHARE)
+        return now_s - self._looked_s >= interval_s
+
+    def look_began(self) -> None:
+        """From here on the listing may miss what is offered."""
+        self._offered_meanwhile = []
+
+    def look_ended(self, listing: Listing | None, began_s: float, now_s: float) -> None:
+        """Takes what a look found; None: the folder is as it was."""
+        offered, self._offered_meanwhile = self._offered_meanwhile or [], None
+        self._looked_s = now_s
+        self._look_cost_s = now_s - began_s
+        if listing is None:
+            return
+        self._candidates = list(listing.ids)
+        self._complete = listing.complete
+        self._mark = listing.mark
+        for message_id in offered:
+            self.offer(message_id)
+
+    def look_failed(self) -> None:
+        """The folder could not be listed: what was known stays."""
+        self._offered_meanwhile = None
+
+    def offer(self, message_id: MessageId) -> None:
+        """Takes a message that became ready by this process's hand.
+
+        Beyond the end of an incomplete backlog it is left to a later listing: others may stand
+        between.
+        """
+        if self._offered_meanwhile is not None:
+            self._offered_meanwhile.append(message_id)
+        order = delivery_order(message_id)
+        if not self._complete and (
+            not self._candidates or order > delivery_order(self._candidates[-1])
+        ):
+            return
+        place = bisect_left(self._candidates, order, key=delivery_order)
+        if place < len(self._candidates) and self._candidates[place] == message_id:
+            return
+        insort(self._candidates, message_id, key=delivery_order)
+        if len(self._candidates) > self._capacity:
+            self._candidates.pop()
+            self._complete = False
+
+    def take(self, peers: int, chance: random.Random) -> MessageId | None:
+        """The next candidate: the first, or any of the first `peers` + 1."""
+        if not self._candidates:
+            return None
+        if peers == 0:
+            return self._candidates.pop(0)
+        return self._candidates.pop(chance.randrange(min(peers + 1, len(self._candidates))))

@@ -1,0 +1,213 @@
+"""The queues that this process knows, and every operation that a request may ask of them."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from mq.broker.queue import Queue
+from mq.errors import Busy, QueueNotFound
+from mq.limits import DESCRIBE_AGE_S, LOOK_SHARE
+from mq.message import Delivery
+from mq.names import MessageId, QueueName, UuidSource
+from mq.settings import QueueSettings
+from mq.store.commit import Committer
+from mq.store.listing import Counts, count
+from mq.store.publish import Draft, publish
+from mq.store.queues import create_queue, delete_queue, first_use, retire_delayed
+from mq.store.remove import Precondition, remove
+from mq.store.root import Root
+from mq.store.streams import Upload
+
+_log = logging.getLogger("mq.broker")
+
+T = TypeVar("T")
+
+_LOCK_TRIES: Final = 100
+_LOCK_WAIT_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A queue with its counts, taken at `counted_ms` (since the epoch), fresh until `stale_s`."""
+
+    queue: Queue
+    counts: Counts
+    counted_ms: int
+    stale_s: float
+
+
+class Broker:
+    """Everything that HTTP asks for. Made and used on the event loop's thread."""
+
+    def __init__(
+        self,
+        root: Root,
+        committer: Committer,
+        settings: QueueSettings,
+        peers: int = 0,
+        chance: random.Random | None = None,
+    ) -> None:
+        self.root = root
+        self.committer = committer
+        self._settings = settings
+        self._peers = peers
+        self._chance = chance or random.Random()
+        self._uuids = UuidSource(root.clock)
+        self._queues: dict[QueueName, Queue] = {}
+        self._descriptions: dict[QueueName, Description] = {}
+        self._queue_lock = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def create_queue(self, name: QueueName) -> bool:
+        """Makes a queue; False when it was there. Raises Busy, Unavailable. Durable: yes."""
+        created = await self._with_lock_tries(
+            lambda: self.committer.commit_alone(create_queue(self.root, name))
+        )
+        self._queues.setdefault(name, self._make(name))
+        return created
+
+    async def delete_queue(self, name: QueueName) -> None:
+        """Deletes a queue and its messages. Raises QueueNotFound, Busy. Durable: yes."""
+        uuid = self._uuids.next()
+        try:
+            await self._with_lock_tries(
+                lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
+            )
+        finally:
+            self._queues.pop(name, None)
+            self._descriptions.pop(name, None)
+        task = asyncio.create_task(self._retire_delayed(name))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def describe(self, name: QueueName) -> Description:
+        """A queue and its counts, at most a second old, or older when counting takes long.
+        Raises QueueNotFound.
+        """
+        queue = await self.queue(name)
+        began_s = self.root.clock.steady_s()
+        known = self._descriptions.get(name)
+        if known is None or began_s >= known.stale_s:
+            counted_ms = self.root.now_ms()
+            try:
+                counts = await self.committer.call(count, self.root, name)
+            except QueueNotFound:
+                self._forget(queue)
+                raise
+            ended_s = self.root.clock.steady_s()
+            fresh_s = max(DESCRIBE_AGE_S, (ended_s - began_s) / LOOK_SHARE)
+            known = Description(queue, counts, counted_ms, ended_s + fresh_s)
+            self._descriptions[name] = known
+        return known
+
+    async def publish(self, name: QueueName, body: bytes | bytearray, extension: str) -> MessageId:
+        """Publishes a body that is held in memory. Raises QueueNotFound, Unavailable.
+        Durable: yes.
+        """
+        return await self._published(
+            name,
+            lambda: self.committer.commit(publish(self.root, self._draft(name, extension), body)),
+        )
+
+    async def upload(self, name: QueueName, extension: str) -> Upload:
+        """Begins a publish that is written bit by bit. Raises Unavailable. Durable: no."""
+        return await Upload.begin(self.root, self.committer, self._draft(name, extension))
+
+    async def finish(self, name: QueueName, upload: Upload) -> MessageId:
+        """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
+        return await self._published(name, upload.finish)
+
+    async def fetch(self, name: QueueName) -> Delivery | None:
+        """Claims the queue's next message; None when nothing is ready. Raises QueueNotFound,
+        Unavailable. Durable: yes.
+        """
+        queue = await self.queue(name)
+        try:
+            return await queue.fetch()
+        except QueueNotFound:
+            self._forget(queue)
+            raise
+
+    async def remove(
+        self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
+    ) -> None:
+        """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
+        Unavailable. Durable: yes.
+        """
+        queue = await self.queue(name)
+        try:
+            await self.committer.commit(remove(self.root, name, message_id, if_receives))
+        except QueueNotFound:
+            self._forget(queue)
+            raise
+        queue.totals.deleted += 1
+
+    async def queue(self, name: QueueName) -> Queue:
+        """The queue, looked for on disk when this process has not used it. Raises
+        QueueNotFound.
+        """
+        known = self._queues.get(name)
+        if known is not None:
+            return known
+        await self.committer.commit(first_use(self.root, name))
+        return self._queues.setdefault(name, self._make(name))
+
+    async def drain(self) -> None:
+        """Waits for what goes on in the background, and gives the threads back."""
+        for queue in list(self._queues.values()):
+            await queue.drain()
+        while self._background:
+            await asyncio.wait(self._background)
+        await self.committer.drain()
+
+    def _make(self, name: QueueName) -> Queue:
+        return Queue(name, self.root, self.committer, self._settings, self._peers, self._chance)
+
+    def _draft(self, name: QueueName, extension: str) -> Draft:
+        message_id = MessageId(self._uuids.next(), extension=extension)
+        return Draft(name, message_id, message_id.published_ms)
+
+    async def _published(
+        self, name: QueueName, operation: Callable[[], Awaitable[MessageId]]
+    ) -> MessageId:
+        queue = await self.queue(name)
+        try:
+            message_id = await operation()
+        except QueueNotFound:
+            self._forget(queue)
+            raise
+        queue.totals.published += 1
+        queue.became_ready(message_id)
+        return message_id
+
+    def _forget(self, queue: Queue) -> None:
+        """The queue's folder is gone; one of the same name may have come since."""
+        if self._queues.get(queue.name) is queue:
+            del self._queues[queue.name]
+            self._descriptions.pop(queue.name, None)
+
+    async def _retire_delayed(self, name: QueueName) -> None:
+        try:
+            await self._with_lock_tries(
+                lambda: self.committer.commit_alone(retire_delayed(self.root, name))
+            )
+        except Exception as error:  # mq-mover and the next PUT do it again.
+            _log.warning(
+                "a deleted queue's messages stay in delay/ for now",
+                extra={"fields": {"queue": name.text, "error": repr(error)}},
+            )
+
+    async def _with_lock_tries(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Only one queue is made or deleted at a time: in this process by a lock, and against
+        other processes by trying again for a few seconds.
+        """
+        async with self._queue_lock:
+            for _ in range(_LOCK_TRIES):
+                try:
+                    return await operation()
+                except Busy:
+                    await asyncio.sleep(_LOCK_WAIT_S)
+            return await operation()

@@ -1,0 +1,196 @@
+"""One queue in one process: who waits for a message, and which candidates are tried for them.
+
+All fetches of a queue are served in rounds, one round at a time: what waits takes the first
+candidates together, in one commit group, and who lost a race goes into the next round.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from dataclasses import dataclass
+
+from mq.broker.backlog import Backlog
+from mq.errors import MqError, Unavailable
+from mq.limits import BACKLOG_IDS_MAX, CLAIMS_PER_ROUND_MAX
+from mq.message import Delivery
+from mq.names import MessageId, QueueName
+from mq.settings import QueueSettings
+from mq.store.commit import Committer
+from mq.store.fetch import fetch, release
+from mq.store.listing import list_ready
+from mq.store.root import Root
+
+_log = logging.getLogger("mq.queue")
+
+
+@dataclass(slots=True)
+class Totals:
+    """What this process did with a queue since it began."""
+
+    published: int = 0
+    fetched: int = 0
+    deleted: int = 0
+    released: int = 0
+    lost_races: int = 0
+
+
+class Queue:
+    """A queue that this process has used. Lives on the event loop's thread."""
+
+    def __init__(
+        self,
+        name: QueueName,
+        root: Root,
+        committer: Committer,
+        settings: QueueSettings,
+        peers: int,
+        chance: random.Random,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.totals = Totals()
+        self._root = root
+        self._committer = committer
+        self._peers = peers
+        self._chance = chance
+        self._backlog = Backlog()
+        self._waiting: deque[asyncio.Future[Delivery | None]] = deque()
+        self._serving: asyncio.Task[None] | None = None
+        self._giving_back: set[asyncio.Task[None]] = set()
+
+    async def fetch(self) -> Delivery | None:
+        """The next message, claimed; None when nothing is ready.
+
+        Raises QueueNotFound, Unavailable. A caller that is cancelled meanwhile gets nothing,
+        and what was claimed for it is released. Durable on return: yes.
+        """
+        future: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # The answer may have come in the same turn of the loop as the cancellation.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                delivery = future.result()
+                if delivery is not None:
+                    self.give_back(delivery)
+            raise
+
+    async def drain(self) -> None:
+        """Waits until nothing goes on here."""
+        while tasks := self._giving_back | ({self._serving} if self._serving else set()):
+            await asyncio.wait(tasks)
+
+    def became_ready(self, message_id: MessageId) -> None:
+        """Hears of a message that this process put into the queue's folder."""
+        self._backlog.offer(message_id)
+
+    async def _serve(self) -> None:
+        try:
+            while self._drop_gone():
+                await self._round()
+        except MqError as error:
+            self._answer_all(error)
+        except Exception as error:
+            _log.exception("fetching failed", extra={"fields": {"queue": self.name.text}})
+            self._answer_all(Unavailable(repr(error)))
+        finally:
+            self._serving = None
+
+    def _drop_gone(self) -> int:
+        self._waiting = deque(future for future in self._waiting if not future.done())
+        return len(self._waiting)
+
+    def _answer_all(self, error: MqError) -> None:
+        while (future := self._next_waiting()) is not None:
+            future.set_exception(error)
+
+    async def _round(self) -> None:
+        if self._backlog.is_due_for_look(self._root.clock.steady_s()):
+            waiting_before = list(self._waiting)
+            await self._look()
+            if not len(self._backlog):
+                # Nothing is there for those who came before the look.
+                for future in waiting_before:
+                    if not future.done():
+                        future.set_result(None)
+                return
+        candidates = self._candidates(min(self._drop_gone(), CLAIMS_PER_ROUND_MAX))
+        claims = [
+            self._committer.submit(
+                fetch(self._root, self.name, candidate, self.settings.visibility_s)
+            )
+            for candidate in candidates
+        ]
+        for result in await asyncio.gather(*claims, return_exceptions=True):
+            if isinstance(result, BaseException):
+                # The message is in delay/ and comes back; one who waits hears of it.
+                self._answer_next(result)
+            elif result is None:
+                self.totals.lost_races += 1
+            else:
+                self.totals.fetched += 1
+                self._hand_over(result)
+
+    async def _look(self) -> None:
+        began_s = self._root.clock.steady_s()
+        mark = self._backlog.mark
+        self._backlog.look_began()
+        try:
+            listing = await self._committer.call(
+                list_ready, self._root, self.name, BACKLOG_IDS_MAX, mark
+            )
+        except BaseException:
+            self._backlog.look_failed()
+            raise
+        self._backlog.look_ended(listing, began_s, self._root.clock.steady_s())
+
+    def _candidates(self, wanted: int) -> list[MessageId]:
+        candidates: list[MessageId] = []
+        while len(candidates) < wanted:
+            candidate = self._backlog.take(self._peers, self._chance)
+            if candidate is None:
+                break
+            candidates.append(candidate)
+        return candidates
+
+    def _hand_over(self, delivery: Delivery) -> None:
+        if (future := self._next_waiting()) is not None:
+            future.set_result(delivery)
+        else:
+            self.give_back(delivery)
+
+    def _answer_next(self, failure: BaseException) -> None:
+        _log.warning(
+            "a claim failed", extra={"fields": {"queue": self.name.text, "error": repr(failure)}}
+        )
+        if (future := self._next_waiting()) is not None:
+            future.set_exception(failure)
+
+    def _next_waiting(self) -> "asyncio.Future[Delivery | None] | None":
+        while self._waiting:
+            if not (future := self._waiting.popleft()).done():
+                return future
+        return None
+
+    def give_back(self, delivery: Delivery) -> None:
+        """Releases, in the background, a message that was claimed for someone who is gone."""
+        task = asyncio.create_task(self._give_back(delivery))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _give_back(self, delivery: Delivery) -> None:
+        if delivery.descriptor is not None:
+            self._root.files.close(delivery.descriptor)
+        try:
+            if await self._committer.commit(release(self._root, delivery)):
+                self.totals.released += 1
+                self.became_ready(delivery.id)
+        except Unavailable as error:
+            _log.warning(
+                "a release failed; the message comes back when it is due",
+                extra={"fields": {"queue": self.name.text, "error": repr(error)}},
+            )

@@ -1,0 +1,75 @@
+"""Whether the root can persist now: a real write and fsync, asked at most once a second."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from mq.errors import Unavailable
+from mq.store.commit import Committer
+from mq.store.files import Files
+from mq.store.flush import Flusher
+from mq.store.mounts import FileSystem, promise
+from mq.store.root import Root, probe_write
+
+_PROBE_KEPT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a probe found: the durability that a success really promises, and what is free."""
+
+    durability: str
+    file_system: str
+    commit: str
+    free_bytes: int
+    free_inodes: int
+    below_reserve: bool
+
+
+class ReadinessProbe:
+    """Probes on demand. A folder's failed fsync makes it forget that it ever succeeded."""
+
+    def __init__(
+        self, root: Root, committer: Committer, flusher: Flusher, file_system: FileSystem
+    ) -> None:
+        self._root = root
+        self._committer = committer
+        self._flusher = flusher
+        self._file_system = file_system
+        self._lock = asyncio.Lock()
+        self._known: tuple[float, Readiness] | None = None
+
+    def folder_failed(self) -> None:
+        """Hears, from any thread, that a folder's fsync failed."""
+        self._known = None
+
+    async def check(self) -> Readiness:
+        """Probes, unless a probe of the last second succeeded. Raises Unavailable."""
+        async with self._lock:
+            now_s = self._root.clock.steady_s()
+            if self._known is not None and now_s - self._known[0] < _PROBE_KEPT_S:
+                return self._known[1]
+            self._known = None
+            readiness = await self._committer.call(self._probe)
+            self._known = (now_s, readiness)
+            return readiness
+
+    def _probe(self) -> Readiness:
+        files: Files = self._root.files
+        low = self._root.space.is_low()
+        try:
+            probe_write(self._root)
+        except OSError:
+            if not low:
+                raise
+            # The reserve is gone too; fetch and delete may still work, publishing does not.
+            raise Unavailable("no room for a probe") from None
+        free = files.free(self._root.layout.root)
+        return Readiness(
+            durability=promise(self._flusher, self._file_system, files),
+            file_system=self._file_system.kind,
+            commit=self._flusher.name,
+            free_bytes=free.f_bavail * free.f_frsize,
+            free_inodes=free.f_favail,
+            below_reserve=low,
+        )

@@ -1,0 +1,194 @@
+"""The command `mq`: flags and environment into frozen settings, then the daemon.
+
+Floor 4.
+"""
+
+import asyncio
+import contextlib
+import resource
+import signal
+from pathlib import Path
+from typing import get_args
+
+import click
+import uvloop
+
+from mq.daemon import Daemon
+from mq.errors import StartupError
+from mq.limits import (
+    BODY_BYTES_MAX_DEFAULT,
+    BODY_IDLE_S_DEFAULT,
+    DRAIN_S_DEFAULT,
+    MIB,
+    PEERS_MAX,
+    VISIBILITY_S_MAX,
+    WORKERS_MAX,
+)
+from mq.options import CONTEXT, begin_logs, daemon_options, fail, size
+from mq.settings import CommitMode, Durability, QueueSettings, ServerSettings
+from mq.standalone import Children
+
+
+@click.command("mq", context_settings=CONTEXT)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/tmp/mq"),  # noqa: S108 - the original's default, for a first try
+    show_envvar=True,
+    help="The folder that holds the queues; made when missing.",
+)
+@click.option("--address", default="127.0.0.1", show_envvar=True, help="The address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_envvar=True,
+    help="The port to listen on; 0 takes a free one and logs it.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    default=8,
+    show_envvar=True,
+    help="Pairs of threads that flush a commit group's files side by side.",
+)
+@click.option(
+    "--peers",
+    type=click.IntRange(0, PEERS_MAX),
+    default=0,
+    show_envvar=True,
+    help="Other mq processes on this root: fetch picks at random among the first N+1 messages, "
+    "which trades order for fewer lost races.",
+)
+@click.option(
+    "--visibility",
+    type=click.FloatRange(0.001, VISIBILITY_S_MAX),
+    default=30.0,
+    show_envvar=True,
+    help="Seconds after which a fetched message that was not deleted is due again.",
+)
+@click.option(
+    "--max-body",
+    metavar="SIZE",
+    callback=size,
+    default=f"{BODY_BYTES_MAX_DEFAULT // MIB}MiB",
+    show_envvar=True,
+    help="The largest body that a publish may have.",
+)
+@click.option(
+    "--body-timeout",
+    type=click.FloatRange(0.01),
+    default=BODY_IDLE_S_DEFAULT,
+    show_envvar=True,
+    help="Seconds without a byte of the body after which a publish is answered 408.",
+)
+@click.option(
+    "--commit",
+    type=click.Choice(get_args(CommitMode)),
+    default="auto",
+    show_envvar=True,
+    help="How groups are flushed: an fsync a file, or one syncfs where the root is a file "
+    "system of its own (auto knows).",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(get_args(Durability)),
+    default="media",
+    show_envvar=True,
+    help="What a success promises; none never flushes, and is for tmpfs.",
+)
+@click.option("--force", is_flag=True, show_envvar=True, help="Allow --durability=none anywhere.")
+@click.option(
+    "--reserve",
+    metavar="SIZE",
+    callback=size,
+    default=None,
+    show_default="5 %, at most 64MiB",
+    show_envvar=True,
+    help="Free bytes that publishing leaves alone, for fetch and delete on a full disk.",
+)
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(0),
+    default=DRAIN_S_DEFAULT,
+    show_envvar=True,
+    help="Seconds that requests in hand have to end after SIGTERM or SIGINT.",
+)
+@click.option(
+    "--standalone",
+    is_flag=True,
+    show_envvar=True,
+    help="Run mq-mover and mq-reaper too, as children that go when mq goes.",
+)
+@daemon_options
+def main(
+    root: Path,
+    address: str,
+    port: int,
+    workers: int,
+    peers: int,
+    visibility: float,
+    max_body: int,
+    body_timeout: float,
+    commit: CommitMode,
+    durability: Durability,
+    force: bool,
+    reserve: int | None,
+    drain_timeout: float,
+    standalone: bool,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Serve durable message queues over HTTP from a folder.
+
+    A message is one file, its folder is its state, and a success response means that the change
+    is on stable media.
+    """
+    begin_logs(log_format, log_level)
+    settings = ServerSettings(
+        root=root.absolute(),
+        address=address,
+        port=port,
+        workers=workers,
+        peers=peers,
+        commit=commit,
+        durability=durability,
+        force=force,
+        reserve_bytes=reserve,
+        body_idle_s=body_timeout,
+        drain_s=drain_timeout,
+        queue=QueueSettings(visibility_s=visibility, body_bytes_max=max_body),
+    )
+    children = None
+    if standalone:
+        children = Children(settings, "json" if log_format == "json" else "human", log_level)
+    _raise_descriptor_limit()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(settings, children))
+    except StartupError as error:
+        raise fail("mq", error) from error
+
+
+async def _serve(settings: ServerSettings, children: Children | None) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    daemon = Daemon(settings)
+    await daemon.start()
+    if children is not None:
+        children.start()
+    await stopped.wait()
+    if children is not None:
+        children.expect_end()
+    await daemon.drain()
+    if children is not None:
+        await children.stop()
+
+
+def _raise_descriptor_limit() -> None:
+    """A connection, and a message in a commit group, is a descriptor each."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

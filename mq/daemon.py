@@ -1,0 +1,128 @@
+"""The mq daemon: opens the root, serves it, and drains.
+
+Floor 4: wires the floors below; decides nothing.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from aiohttp import web
+
+from mq.broker.broker import Broker
+from mq.broker.readiness import ReadinessProbe
+from mq.clock import Clock, SystemClock
+from mq.errors import StartupError
+from mq.http.app import make_runner
+from mq.http.service import Service
+from mq.limits import CLOCK_OFFSET_EVERY_S
+from mq.settings import ServerSettings
+from mq.store.commit import Committer
+from mq.store.files import Files
+from mq.store.mounts import FileSystem, choose_flusher, file_system_of
+from mq.store.root import Root, measure_clock_offset_ms, open_root
+
+_log = logging.getLogger("mq")
+
+
+class Daemon:
+    """One mq process's server, for an event loop. Start it, then drain it."""
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        files: Files | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings = settings
+        self._files = files or Files()
+        self._clock = clock or SystemClock()
+        self._runner: web.ServerRunner | None = None
+        self._broker: Broker | None = None
+        self._clock_task: asyncio.Task[None] | None = None
+        self._probe: ReadinessProbe | None = None
+
+    async def start(self) -> int:
+        """Opens the root and listens; the port. Raises StartupError."""
+        settings = self._settings
+        root = await asyncio.to_thread(_open, settings, self._files, self._clock)
+        file_system = file_system_of(root.layout.root)
+        flusher = choose_flusher(
+            root.layout.root,
+            self._files,
+            settings.workers,
+            settings.commit,
+            settings.durability,
+            settings.force,
+            self._folder_failed,
+        )
+        committer = Committer(flusher)
+        self._broker = Broker(root, committer, settings.queue, settings.peers)
+        self._probe = ReadinessProbe(root, committer, flusher, file_system)
+        if isinstance(self._clock, SystemClock) and file_system.over_network:
+            self._clock_task = asyncio.create_task(_follow_clock(root, self._clock))
+        self._runner = make_runner(Service(self._broker, self._probe, settings), settings.drain_s)
+        await self._runner.setup()
+        port = await _listen(self._runner, settings)
+        _log.info("listening", extra={"fields": _facts(settings, port, file_system, flusher.name)})
+        return port
+
+    async def drain(self) -> None:
+        """No new connections; what is in hand is answered; then everything is given back."""
+        if self._clock_task is not None:
+            self._clock_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._clock_task
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._broker is not None:
+            await self._broker.drain()
+        _log.info("drained")
+
+    def _folder_failed(self) -> None:
+        _log.error("a folder's fsync failed")
+        if self._probe is not None:
+            self._probe.folder_failed()
+
+
+def _open(settings: ServerSettings, files: Files, clock: Clock) -> Root:
+    try:
+        return open_root(str(settings.root), files, clock, settings.reserve_bytes)
+    except OSError as error:
+        raise StartupError(f"cannot open the root {settings.root}: {error}") from error
+
+
+async def _listen(runner: web.ServerRunner, settings: ServerSettings) -> int:
+    site = web.TCPSite(runner, settings.address, settings.port)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        raise StartupError(
+            f"cannot listen on {settings.address} port {settings.port}: {error.strerror}"
+        ) from error
+    for address in runner.addresses:
+        if isinstance(address, tuple):
+            return int(address[1])
+    raise StartupError("the server listens nowhere")
+
+
+def _facts(
+    settings: ServerSettings, port: int, file_system: FileSystem, commit: str
+) -> dict[str, object]:
+    return {
+        "address": settings.address,
+        "port": port,
+        "root": settings.root,
+        "file_system": file_system.kind,
+        "commit": commit,
+    }
+
+
+async def _follow_clock(root: Root, clock: SystemClock) -> None:
+    while True:
+        try:
+            clock.offset_ms += await asyncio.to_thread(measure_clock_offset_ms, root)
+        except OSError as error:
+            _log.warning("the mount's clock was not measured", extra={"fields": {"error": error}})
+        await asyncio.sleep(CLOCK_OFFSET_EVERY_S)

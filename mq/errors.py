@@ -1,0 +1,163 @@
+"""One error root; subclasses carry facts. `mq/http/problems.py` alone maps them to statuses.
+
+Floor 0. An error's text is for logs; clients see only the facts that its class names.
+"""
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+
+class MqError(Exception):
+    """The root of all that mq raises on purpose."""
+
+
+@dataclass(eq=False)
+class BadName(MqError):
+    """A queue name, id or key that no parser makes."""
+
+    what: str
+    expected: str
+
+
+@dataclass(eq=False)
+class UnknownParameter(MqError):
+    """A query parameter that the request does not have."""
+
+    parameter: str
+
+
+@dataclass(eq=False)
+class QueueNotFound(MqError):
+    """The queue's folder is not there."""
+
+    queue: str
+
+
+@dataclass(eq=False)
+class MessageNotFound(MqError):
+    """Two passes over every place of the message found nothing."""
+
+    id: str
+
+
+@dataclass(eq=False)
+class DeliveredAgain(MqError):
+    """If-Match named an earlier delivery than the message's last one."""
+
+    receives: int
+
+
+class BadPrecondition(MqError):
+    """An If-Match that is neither `*` nor entity tags of receives."""
+
+
+@dataclass(eq=False)
+class BodyTooLarge(MqError):
+    """A body over the limit."""
+
+    bytes_max: int
+
+
+class BodyUnreadable(MqError):
+    """A body cut short, or broken in its transfer coding."""
+
+
+@dataclass(eq=False)
+class BodyTooSlow(MqError):
+    """No byte of the body came for this long."""
+
+    idle_s: float
+
+
+class ExpectationUnknown(MqError):
+    """An Expect header other than 100-continue."""
+
+
+class Unavailable(MqError):
+    """The operation cannot be guaranteed as stored now; trying again later may do."""
+
+    slug = "unavailable"
+
+
+class NoSpace(Unavailable):
+    """No bytes left, or only the reserve."""
+
+    slug = "no-space"
+
+
+class NoInodes(Unavailable):
+    """No inodes left, or only the reserve."""
+
+    slug = "no-inodes"
+
+
+class QuotaExceeded(Unavailable):
+    """The user's quota on the file system is used up."""
+
+    slug = "quota-exceeded"
+
+
+class NoDescriptors(Unavailable):
+    """The process, or the machine, has no file descriptor left."""
+
+    slug = "no-descriptors"
+
+
+class ReadOnly(Unavailable):
+    """The root, or a folder of it, cannot be written."""
+
+    slug = "read-only"
+
+
+class StorageFailed(Unavailable):
+    """The storage failed: an fsync's error, an I/O error."""
+
+    slug = "storage-failed"
+
+
+class StagedFileGone(Unavailable):
+    """The publish took so long that its file in new/ was taken for forgotten."""
+
+    slug = "publish-forgotten"
+
+
+class Busy(Unavailable):
+    """Another process was at the message each time this one looked."""
+
+    slug = "message-busy"
+
+
+class StartupError(MqError):
+    """The daemon cannot run as it is told; the text says why, for the operator."""
+
+
+@dataclass(eq=False)
+class AcrossFileSystems(StartupError):
+    """Two folders that renames must join lie on different file systems."""
+
+    source: Path
+    destination: Path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.source} and {self.destination} are on different file systems; "
+            "messages move by rename, which needs one"
+        )
+
+
+_UNAVAILABLE: Final[dict[int, type[Unavailable]]] = {
+    errno.ENOSPC: NoSpace,
+    errno.EDQUOT: QuotaExceeded,
+    errno.EMFILE: NoDescriptors,
+    errno.ENFILE: NoDescriptors,
+    errno.EROFS: ReadOnly,
+    errno.EACCES: ReadOnly,
+    errno.EPERM: ReadOnly,
+}
+
+
+def unavailable(error: OSError) -> Unavailable:
+    """What an operating system's error means for a client: that it is not stored, and why."""
+    return _UNAVAILABLE.get(error.errno or 0, StorageFailed)(str(error))

@@ -1,0 +1,132 @@
+"""The HTTP application: one dispatcher over the table of routes, on aiohttp's low-level server.
+
+Errors become problems here, by the map in `problems`; nothing else in the package makes one.
+"""
+
+import logging
+from typing import Any, Final
+
+from aiohttp import web
+
+from mq import __version__
+from mq.errors import MqError, UnknownParameter
+from mq.http import health, messages, queues
+from mq.http.problems import (
+    BAD_REQUEST,
+    INTERNAL,
+    METHOD_NOT_ALLOWED,
+    PATH_UNKNOWN,
+    error_response,
+    problem_response,
+)
+from mq.http.routing import Route, Routes
+from mq.http.service import Service
+from mq.limits import KEEPALIVE_S
+
+_log = logging.getLogger("mq.http")
+
+ROUTES: Final = [
+    Route(
+        "/{queue}",
+        {
+            "PUT": queues.create,
+            "GET": queues.describe,
+            "HEAD": queues.describe,
+            "DELETE": queues.delete,
+        },
+    ),
+    Route("/{queue}/messages", {"POST": messages.publish, "GET": messages.fetch}),
+    Route("/{queue}/messages/{id}", {"DELETE": messages.delete}),
+    Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
+    Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
+]
+
+
+class Dispatcher:
+    """Answers every request of a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._routes = Routes(ROUTES)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The request's response; problems for everything that goes wrong."""
+        try:
+            response = await self._answer(request)
+        except MqError as error:
+            _log.debug(
+                "refused",
+                extra={
+                    "fields": {
+                        "method": request.method,
+                        "path": request.raw_path,
+                        "error": repr(error),
+                    }
+                },
+            )
+            response = error_response(error)
+        except ConnectionError:
+            raise  # The client is gone: nobody to answer.
+        except Exception:
+            _log.exception(
+                "a request failed",
+                extra={"fields": {"method": request.method, "path": request.raw_path}},
+            )
+            response = problem_response(INTERNAL)
+        response.headers.setdefault("Server", f"mq/{__version__}")
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        found = self._routes.find(request.rel_url.raw_path)
+        if found is None:
+            return problem_response(PATH_UNKNOWN)
+        route, path = found
+        handler = route.handlers.get(request.method)
+        if handler is None:
+            allow = {"Allow": route.allow}
+            if request.method == "OPTIONS":
+                return web.Response(status=204, headers=allow)
+            return problem_response(METHOD_NOT_ALLOWED, headers=allow)
+        if request.query_string:
+            for parameter in request.query:
+                if parameter not in route.parameters:
+                    raise UnknownParameter(parameter)
+        return await handler(self._service, request, path)
+
+
+class _ProblemProtocol(web.RequestHandler):
+    """A connection that answers what is not even HTTP with a problem, too."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """A problem without the parser's text, and the connection's end."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response has begun")
+        _log.debug("malformed request", extra={"fields": {"error": repr(exc)}})
+        response = problem_response(BAD_REQUEST if status < 500 else INTERNAL)
+        response.force_close()
+        return response
+
+
+class _ProblemServer(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        return _ProblemProtocol(self, loop=self._loop, **self._kwargs)
+
+
+def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
+    """A runner of the service's server; its cleanup waits `drain_s` for requests in hand.
+
+    A handler is cancelled when its client hangs up; bodies are byte-exact, never decompressed.
+    """
+    options: dict[str, Any] = {
+        "auto_decompress": False,
+        "keepalive_timeout": KEEPALIVE_S,
+        "access_log": None,
+    }
+    server = _ProblemServer(Dispatcher(service), handler_cancellation=True, **options)
+    return web.ServerRunner(server, shutdown_timeout=drain_s)

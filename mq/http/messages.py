@@ -1,0 +1,149 @@
+"""`/{queue}/messages` and `/{queue}/messages/{id}`: publish, fetch and delete a message."""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from aiohttp import web
+
+from mq.errors import BadPrecondition, Unavailable
+from mq.http.bodies import body_chunks
+from mq.http.queues import json_response
+from mq.http.service import Service
+from mq.http.times import rfc3339
+from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
+from mq.message import Delivery
+from mq.names import MessageId, QueueName, extension_for
+from mq.store.remove import Precondition
+from mq.store.streams import Download
+
+_log = logging.getLogger("mq.http")
+
+_ENTITY_TAGS: Final = re.compile(r'\s*(?:W/)?"[^"]*"\s*(?:,\s*(?:W/)?"[^"]*"\s*)*')
+_ENTITY_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
+
+
+async def publish(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """POST: 201 once the message is on stable media."""
+    name = QueueName.parse(path["queue"])
+    await service.broker.queue(name)  # A missing queue is told before the body is read.
+    extension = extension_for(request.headers.get("Content-Type", ""))
+    settings = service.settings
+    chunks = body_chunks(request, settings.queue.body_bytes_max, settings.body_idle_s)
+    held = bytearray()
+    if (request.content_length or 0) <= BODY_HELD_BYTES_MAX:
+        async for chunk in chunks:
+            held += chunk
+            if len(held) > BODY_HELD_BYTES_MAX:
+                break
+        else:
+            return _published(name, await service.broker.publish(name, held, extension))
+    return _published(name, await _upload(service, name, extension, held, chunks))
+
+
+async def fetch(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """GET: the next message, claimed for its visibility; 204 when there is none."""
+    delivery = await service.broker.fetch(QueueName.parse(path["queue"]))
+    if delivery is None:
+        return web.Response(status=204, headers={"Cache-Control": "no-store"})
+    if delivery.descriptor is None:
+        return web.Response(body=delivery.body, headers=_headers(delivery))
+    return await _stream(service, request, delivery, delivery.descriptor)
+
+
+async def delete(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """DELETE: 202 once the message is gone for good, also when it was before."""
+    name = QueueName.parse(path["queue"])
+    message_id = MessageId.parse(path["id"])
+    if_receives = parse_if_match(request.headers.getall("If-Match", []))
+    await service.broker.remove(name, message_id, if_receives)
+    return web.Response(status=202)
+
+
+def parse_if_match(values: list[str]) -> Precondition | None:
+    """What If-Match says of a message's receives: any of its tags, or `*` for any at all.
+
+    None without the header. A weak tag never matches (RFC 9110, section 13.1.1), nor one that
+    no fetch gives out. Raises BadPrecondition.
+    """
+    if not values:
+        return None
+    text = ", ".join(values).strip()
+    if text == "*":
+        return lambda receives: True
+    if _ENTITY_TAGS.fullmatch(text) is None:
+        raise BadPrecondition
+    tags = {tag for weak, tag in _ENTITY_TAG.findall(text) if not weak}
+    return lambda receives: str(receives) in tags
+
+
+async def _upload(
+    service: Service,
+    name: QueueName,
+    extension: str,
+    held: bytearray,
+    chunks: AsyncIterator[bytes],
+) -> MessageId:
+    upload = await service.broker.upload(name, extension)
+    try:
+        async for chunk in chunks:
+            held += chunk
+            if len(held) >= CHUNK_BYTES:
+                await upload.write(held)
+                held = bytearray()
+        await upload.write(held)
+        return await service.broker.finish(name, upload)
+    finally:
+        await upload.abort()
+
+
+def _published(name: QueueName, message_id: MessageId) -> web.Response:
+    return json_response(
+        {"id": message_id.text},
+        201,
+        {
+            "X-Message-Id": message_id.text,
+            "Location": f"/{name.text}/messages/{message_id.text}",
+        },
+    )
+
+
+def _headers(delivery: Delivery) -> dict[str, str]:
+    return {
+        "X-Message-Id": delivery.id.text,
+        "X-Message-Receives": str(delivery.stamp.receives),
+        "X-Message-Published": rfc3339(delivery.id.published_ms),
+        "X-Message-Due": rfc3339(delivery.stamp.due_ms),
+        "ETag": f'"{delivery.stamp.receives}"',
+        "Content-Type": delivery.id.content_type,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+
+
+async def _stream(
+    service: Service, request: web.BaseRequest, delivery: Delivery, descriptor: int
+) -> web.StreamResponse:
+    response = web.StreamResponse(headers=_headers(delivery))
+    response.content_length = delivery.size
+    download = Download(service.broker.root.files, delivery, descriptor)
+    try:
+        await response.prepare(request)
+        async for chunk in download.chunks():
+            await response.write(chunk)
+    except Unavailable as error:
+        # The status is sent: a connection cut short is the only way left to say so.
+        _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})
+        response.force_close()
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        await download.close()
+    return response

@@ -1,0 +1,161 @@
+"""The one map of errors to statuses: RFC 9457 problems with stable types.
+
+Only the facts of an error's class reach a client, never an exception's text or a path.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from mq.errors import (
+    BadName,
+    BadPrecondition,
+    BodyTooLarge,
+    BodyTooSlow,
+    BodyUnreadable,
+    Busy,
+    DeliveredAgain,
+    ExpectationUnknown,
+    MessageNotFound,
+    MqError,
+    NoDescriptors,
+    NoInodes,
+    NoSpace,
+    QueueNotFound,
+    QuotaExceeded,
+    ReadOnly,
+    StagedFileGone,
+    StorageFailed,
+    Unavailable,
+    UnknownParameter,
+)
+from mq.limits import RETRY_AFTER_S
+
+TYPE_PREFIX: Final = "urn:mq:problem:"
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A kind of problem: its type's slug, status, title, and what to say of it."""
+
+    slug: str
+    status: int
+    title: str
+    detail: str
+    retryable: bool = False
+    closes: bool = False
+
+
+PROBLEMS: Final[dict[type[MqError], Problem]] = {
+    BadName: Problem("bad-name", 400, "Bad name", "The {what} is malformed; expected: {expected}."),
+    UnknownParameter: Problem(
+        "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
+    ),
+    BadPrecondition: Problem(
+        "bad-if-match", 400, "Bad If-Match", 'If-Match takes * or entity tags such as "1".'
+    ),
+    BodyUnreadable: Problem(
+        "body-unreadable", 400, "Body unreadable", "The body ended early or is malformed.",
+        closes=True,
+    ),
+    QueueNotFound: Problem("queue-not-found", 404, "Queue not found", "There is no such queue."),
+    MessageNotFound: Problem(
+        "message-not-found", 404, "Message not found", "The queue has no such message."
+    ),
+    BodyTooSlow: Problem(
+        "body-too-slow", 408, "Body too slow", "No byte of the body came for {idle_s:g} s.",
+        retryable=True, closes=True,
+    ),
+    DeliveredAgain: Problem(
+        "delivered-again", 412, "Delivered again",
+        "The message has been delivered again since; its receives are {receives} now.",
+    ),
+    BodyTooLarge: Problem(
+        "body-too-large", 413, "Body too large", "A body has at most {bytes_max} bytes.",
+        closes=True,
+    ),
+    ExpectationUnknown: Problem(
+        "expectation-unknown", 417, "Expectation unknown", "Only 100-continue can be expected."
+    ),
+    Unavailable: Problem(
+        "unavailable", 503, "Unavailable", "It cannot be guaranteed as stored now.", True
+    ),
+    NoSpace: Problem("no-space", 503, "No space", "The disk is full, but for a reserve.", True),
+    NoInodes: Problem(
+        "no-inodes", 503, "No inodes", "The disk has no room for another file.", True
+    ),
+    QuotaExceeded: Problem(
+        "quota-exceeded", 503, "Quota exceeded", "The daemon's disk quota is used up.", True
+    ),
+    NoDescriptors: Problem(
+        "no-descriptors", 503, "No descriptors", "The daemon has too many files open.", True
+    ),
+    ReadOnly: Problem("read-only", 503, "Read-only", "The root cannot be written.", True),
+    StorageFailed: Problem("storage-failed", 503, "Storage failed", "The storage failed.", True),
+    StagedFileGone: Problem(
+        "publish-forgotten", 503, "Publish forgotten", "The publish took too long.", True
+    ),
+    Busy: Problem("message-busy", 503, "Busy", "Another process is at it.", True),
+}  # fmt: skip
+
+PATH_UNKNOWN: Final = Problem("path-unknown", 404, "Path unknown", "There is nothing here.")
+METHOD_NOT_ALLOWED: Final = Problem(
+    "method-not-allowed", 405, "Method not allowed", "See Allow for what is allowed here."
+)
+BAD_REQUEST: Final = Problem(
+    "bad-request", 400, "Bad request", "The request is not well-formed HTTP.", closes=True
+)
+INTERNAL: Final = Problem("internal", 500, "Internal error", "The daemon's log says more.", True)
+
+OTHERS: Final = (PATH_UNKNOWN, METHOD_NOT_ALLOWED, BAD_REQUEST, INTERNAL)
+
+
+def problem_for(error: MqError) -> Problem:
+    """The problem of the error's class, or of the nearest class above that has one."""
+    for kind in type(error).__mro__:
+        if issubclass(kind, MqError) and kind in PROBLEMS:
+            return PROBLEMS[kind]
+    return INTERNAL
+
+
+def problem_response(
+    problem: Problem, facts: dict[str, object] | None = None, headers: dict[str, str] | None = None
+) -> web.Response:
+    """The problem as a response; `facts` become members beside the standard ones."""
+    facts = facts or {}
+    content = {
+        "type": TYPE_PREFIX + problem.slug,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail.format_map(facts),
+        "retryable": problem.retryable,
+        **facts,
+    }
+    response = web.Response(
+        body=json.dumps(content).encode() + b"\n",
+        status=problem.status,
+        content_type=MEDIA_TYPE,
+        headers=headers,
+    )
+    if problem.status == 503:
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    if problem.closes:
+        response.force_close()
+    return response
+
+
+def error_response(error: MqError) -> web.Response:
+    """The response for an error."""
+    return problem_response(problem_for(error), facts_of(error))
+
+
+def facts_of(error: MqError) -> dict[str, object]:
+    """The fields of the error's class, which are all that a client may know of it."""
+    names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
+    facts: dict[str, object] = {name: getattr(error, name) for name in names}
+    if "what" in facts:
+        facts["parameter"] = facts["what"]
+    return facts

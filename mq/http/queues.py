@@ -1,0 +1,70 @@
+"""`/{queue}`: make, describe and delete a queue."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from aiohttp import web
+
+from mq.http.service import Service
+from mq.http.times import rfc3339
+from mq.names import QueueName
+
+
+async def create(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """PUT: 201 when it was made, 200 when it was there. The body is discarded."""
+    name = QueueName.parse(path["queue"])
+    created = await service.broker.create_queue(name)
+    return json_response(
+        {"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"}
+    )
+
+
+async def describe(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """GET: counts, oldest age, what this process did, settings."""
+    name = QueueName.parse(path["queue"])
+    description = await service.broker.describe(name)
+    counts = description.counts
+    oldest_ms = counts.oldest_ready_ms
+    age_s = None if oldest_ms is None else max(0, description.counted_ms - oldest_ms) / 1000
+    now_ms = service.broker.root.now_ms()
+    return json_response(
+        {
+            "name": name.text,
+            "ready": counts.ready,
+            "delayed": counts.delayed,
+            "in_flight": counts.in_flight,
+            "removed": counts.removed,
+            "sidelined": counts.sidelined,
+            "foreign": counts.foreign,
+            "oldest_ready_age_s": age_s,
+            "totals": asdict(description.queue.totals),
+            "as_of": {"counts": rfc3339(description.counted_ms), "totals": rfc3339(now_ms)},
+            "settings": description.queue.settings.as_json(),
+        }
+    )
+
+
+async def delete(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """DELETE: the queue and its messages in every folder."""
+    name = QueueName.parse(path["queue"])
+    await service.broker.delete_queue(name)
+    return json_response({"name": name.text})
+
+
+def json_response(
+    content: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """One line of JSON, for people and programs."""
+    return web.Response(
+        body=json.dumps(content).encode() + b"\n",
+        status=status,
+        headers=headers,
+        content_type="application/json",
+    )

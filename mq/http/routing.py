@@ -1,0 +1,82 @@
+"""From a method and a raw path to a handler: pure, and a table.
+
+Segments are decoded one by one and after the split, so an escaped slash stays in its segment,
+where the names' parsers refuse it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from mq.errors import BadName
+from mq.http.service import Service
+
+Handler: TypeAlias = Callable[
+    [Service, web.BaseRequest, Mapping[str, str]], Awaitable[web.StreamResponse]
+]
+
+OPERATIONS: Final = "-"
+"""The first segment of everything that is not a queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path's pattern, `{name}` standing for a segment, and its handlers by method."""
+
+    pattern: str
+    handlers: Mapping[str, Handler]
+    parameters: frozenset[str] = frozenset()
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The pattern between its slashes."""
+        return tuple(self.pattern.strip("/").split("/"))
+
+    @property
+    def allow(self) -> str:
+        """The value of an Allow header."""
+        return ", ".join(sorted({*self.handlers, "OPTIONS"}))
+
+
+class Routes:
+    """The routes, by how many segments they have; literal segments are tried first."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._by_length: dict[int, list[Route]] = {}
+        for route in sorted(routes, key=lambda each: each.pattern.count("{")):
+            self._by_length.setdefault(len(route.segments), []).append(route)
+
+    def find(self, raw_path: str) -> tuple[Route, dict[str, str]] | None:
+        """The path's route and what stands for its parameters, decoded; None: no such path.
+
+        Raises BadName for a segment that is no percent-encoded UTF-8.
+        """
+        segments = raw_path.removeprefix("/").split("/")
+        for route in self._by_length.get(len(segments), ()):
+            if (values := _match(route.segments, segments)) is not None:
+                return route, values
+        return None
+
+
+def _match(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
+    values: dict[str, str] = {}
+    for expected, found in zip(pattern, segments, strict=True):
+        if expected.startswith("{"):
+            if found in ("", OPERATIONS):
+                return None
+            values[expected[1:-1]] = _decode(found, expected[1:-1])
+        elif expected != found:
+            return None
+    return values
+
+
+def _decode(segment: str, what: str) -> str:
+    if "%" not in segment:
+        return segment
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise BadName(what, "UTF-8, percent-encoded") from None

@@ -1,0 +1,61 @@
+"""A message's life as data: states, and every rename between them.
+
+Floor 0. A state is the existence of a file; `mq/store/FORMAT.md` draws this table, and a test
+holds the two together. Whoever moves a message names the transition it performs, so that no
+move happens that is not in the table.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    """Where a message's file stands; the value is the state's name in the documents."""
+
+    ABSENT = "absent"
+    NEW = "new"
+    READY = "ready"
+    DELAYED = "delayed"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of a life: a create from absent, an unlink to absent, else one rename."""
+
+    name: str
+    source: State
+    target: State
+    by: str
+
+
+STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq")
+DELIVER: Final = Transition("deliver", State.NEW, State.READY, "mq")
+DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq")
+FORGET: Final = Transition("forget", State.NEW, State.REMOVED, "mq-mover")
+FETCH: Final = Transition("fetch", State.READY, State.DELAYED, "mq")
+RELEASE: Final = Transition("release", State.DELAYED, State.READY, "mq")
+REDELIVER: Final = Transition("redeliver", State.DELAYED, State.READY, "mq-mover")
+REMOVE_READY: Final = Transition("remove ready", State.READY, State.REMOVED, "mq")
+REMOVE_DELAYED: Final = Transition("remove delayed", State.DELAYED, State.REMOVED, "mq")
+EXPUNGE_READY: Final = Transition("expunge ready", State.READY, State.ABSENT, "mq")
+EXPUNGE_DELAYED: Final = Transition("expunge delayed", State.DELAYED, State.ABSENT, "mq")
+RETIRE: Final = Transition("retire", State.DELAYED, State.REMOVED, "mq, mq-mover")
+REAP: Final = Transition("reap", State.REMOVED, State.ABSENT, "mq-reaper")
+
+TRANSITIONS: Final = (
+    STAGE,
+    DELIVER,
+    DISCARD,
+    FORGET,
+    FETCH,
+    RELEASE,
+    REDELIVER,
+    REMOVE_READY,
+    REMOVE_DELAYED,
+    EXPUNGE_READY,
+    EXPUNGE_DELAYED,
+    RETIRE,
+    REAP,
+)

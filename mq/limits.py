@@ -1,0 +1,95 @@
+"""A bound for every list, pool, name and batch, and how the bounds relate.
+
+Floor 0. Units stand last in the names: bytes, seconds, counts.
+"""
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# Names. A queue's own name leaves room for its sideline's suffix.
+QUEUE_NAME_CHARS_MAX: Final = 55
+SIDELINE_SUFFIX: Final = "_SIDELINE"
+UUID_CHARS: Final = 36
+PRIORITY_MAX: Final = 9
+KEY_WRITTEN_BYTES_MAX: Final = 64
+VISIBILITY_S_MAX: Final = 7 * 24 * 3600
+HEADER_BLOCK_BYTES_MAX: Final = 8 * KIB
+EXTENSION_CHARS_MAX: Final = 8
+FILE_NAME_BYTES_MAX: Final = 255
+
+# Due times are whole milliseconds, receives the microseconds, a reason the nanoseconds of mtime.
+RECEIVES_MAX: Final = 999
+REASON_MAX: Final = 9
+
+# Bodies. What is at most BODY_HELD_BYTES_MAX is held in memory, more streams in chunks.
+BODY_BYTES_MAX_DEFAULT: Final = 64 * MIB
+BODY_HELD_BYTES_MAX: Final = MIB
+CHUNK_BYTES: Final = 256 * KIB
+
+# Commit groups.
+GROUP_OPERATIONS_MAX: Final = 128
+GROUPS_IN_FLIGHT_MAX: Final = 2
+WORKERS_MAX: Final = 256
+# Folders of one flush beyond which one syncfs is cheaper than an fsync each.
+FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
+
+# Fetching.
+BACKLOG_IDS_MAX: Final = 4096
+CLAIMS_PER_ROUND_MAX: Final = GROUP_OPERATIONS_MAX
+PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
+# How often a process looks for what others did, and the share of time that looking may take.
+LOOK_INTERVAL_S: Final = 0.5
+LOOK_SHARE: Final = 0.05
+# A folder's mtime is believed only when it is this much older than the listing.
+FOLDER_MTIME_TRUST_S: Final = 2.0
+
+# Upkeep.
+TIMERS_MAX: Final = 100_000
+FIRST_SIGHT_S: Final = 1.0
+FORGOTTEN_AFTER_S: Final = 3600
+TOMBSTONE_KEPT_S: Final = 3600
+IDLE_WAIT_S_MIN: Final = 0.05
+IDLE_WAIT_S_MAX: Final = 1.0
+CLOCK_OFFSET_EVERY_S: Final = 60
+
+# HTTP.
+DRAIN_S_DEFAULT: Final = 30.0
+BODY_IDLE_S_DEFAULT: Final = 30.0
+KEEPALIVE_S: Final = 75.0
+RETRY_AFTER_S: Final = 1
+DESCRIBE_AGE_S: Final = 1.0
+
+# Space held back from publishers, so that fetch and delete go on working on a full disk.
+RESERVE_BYTES_MAX: Final = 64 * MIB
+RESERVE_INODES_MAX: Final = 1000
+RESERVE_SHARE: Final = 0.05
+SPACE_AGE_S: Final = 0.1
+
+_ID_CHARS_MAX: Final = (
+    UUID_CHARS
+    + len(f",p={PRIORITY_MAX}")
+    + len(",k=") + KEY_WRITTEN_BYTES_MAX
+    + len(f",v={VISIBILITY_S_MAX}")
+    + len(f",h={HEADER_BLOCK_BYTES_MAX}")
+    + len(".") + EXTENSION_CHARS_MAX
+)  # fmt: skip
+
+_RELATIONS: Final = {
+    "a file's name holds the longest queue and id": (
+        QUEUE_NAME_CHARS_MAX + len(SIDELINE_SUFFIX) + len(":") + _ID_CHARS_MAX
+        <= FILE_NAME_BYTES_MAX
+    ),
+    "a group's open files leave room under 1024 descriptors": (
+        GROUPS_IN_FLIGHT_MAX * GROUP_OPERATIONS_MAX <= 512
+    ),
+    "a backlog feeds more than one round of claims": BACKLOG_IDS_MAX >= 2 * CLAIMS_PER_ROUND_MAX,
+    "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
+    "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,
+    "others' messages are found within a second": LOOK_INTERVAL_S < 1.0,
+}
+
+for _relation, _holds in _RELATIONS.items():
+    if not _holds:
+        raise AssertionError(f"limits: {_relation}")

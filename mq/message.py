@@ -1,0 +1,58 @@
+"""A message's facts: what its mtime says, and what a fetch hands out.
+
+Floor 0.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+from mq.limits import REASON_MAX, RECEIVES_MAX
+from mq.names import MessageId, QueueName
+
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_RECEIVE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What mtime carries: due time in whole milliseconds since the epoch, receives in the
+    microseconds (0 to 999, saturating), a reason in the nanoseconds (0 to 9).
+    """
+
+    due_ms: int
+    receives: int = 0
+    reason: int = 0
+
+    @classmethod
+    def from_mtime_ns(cls, mtime_ns: int) -> Self:
+        """Reads an mtime in nanoseconds. Nanoseconds over 9 mean that mq did not set it."""
+        due_ms, rest_ns = divmod(mtime_ns, _NS_PER_MS)
+        receives, reason = divmod(rest_ns, _NS_PER_RECEIVE)
+        if reason > REASON_MAX:
+            return cls(due_ms)
+        return cls(due_ms, receives, reason)
+
+    def mtime_ns(self) -> int:
+        """The mtime, in nanoseconds since the epoch, that says this."""
+        return self.due_ms * _NS_PER_MS + self.receives * _NS_PER_RECEIVE + self.reason
+
+    def received(self, due_ms: int) -> "Stamp":
+        """The stamp of one delivery more, due at `due_ms`."""
+        return Stamp(due_ms, min(self.receives + 1, RECEIVES_MAX), self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message that a fetch won: durable in delay/ until `stamp.due_ms`.
+
+    `size` counts the body's bytes. Exactly one of `body` (held) and `descriptor` (open for
+    reading from `offset`; whoever has the delivery closes it) is there.
+    """
+
+    queue: QueueName
+    id: MessageId
+    stamp: Stamp
+    size: int
+    offset: int
+    body: bytes | None
+    descriptor: int | None

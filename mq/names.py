@@ -1,0 +1,249 @@
+"""Names: queues, message ids and keys, each made only by its parser or its generator.
+
+Floor 0, and the one module that knows the grammar of an id:
+
+    id         = uuid [",p=" priority] [",k=" key] [",v=" seconds] [",h=" bytes] ["." extension]
+    key        = 1*( ALPHA / DIGIT / "-" / "_" / "=" HEXDIG HEXDIG )
+
+Printing what was parsed gives the same text, and parsing what was printed the same value: a
+text that says the same thing in another way (`p=0`, leading zeros, `=41` for `A`) is no id.
+Attributes follow maildir++; UUIDv7 is RFC 9562, section 5.7.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from mq.clock import Clock
+from mq.errors import BadName
+from mq.limits import (
+    EXTENSION_CHARS_MAX,
+    HEADER_BLOCK_BYTES_MAX,
+    KEY_WRITTEN_BYTES_MAX,
+    QUEUE_NAME_CHARS_MAX,
+    SIDELINE_SUFFIX,
+    VISIBILITY_S_MAX,
+)
+
+# Extension -> content type, one to one: the name alone says the type of what is common.
+EXTENSIONS: Final = {
+    "avro": "application/avro",
+    "cbor": "application/cbor",
+    "csv": "text/csv",
+    "gif": "image/gif",
+    "gz": "application/gzip",
+    "html": "text/html",
+    "jpg": "image/jpeg",
+    "json": "application/json",
+    "msgpack": "application/msgpack",
+    "ndjson": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+    "pb": "application/x-protobuf",
+    "pdf": "application/pdf",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "txt": "text/plain",
+    "webp": "image/webp",
+    "xml": "application/xml",
+    "yaml": "application/yaml",
+    "zip": "application/zip",
+}
+CONTENT_TYPES: Final = {content_type: ext for ext, content_type in EXTENSIONS.items()}
+CONTENT_TYPE_DEFAULT: Final = "application/octet-stream"
+
+if any(len(extension) > EXTENSION_CHARS_MAX for extension in EXTENSIONS):
+    raise AssertionError("names: an extension is longer than the limit")
+
+_QUEUE: Final = re.compile(
+    rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{QUEUE_NAME_CHARS_MAX - 1}}}(?:{SIDELINE_SUFFIX})?"
+)
+_KEY_WRITTEN: Final = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
+_ID: Final = re.compile(
+    r"(?P<uuid>[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
+    r"(?:,p=(?P<priority>[1-9]))?"
+    r"(?:,k=(?P<key>[A-Za-z0-9_=-]+))?"
+    r"(?:,v=(?P<visibility>[1-9][0-9]{0,5}))?"
+    r"(?:,h=(?P<headers>[1-9][0-9]{0,3}))?"
+    r"(?:\.(?P<extension>[a-z0-9]+))?"
+)
+_KEY_BYTES_AS_THEY_ARE: Final = frozenset(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueueName:
+    """A queue's name: at most 55 characters, or such a name with `_SIDELINE`."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when `text` is no queue's name."""
+        if _QUEUE.fullmatch(text) is None:
+            raise BadName("queue", "a letter or digit, then up to 54 of letters, digits, _ . -")
+        return cls(text)
+
+    def sideline(self) -> "QueueName":
+        """The queue that takes what this one's consumers could not handle."""
+        if self.text.endswith(SIDELINE_SUFFIX):
+            return self
+        return QueueName(self.text + SIDELINE_SUFFIX)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A lookup key: any text whose written form has at most 64 bytes."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when the key is empty, too long when written, or no Unicode."""
+        try:
+            key = cls(text)
+            written = key.written()
+        except UnicodeEncodeError:
+            raise BadName("key", "valid Unicode") from None
+        if not 1 <= len(written) <= KEY_WRITTEN_BYTES_MAX:
+            raise BadName("key", f"1 to {KEY_WRITTEN_BYTES_MAX} bytes as written in a name")
+        return key
+
+    @classmethod
+    def parse_written(cls, written: str) -> Self:
+        """Reads the form that names carry. Raises BadName when it is not how a key is written."""
+        if _KEY_WRITTEN.fullmatch(written) is None:
+            raise BadName("key", "letters, digits, _ - and =XX")
+        raw = re.sub(
+            rb"=([0-9A-F]{2})", lambda m: bytes([int(m.group(1), 16)]), written.encode("ascii")
+        )
+        try:
+            key = cls.parse(raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise BadName("key", "valid UTF-8") from None
+        if key.written() != written:
+            raise BadName("key", "bytes that need no escape are not escaped")
+        return key
+
+    def written(self) -> str:
+        """The key as it stands in names: bytes outside [A-Za-z0-9_-] as =XX."""
+        return "".join(
+            chr(byte) if byte in _KEY_BYTES_AS_THEY_ARE else f"={byte:02X}"
+            for byte in self.text.encode("utf-8")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MessageId:
+    """A message's id, which is also its file's name and never changes.
+
+    `uuid` is a UUIDv7 in its usual text; `visibility_s` is None where the queue's applies;
+    `header_bytes` is the length of the header block before the body; `extension` is one of
+    EXTENSIONS or empty. `text` is the whole id, opaque to clients.
+    """
+
+    uuid: str
+    priority: int = 0
+    key: Key | None = None
+    visibility_s: int | None = None
+    header_bytes: int = 0
+    extension: str = ""
+    text: str = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self._print())
+
+    def _print(self) -> str:
+        parts = [self.uuid]
+        if self.priority:
+            parts.append(f",p={self.priority}")
+        if self.key is not None:
+            parts.append(f",k={self.key.written()}")
+        if self.visibility_s is not None:
+            parts.append(f",v={self.visibility_s}")
+        if self.header_bytes:
+            parts.append(f",h={self.header_bytes}")
+        if self.extension:
+            parts.append(f".{self.extension}")
+        return "".join(parts)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when `text` is not exactly how some id is written."""
+        match = _ID.fullmatch(text)
+        if match is None:
+            raise BadName("id", "as it was given by the publish or the fetch")
+        uuid, priority, key, visibility, headers, extension = match.groups()
+        if extension is not None and extension not in EXTENSIONS:
+            raise BadName("id", "an extension that stands for a content type")
+        message_id = cls(
+            uuid=uuid,
+            priority=int(priority or 0),
+            key=None if key is None else Key.parse_written(key),
+            visibility_s=None if visibility is None else int(visibility),
+            header_bytes=int(headers or 0),
+            extension=extension or "",
+        )
+        if (message_id.visibility_s or 0) > VISIBILITY_S_MAX:
+            raise BadName("id", f"a visibility of at most {VISIBILITY_S_MAX} s")
+        if message_id.header_bytes > HEADER_BLOCK_BYTES_MAX:
+            raise BadName("id", f"a header block of at most {HEADER_BLOCK_BYTES_MAX} bytes")
+        return message_id
+
+    @property
+    def published_ms(self) -> int:
+        """When it was published: the UUIDv7's milliseconds since the Unix epoch."""
+        return int(self.uuid[:8] + self.uuid[9:13], 16)
+
+    @property
+    def content_type(self) -> str:
+        """The content type that the extension stands for."""
+        return EXTENSIONS.get(self.extension, CONTENT_TYPE_DEFAULT)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class UuidSource:
+    """UUIDv7s that rise strictly in this process (RFC 9562, section 6.2, method 1).
+
+    The 12 bits after the version count within a millisecond, from a random start in the lower
+    half; a millisecond that runs out borrows the next, and a clock that steps back is not
+    followed. One thread at a time: it belongs to the event loop.
+    """
+
+    __slots__ = ("_clock", "_count", "_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ms = -1
+        self._count = 0
+
+    def next(self) -> str:
+        """The next UUID, in its usual text."""
+        now_ms = self._clock.now_ms()
+        if now_ms > self._ms:
+            self._ms, self._count = now_ms, secrets.randbits(11)
+        elif self._count < 0xFFF:
+            self._count += 1
+        else:
+            self._ms, self._count = self._ms + 1, secrets.randbits(11)
+        tail = (0b10 << 62) | secrets.randbits(62)
+        digits = f"{self._ms:012x}7{self._count:03x}{tail:016x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def extension_for(content_type: str) -> str:
+    """The extension for a Content-Type header; empty where the name cannot carry the type.
+
+    `charset=utf-8` says nothing that these types do not say; any other parameter would be lost
+    with the extension alone, and such a type is not in the name.
+    """
+    essence, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    if any(parameter not in ("", "charset=utf-8", 'charset="utf-8"') for parameter in parameters):
+        return ""
+    return CONTENT_TYPES.get(essence, "")

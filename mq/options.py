@@ -1,0 +1,87 @@
+"""Flags that the three commands share, each also from the environment and shown by --help.
+
+Floor 4, and the one module of it that mq_mover's and mq_reaper's own commands use.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from mq import __version__
+from mq.limits import KIB, MIB
+from mq.logs import configure
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CONTEXT: Final = {
+    "auto_envvar_prefix": "MQ",
+    "help_option_names": ["-h", "--help"],
+    "show_default": True,
+    "max_content_width": 100,
+}
+
+_UNITS: Final = {
+    "": 1,
+    "KIB": KIB,
+    "MIB": MIB,
+    "GIB": KIB * MIB,
+    "K": KIB,
+    "M": MIB,
+    "G": KIB * MIB,
+}
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """An option's value in bytes: a number, with KiB, MiB or GiB behind it where wanted."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value)
+    if match is None or match.group(2).upper() not in _UNITS:
+        raise click.BadParameter(f"{value!r} is no size; say 1048576, 512KiB, 64MiB or 1GiB")
+    return int(match.group(1)) * _UNITS[match.group(2).upper()]
+
+
+def daemon_options(command: F) -> F:
+    """Version and logs, as every daemon has them."""
+    for option in (
+        click.version_option(__version__, message="%(prog)s %(version)s"),
+        click.option(
+            "--log-format",
+            type=click.Choice(["human", "json"]),
+            default="human",
+            show_envvar=True,
+            help="One line an event, to stderr: for people, or a JSON object.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            show_envvar=True,
+            help="The least level that is logged.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def upkeep_options(command: F) -> F:
+    """What mq-mover and mq-reaper have beside: the end of a supervised child."""
+    return click.option(
+        "--exit-with-stdin",
+        is_flag=True,
+        help="Stop when standard input ends (for a supervising process).",
+    )(daemon_options(command))
+
+
+def fail(name: str, error: Exception) -> "click.exceptions.Exit":
+    """Says in one line why a daemon cannot run; the exit to raise."""
+    logging.getLogger(name).error(str(error))
+    return click.exceptions.Exit(1)
+
+
+def begin_logs(log_format: str, log_level: str) -> None:
+    """Configures the process's logs from the flags' values."""
+    configure("json" if log_format == "json" else "human", log_level)

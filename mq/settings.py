@@ -1,0 +1,47 @@
+"""Settings, frozen once read: a queue's, and the daemon's.
+
+Floor 0. Seconds and bytes stand in the names.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from mq.limits import (
+    BODY_BYTES_MAX_DEFAULT,
+    BODY_IDLE_S_DEFAULT,
+    DRAIN_S_DEFAULT,
+)
+
+CommitMode = Literal["auto", "fsync", "syncfs"]
+Durability = Literal["media", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """What holds for one queue. Every field is a default until queues keep settings files."""
+
+    visibility_s: float = 30
+    body_bytes_max: int = BODY_BYTES_MAX_DEFAULT
+
+    def as_json(self) -> dict[str, object]:
+        """The effective values, by field."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What one mq process is told by its flags and environment."""
+
+    root: Path
+    address: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 8
+    peers: int = 0
+    commit: CommitMode = "auto"
+    durability: Durability = "media"
+    force: bool = False
+    reserve_bytes: int | None = None
+    body_idle_s: float = BODY_IDLE_S_DEFAULT
+    drain_s: float = DRAIN_S_DEFAULT
+    queue: QueueSettings = QueueSettings()

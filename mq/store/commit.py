@@ -1,0 +1,91 @@
+"""Group commit: operations that wait together are persisted together, one thread hop a group.
+
+A group is all that waits when a thread is free; at most GROUPS_IN_FLIGHT_MAX run at once, so
+that groups grow with the load instead of splitting it into many small flushes.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from mq.errors import unavailable
+from mq.limits import GROUP_OPERATIONS_MAX, GROUPS_IN_FLIGHT_MAX
+from mq.store.flush import Flusher
+from mq.store.group import Outcome, run_alone, run_group
+from mq.store.steps import Steps, T
+
+
+class Committer:
+    """Runs durable operations for an event loop. Made and used on that loop's thread."""
+
+    def __init__(self, flusher: Flusher, on_group: Callable[[int], None] = lambda size: None):
+        self._flusher = flusher
+        self._on_group = on_group
+        self._pool = ThreadPoolExecutor(GROUPS_IN_FLIGHT_MAX, thread_name_prefix="mq-commit")
+        self._waiting: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
+        self._in_flight: set[asyncio.Task[None]] = set()
+
+    async def commit(self, operation: Steps[T]) -> T:
+        """Runs the operation in the next group; its value, or what it raised.
+
+        Durable on return: yes, what the operation says. A caller that is cancelled does not
+        stop it: what was begun is finished.
+        """
+        return await asyncio.shield(self.submit(operation))
+
+    def submit(self, operation: Steps[T]) -> "asyncio.Future[T]":
+        """Like `commit`, for a caller that waits for many: nobody may cancel the future."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        # Nobody may be left to hear of an error; the operation itself has cleaned up.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._waiting.append((operation, future))
+        self._start_groups()
+        return future
+
+    async def commit_alone(self, operation: Steps[T]) -> T:
+        """Runs an operation that may take long outside the groups; else like `commit`."""
+        return await self.call(run_alone, operation, self._flusher)
+
+    async def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Runs a blocking function in a thread, to its end even when the caller is cancelled.
+
+        Raises Unavailable for an OSError that the function does not decide about.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.shield(loop.run_in_executor(None, function, *arguments))
+        except OSError as error:
+            raise unavailable(error) from error
+
+    async def drain(self) -> None:
+        """Waits for what was begun, then gives the threads back."""
+        while self._in_flight:
+            await asyncio.wait(self._in_flight)
+        self._pool.shutdown()
+        self._flusher.close()
+
+    def _start_groups(self) -> None:
+        while self._waiting and len(self._in_flight) < GROUPS_IN_FLIGHT_MAX:
+            size = min(len(self._waiting), GROUP_OPERATIONS_MAX)
+            group = [self._waiting.popleft() for _ in range(size)]
+            self._on_group(size)
+            running = asyncio.create_task(self._run(group))
+            self._in_flight.add(running)
+
+    async def _run(self, group: list[tuple[Steps[Any], asyncio.Future[Any]]]) -> None:
+        operations = [operation for operation, _ in group]
+        loop = asyncio.get_running_loop()
+        try:
+            outcomes = await loop.run_in_executor(self._pool, run_group, operations, self._flusher)
+        except Exception as error:  # A fault of the driver must answer, not hang.
+            outcomes = [Outcome(error=error)] * len(group)
+        running = asyncio.current_task()
+        self._in_flight = {task for task in self._in_flight if task is not running}
+        self._start_groups()
+        for (_, future), outcome in zip(group, outcomes, strict=True):
+            if outcome.error is not None:
+                future.set_exception(outcome.error)
+            else:
+                future.set_result(outcome.value)

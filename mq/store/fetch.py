@@ -1,0 +1,91 @@
+"""Fetching: the rename to delay/ is the claim; only its winner reads and stamps the file.
+
+FORMAT.md, "fetch", has the steps and what a crash after each leaves.
+"""
+
+from mq.errors import Unavailable
+from mq.lifecycle import FETCH, RELEASE
+from mq.limits import BODY_HELD_BYTES_MAX
+from mq.message import Delivery, Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.moves import claimed, folders_of, move
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+
+
+def fetch(
+    root: Root, queue: QueueName, message_id: MessageId, visibility_s: float
+) -> Steps[Delivery | None]:
+    """Claims a ready message; None when another process won it, or when it was due again
+    before this could answer: what is not surely ours is not served.
+
+    A body of at most BODY_HELD_BYTES_MAX comes held, a larger one as an open descriptor.
+    Raises Unavailable when the claim cannot be persisted or the file cannot be read; the
+    message is in delay/ then, and mq-mover brings it back. Durable on return: yes.
+    """
+    try:
+        move(root, FETCH, queue, message_id)
+    except OSError as error:
+        if is_gone(error):
+            # Lost; or, on NFS, done and the answer lost. Not claimed: redelivery brings it back.
+            return None
+        raise
+    with claimed(root, root.layout.path(FETCH.target, queue, message_id)) as descriptor:
+        if descriptor is None:
+            return None
+        status = root.files.descriptor_status(descriptor)
+        due_ms = root.now_ms() + round((message_id.visibility_s or visibility_s) * 1000)
+        stamp = Stamp.from_mtime_ns(status.st_mtime_ns).received(due_ms)
+        root.files.stamp(descriptor, stamp.mtime_ns())
+        folders = folders_of(root, FETCH, queue).folders
+        try:
+            yield Flush(files=(descriptor,), folders=folders)
+        except FileNotFoundError:
+            return None  # The queue was deleted meanwhile.
+        if root.now_ms() >= due_ms:
+            return None
+        return _delivery(root, queue, message_id, stamp, descriptor, status.st_size)
+
+
+def release(root: Root, delivery: Delivery) -> Steps[bool]:
+    """Puts a claimed message that nobody took back into its queue, unless it has moved on.
+
+    Its receives stay counted. Durable on return: yes, when True.
+    """
+    with claimed(root, root.layout.path(RELEASE.source, delivery.queue, delivery.id)) as descriptor:
+        if descriptor is None:
+            return False
+        status = root.files.descriptor_status(descriptor)
+        if Stamp.from_mtime_ns(status.st_mtime_ns) != delivery.stamp:
+            return False
+        root.files.stamp(descriptor, Stamp(root.now_ms(), delivery.stamp.receives).mtime_ns())
+        try:
+            flush = move(root, RELEASE, delivery.queue, delivery.id)
+        except OSError as error:
+            if is_gone(error):
+                return False  # Its queue is gone; mq-mover decides.
+            raise
+        yield Flush(files=(descriptor,), folders=flush.folders)
+        return True
+
+
+def _delivery(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    stamp: Stamp,
+    descriptor: int,
+    file_size: int,
+) -> Delivery:
+    offset = message_id.header_bytes
+    size = file_size - offset
+    if size < 0:
+        raise Unavailable("the file is shorter than its header block")
+    if size <= BODY_HELD_BYTES_MAX:
+        body = root.files.read(descriptor, size, offset)
+        if len(body) != size:
+            raise Unavailable("the file ended early")
+        return Delivery(queue, message_id, stamp, size, offset, body, None)
+    root.files.unlock(descriptor)  # A duplicate would go on holding the lock.
+    return Delivery(queue, message_id, stamp, size, offset, None, root.files.duplicate(descriptor))

@@ -1,0 +1,174 @@
+"""The only calls that change the disk, and the reads beside them: the seam for faults.
+
+A test that wants an fsync to fail, a rename's answer to be lost or a disk to be full gives the
+store a Files of its own. Every call here may block; none is made on the event loop.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: a FIFO put under a message's name must not hang a daemon. Opened for writing too,
+# since on NFS an exclusive lock needs that.
+_CLAIMED_FILE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+FOLDER_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+
+# A name that is not there, or no longer the same: a lost race, never a failure.
+GONE: Final = (errno.ENOENT, errno.ESTALE)
+# What a file system answers that has no fsync for folders.
+_NO_FOLDER_FSYNC: Final = (errno.EINVAL, errno.ENOTSUP)
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether the error only says that the name is not there (any more)."""
+    return error.errno in GONE
+
+
+class Files:
+    """System calls on files, one method each. Raises OSError as the system does."""
+
+    def __init__(self) -> None:
+        self.folder_fsync_missing = False
+        """True once the file system refused to fsync a folder, which is then tolerated."""
+
+    # Changes.
+
+    def create(self, path: str) -> int:
+        """A new file, open for writing. EEXIST when the name is taken."""
+        return os.open(path, _NEW_FILE, FILE_MODE)
+
+    def open_kept(self, path: str) -> int:
+        """The file, made when missing, open for writing."""
+        return os.open(path, _KEPT_FILE, FILE_MODE)
+
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
+        """Writes all of it: a short write goes on where it ended."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+    def stamp(self, descriptor: int, mtime_ns: int) -> None:
+        """Sets mtime (and atime) in nanoseconds."""
+        os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+
+    def mkdir(self, path: str) -> None:
+        """A new folder. EEXIST when the name is taken."""
+        os.mkdir(path, FOLDER_MODE)
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves one name to another of the same file system, atomically."""
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Takes a file's name away."""
+        os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        """Takes an empty folder away."""
+        os.rmdir(path)
+
+    def sync(self, descriptor: int) -> None:
+        """The file is on stable media on return. An error is final: never call it again."""
+        os.fsync(descriptor)
+
+    def sync_folder(self, path: str) -> None:
+        """The folder's entries are on stable media on return, where the file system can say so."""
+        descriptor = os.open(path, _FOLDER)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_FSYNC:
+                raise
+            self.folder_fsync_missing = True
+        finally:
+            os.close(descriptor)
+
+    def sync_file_system(self, descriptor: int) -> None:
+        """All that was written to the descriptor's file system is on stable media on return.
+
+        syncfs(2); it tells each descriptor of an error once, from Linux 5.8 on.
+        """
+        if _libc.syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+    # Reads, locks and descriptors.
+
+    def open_claimed(self, path: str) -> int:
+        """An existing regular file, open for reading and locking. ELOOP for a symbolic link."""
+        descriptor = os.open(path, _CLAIMED_FILE)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return descriptor
+
+    def open_folder(self, path: str) -> int:
+        """A folder, open for syncfs."""
+        return os.open(path, _FOLDER)
+
+    def close(self, descriptor: int) -> None:
+        """Gives the descriptor back; its lock goes with it."""
+        os.close(descriptor)
+
+    def duplicate(self, descriptor: int) -> int:
+        """Another descriptor of the same open file."""
+        return os.dup(descriptor)
+
+    def lock(self, descriptor: int) -> bool:
+        """Takes the inode's lock, or says False at once when another has it."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self, descriptor: int) -> None:
+        """Gives the inode's lock back."""
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def status(self, path: str) -> os.stat_result | None:
+        """What is under the name, symbolic links not followed; None when nothing is."""
+        try:
+            return os.stat(path, follow_symlinks=False)
+        except OSError as error:
+            if is_gone(error):
+                return None
+            raise
+
+    def descriptor_status(self, descriptor: int) -> os.stat_result:
+        """What the descriptor is open on."""
+        return os.fstat(descriptor)
+
+    def names(self, path: str, descriptor: int) -> bool:
+        """Whether the path names the very file that the descriptor is open on."""
+        there = self.status(path)
+        return there is not None and os.path.samestat(there, os.fstat(descriptor))
+
+    def read(self, descriptor: int, size: int, offset: int) -> bytes:
+        """`size` bytes from `offset`, or fewer at the end of the file."""
+        parts = []
+        while size > 0 and (part := os.pread(descriptor, size, offset)):
+            parts.append(part)
+            size -= len(part)
+            offset += len(part)
+        return b"".join(parts)
+
+    def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+        """The folder's entries, in no order."""
+        with os.scandir(folder) as found:
+            yield from found
+
+    def free(self, path: str) -> os.statvfs_result:
+        """Free and total bytes and inodes of the path's file system."""
+        return os.statvfs(path)

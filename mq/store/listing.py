@@ -1,0 +1,130 @@
+"""Looking into folders without changing them: candidates for a fetch, and counts."""
+
+import heapq
+from dataclasses import dataclass
+
+from mq.errors import BadName, QueueNotFound
+from mq.limits import FOLDER_MTIME_TRUST_S, SIDELINE_SUFFIX
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.layout import entry_prefix
+from mq.store.root import Root
+
+
+@dataclass(frozen=True, slots=True)
+class FolderMark:
+    """When a folder last changed, as a listing saw it; believed only when it is old enough,
+    since a change soon after another may leave the same mtime.
+    """
+
+    mtime_ns: int
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The first ready messages of a queue in delivery order; `complete` when they are all."""
+
+    ids: list[MessageId]
+    complete: bool
+    mark: FolderMark
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many files a queue has in each state, and its oldest ready message's publish time."""
+
+    ready: int
+    delayed: int
+    in_flight: int
+    removed: int
+    sidelined: int
+    foreign: int
+    oldest_ready_ms: int | None
+
+
+def delivery_order(message_id: MessageId) -> tuple[int, str]:
+    """What messages are served by: priority first, then publish order."""
+    return (-message_id.priority, message_id.text)
+
+
+def list_ready(
+    root: Root, queue: QueueName, limit: int, known: FolderMark | None = None
+) -> Listing | None:
+    """The queue's first `limit` ready messages, or None when nothing changed since `known`.
+
+    Blocking, and as long as the folder is large. Raises QueueNotFound.
+    """
+    folder = root.layout.queue(queue)
+    status = root.files.status(folder)
+    if status is None:
+        raise QueueNotFound(queue.text)
+    if known is not None and known.trusted and known.mtime_ns == status.st_mtime_ns:
+        return None
+    age_ms = root.now_ms() - status.st_mtime_ns // 1_000_000
+    mark = FolderMark(status.st_mtime_ns, age_ms >= FOLDER_MTIME_TRUST_S * 1000)
+    found = _ids(root, folder, queue)
+    if len(found) <= limit:
+        return Listing(sorted(found, key=delivery_order), True, mark)
+    return Listing(heapq.nsmallest(limit, found, key=delivery_order), False, mark)
+
+
+def count(root: Root, queue: QueueName) -> Counts:
+    """Counts the queue's files by listing their folders; blocking. Raises QueueNotFound."""
+    folder = root.layout.queue(queue)
+    ready = _ids(root, folder, queue)
+    foreign = sum(1 for _ in root.files.entries(folder)) - len(ready)
+    prefix = entry_prefix(queue)
+    delayed = in_flight = 0
+    for entry in root.files.entries(root.layout.delay):
+        if not entry.name.startswith(prefix):
+            continue
+        try:
+            stamp = Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns)
+        except FileNotFoundError:
+            continue
+        if stamp.receives:
+            in_flight += 1
+        else:
+            delayed += 1
+    removed = sum(
+        1
+        for entry in root.files.entries(root.layout.remove)
+        if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False)
+    )
+    return Counts(
+        ready=len(ready),
+        delayed=delayed,
+        in_flight=in_flight,
+        removed=removed,
+        sidelined=_sidelined(root, queue),
+        foreign=foreign,
+        oldest_ready_ms=min((found.published_ms for found in ready), default=None),
+    )
+
+
+def _sidelined(root: Root, queue: QueueName) -> int:
+    if queue.text.endswith(SIDELINE_SUFFIX):
+        return 0
+    try:
+        return len(_ids(root, root.layout.queue(queue.sideline()), queue))
+    except QueueNotFound:
+        return 0
+
+
+def _ids(root: Root, folder: str, queue: QueueName) -> list[MessageId]:
+    found = []
+    try:
+        for entry in root.files.entries(folder):
+            try:
+                message_id = MessageId.parse(entry.name)
+            except BadName:
+                continue
+            if entry.is_file(follow_symlinks=False):
+                found.append(message_id)
+    except OSError as error:
+        if is_gone(error):
+            raise QueueNotFound(queue.text) from None
+        raise
+    return found

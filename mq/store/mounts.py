@@ -1,0 +1,104 @@
+"""What kind of file system a root is on, and which flush policy that allows.
+
+Read from /proc/self/mountinfo on Linux; elsewhere nothing is known, and nothing is assumed.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mq.errors import StartupError
+from mq.settings import CommitMode, Durability
+from mq.store.files import Files
+from mq.store.flush import (
+    Flusher,
+    FsyncFlusher,
+    NoFlusher,
+    SyncfsFlusher,
+    is_kernel_with_syncfs_errors,
+)
+
+_SYNCFS_KINDS: Final = frozenset({"ext4", "xfs", "btrfs"})
+_MEMORY_KINDS: Final = frozenset({"tmpfs", "ramfs"})
+_NETWORK_KINDS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.sshfs"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`) and where it is mounted."""
+
+    kind: str
+    mount_point: str
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether nothing on it outlives the power."""
+        return self.kind in _MEMORY_KINDS
+
+    @property
+    def over_network(self) -> bool:
+        """Whether a server with a clock of its own sets its times."""
+        return self.kind in _NETWORK_KINDS
+
+
+def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSystem:
+    """The file system under the path, by the longest mount point above it, last mounted first."""
+    real = os.path.realpath(path)
+    best = FileSystem("unknown", "")
+    try:
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as lines:
+            for line in lines:
+                left, _, right = line.partition(" - ")
+                point = _unescape(left.split(" ")[4])
+                if _is_below(real, point) and len(point) >= len(best.mount_point):
+                    best = FileSystem(right.split(" ")[0], point)
+    except OSError:
+        return best
+    return best
+
+
+def choose_flusher(
+    root: str,
+    files: Files,
+    workers: int,
+    commit: CommitMode = "auto",
+    durability: Durability = "media",
+    force: bool = False,
+    on_folder_failure: Callable[[], None] = lambda: None,
+) -> Flusher:
+    """The flush policy for a root. Raises StartupError for one that would break the promise."""
+    file_system = file_system_of(root)
+    if durability == "none":
+        if not file_system.in_memory and not force:
+            raise StartupError(
+                f"--durability=none is for tmpfs; {root} is on {file_system.kind}, "
+                "where messages would be lost that need not be (--force does it all the same)"
+            )
+        return NoFlusher()
+    if commit == "auto":
+        own = file_system.mount_point == os.path.realpath(root)
+        can = is_kernel_with_syncfs_errors(platform.release())
+        commit = "syncfs" if own and can and file_system.kind in _SYNCFS_KINDS else "fsync"
+    if commit == "syncfs":
+        return SyncfsFlusher(files, root, on_folder_failure)
+    return FsyncFlusher(files, 2 * workers, on_folder_failure)
+
+
+def promise(flusher: Flusher, file_system: FileSystem, files: Files) -> str:
+    """The durability that the root really has, in a word for /-/readyz."""
+    if flusher.name == NoFlusher.name:
+        return "none"
+    if file_system.in_memory:
+        return "memory"
+    return "media, but for folders" if files.folder_fsync_missing else "media"
+
+
+def _is_below(path: str, mount_point: str) -> bool:
+    return path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+
+
+def _unescape(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)

@@ -1,0 +1,61 @@
+"""Moving one message by one transition of the lifecycle, and the lock on its inode."""
+
+import contextlib
+import stat
+from collections.abc import Iterator
+
+from mq.lifecycle import Transition
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.root import Root
+from mq.store.steps import Flush
+
+
+def move(root: Root, transition: Transition, queue: QueueName, message_id: MessageId) -> Flush:
+    """Renames the message as the transition says; gives what makes the rename durable.
+
+    Raises OSError as rename does: ENOENT or ESTALE is a lost race, or a folder that is gone.
+    """
+    root.files.rename(
+        root.layout.path(transition.source, queue, message_id),
+        root.layout.path(transition.target, queue, message_id),
+    )
+    return folders_of(root, transition, queue)
+
+
+def folders_of(root: Root, transition: Transition, queue: QueueName) -> Flush:
+    """The folders that a rename by this transition changes, the destination first."""
+    return Flush(
+        folders=(
+            root.layout.parent(transition.target, queue),
+            root.layout.parent(transition.source, queue),
+        )
+    )
+
+
+@contextlib.contextmanager
+def claimed(root: Root, path: str) -> Iterator[int | None]:
+    """Opens the file and takes its inode's lock, as every change in delay/ does.
+
+    Gives the descriptor, or None for a lost race: the name is gone, another has the lock, or
+    the name came to mean another file meanwhile. The lock ends with the block.
+    """
+    try:
+        descriptor = root.files.open_claimed(path)
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        yield None
+        return
+    try:
+        held = root.files.lock(descriptor) and root.files.names(path, descriptor)
+        yield descriptor if held else None
+    finally:
+        root.files.close(descriptor)
+
+
+def queue_exists(root: Root, queue: QueueName) -> bool:
+    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue."""
+    path = root.layout.queue(queue)
+    status = root.files.status(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)

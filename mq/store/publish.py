@@ -1,0 +1,100 @@
+"""Publishing: a new file in new/, written and flushed, then one rename to its queue.
+
+FORMAT.md, "publish", has the steps and what a crash after each leaves.
+"""
+
+from dataclasses import dataclass
+
+from mq.errors import QueueNotFound, StagedFileGone
+from mq.lifecycle import DELIVER, DISCARD, STAGE
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.moves import folders_of, move, queue_exists
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message as it is published: due at `due_ms`, milliseconds since the epoch."""
+
+    queue: QueueName
+    id: MessageId
+    due_ms: int
+
+
+def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageId]:
+    """Publishes a message whose body is held in memory.
+
+    Raises QueueNotFound, NoSpace, NoInodes; nothing is left behind then.
+    Durable on return: yes.
+    """
+    descriptor = stage(root, draft, len(body))
+    try:
+        root.files.write(descriptor, body)
+        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        yield Flush(files=(descriptor,))
+    except BaseException:
+        discard(root, draft)
+        raise
+    finally:
+        root.files.close(descriptor)
+    return (yield from deliver(root, draft))
+
+
+def stage(root: Root, draft: Draft, size: int = 0) -> int:
+    """Opens the message's new file in new/ for at least `size` bytes; its descriptor, for
+    writing. Raises NoSpace, NoInodes. Durable on return: no.
+    """
+    root.space.claim(size)
+    return root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))
+
+
+def seal(root: Root, draft: Draft, descriptor: int) -> None:
+    """Ends a staged file that was written bit by bit: its time, and its own fsync.
+
+    Durable on return: the file, not its place; `deliver` does the rest.
+    """
+    root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+    root.files.sync(descriptor)
+
+
+def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
+    """Renames a staged file, whose bytes are on stable media, to its queue.
+
+    Raises QueueNotFound, and takes the file away; StagedFileGone when it lay in new/ for so
+    long that it was taken for forgotten. Durable on return: yes.
+    """
+    try:
+        flush = move(root, DELIVER, draft.queue, draft.id)
+    except OSError as error:
+        if not is_gone(error):
+            discard(root, draft)
+            raise
+        flush = _after_gone(root, draft)
+    try:
+        yield flush
+    except FileNotFoundError:
+        # Deleted between the rename and the flush; the message went with its queue.
+        raise QueueNotFound(draft.queue.text) from None
+    return draft.id
+
+
+def discard(root: Root, draft: Draft) -> None:
+    """Takes a staged file away whose publish failed; nobody was told of it."""
+    try:
+        root.files.unlink(root.layout.path(DISCARD.source, draft.queue, draft.id))
+    except OSError:
+        return  # What stays is never delivered, and goes when it is an hour old.
+
+
+def _after_gone(root: Root, draft: Draft) -> Flush:
+    """A rename that said ENOENT: NFS may have done it and lost the answer; else say what lacks."""
+    delivered = root.layout.path(DELIVER.target, draft.queue, draft.id)
+    if root.files.status(delivered) is not None:
+        return folders_of(root, DELIVER, draft.queue)
+    if not queue_exists(root, draft.queue):
+        discard(root, draft)
+        raise QueueNotFound(draft.queue.text)
+    raise StagedFileGone("its file in new/ is gone")

@@ -1,0 +1,100 @@
+"""Unlinking what was removed: files, and deleted queues' folders with what lies in them.
+
+Nothing is flushed: what a crash brings back is in remove/ still, and is reaped again.
+"""
+
+import contextlib
+import errno
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from mq.errors import BadName
+from mq.names import MessageId
+from mq.store.files import Files
+from mq.store.layout import is_deleted_folder, parse_entry
+
+_NOT_EMPTY: Final = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What one pass did: files and folders unlinked, files still kept, foreign names met,
+    and when the first of those kept may go (milliseconds since the epoch; None: none kept).
+    """
+
+    files: int
+    folders: int
+    foreign: int
+    next_ms: int | None
+
+
+def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
+    """Unlinks what came to `source` (by ctime) at least `keep_s` seconds ago; blocking.
+
+    Names that are no message's and no deleted queue's are left alone. Raises OSError when the
+    folder cannot be listed, or unlinking fails for another reason than that it was done.
+    """
+    unlinked = folders = foreign = 0
+    next_ms: int | None = None
+    for entry in files.entries(source):
+        if not _is_ours(entry):
+            foreign += not entry.name.startswith(".")
+            continue
+        try:
+            came_ms = entry.stat(follow_symlinks=False).st_ctime_ns // 1_000_000
+        except FileNotFoundError:
+            continue
+        goes_ms = came_ms + round(keep_s * 1000)
+        if goes_ms > now_ms:
+            next_ms = goes_ms if next_ms is None else min(next_ms, goes_ms)
+        elif entry.is_dir(follow_symlinks=False):
+            unlinked += _empty(files, entry.path)
+            went = _rmdir(files, entry.path)
+            folders += went
+            foreign += not went
+        else:
+            unlinked += _unlink(files, entry.path)
+    return Reaped(unlinked, folders, foreign, next_ms)
+
+
+def _is_ours(entry: "os.DirEntry[str]") -> bool:
+    if entry.is_dir(follow_symlinks=False):
+        return is_deleted_folder(entry.name)
+    try:
+        parse_entry(entry.name)
+    except BadName:
+        return False
+    return True
+
+
+def _empty(files: Files, folder: str) -> int:
+    unlinked = 0
+    with contextlib.suppress(FileNotFoundError):
+        for entry in files.entries(folder):
+            try:
+                MessageId.parse(entry.name)
+            except BadName:
+                continue
+            unlinked += _unlink(files, entry.path)
+    return unlinked
+
+
+def _unlink(files: Files, path: str) -> int:
+    try:
+        files.unlink(path)
+    except FileNotFoundError:
+        return 0
+    return 1
+
+
+def _rmdir(files: Files, path: str) -> bool:
+    try:
+        files.rmdir(path)
+    except FileNotFoundError:
+        return True  # Another reaper was here.
+    except OSError as error:
+        if error.errno in _NOT_EMPTY:
+            return False  # A foreign file is in it.
+        raise
+    return True

@@ -1,0 +1,99 @@
+"""What time does to files: back from delay/ when due, out of new/ when forgotten.
+
+FORMAT.md, "redeliver" and "forget", has the steps and what a crash after each leaves.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mq.lifecycle import FORGET, REDELIVER, RETIRE
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.moves import claimed, move, queue_exists
+from mq.store.root import Root
+from mq.store.steps import Steps
+
+
+class Redelivery(Enum):
+    """What became of a message that looked due."""
+
+    DELIVERED = "delivered"
+    RETIRED = "retired"
+    NOT_DUE = "not due"
+    LOST = "lost"
+    STRAY = "stray"
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """When a message in delay/ leaves: by its own due time, or so long after it came there.
+
+    `lain_s` None: its mtime says when. Else that many seconds after its ctime.
+    """
+
+    lain_s: float | None = None
+
+    def due_ms(self, mtime_ns: int, ctime_ns: int) -> int:
+        """The due time, milliseconds since the epoch."""
+        if self.lain_s is None:
+            return Stamp.from_mtime_ns(mtime_ns).due_ms
+        return ctime_ns // 1_000_000 + round(self.lain_s * 1000)
+
+
+def redeliver(
+    root: Root, queue: QueueName, message_id: MessageId, timer: Timer
+) -> Steps[tuple[Redelivery, int]]:
+    """Moves a message that is due to its queue; to remove/ when the queue was deleted.
+
+    Its mtime is read again under its lock, just before the move: NOT_DUE comes with the due
+    time that was found, milliseconds since the epoch. STRAY: the queue is not there and was
+    not deleted either; the message stays. Durable on return: yes.
+    """
+    path = root.layout.path(REDELIVER.source, queue, message_id)
+    with claimed(root, path) as descriptor:
+        if descriptor is None:
+            return Redelivery.LOST, 0
+        status = root.files.descriptor_status(descriptor)
+        due_ms = timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
+        if due_ms > root.now_ms():
+            return Redelivery.NOT_DUE, due_ms
+        try:
+            flush = move(root, REDELIVER, queue, message_id)
+            result = Redelivery.DELIVERED
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            if root.files.status(path) is None:
+                return Redelivery.LOST, 0
+            if queue_exists(root, queue) or not _was_deleted(root, queue):
+                return Redelivery.STRAY, due_ms
+            flush = move(root, RETIRE, queue, message_id)
+            result = Redelivery.RETIRED
+        try:
+            yield flush
+        except FileNotFoundError:
+            return Redelivery.LOST, 0  # The queue was deleted meanwhile, the message with it.
+        return result, due_ms
+
+
+def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) -> Steps[bool]:
+    """Moves a file of new/ to remove/ when nothing was written to it for `after_s` seconds.
+
+    Such a publish was never answered, and the file may be torn. Durable on return: yes.
+    """
+    status = root.files.status(root.layout.path(FORGET.source, queue, message_id))
+    if status is None or root.now_ms() - status.st_ctime_ns // 1_000_000 < after_s * 1000:
+        return False
+    try:
+        flush = move(root, FORGET, queue, message_id)
+    except OSError as error:
+        if is_gone(error):
+            return False
+        raise
+    yield flush
+    return True
+
+
+def _was_deleted(root: Root, queue: QueueName) -> bool:
+    return root.files.status(root.layout.tombstone(queue)) is not None

@@ -1,0 +1,122 @@
+"""Deleting a message by its id: one rename to remove/, from wherever it is.
+
+FORMAT.md, "delete", has the steps and what a crash after each leaves.
+"""
+
+import errno
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from mq.errors import Busy, DeliveredAgain, MessageNotFound, QueueNotFound
+from mq.lifecycle import (
+    EXPUNGE_DELAYED,
+    EXPUNGE_READY,
+    REMOVE_DELAYED,
+    REMOVE_READY,
+    State,
+    Transition,
+)
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.moves import claimed, move, queue_exists
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+
+# Where a delete looks, in this order: what was fetched, then what was not. The second pass ends
+# with the ready folder, since a message can come back between two looks.
+_PASSES: Final = 2
+_REMOVALS: Final = (REMOVE_DELAYED, REMOVE_READY)
+_EXPUNGED: Final = {REMOVE_DELAYED: EXPUNGE_DELAYED, REMOVE_READY: EXPUNGE_READY}
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+Precondition = Callable[[int], bool]
+
+
+class _Miss(Enum):
+    NOT_HERE = "not here"
+    BUSY = "busy"
+
+
+def remove(
+    root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None = None
+) -> Steps[None]:
+    """Removes the message, also when it lies in remove/ already.
+
+    `if_receives` is asked, under the inode's lock, whether the message's receives are those
+    that the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy.
+    Durable on return: yes.
+    """
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    busy = False
+    for _ in range(_PASSES):
+        found = _pass(root, queue, message_id, if_receives)
+        if isinstance(found, Flush):
+            try:
+                yield found
+            except FileNotFoundError:
+                return  # The queue was deleted meanwhile; remove/, flushed first, has it.
+            return
+        busy = busy or found is _Miss.BUSY
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    if busy:
+        raise Busy("another process is at the message")
+    raise MessageNotFound(message_id.text)
+
+
+def _pass(
+    root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None
+) -> "Flush | _Miss":
+    """Looks once into every place of the message, and removes it from the first that has it."""
+    busy = False
+    for removal in _REMOVALS:
+        try:
+            if if_receives is None:
+                return _remove(root, removal, queue, message_id)
+            flush = _remove_if(root, removal, queue, message_id, if_receives)
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            continue
+        if flush is not None:
+            return flush
+        busy = True
+    if root.files.status(root.layout.path(State.REMOVED, queue, message_id)) is not None:
+        return Flush(folders=(root.layout.folder(State.REMOVED),))
+    return _Miss.BUSY if busy else _Miss.NOT_HERE
+
+
+def _remove(root: Root, removal: Transition, queue: QueueName, message_id: MessageId) -> Flush:
+    try:
+        return move(root, removal, queue, message_id)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+    # remove/ cannot grow by a name: take the name away instead, which frees.
+    expunged = _EXPUNGED[removal]
+    root.files.unlink(root.layout.path(expunged.source, queue, message_id))
+    return Flush(folders=(root.layout.parent(expunged.source, queue),))
+
+
+def _remove_if(
+    root: Root,
+    removal: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    if_receives: Precondition,
+) -> Flush | None:
+    """None when another process is at the message. Raises FileNotFoundError: not here."""
+    path = root.layout.path(removal.source, queue, message_id)
+    if root.files.status(path) is None:
+        raise FileNotFoundError(errno.ENOENT, "no such message here")
+    with claimed(root, path) as descriptor:
+        if descriptor is None:
+            return None
+        status = root.files.descriptor_status(descriptor)
+        receives = Stamp.from_mtime_ns(status.st_mtime_ns).receives
+        if not if_receives(receives):
+            raise DeliveredAgain(receives)
+        return _remove(root, removal, queue, message_id)

@@ -1,0 +1,61 @@
+"""The watermark on free bytes and inodes: publishers stop before the disk is full.
+
+Fetch and delete write nothing that grows, but need a block or an inode now and then (a folder's
+next block); the reserve is theirs.
+"""
+
+from mq.clock import Clock
+from mq.errors import NoInodes, NoSpace
+from mq.limits import RESERVE_BYTES_MAX, RESERVE_INODES_MAX, RESERVE_SHARE, SPACE_AGE_S
+from mq.store.files import Files
+
+
+class Space:
+    """Free bytes and inodes above the reserve, asked of the file system now and then.
+
+    `reserve_bytes` None: a twentieth of the file system, at most 64 MiB. Threads share it; the
+    figures are a hint, and what slips past it fails with the disk's own error.
+    """
+
+    def __init__(
+        self, files: Files, clock: Clock, root: str, reserve_bytes: int | None = None
+    ) -> None:
+        self._files = files
+        self._clock = clock
+        self._root = root
+        self._reserve_bytes = reserve_bytes
+        self._asked_s = float("-inf")
+        self._bytes_left = 0
+        self._inodes_left: int | None = None
+
+    def is_low(self) -> bool:
+        """Whether publishers are refused now. Raises OSError when the file system won't say."""
+        self._ask(self._clock.steady_s())
+        return self._bytes_left < 1 or (self._inodes_left is not None and self._inodes_left < 1)
+
+    def claim(self, size: int, inodes: int = 1) -> None:
+        """Counts on so many bytes and inodes. Raises NoSpace or NoInodes below the reserve."""
+        now_s = self._clock.steady_s()
+        if now_s - self._asked_s > SPACE_AGE_S:
+            self._ask(now_s)
+        if size > self._bytes_left:
+            raise NoSpace("below the reserve of bytes")
+        if self._inodes_left is not None and inodes > self._inodes_left:
+            raise NoInodes("below the reserve of inodes")
+        self._bytes_left -= size
+        if self._inodes_left is not None:
+            self._inodes_left -= inodes
+
+    def _ask(self, now_s: float) -> None:
+        free = self._files.free(self._root)
+        total_bytes = free.f_blocks * free.f_frsize
+        reserve = self._reserve_bytes
+        if reserve is None:
+            reserve = min(RESERVE_BYTES_MAX, int(total_bytes * RESERVE_SHARE))
+        self._bytes_left = free.f_bavail * free.f_frsize - reserve
+        # A file system that makes inodes as it needs them (btrfs) tells of none.
+        self._inodes_left = None
+        if free.f_files:
+            held_back = min(RESERVE_INODES_MAX, int(free.f_files * RESERVE_SHARE))
+            self._inodes_left = free.f_favail - held_back
+        self._asked_s = now_s

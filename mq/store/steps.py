@@ -1,0 +1,30 @@
+"""A durable operation as a generator: it acts, says what must be on stable media, goes on.
+
+    def deliver(...) -> Steps[MessageId]:
+        files.rename(staged, ready)
+        yield Flush(folders=(queue_folder, new))     # returns once both are on stable media
+        return message_id
+
+Each reads as its line in the protocol's table (FORMAT.md). Operations that arrive together are
+driven together, and what they ask to flush at the same step is flushed together
+(`mq/store/group.py`). A flush that fails is raised where the operation stands, as the OSError.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """What an operation waits for: open files' descriptors, then folders' paths in this order
+    (of a rename's two, the destination first).
+    """
+
+    files: tuple[int, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+Steps: TypeAlias = Generator[Flush, None, T]

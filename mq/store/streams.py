@@ -1,0 +1,114 @@
+"""Bodies that pass through in chunks and are never held, both ways.
+
+The bytes go through aiofiles, a hop a chunk. An upload's own fsync is made before the commit
+group is asked for the rename, so that a large file does not keep small ones waiting.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Self
+
+from aiofiles.base import wrap
+
+from mq.errors import StorageFailed, unavailable
+from mq.limits import CHUNK_BYTES
+from mq.message import Delivery
+from mq.names import MessageId
+from mq.store.commit import Committer
+from mq.store.files import Files
+from mq.store.publish import Draft, deliver, discard, seal, stage
+from mq.store.root import Root
+from mq.store.steps import T
+
+
+class _OpenFile:
+    """A descriptor that threads use: closed once none does, also when a caller is cancelled."""
+
+    def __init__(self, files: Files, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._files = files
+        self._hop: asyncio.Future[Any] | None = None
+
+    async def use(self, hop: Awaitable[T]) -> T:
+        """Waits for a hop that uses the descriptor. Raises Unavailable for its OSError."""
+        running = asyncio.ensure_future(hop)
+        self._hop = running
+        try:
+            return await asyncio.shield(running)
+        except OSError as error:
+            raise unavailable(error) from error
+
+    async def close(self) -> None:
+        """Gives the descriptor back, at most once."""
+        if self._hop is not None and not self._hop.done():
+            await asyncio.wait([self._hop])
+        if self.descriptor >= 0:
+            descriptor, self.descriptor = self.descriptor, -1
+            self._files.close(descriptor)
+
+
+class Upload:
+    """A publish that is written bit by bit. Whoever begins one ends it by `finish` or `abort`."""
+
+    def __init__(self, root: Root, committer: Committer, draft: Draft, descriptor: int) -> None:
+        self._root = root
+        self._committer = committer
+        self._draft = draft
+        self._file = _OpenFile(root.files, descriptor)
+        self._write = wrap(root.files.write)
+        self._seal = wrap(seal)
+        self._sealed = False
+
+    @classmethod
+    async def begin(cls, root: Root, committer: Committer, draft: Draft) -> Self:
+        """Opens the file in new/. Raises Unavailable. Durable: no."""
+        return cls(root, committer, draft, await committer.call(stage, root, draft))
+
+    async def write(self, data: bytes | bytearray) -> None:
+        """Appends to the body. Raises Unavailable. Durable: no."""
+        await self._committer.call(self._root.space.claim, len(data), 0)
+        await self._file.use(self._write(self._file.descriptor, data))
+
+    async def finish(self) -> MessageId:
+        """Delivers the message. Raises QueueNotFound, Unavailable. Durable: yes."""
+        await self._file.use(self._seal(self._root, self._draft, self._file.descriptor))
+        self._sealed = True
+        await self._file.close()
+        return await self._committer.commit(deliver(self._root, self._draft))
+
+    async def abort(self) -> None:
+        """Leaves nothing behind of an upload that was not finished; does nothing to one that
+        was, whatever came of it.
+        """
+        if not self._sealed:
+            await asyncio.shield(asyncio.create_task(self._abort()))
+
+    async def _abort(self) -> None:
+        await self._file.close()
+        await self._committer.call(discard, self._root, self._draft)
+
+
+class Download:
+    """A delivery's body, read bit by bit."""
+
+    def __init__(self, files: Files, delivery: Delivery, descriptor: int) -> None:
+        self._delivery = delivery
+        self._file = _OpenFile(files, descriptor)
+        self._read = wrap(files.read)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body's bytes, all of them. Raises Unavailable when the file cannot be read."""
+        offset, left = self._delivery.offset, self._delivery.size
+        while left:
+            chunk = await self._file.use(
+                self._read(self._file.descriptor, min(left, CHUNK_BYTES), offset)
+            )
+            if not chunk:
+                raise StorageFailed("the file ended early")
+            yield chunk
+            offset += len(chunk)
+            left -= len(chunk)
+
+    async def close(self) -> None:
+        """Gives the descriptor back."""
+        await asyncio.shield(asyncio.create_task(self._file.close()))

@@ -1,0 +1,70 @@
+"""What the daemons beside mq share: when to stop, and how long to wait between two looks.
+
+Floor 0.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from mq.limits import IDLE_WAIT_S_MAX, IDLE_WAIT_S_MIN
+
+_log = logging.getLogger("mq.upkeep")
+
+
+class Stop:
+    """Set by SIGTERM or SIGINT, or when whoever started the daemon is gone; waits end then."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def on_signals(self) -> None:
+        """Stops at SIGTERM and SIGINT. For the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def with_standard_input(self) -> None:
+        """Stops when standard input ends: its other end is held by the supervising process,
+        and closes however that ends, kill -9 included.
+        """
+        threading.Thread(target=self._await_end_of_input, daemon=True).start()
+
+    def set(self) -> None:
+        """Stops. From any thread."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long, or until stopped; whether it was."""
+        return self._event.wait(seconds)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.set()
+
+    def _await_end_of_input(self) -> None:
+        try:
+            while os.read(sys.stdin.fileno(), 4096):
+                pass
+        except OSError as error:
+            _log.warning("standard input failed", extra={"fields": {"error": repr(error)}})
+        self.set()
+
+
+class Pace:
+    """How long to wait after a look: short while there is work, longer and longer when idle."""
+
+    def __init__(self, min_s: float = IDLE_WAIT_S_MIN, max_s: float = IDLE_WAIT_S_MAX) -> None:
+        self._min_s = min_s
+        self._max_s = max_s
+        self._wait_s = min_s
+
+    def next_wait_s(self, worked: bool) -> float:
+        """The wait after a look that found work, or none."""
+        self._wait_s = self._min_s if worked else min(self._wait_s * 2, self._max_s)
+        return self._wait_s

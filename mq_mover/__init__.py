@@ -1,0 +1,1 @@
+"""mq-mover: what time does to messages."""

@@ -1,0 +1,163 @@
+"""The command `mq-mover`: flags and environment, then passes until it is stopped."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mq.clock import SystemClock
+from mq.errors import AcrossFileSystems, StartupError
+from mq.limits import CLOCK_OFFSET_EVERY_S, IDLE_WAIT_S_MAX
+from mq.options import CONTEXT, begin_logs, fail, upkeep_options
+from mq.store.files import Files
+from mq.store.layout import Layout
+from mq.store.mounts import choose_flusher, file_system_of
+from mq.store.redeliver import Timer
+from mq.store.root import Root, measure_clock_offset_ms, open_root
+from mq.store.space import Space
+from mq.upkeep import Pace, Stop
+from mq_mover.mover import Mover
+from mq_mover.sweeper import Sweeper
+
+_log = logging.getLogger("mq-mover")
+
+_THREADS: Final = 8
+
+
+@click.command("mq-mover", context_settings=CONTEXT)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/tmp/mq"),  # noqa: S108 - mq's default
+    show_envvar=True,
+    help="Do all that time does in this root: redelivery, and sweeping what was forgotten.",
+)
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Instead of a root: move what is due from this folder ({queue}:{id}) ...",
+)
+@click.option(
+    "--destination",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="... to the queues' folders in this one ({queue}/{id}).",
+)
+@click.option(
+    "--delay",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_envvar="MQ_DELAY",
+    help="0: a message leaves when its own due time (its mtime) has passed. N: when it has lain "
+    "there for N seconds, whatever its due time.",
+)
+@upkeep_options
+def main(
+    root: Path,
+    source: Path | None,
+    destination: Path | None,
+    delay: float,
+    exit_with_stdin: bool,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Bring messages back to their queues when they are due.
+
+    Timers are the files' own mtimes: a restart loses none, and starts with what is there.
+    """
+    begin_logs(log_format, log_level)
+    stop = Stop()
+    stop.on_signals()
+    if exit_with_stdin:
+        stop.with_standard_input()
+    try:
+        if (source is None) != (destination is None):
+            raise StartupError("--source and --destination go together")
+        if source is None or destination is None:
+            passes, due_in_s = _over_root(root, delay)
+        else:
+            passes, due_in_s = _between(source, destination, delay)
+    except StartupError as error:
+        raise fail("mq-mover", error) from error
+    except OSError as error:
+        raise fail("mq-mover", StartupError(f"cannot begin: {error}")) from error
+    run(passes, due_in_s, stop)
+    _log.info("stopped")
+
+
+def run(passes: Callable[[], int], due_in_s: Callable[[], float | None], stop: Stop) -> None:
+    """Makes passes until stopped, at a pace that slows down while nothing is due."""
+    pace = Pace()
+    while not stop.is_set():
+        try:
+            wait_s = pace.next_wait_s(worked=passes() > 0)
+        except OSError as error:
+            _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
+            wait_s = IDLE_WAIT_S_MAX
+        next_s = due_in_s()
+        stop.wait(wait_s if next_s is None else min(wait_s, max(next_s, 0.001)))
+
+
+def _over_root(path: Path, delay_s: float) -> tuple[Callable[[], int], Callable[[], float | None]]:
+    files, clock = Files(), SystemClock()
+    root = open_root(str(path), files, clock)
+    flusher = choose_flusher(root.layout.root, files, _THREADS)
+    mover = Mover(root, flusher, _timer(delay_s))
+    sweeper = Sweeper(root, flusher)
+    follow_clock = _clock_follower(root, clock)
+    _log.info("moving", extra={"fields": {"root": path, "commit": flusher.name}})
+
+    def passes() -> int:
+        follow_clock()
+        return mover.run_once() + sweeper.run_if_due()
+
+    return passes, mover.next_due_s
+
+
+def _between(
+    source: Path, destination: Path, delay_s: float
+) -> tuple[Callable[[], int], Callable[[], float | None]]:
+    layout = Layout.between(source, destination)
+    if layout.delay == layout.new:
+        raise StartupError(
+            f"{source} is where messages are written: mq delivers them by itself, and a file "
+            "there may be half written"
+        )
+    for folder in (source, destination):
+        if not folder.is_dir():
+            raise StartupError(f"{folder} is no folder")
+    if source.stat().st_dev != destination.stat().st_dev:
+        raise AcrossFileSystems(source, destination)
+    files, clock = Files(), SystemClock()
+    root = Root(layout, files, clock, Space(files, clock, layout.root))
+    flusher = choose_flusher(layout.root, files, _THREADS)
+    mover = Mover(root, flusher, _timer(delay_s))
+    follow_clock = _clock_follower(root, clock)
+    _log.info("moving", extra={"fields": {"source": source, "destination": destination}})
+
+    def passes() -> int:
+        follow_clock()
+        return mover.run_once()
+
+    return passes, mover.next_due_s
+
+
+def _timer(delay_s: float) -> Timer:
+    return Timer(lain_s=delay_s or None)
+
+
+def _clock_follower(root: Root, clock: SystemClock) -> Callable[[], None]:
+    """Follows the clock of a network mount's server, once a minute; on others does nothing."""
+    over_network = file_system_of(root.layout.delay).over_network
+    again_s = float("-inf")
+
+    def follow() -> None:
+        nonlocal again_s
+        if over_network and clock.steady_s() >= again_s:
+            clock.offset_ms += measure_clock_offset_ms(root)
+            again_s = clock.steady_s() + CLOCK_OFFSET_EVERY_S
+
+    return follow

@@ -1,0 +1,84 @@
+"""Sweeping: files forgotten in new/, and what deleted queues left behind."""
+
+import logging
+from typing import Final
+
+from mq.errors import BadName, MqError
+from mq.lifecycle import State
+from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX
+from mq.names import MessageId, QueueName
+from mq.store.flush import Flusher
+from mq.store.group import run_alone, run_group
+from mq.store.layout import parse_entry
+from mq.store.queues import forget_tombstone, retire_delayed, tombstones
+from mq.store.redeliver import forget
+from mq.store.root import Root
+
+_log = logging.getLogger("mq-mover.sweeper")
+
+_EVERY_S: Final = 60.0
+
+
+class Sweeper:
+    """One pass a minute. Any number of sweepers may share a root: renames decide."""
+
+    def __init__(self, root: Root, flusher: Flusher) -> None:
+        self._root = root
+        self._flusher = flusher
+        self._again_s = float("-inf")
+
+    def run_if_due(self) -> int:
+        """Sweeps when that is due; how many files it moved. Raises OSError when a folder cannot
+        be listed.
+        """
+        now_s = self._root.clock.steady_s()
+        if now_s < self._again_s:
+            return 0
+        self._again_s = now_s + _EVERY_S
+        return self._sweep_new() + self._sweep_deleted()
+
+    def _sweep_new(self) -> int:
+        """Publishes that were never answered: their files may be torn, and are not delivered."""
+        swept = 0
+        batch: list[tuple[QueueName, MessageId]] = []
+        for entry in self._root.files.entries(self._root.layout.folder(State.NEW)):
+            try:
+                batch.append(parse_entry(entry.name))
+            except BadName:
+                continue  # Foreign, or a probe.
+            if len(batch) == GROUP_OPERATIONS_MAX:
+                swept += self._forget(batch)
+                batch = []
+        swept += self._forget(batch)
+        if swept:
+            _log.info("forgotten publishes removed", extra={"fields": {"count": swept}})
+        return swept
+
+    def _forget(self, batch: list[tuple[QueueName, MessageId]]) -> int:
+        outcomes = run_group(
+            [
+                forget(self._root, queue, message_id, FORGOTTEN_AFTER_S)
+                for queue, message_id in batch
+            ],
+            self._flusher,
+        )
+        for outcome in outcomes:
+            if outcome.error is not None:
+                _log.warning(
+                    "a forgotten publish stays for now",
+                    extra={"fields": {"error": repr(outcome.error)}},
+                )
+        return sum(1 for outcome in outcomes if outcome.value)
+
+    def _sweep_deleted(self) -> int:
+        retired = 0
+        for queue in tombstones(self._root):
+            try:
+                retired += run_alone(retire_delayed(self._root, queue), self._flusher)
+                run_alone(forget_tombstone(self._root, queue), self._flusher)
+            except MqError as error:
+                _log.info(
+                    "a deleted queue is left for the next pass",
+                    extra={"fields": {"queue": queue.text, "error": repr(error)}},
+                )
+        return retired

@@ -1,0 +1,55 @@
+"""Names and due times of what lies in delay/, soonest first: all that the mover remembers.
+
+Pure; times are milliseconds since the epoch. A name's due time may be set again and again; the
+heap keeps stale entries, which are passed over.
+"""
+
+import heapq
+
+from mq.limits import TIMERS_MAX
+
+
+class Timers:
+    """At most `capacity` names, the soonest; the rest is found again by a later look."""
+
+    def __init__(self, capacity: int = TIMERS_MAX) -> None:
+        self._capacity = capacity
+        self._due_ms: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._due_ms
+
+    def put(self, name: str, due_ms: int) -> None:
+        """The name is due then, whatever was said of it before."""
+        if self._due_ms.get(name) != due_ms:
+            self._due_ms[name] = due_ms
+            heapq.heappush(self._heap, (due_ms, name))
+
+    def keep_only(self, names: set[str]) -> None:
+        """Forgets every other name; and of these the latest, where they are too many."""
+        kept = {name: due_ms for name, due_ms in self._due_ms.items() if name in names}
+        if len(kept) > self._capacity:
+            kept = dict(heapq.nsmallest(self._capacity, kept.items(), key=lambda item: item[1]))
+        self._due_ms = kept
+        self._heap = [(due_ms, name) for name, due_ms in kept.items()]
+        heapq.heapify(self._heap)
+
+    def take_due(self, now_ms: int, limit: int) -> list[str]:
+        """Up to `limit` names that are due, soonest first; they are forgotten."""
+        taken: list[str] = []
+        while len(taken) < limit and self._heap and self._heap[0][0] <= now_ms:
+            due_ms, name = heapq.heappop(self._heap)
+            if self._due_ms.get(name) == due_ms:
+                del self._due_ms[name]
+                taken.append(name)
+        return taken
+
+    def next_ms(self) -> int | None:
+        """When the next name is due; None: nothing is known to lie there."""
+        while self._heap and self._due_ms.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None

@@ -1,0 +1,1 @@
+"""mq-reaper: unlinking what was removed."""

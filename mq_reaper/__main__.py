@@ -1,0 +1,5 @@
+"""`python -m mq_reaper`."""
+
+from mq_reaper.cli import main
+
+main()

@@ -1,0 +1,97 @@
+"""The command `mq-reaper`: flags and environment, then passes until it is stopped."""
+
+import logging
+from pathlib import Path
+
+import click
+
+from mq.clock import SystemClock
+from mq.errors import StartupError
+from mq.limits import IDLE_WAIT_S_MAX
+from mq.options import CONTEXT, begin_logs, fail, upkeep_options
+from mq.store.files import Files
+from mq.store.layout import Layout
+from mq.store.root import open_root
+from mq.upkeep import Pace, Stop
+from mq_reaper.reaper import Reaper
+
+_log = logging.getLogger("mq-reaper")
+
+
+@click.command("mq-reaper", context_settings=CONTEXT)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/tmp/mq"),  # noqa: S108 - mq's default
+    show_envvar=True,
+    help="Reap this root's remove/.",
+)
+@click.option(
+    "--source",
+    type=click.Path(path_type=Path),
+    default=None,
+    show_default="the root's remove/",
+    help="Reap this folder instead.",
+)
+@click.option(
+    "--keep",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_envvar="MQ_KEEP",
+    help="Seconds that a removed message stays before it is unlinked.",
+)
+@upkeep_options
+def main(
+    root: Path,
+    source: Path | None,
+    keep: float,
+    exit_with_stdin: bool,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Unlink removed messages and deleted queues.
+
+    Everything else that lies in the folder is left alone.
+    """
+    begin_logs(log_format, log_level)
+    stop = Stop()
+    stop.on_signals()
+    if exit_with_stdin:
+        stop.with_standard_input()
+    files, clock = Files(), SystemClock()
+    try:
+        if source is None:
+            folder = open_root(str(root), files, clock).layout.remove
+        else:
+            folder = _checked(source)
+    except StartupError as error:
+        raise fail("mq-reaper", error) from error
+    except OSError as error:
+        raise fail("mq-reaper", StartupError(f"cannot begin: {error}")) from error
+    _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
+    run(Reaper(files, clock, folder, keep), stop)
+    _log.info("stopped")
+
+
+def run(reaper: Reaper, stop: Stop) -> None:
+    """Makes passes until stopped, at a pace that slows down while nothing comes."""
+    pace = Pace()
+    while not stop.is_set():
+        try:
+            wait_s = pace.next_wait_s(worked=reaper.run_once() > 0)
+        except OSError as error:
+            _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
+            wait_s = IDLE_WAIT_S_MAX
+        next_s = reaper.next_due_s()
+        stop.wait(wait_s if next_s is None else min(wait_s, max(next_s, 0.001)))
+
+
+def _checked(source: Path) -> str:
+    """The folder to reap. Raises StartupError for one whose messages are alive."""
+    layout = Layout.of(source.absolute().parent)
+    folder = str(source.absolute())
+    if folder in (layout.new, layout.queues, layout.delay):
+        raise StartupError(f"{source} holds messages that are alive; reap only what was removed")
+    if not source.is_dir():
+        raise StartupError(f"{source} is no folder")
+    return folder

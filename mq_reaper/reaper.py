@@ -1,0 +1,65 @@
+"""Passes over remove/: what has lain there long enough is unlinked, and nothing else."""
+
+import logging
+from typing import Final
+
+from mq.clock import Clock
+from mq.limits import FOLDER_MTIME_TRUST_S, LOOK_SHARE
+from mq.store.files import Files
+from mq.store.reap import Reaped, reap
+
+_log = logging.getLogger("mq-reaper")
+
+_NOTHING: Final = Reaped(0, 0, 0, None)
+
+
+class Reaper:
+    """Any number of reapers may share a folder: an unlink that lost a race is done."""
+
+    def __init__(self, files: Files, clock: Clock, source: str, keep_s: float) -> None:
+        self._files = files
+        self._clock = clock
+        self._source = source
+        self._keep_s = keep_s
+        self._last = _NOTHING
+        self._folder_mtime_ns: int | None = None
+        self._again_s = float("-inf")
+        self._foreign = 0
+
+    def run_once(self) -> int:
+        """One pass, unless nothing can have come and nothing kept is due; how many names went.
+
+        Raises OSError when the folder cannot be listed or a file not unlinked.
+        """
+        began_s = self._clock.steady_s()
+        if began_s < self._again_s or not self._has_work():
+            return 0
+        self._last = reap(self._files, self._source, self._clock.now_ms(), self._keep_s)
+        ended_s = self._clock.steady_s()
+        went = self._last.files + self._last.folders
+        if went == 0:
+            # A folder full of files that are kept: look at it again in proportion to its size.
+            self._again_s = ended_s + (ended_s - began_s) / LOOK_SHARE
+        if went:
+            _log.debug("reaped", extra={"fields": {"files": self._last.files}})
+        if self._last.foreign != self._foreign:
+            self._foreign = self._last.foreign
+            _log.warning("foreign names are left alone", extra={"fields": {"count": self._foreign}})
+        return went
+
+    def next_due_s(self) -> float | None:
+        """Seconds until the first kept file may go; None: none is kept."""
+        if self._last.next_ms is None:
+            return None
+        return max(0, self._last.next_ms - self._clock.now_ms()) / 1000
+
+    def _has_work(self) -> bool:
+        status = self._files.status(self._source)
+        if status is None:
+            raise FileNotFoundError(2, "the source folder is gone", self._source)
+        changed = status.st_mtime_ns != self._folder_mtime_ns
+        now_ms = self._clock.now_ms()
+        age_ms = now_ms - status.st_mtime_ns // 1_000_000
+        trusted = age_ms >= FOLDER_MTIME_TRUST_S * 1000
+        self._folder_mtime_ns = status.st_mtime_ns if trusted else None
+        return changed or (self._last.next_ms is not None and self._last.next_ms <= now_ms)
