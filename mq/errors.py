@@ -17,7 +17,7 @@ class MqError(Exception):
 class BadName(MqError):
     """A queue name, id or key that no parser makes."""
 
-    what: str
+    parameter: str
     expected: str
 
 

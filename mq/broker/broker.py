@@ -19,6 +19,7 @@ from mq.store.publish import Draft, publish
 from mq.store.queues import create_queue, delete_queue, first_use, retire_delayed
 from mq.store.remove import Precondition, remove
 from mq.store.root import Root
+from mq.store.steps import Steps
 from mq.store.streams import Upload
 
 _log = logging.getLogger("mq.broker")
@@ -107,10 +108,7 @@ class Broker:
         """Publishes a body that is held in memory. Raises QueueNotFound, Unavailable.
         Durable: yes.
         """
-        return await self._published(
-            name,
-            lambda: self.committer.commit(publish(self.root, self._draft(name, extension), body)),
-        )
+        return await self._deliver(name, publish(self.root, self._draft(name, extension), body))
 
     async def upload(self, name: QueueName, extension: str) -> Upload:
         """Begins a publish that is written bit by bit. Raises Unavailable. Durable: no."""
@@ -118,7 +116,7 @@ class Broker:
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
-        return await self._published(name, upload.finish)
+        return await self._deliver(name, await upload.seal())
 
     async def fetch(self, name: QueueName) -> Delivery | None:
         """Claims the queue's next message; None when nothing is ready. Raises QueueNotFound,
@@ -170,18 +168,16 @@ class Broker:
         message_id = MessageId(self._uuids.next(), extension=extension)
         return Draft(name, message_id, message_id.published_ms)
 
-    async def _published(
-        self, name: QueueName, operation: Callable[[], Awaitable[MessageId]]
-    ) -> MessageId:
+    async def _deliver(self, name: QueueName, operation: Steps[MessageId]) -> MessageId:
         queue = await self.queue(name)
+        future = self.committer.submit(operation)
+        # By a callback, since the message is there also when whoever published it is gone.
+        future.add_done_callback(queue.was_published)
         try:
-            message_id = await operation()
+            return await asyncio.shield(future)
         except QueueNotFound:
             self._forget(queue)
             raise
-        queue.totals.published += 1
-        queue.became_ready(message_id)
-        return message_id
 
     def _forget(self, queue: Queue) -> None:
         """The queue's folder is gone; one of the same name may have come since."""

@@ -84,9 +84,11 @@ class Queue:
         while tasks := self._giving_back | ({self._serving} if self._serving else set()):
             await asyncio.wait(tasks)
 
-    def became_ready(self, message_id: MessageId) -> None:
-        """Hears of a message that this process put into the queue's folder."""
-        self._backlog.offer(message_id)
+    def was_published(self, delivered: "asyncio.Future[MessageId]") -> None:
+        """Hears of a publish's end, good or bad."""
+        if not delivered.cancelled() and delivered.exception() is None:
+            self.totals.published += 1
+            self._backlog.offer(delivered.result())
 
     async def _serve(self) -> None:
         try:
@@ -188,7 +190,7 @@ class Queue:
         try:
             if await self._committer.commit(release(self._root, delivery)):
                 self.totals.released += 1
-                self.became_ready(delivery.id)
+                self._backlog.offer(delivery.id)
         except Unavailable as error:
             _log.warning(
                 "a release failed; the message comes back when it is due",

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from mq import __version__
 from mq.errors import MqError, UnknownParameter
 from mq.http import health, messages, queues
 from mq.http.problems import (
@@ -19,6 +18,7 @@ from mq.http.problems import (
     error_response,
     problem_response,
 )
+from mq.http.responses import SERVER
 from mq.http.routing import Route, Routes
 from mq.http.service import Service
 from mq.limits import KEEPALIVE_S
@@ -73,7 +73,8 @@ class Dispatcher:
                 extra={"fields": {"method": request.method, "path": request.raw_path}},
             )
             response = problem_response(INTERNAL)
-        response.headers.setdefault("Server", f"mq/{__version__}")
+        if not response.prepared:
+            response.headers["Server"] = SERVER
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

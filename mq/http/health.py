@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from aiohttp import web
 
-from mq.http.queues import json_response
+from mq.http.responses import json_response
 from mq.http.service import Service
 
 

@@ -9,9 +9,8 @@ from aiohttp import web
 
 from mq.errors import BadPrecondition, Unavailable
 from mq.http.bodies import body_chunks
-from mq.http.queues import json_response
+from mq.http.responses import SERVER, json_response, rfc3339
 from mq.http.service import Service
-from mq.http.times import rfc3339
 from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
 from mq.message import Delivery
 from mq.names import MessageId, QueueName, extension_for
@@ -131,7 +130,7 @@ def _headers(delivery: Delivery) -> dict[str, str]:
 async def _stream(
     service: Service, request: web.BaseRequest, delivery: Delivery, descriptor: int
 ) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_headers(delivery))
+    response = web.StreamResponse(headers=_headers(delivery) | {"Server": SERVER})
     response.content_length = delivery.size
     download = Download(service.broker.root.files, delivery, descriptor)
     try:

@@ -36,6 +36,8 @@ from mq.limits import RETRY_AFTER_S
 TYPE_PREFIX: Final = "urn:mq:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 
+_MEMBERS: Final = frozenset({"parameter", "queue", "id", "receives", "bytes_max"})
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -50,7 +52,7 @@ class Problem:
 
 
 PROBLEMS: Final[dict[type[MqError], Problem]] = {
-    BadName: Problem("bad-name", 400, "Bad name", "The {what} is malformed; expected: {expected}."),
+    BadName: Problem("bad-name", 400, "Bad name", "The {parameter} is malformed; expected: {expected}."),
     UnknownParameter: Problem(
         "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
     ),
@@ -124,7 +126,9 @@ def problem_for(error: MqError) -> Problem:
 def problem_response(
     problem: Problem, facts: dict[str, object] | None = None, headers: dict[str, str] | None = None
 ) -> web.Response:
-    """The problem as a response; `facts` become members beside the standard ones."""
+    """The problem as a response. `facts` fill its detail, and those that are for programs
+    become members beside the standard ones.
+    """
     facts = facts or {}
     content = {
         "type": TYPE_PREFIX + problem.slug,
@@ -132,7 +136,7 @@ def problem_response(
         "status": problem.status,
         "detail": problem.detail.format_map(facts),
         "retryable": problem.retryable,
-        **facts,
+        **{name: value for name, value in facts.items() if name in _MEMBERS},
     }
     response = web.Response(
         body=json.dumps(content).encode() + b"\n",
@@ -148,14 +152,6 @@ def problem_response(
 
 
 def error_response(error: MqError) -> web.Response:
-    """The response for an error."""
-    return problem_response(problem_for(error), facts_of(error))
-
-
-def facts_of(error: MqError) -> dict[str, object]:
-    """The fields of the error's class, which are all that a client may know of it."""
+    """The response for an error: the fields of its class are all that a client may know of it."""
     names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
-    facts: dict[str, object] = {name: getattr(error, name) for name in names}
-    if "what" in facts:
-        facts["parameter"] = facts["what"]
-    return facts
+    return problem_response(problem_for(error), {name: getattr(error, name) for name in names})

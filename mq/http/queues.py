@@ -1,13 +1,12 @@
 """`/{queue}`: make, describe and delete a queue."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 
 from aiohttp import web
 
+from mq.http.responses import json_response, rfc3339
 from mq.http.service import Service
-from mq.http.times import rfc3339
 from mq.names import QueueName
 
 
@@ -56,15 +55,3 @@ async def delete(
     name = QueueName.parse(path["queue"])
     await service.broker.delete_queue(name)
     return json_response({"name": name.text})
-
-
-def json_response(
-    content: Mapping[str, object], status: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    """One line of JSON, for people and programs."""
-    return web.Response(
-        body=json.dumps(content).encode() + b"\n",
-        status=status,
-        headers=headers,
-        content_type="application/json",
-    )

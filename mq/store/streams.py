@@ -18,7 +18,7 @@ from mq.store.commit import Committer
 from mq.store.files import Files
 from mq.store.publish import Draft, deliver, discard, seal, stage
 from mq.store.root import Root
-from mq.store.steps import T
+from mq.store.steps import Steps, T
 
 
 class _OpenFile:
@@ -48,7 +48,7 @@ class _OpenFile:
 
 
 class Upload:
-    """A publish that is written bit by bit. Whoever begins one ends it by `finish` or `abort`."""
+    """A publish that is written bit by bit. Whoever begins one ends it by `seal` or `abort`."""
 
     def __init__(self, root: Root, committer: Committer, draft: Draft, descriptor: int) -> None:
         self._root = root
@@ -69,16 +69,18 @@ class Upload:
         await self._committer.call(self._root.space.claim, len(data), 0)
         await self._file.use(self._write(self._file.descriptor, data))
 
-    async def finish(self) -> MessageId:
-        """Delivers the message. Raises QueueNotFound, Unavailable. Durable: yes."""
+    async def seal(self) -> Steps[MessageId]:
+        """Ends the body and flushes the file; the operation that delivers it, to be committed.
+        Raises Unavailable. Durable: the file, not its place.
+        """
         await self._file.use(self._seal(self._root, self._draft, self._file.descriptor))
         self._sealed = True
         await self._file.close()
-        return await self._committer.commit(deliver(self._root, self._draft))
+        return deliver(self._root, self._draft)
 
     async def abort(self) -> None:
-        """Leaves nothing behind of an upload that was not finished; does nothing to one that
-        was, whatever came of it.
+        """Leaves nothing behind of an upload that was not sealed; does nothing to one that was:
+        its delivery takes care of the file.
         """
         if not self._sealed:
             await asyncio.shield(asyncio.create_task(self._abort()))

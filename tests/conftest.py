@@ -1,0 +1,93 @@
+"""Fixtures: an mq in this process's event loop over a real socket, and daemons as processes."""
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from harness.processes import Processes, processes
+
+from mq.clock import Clock
+from mq.daemon import Daemon
+from mq.settings import ServerSettings
+from mq.store.files import Files
+
+
+@dataclass
+class Server:
+    """An mq that serves in this event loop, and a client session for it."""
+
+    daemon: Daemon
+    root: Path
+    url: str
+    port: int
+    session: aiohttp.ClientSession
+
+    def request(self, method: str, path: str, **more: Any) -> Any:
+        """A request; `async with` it, or await it."""
+        return self.session.request(method, self.url + path, **more)
+
+
+Serve = Callable[..., Awaitable[Server]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Where a test's root goes; not made yet."""
+    return tmp_path / "root"
+
+
+@pytest.fixture
+async def serve(root: Path) -> AsyncIterator[Serve]:
+    """Starts an mq in this loop: `await serve(body_idle_s=0.2)`, with fields of ServerSettings,
+    and `files` and `clock` as seams. Several may share the root.
+    """
+    started: list[Server] = []
+
+    async def start(
+        files: Files | None = None, clock: Clock | None = None, **settings: Any
+    ) -> Server:
+        where = Path(settings.pop("root", root))
+        daemon = Daemon(
+            ServerSettings(root=where, port=0, drain_s=5, **settings), files=files, clock=clock
+        )
+        port = await daemon.start()
+        session = aiohttp.ClientSession(auto_decompress=False)
+        server = Server(daemon, where, f"http://127.0.0.1:{port}", port, session)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        await server.session.close()
+        await server.daemon.drain()
+
+
+@pytest.fixture
+async def server(serve: Serve) -> Server:
+    """An mq with its defaults."""
+    return await serve()
+
+
+@pytest.fixture
+def daemons() -> Iterator[Processes]:
+    """Starts mq, mq-mover and mq-reaper as processes, and ends them."""
+    with processes() as started:
+        yield started
+
+
+def cannot_run(reason: str) -> None:
+    """Skips a test that this machine cannot run; in CI that is a failure."""
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must be able to run this: {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def needs_root() -> None:
+    """For tests that mount: they need root."""
+    if os.geteuid() != 0:
+        cannot_run("needs root, to mount")

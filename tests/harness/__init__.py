@@ -1,0 +1,1 @@
+"""What the tests share: daemons started for real, and requests sent to them."""

@@ -1,0 +1,30 @@
+"""A root's files as a test sees them: by state, as `ls` would."""
+
+from pathlib import Path
+
+STATES = ("new", "queues", "delay", "remove")
+
+
+def message_files(root: Path) -> dict[str, list[str]]:
+    """The names of message files, `{queue}:{id}` also for ready ones, by folder, sorted.
+
+    Dotfiles are left out, and so is what lies in deleted queues' folders.
+    """
+    found: dict[str, list[str]] = {}
+    for state in STATES:
+        folder = root / state
+        if state == "queues":
+            names = [
+                f"{queue.name}:{path.name}"
+                for queue in folder.iterdir()
+                if queue.is_dir()
+                for path in queue.iterdir()
+            ]
+        else:
+            names = [path.name for path in folder.iterdir() if path.is_file()]
+        found[state] = sorted(name for name in names if not name.startswith("."))
+    return found
+
+
+def mtime_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns

@@ -1,0 +1,125 @@
+"""The three daemons as processes, and curl's view of them."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+
+
+def eventually(condition: Callable[[], T], what: str = "the condition") -> T:
+    """Waits until the condition gives something true, and gives that."""
+    deadline = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} never came true")
+        pause.wait(0.01)
+    return value
+
+
+@dataclass
+class Process:
+    """A daemon that runs; its log lines are kept."""
+
+    popen: "subprocess.Popen[str]"
+    lines: list[str] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def read_log(self) -> None:
+        assert self.popen.stderr is not None
+        with contextlib.suppress(ValueError):
+            for line in self.popen.stderr:
+                self.lines.append(line.rstrip("\n"))
+
+    def logged(self, pattern: str) -> "re.Match[str] | None":
+        for line in list(self.lines):
+            if match := re.search(pattern, line):
+                return match
+        return None
+
+    def wait_for_log(self, pattern: str) -> "re.Match[str]":
+        def found() -> "re.Match[str] | None":
+            match = self.logged(pattern)
+            if match is None and self.popen.poll() is not None:
+                raise AssertionError(f"ended with {self.popen.returncode}: {self.lines}")
+            return match
+
+        return eventually(found, f"a log line with {pattern!r}")
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait(PATIENCE_S)
+
+    def terminate(self) -> int:
+        self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(PATIENCE_S)
+
+
+class Processes:
+    """Starts daemons, and ends them all."""
+
+    def __init__(self) -> None:
+        self._started: list[Process] = []
+
+    def mq(self, root: Path, *flags: str, port: int = 0) -> Process:
+        """An mq on this root, listening (on a port of its own unless told)."""
+        process = self.start("mq", "--root", str(root), "--port", str(port), *flags)
+        process.port = int(process.wait_for_log(r"listening .*port=(\d+)").group(1))
+        return process
+
+    def mover(self, *flags: str) -> Process:
+        process = self.start("mq_mover", *flags)
+        process.wait_for_log("moving")
+        return process
+
+    def reaper(self, *flags: str) -> Process:
+        process = self.start("mq_reaper", *flags)
+        process.wait_for_log("reaping")
+        return process
+
+    def start(self, module: str, *flags: str, env: dict[str, str] | None = None) -> Process:
+        """`python -m module flags`, without waiting for anything."""
+        popen = subprocess.Popen(
+            [sys.executable, "-m", module, *flags],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | (env or {}),
+        )
+        process = Process(popen)
+        threading.Thread(target=process.read_log, daemon=True).start()
+        self._started.append(process)
+        return process
+
+    def end_all(self) -> None:
+        for process in self._started:
+            if process.popen.poll() is None:
+                process.kill()
+            if process.popen.stderr is not None:
+                process.popen.stderr.close()
+
+
+@contextlib.contextmanager
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    try:
+        yield started
+    finally:
+        started.end_all()
