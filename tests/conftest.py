@@ -1,37 +1,20 @@
 """Fixtures: an mq in this process's event loop over a real socket, and daemons as processes."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from harness.needs import cannot_run
 from harness.processes import Processes, processes
+from harness.server import Serve, Server
 
 from mq.clock import Clock
 from mq.daemon import Daemon
 from mq.settings import ServerSettings
 from mq.store.files import Files
-
-
-@dataclass
-class Server:
-    """An mq that serves in this event loop, and a client session for it."""
-
-    daemon: Daemon
-    root: Path
-    url: str
-    port: int
-    session: aiohttp.ClientSession
-
-    def request(self, method: str, path: str, **more: Any) -> Any:
-        """A request; `async with` it, or await it."""
-        return self.session.request(method, self.url + path, **more)
-
-
-Serve = Callable[..., Awaitable[Server]]
 
 
 @pytest.fixture
@@ -77,13 +60,6 @@ def daemons() -> Iterator[Processes]:
     """Starts mq, mq-mover and mq-reaper as processes, and ends them."""
     with processes() as started:
         yield started
-
-
-def cannot_run(reason: str) -> None:
-    """Skips a test that this machine cannot run; in CI that is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(f"CI must be able to run this: {reason}")
-    pytest.skip(reason)
 
 
 @pytest.fixture

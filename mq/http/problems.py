@@ -52,7 +52,9 @@ class Problem:
 
 
 PROBLEMS: Final[dict[type[MqError], Problem]] = {
-    BadName: Problem("bad-name", 400, "Bad name", "The {parameter} is malformed; expected: {expected}."),
+    BadName: Problem(
+        "bad-name", 400, "Bad name", "The {parameter} is malformed; expected: {expected}."
+    ),
     UnknownParameter: Problem(
         "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
     ),

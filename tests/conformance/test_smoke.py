@@ -1,6 +1,6 @@
 """The main job, once."""
 
-from conftest import Server
+from harness.server import Server
 
 
 async def test_publish_fetch_delete(server: Server) -> None:
