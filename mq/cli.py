@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import resource
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
@@ -19,6 +20,7 @@ from mq.limits import (
     BODY_BYTES_MAX_DEFAULT,
     BODY_IDLE_S_DEFAULT,
     DRAIN_S_DEFAULT,
+    IO_THREADS_MAX,
     MIB,
     PEERS_MAX,
     VISIBILITY_S_MAX,
@@ -173,6 +175,7 @@ def main(
 async def _serve(settings: ServerSettings, children: Children | None) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(IO_THREADS_MAX, thread_name_prefix="mq-io"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     daemon = Daemon(settings)

@@ -32,6 +32,8 @@ CHUNK_BYTES: Final = 256 * KIB
 GROUP_OPERATIONS_MAX: Final = 128
 GROUPS_IN_FLIGHT_MAX: Final = 2
 WORKERS_MAX: Final = 256
+# Threads for what is no commit group: listings, large bodies.
+IO_THREADS_MAX: Final = 32
 # Folders of one flush beyond which one syncfs is cheaper than an fsync each.
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
 
@@ -77,9 +79,8 @@ _ID_CHARS_MAX: Final = (
 )  # fmt: skip
 
 _RELATIONS: Final = {
-    "a file's name holds the longest queue and id": (
-        QUEUE_NAME_CHARS_MAX + len(SIDELINE_SUFFIX) + len(":") + _ID_CHARS_MAX
-        <= FILE_NAME_BYTES_MAX
+    "a file's name holds the longest queue, a separator and the longest id": (
+        QUEUE_NAME_CHARS_MAX + len(SIDELINE_SUFFIX) + 1 + _ID_CHARS_MAX <= FILE_NAME_BYTES_MAX
     ),
     "a group's open files leave room under 1024 descriptors": (
         GROUPS_IN_FLIGHT_MAX * GROUP_OPERATIONS_MAX <= 512

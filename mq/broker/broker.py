@@ -60,7 +60,7 @@ class Broker:
         self._queues: dict[QueueName, Queue] = {}
         self._descriptions: dict[QueueName, Description] = {}
         self._queue_lock = asyncio.Lock()
-        self._background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[None]] = set()
 
     async def create_queue(self, name: QueueName) -> bool:
         """Makes a queue; False when it was there. Raises Busy, Unavailable. Durable: yes."""
@@ -72,17 +72,19 @@ class Broker:
 
     async def delete_queue(self, name: QueueName) -> None:
         """Deletes a queue and its messages. Raises QueueNotFound, Busy. Durable: yes."""
+        queue = await self.queue(name)
         uuid = self._uuids.next()
         try:
             await self._with_lock_tries(
                 lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
             )
-        finally:
-            self._queues.pop(name, None)
-            self._descriptions.pop(name, None)
+        except QueueNotFound:
+            self._forget(queue)
+            raise
+        self._forget(queue)
         task = asyncio.create_task(self._retire_delayed(name))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
 
     async def describe(self, name: QueueName) -> Description:
         """A queue and its counts, at most a second old, or older when counting takes long.
@@ -157,8 +159,8 @@ class Broker:
         """Waits for what goes on in the background, and gives the threads back."""
         for queue in list(self._queues.values()):
             await queue.drain()
-        while self._background:
-            await asyncio.wait(self._background)
+        while self.background:
+            await asyncio.wait(self.background)
         await self.committer.drain()
 
     def _make(self, name: QueueName) -> Queue:

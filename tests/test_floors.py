@@ -1,0 +1,188 @@
+"""The floors of the code: imports go down, without cycles; one module knows names, one writes."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parent.parent
+PACKAGES = ("mq", "mq_mover", "mq_reaper")
+
+# A module's floor is that of its longest prefix here.
+FLOORS = {
+    "mq": 0,
+    "mq.store": 1,
+    "mq.broker": 2,
+    "mq.http": 3,
+    "mq.daemon": 4,
+    "mq.standalone": 4,
+    "mq.options": 4,
+    "mq.cli": 4,
+    "mq.__main__": 4,
+    # Beside mq's third floor: they use floors 0 to 2 and not each other.
+    "mq_mover": 3,
+    "mq_reaper": 3,
+}
+# The commands share the form of their flags.
+ALLOWED_UPWARDS = {("mq_mover.cli", "mq.options"), ("mq_reaper.cli", "mq.options")}
+
+PURE_STANDARD_LIBRARY = {"aiohttp", "aiofiles", "uvloop", "click"}
+
+MUTATING_OS = {
+    "chmod", "chown", "fchmod", "fchown", "fdatasync", "fsync", "ftruncate", "lchmod", "lchown",
+    "link", "makedirs", "mkdir", "mkfifo", "mknod", "open", "posix_fallocate", "pwrite", "pwritev",
+    "remove", "removedirs", "removexattr", "rename", "renames", "replace", "rmdir", "sendfile",
+    "setxattr", "symlink", "sync", "truncate", "unlink", "utime", "write", "writev",
+}  # fmt: skip
+MUTATING_PATH = {
+    "chmod", "hardlink_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink",
+    "write_bytes", "write_text",
+}  # fmt: skip
+FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((TOP / package).rglob("*.py")):
+            parts = path.relative_to(TOP).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def tree(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def imports(module: str) -> set[str]:
+    """The project's modules that this one imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in MODULES else str(node.module))
+    return {name for name in found if name in MODULES and name != module}
+
+
+def floor(module: str) -> int:
+    prefixes = [name for name in FLOORS if module == name or module.startswith(name + ".")]
+    return FLOORS[max(prefixes, key=len)]
+
+
+def calls(module: str) -> Iterator[tuple[str, str]]:
+    """(object, method) of every call of a name's attribute, and ("", name) of a bare call."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                yield ast.unparse(node.func.value), node.func.attr
+            elif isinstance(node.func, ast.Name):
+                yield "", node.func.id
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down(module: str) -> None:
+    for imported in imports(module):
+        if imported == "mq" or (module, imported) in ALLOWED_UPWARDS:
+            continue
+        package = module.split(".", maxsplit=1)[0]
+        if package != "mq" and imported.split(".")[0] == "mq":
+            assert floor(imported) <= 2, f"{module} uses {imported}"
+        assert floor(imported) <= floor(module), f"{module} imports {imported}"
+        assert {package, imported.split(".")[0]} != {"mq_mover", "mq_reaper"}
+
+
+def test_there_is_no_cycle() -> None:
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, f"cycle: {' -> '.join((*path, module))}"
+        if module not in done:
+            for imported in imports(module):
+                visit(imported, (*path, module))
+            done.add(module)
+
+    for module in MODULES:
+        visit(module, ())
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if floor(name) == 0])
+def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            assert not {alias.name.split(".")[0] for alias in node.names} & PURE_STANDARD_LIBRARY
+        elif isinstance(node, ast.ImportFrom):
+            assert str(node.module).split(".")[0] not in PURE_STANDARD_LIBRARY
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if floor(name) < 4])
+def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
+    source = tree(module)
+    for node in ast.walk(source):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            reference = f"{node.value.id}.{node.attr}"
+            assert reference != "os.environ", module
+            if module != "mq.clock":
+                assert not reference.startswith("time."), module
+        if isinstance(node, ast.Import) and not module.endswith((".cli", ".__main__")):
+            assert "click" not in {alias.name for alias in node.names}, module
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name != "mq.store.files"])
+def test_only_files_changes_the_disk(module: str) -> None:
+    for owner, method in calls(module):
+        assert not (owner == "os" and method in MUTATING_OS), f"{module}: os.{method}"
+        assert owner not in ("shutil", "tempfile", "fcntl"), f"{module}: {owner}.{method}"
+        if method in MUTATING_PATH:
+            # `root.files.rename(...)` is the seam; anything else with such a name is a Path's.
+            assert owner.split(".")[-1] in ("files", "_files"), f"{module}: {owner}.{method}"
+    for node in ast.walk(tree(module)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "open"
+        ):
+            modes = [arg.value for arg in node.args[1:2] if isinstance(arg, ast.Constant)]
+            assert all(set(str(mode)) <= set("rbt") for mode in modes), module
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name != "mq.store.layout"])
+def test_only_layout_knows_folders_and_separators(module: str) -> None:
+    documentation = {
+        id(node.value)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if id(node) in documentation:
+                continue
+            if module != "mq.lifecycle":  # There the words are the states' names.
+                assert node.value not in FOLDER_NAMES, f"{module}: {node.value!r}"
+            assert node.value != ":", f"{module} puts names together"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_stay_small(module: str) -> None:
+    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 400
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_everything_public_says_what_it_is(module: str) -> None:
+    assert ast.get_docstring(tree(module)), module
+    for node in tree(module).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.name.startswith("_"):
+                continue
+            assert ast.get_docstring(node), f"{module}.{node.name}"
+            for inner in getattr(node, "body", []):
+                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
+                    public = not inner.name.startswith("_")
+                    assert not public or ast.get_docstring(inner), f"{module}.{inner.name}"
