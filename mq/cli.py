@@ -26,19 +26,13 @@ from mq.limits import (
     VISIBILITY_S_MAX,
     WORKERS_MAX,
 )
-from mq.options import CONTEXT, begin_logs, daemon_options, fail, size
+from mq.options import begin_logs, context, daemon_options, fail, root_option, size
 from mq.settings import CommitMode, Durability, QueueSettings, ServerSettings
 from mq.standalone import Children
 
 
-@click.command("mq", context_settings=CONTEXT)
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("/tmp/mq"),  # noqa: S108 - the original's default, for a first try
-    show_envvar=True,
-    help="The folder that holds the queues; made when missing.",
-)
+@click.command("mq", context_settings=context("MQ"))
+@root_option("The folder that holds the queues; made when missing.")
 @click.option("--address", default="127.0.0.1", show_envvar=True, help="The address to listen on.")
 @click.option(
     "--port",

@@ -6,6 +6,7 @@ Floor 4, and the one module of it that mq_mover's and mq_reaper's own commands u
 import logging
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -16,12 +17,18 @@ from mq.logs import configure
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-CONTEXT: Final = {
-    "auto_envvar_prefix": "MQ",
-    "help_option_names": ["-h", "--help"],
-    "show_default": True,
-    "max_content_width": 100,
-}
+
+def context(prefix: str) -> dict[str, Any]:
+    """A command's settings: its own flags are also `{prefix}_{FLAG}` in the environment."""
+    return {
+        "auto_envvar_prefix": prefix,
+        "help_option_names": ["-h", "--help"],
+        "show_default": True,
+        "max_content_width": 100,
+    }
+
+
+ROOT_DEFAULT: Final = Path("/tmp/mq")  # noqa: S108 - the original's, for a first try
 
 _UNITS: Final = {
     "": 1,
@@ -44,6 +51,18 @@ def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
     return int(match.group(1)) * _UNITS[match.group(2).upper()]
 
 
+def root_option(help_text: str) -> Callable[[F], F]:
+    """The root, as all three daemons take it."""
+    return click.option(
+        "--root",
+        type=click.Path(path_type=Path),
+        default=ROOT_DEFAULT,
+        envvar="MQ_ROOT",
+        show_envvar=True,
+        help=help_text,
+    )
+
+
 def daemon_options(command: F) -> F:
     """Version and logs, as every daemon has them."""
     for option in (
@@ -52,6 +71,7 @@ def daemon_options(command: F) -> F:
             "--log-format",
             type=click.Choice(["human", "json"]),
             default="human",
+            envvar="MQ_LOG_FORMAT",
             show_envvar=True,
             help="One line an event, to stderr: for people, or a JSON object.",
         ),
@@ -59,6 +79,7 @@ def daemon_options(command: F) -> F:
             "--log-level",
             type=click.Choice(["debug", "info", "warning", "error"]),
             default="info",
+            envvar="MQ_LOG_LEVEL",
             show_envvar=True,
             help="The least level that is logged.",
         ),

@@ -10,7 +10,7 @@ import click
 from mq.clock import SystemClock
 from mq.errors import AcrossFileSystems, StartupError
 from mq.limits import CLOCK_OFFSET_EVERY_S, IDLE_WAIT_S_MAX
-from mq.options import CONTEXT, begin_logs, fail, upkeep_options
+from mq.options import begin_logs, context, fail, root_option, upkeep_options
 from mq.store.files import Files
 from mq.store.layout import Layout
 from mq.store.mounts import choose_flusher, file_system_of
@@ -26,31 +26,27 @@ _log = logging.getLogger("mq-mover")
 _THREADS: Final = 8
 
 
-@click.command("mq-mover", context_settings=CONTEXT)
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("/tmp/mq"),  # noqa: S108 - mq's default
-    show_envvar=True,
-    help="Do all that time does in this root: redelivery, and sweeping what was forgotten.",
-)
+@click.command("mq-mover", context_settings=context("MQ_MOVER"))
+@root_option("Do all that time does in this root: redelivery, and sweeping what was forgotten.")
 @click.option(
     "--source",
     type=click.Path(path_type=Path),
     default=None,
+    show_envvar=True,
     help="Instead of a root: move what is due from this folder ({queue}:{id}) ...",
 )
 @click.option(
     "--destination",
     type=click.Path(path_type=Path),
     default=None,
+    show_envvar=True,
     help="... to the queues' folders in this one ({queue}/{id}).",
 )
 @click.option(
     "--delay",
     type=click.FloatRange(0),
     default=0.0,
-    show_envvar="MQ_DELAY",
+    show_envvar=True,
     help="0: a message leaves when its own due time (its mtime) has passed. N: when it has lain "
     "there for N seconds, whatever its due time.",
 )

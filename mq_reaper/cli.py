@@ -8,7 +8,7 @@ import click
 from mq.clock import SystemClock
 from mq.errors import StartupError
 from mq.limits import IDLE_WAIT_S_MAX
-from mq.options import CONTEXT, begin_logs, fail, upkeep_options
+from mq.options import begin_logs, context, fail, root_option, upkeep_options
 from mq.store.files import Files
 from mq.store.layout import Layout
 from mq.store.root import open_root
@@ -18,26 +18,21 @@ from mq_reaper.reaper import Reaper
 _log = logging.getLogger("mq-reaper")
 
 
-@click.command("mq-reaper", context_settings=CONTEXT)
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    default=Path("/tmp/mq"),  # noqa: S108 - mq's default
-    show_envvar=True,
-    help="Reap this root's remove/.",
-)
+@click.command("mq-reaper", context_settings=context("MQ_REAPER"))
+@root_option("Reap this root's remove/.")
 @click.option(
     "--source",
     type=click.Path(path_type=Path),
     default=None,
     show_default="the root's remove/",
+    show_envvar=True,
     help="Reap this folder instead.",
 )
 @click.option(
     "--keep",
     type=click.FloatRange(0),
     default=0.0,
-    show_envvar="MQ_KEEP",
+    show_envvar=True,
     help="Seconds that a removed message stays before it is unlinked.",
 )
 @upkeep_options

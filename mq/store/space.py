@@ -40,7 +40,7 @@ class Space:
             self._ask(now_s)
         if size > self._bytes_left:
             raise NoSpace("below the reserve of bytes")
-        if self._inodes_left is not None and inodes > self._inodes_left:
+        if inodes and self._inodes_left is not None and inodes > self._inodes_left:
             raise NoInodes("below the reserve of inodes")
         self._bytes_left -= size
         if self._inodes_left is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness.clocks import FakeClock
+from harness.clock import FakeClock
 from harness.folders import message_files
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st

@@ -1,0 +1,168 @@
+"""Groups: in step, flushed together, and each operation's failure its own."""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mq.errors import NoDescriptors, StorageFailed
+from mq.store.files import Files
+from mq.store.flush import Flusher, FsyncFlusher, SyncfsFlusher
+from mq.store.group import run_alone, run_group
+from mq.store.steps import Flush, Steps
+
+
+class RecordingFiles(Files):
+    """Real files; remembers what was flushed, and fails what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flushed: list[str] = []
+        self.failing: dict[str, OSError] = {}
+
+    def sync(self, descriptor: int) -> None:
+        self._note(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        super().sync(descriptor)
+
+    def sync_folder(self, path: str) -> None:
+        self._note(os.path.basename(path) + "/")
+        super().sync_folder(path)
+
+    def sync_file_system(self, descriptor: int) -> None:
+        self._note("syncfs")
+        super().sync_file_system(descriptor)
+
+    def _note(self, name: str) -> None:
+        self.flushed.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+
+
+@pytest.fixture
+def files() -> RecordingFiles:
+    return RecordingFiles()
+
+
+@pytest.fixture(params=["fsync", "syncfs"])
+def flusher(
+    request: pytest.FixtureRequest, files: RecordingFiles, tmp_path: Path
+) -> Iterator[Flusher]:
+    made: Flusher
+    if request.param == "fsync":
+        made = FsyncFlusher(files, 4)
+    else:
+        made = SyncfsFlusher(files, str(tmp_path))
+    with contextlib.closing(made):
+        yield made
+
+
+def write_then_link(
+    files: Files, folder: Path, name: str, log: list[str], *folders: str
+) -> Steps[str]:
+    """An operation of two flushes: its file, then the folders."""
+    descriptor = files.create(str(folder / name))
+    try:
+        log.append(f"written {name}")
+        yield Flush(files=(descriptor,))
+    except OSError:
+        files.unlink(str(folder / name))
+        raise
+    finally:
+        files.close(descriptor)
+    log.append(f"renamed {name}")
+    yield Flush(folders=tuple(str(folder / each) for each in folders))
+    return name
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("ready", "new", "other"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def test_operations_go_in_step(flusher: Flusher, files: RecordingFiles, folder: Path) -> None:
+    log: list[str] = []
+    group = [write_then_link(files, folder, name, log, "ready", "new") for name in "abc"]
+    assert [outcome.value for outcome in run_group(group, flusher)] == ["a", "b", "c"]
+    assert log == ["written a", "written b", "written c", "renamed a", "renamed b", "renamed c"]
+
+
+def test_a_shared_folder_is_flushed_once_and_destinations_first(
+    flusher: Flusher, files: RecordingFiles, folder: Path
+) -> None:
+    group = [
+        write_then_link(files, folder, "a", [], "ready", "new"),
+        write_then_link(files, folder, "b", [], "other", "new"),
+    ]
+    run_group(group, flusher)
+    assert files.flushed[-3:] == ["ready/", "other/", "new/"]
+    before = files.flushed[:-3]
+    assert before == ["syncfs"] if flusher.name == "syncfs" else sorted(before) == ["a", "b"]
+
+
+def test_one_file_s_failure_is_its_own(
+    flusher: Flusher, files: RecordingFiles, folder: Path
+) -> None:
+    files.failing = {
+        "b": OSError(errno.EIO, "broken"),
+        "syncfs": OSError(errno.EIO, "broken"),  # Then each file is asked for itself.
+    }
+    group = [write_then_link(files, folder, name, [], "ready", "new") for name in "abc"]
+    outcomes = run_group(group, flusher)
+    assert [outcome.value for outcome in outcomes] == ["a", None, "c"]
+    assert isinstance(outcomes[1].error, StorageFailed)
+    assert not (folder / "b").exists()
+    assert files.flushed.count("b") == 1, "an fsync that failed is never called again"
+
+
+def test_a_folder_s_failure_is_that_of_all_who_need_it(files: RecordingFiles, folder: Path) -> None:
+    failed = []
+    files.failing = {"ready/": OSError(errno.EIO, "broken")}
+    group = [
+        write_then_link(files, folder, "a", [], "ready", "new"),
+        write_then_link(files, folder, "b", [], "other", "new"),
+        write_then_link(files, folder, "c", [], "ready", "new"),
+    ]
+    with contextlib.closing(FsyncFlusher(files, 2, lambda: failed.append(True))) as flusher:
+        outcomes = run_group(group, flusher)
+    assert [type(outcome.error) for outcome in outcomes] == [
+        StorageFailed,
+        type(None),
+        StorageFailed,
+    ]
+    assert failed
+
+
+def test_a_bug_in_one_operation_leaves_the_others_alone(
+    flusher: Flusher, files: RecordingFiles, folder: Path
+) -> None:
+    def broken() -> Steps[None]:
+        yield Flush(folders=(str(folder),))
+        raise LookupError("a bug")
+
+    outcomes = run_group([broken(), write_then_link(files, folder, "a", [], "new")], flusher)
+    assert isinstance(outcomes[0].error, LookupError)
+    assert outcomes[1].value == "a"
+
+
+def test_a_group_without_a_descriptor_begins_nothing(folder: Path) -> None:
+    class Exhausted(RecordingFiles):
+        def open_folder(self, path: str) -> int:
+            raise OSError(errno.EMFILE, "too many")
+
+    files = Exhausted()
+    group = [write_then_link(files, folder, name, [], "new") for name in "ab"]
+    outcomes = run_group(group, SyncfsFlusher(files, str(folder)))
+    assert all(isinstance(outcome.error, NoDescriptors) for outcome in outcomes)
+    assert sorted(path.name for path in folder.iterdir()) == ["new", "other", "ready"]
+
+
+def test_alone_gives_the_value_or_raises(files: RecordingFiles, folder: Path) -> None:
+    with contextlib.closing(FsyncFlusher(files, 1)) as flusher:
+        assert run_alone(write_then_link(files, folder, "a", [], "new"), flusher) == "a"
+        with pytest.raises(StorageFailed):
+            run_alone(write_then_link(files, folder, "a", [], "new"), flusher)

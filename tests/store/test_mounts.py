@@ -1,0 +1,81 @@
+"""Which file system a root is on, and the flush policy that goes with it."""
+
+from pathlib import Path
+
+import pytest
+
+from mq.errors import StartupError
+from mq.settings import CommitMode, Durability
+from mq.store.files import Files
+from mq.store.flush import is_kernel_with_syncfs_errors
+from mq.store.mounts import FileSystem, choose_flusher, file_system_of, promise
+
+MOUNTINFO = """\
+22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 22 0:25 / /mnt rw - tmpfs tmpfs rw
+31 30 0:26 / /mnt/a\\040b rw - xfs /dev/b rw
+32 30 0:27 / /mnt/q rw - nfs4 server:/q rw
+33 32 0:28 / /mnt/q rw - btrfs /dev/c rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/var/lib/mq", FileSystem("ext4", "/")),
+        ("/mnt/x", FileSystem("tmpfs", "/mnt")),
+        ("/mnt/a b/c", FileSystem("xfs", "/mnt/a b")),
+        ("/mnt/q", FileSystem("btrfs", "/mnt/q")),
+        ("/mntx", FileSystem("ext4", "/")),
+    ],
+)
+def test_the_longest_mount_point_above_mounted_last(
+    path: str, expected: FileSystem, tmp_path: Path
+) -> None:
+    mountinfo = tmp_path / "mountinfo"
+    mountinfo.write_text(MOUNTINFO)
+    assert file_system_of(path, str(mountinfo)) == expected
+
+
+def test_without_mountinfo_nothing_is_assumed(tmp_path: Path) -> None:
+    assert file_system_of("/x", str(tmp_path / "missing")).kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("commit", "durability", "force", "name"),
+    [
+        ("auto", "media", False, "fsync"),
+        ("fsync", "media", False, "fsync"),
+        ("syncfs", "media", False, "syncfs"),
+        ("auto", "none", True, "none"),
+    ],
+)
+def test_the_policy_for_a_folder_of_a_shared_disk(
+    tmp_path: Path, commit: CommitMode, durability: Durability, force: bool, name: str
+) -> None:
+    flusher = choose_flusher(str(tmp_path), Files(), 1, commit, durability, force)
+    assert flusher.name == name
+    flusher.close()
+
+
+def test_no_durability_is_refused_off_memory(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="durability=none"):
+        choose_flusher(str(tmp_path), Files(), 1, durability="none")
+
+
+@pytest.mark.parametrize(
+    ("release", "tells"),
+    [("5.7.19", False), ("5.8.0-generic", True), ("6.18.44", True), ("4.19", False)],
+)
+def test_kernels_whose_syncfs_tells_of_errors(release: str, tells: bool) -> None:
+    assert is_kernel_with_syncfs_errors(release) is tells
+
+
+def test_what_is_promised() -> None:
+    files = Files()
+    flusher = choose_flusher("/dev/shm", files, 1)
+    assert promise(flusher, FileSystem("tmpfs", "/"), files) == "memory"
+    assert promise(flusher, FileSystem("ext4", "/"), files) == "media"
+    files.folder_fsync_missing = True
+    assert promise(flusher, FileSystem("vfat", "/"), files) != "media"
+    flusher.close()

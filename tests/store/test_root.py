@@ -1,0 +1,132 @@
+"""Start-up: what is made, tried and refused."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from harness.clock import FakeClock
+
+from mq.errors import AcrossFileSystems, NoInodes, NoSpace, StartupError
+from mq.store.files import Files
+from mq.store.root import measure_clock_offset_ms, open_root, probe_write
+from mq.store.space import Space
+
+
+def test_a_root_is_made_with_all_its_parents(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    open_root(str(path), Files(), FakeClock())
+    names = {entry.name for entry in path.iterdir()}
+    assert names == {"format", "new", "queues", "delay", "remove", "deleted"}
+    assert (path / "format").read_text() == "mq 1\n"
+    assert all(not list((path / name).iterdir()) for name in ("new", "queues", "delay", "remove"))
+    assert (path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_every_new_folder_s_parent_is_flushed(tmp_path: Path) -> None:
+    class Recording(Files):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flushed: list[str] = []
+
+        def sync_folder(self, path: str) -> None:
+            self.flushed.append(path)
+            super().sync_folder(path)
+
+    files = Recording()
+    root = tmp_path / "a" / "root"
+    open_root(str(root), files, FakeClock())
+    wanted = [tmp_path, tmp_path / "a", root]
+    wanted += [root / name for name in ("new", "queues", "delay", "remove", "deleted")]
+    assert {str(path) for path in wanted} <= set(files.flushed)
+
+
+def test_what_was_there_stays(tmp_path: Path) -> None:
+    open_root(str(tmp_path), Files(), FakeClock())
+    (tmp_path / "queues" / "q").mkdir()
+    (tmp_path / "new" / ".probe").write_text("left by a crash")
+    open_root(str(tmp_path), Files(), FakeClock())
+    assert (tmp_path / "queues" / "q").is_dir()
+    assert not list((tmp_path / "new").iterdir())
+
+
+@pytest.mark.parametrize("line", ["mq 2\n", "mq 1", "something else"])
+def test_another_format_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "format").write_text(line)
+    with pytest.raises(StartupError, match="format"):
+        open_root(str(tmp_path), Files(), FakeClock())
+    assert (tmp_path / "format").read_text() == line
+
+
+def test_a_symbolic_link_for_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "delay").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StartupError, match="symbolic"):
+        open_root(str(root), Files(), FakeClock())
+
+
+def test_folders_on_two_file_systems_are_named(tmp_path: Path) -> None:
+    class Divided(Files):
+        def rename(self, source: str, target: str) -> None:
+            if f"{os.sep}delay{os.sep}" in target:
+                raise OSError(errno.EXDEV, "divided")
+            super().rename(source, target)
+
+    with pytest.raises(AcrossFileSystems) as raised:
+        open_root(str(tmp_path), Divided(), FakeClock())
+    assert raised.value.source == tmp_path / "queues"
+    assert raised.value.destination == tmp_path / "delay"
+    assert not list((tmp_path / "queues").iterdir())
+
+
+def test_a_file_system_that_rounds_mtimes_is_refused(tmp_path: Path) -> None:
+    class Coarse(Files):
+        def stamp(self, descriptor: int, mtime_ns: int) -> None:
+            super().stamp(descriptor, mtime_ns // 1_000_000_000 * 1_000_000_000)
+
+    with pytest.raises(StartupError, match="microseconds"):
+        open_root(str(tmp_path), Coarse(), FakeClock())
+
+
+def test_a_probe_writes_and_leaves_nothing(tmp_path: Path) -> None:
+    root = open_root(str(tmp_path), Files(), FakeClock())
+    probe_write(root)
+    assert not list((tmp_path / "new").iterdir())
+
+
+def test_the_mount_s_clock_is_measured_against_ours(tmp_path: Path) -> None:
+    clock = FakeClock()
+    root = open_root(str(tmp_path), Files(), clock)
+    clock.advance(100)
+    assert abs(measure_clock_offset_ms(root) + 100_000) < 50_000
+
+
+def test_publishing_stops_at_the_reserve(tmp_path: Path) -> None:
+    clock = FakeClock()
+    free = os.statvfs(tmp_path)
+    free_bytes = free.f_bavail * free.f_frsize
+    Space(Files(), clock, str(tmp_path), 0).claim(1)
+    with pytest.raises(NoSpace):
+        Space(Files(), clock, str(tmp_path), reserve_bytes=2 * free_bytes).claim(0)
+
+
+def test_claims_add_up_between_two_looks_at_the_file_system(tmp_path: Path) -> None:
+    class Small(Files):
+        def free(self, path: str) -> os.statvfs_result:
+            values = list(os.statvfs(path))
+            values[0:2] = [1, 1]  # f_bsize, f_frsize
+            values[2:5] = [1000, 1000, 1000]  # blocks: all, free, available
+            values[5:8] = [100, 3, 3]  # inodes: all, free, available
+            return os.statvfs_result(values)
+
+    clock = FakeClock()
+    space = Space(Small(), clock, str(tmp_path), reserve_bytes=500)
+    space.claim(300, inodes=0)
+    with pytest.raises(NoSpace):
+        space.claim(300, inodes=0)
+    clock.advance(1)
+    space.claim(300, inodes=0)
+    with pytest.raises(NoInodes):
+        space.claim(0, inodes=1)
