@@ -180,10 +180,14 @@ class MessageId:
         uuid, priority, key, visibility, headers, extension = match.groups()
         if extension is not None and extension not in EXTENSIONS:
             raise BadName("id", "an extension that stands for a content type")
+        try:
+            written_key = None if key is None else Key.parse_written(key)
+        except BadName as error:
+            raise BadName("id", f"a key of {error.expected}") from None
         message_id = cls(
             uuid=uuid,
             priority=int(priority or 0),
-            key=None if key is None else Key.parse_written(key),
+            key=written_key,
             visibility_s=None if visibility is None else int(visibility),
             header_bytes=int(headers or 0),
             extension=extension or "",

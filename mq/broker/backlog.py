@@ -66,6 +66,10 @@ class Backlog:
         """The folder could not be listed: what was known stays."""
         self._offered_meanwhile = None
 
+    def distrust(self) -> None:
+        """A candidate that was taken may be there still: an unchanged folder says nothing."""
+        self._mark = None
+
     def offer(self, message_id: MessageId) -> None:
         """Takes a message that became ready by this process's hand.
 

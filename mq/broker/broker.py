@@ -110,7 +110,9 @@ class Broker:
         """Publishes a body that is held in memory. Raises QueueNotFound, Unavailable.
         Durable: yes.
         """
-        return await self._deliver(name, publish(self.root, self._draft(name, extension), body))
+        queue = await self.queue(name)
+        draft = self._draft(name, extension)
+        return await self._deliver(queue, publish(self.root, draft, body))
 
     async def upload(self, name: QueueName, extension: str) -> Upload:
         """Begins a publish that is written bit by bit. Raises Unavailable. Durable: no."""
@@ -118,7 +120,8 @@ class Broker:
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
-        return await self._deliver(name, await upload.seal())
+        queue = await self.queue(name)
+        return await self._deliver(queue, await upload.seal())
 
     async def fetch(self, name: QueueName) -> Delivery | None:
         """Claims the queue's next message; None when nothing is ready. Raises QueueNotFound,
@@ -170,8 +173,7 @@ class Broker:
         message_id = MessageId(self._uuids.next(), extension=extension)
         return Draft(name, message_id, message_id.published_ms)
 
-    async def _deliver(self, name: QueueName, operation: Steps[MessageId]) -> MessageId:
-        queue = await self.queue(name)
+    async def _deliver(self, queue: Queue, operation: Steps[MessageId]) -> MessageId:
         future = self.committer.submit(operation)
         # By a callback, since the message is there also when whoever published it is gone.
         future.add_done_callback(queue.was_published)

@@ -129,7 +129,9 @@ class Queue:
         ]
         for result in await asyncio.gather(*claims, return_exceptions=True):
             if isinstance(result, BaseException):
-                # The message is in delay/ and comes back; one who waits hears of it.
+                # The message is in delay/ and comes back, or is where it was; one who waits
+                # hears of it.
+                self._backlog.distrust()
                 self._answer_next(result)
             elif result is None:
                 self.totals.lost_races += 1

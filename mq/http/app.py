@@ -6,7 +6,8 @@ Errors become problems here, by the map in `problems`; nothing else in the packa
 import logging
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_parser import RawRequestMessage
 
 from mq.errors import MqError, UnknownParameter
 from mq.http import health, messages, queues
@@ -97,6 +98,14 @@ class Dispatcher:
 
 class _ProblemProtocol(web.RequestHandler):
     """A connection that answers what is not even HTTP with a problem, too."""
+
+    def data_received(self, data: bytes) -> None:
+        """Also ends a body whose transfer coding broke, which aiohttp would wait for."""
+        super().data_received(data)
+        current = self._current_request
+        broken = any(not isinstance(message, RawRequestMessage) for message, _ in self._messages)
+        if broken and current is not None and not current.content.is_eof():
+            current.content.set_exception(ClientPayloadError())
 
     def handle_error(
         self,

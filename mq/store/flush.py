@@ -25,7 +25,7 @@ class Flusher(Protocol):
     name: str
 
     def group(self) -> contextlib.AbstractContextManager[FlushRound]:
-        """For one group of operations. Raises OSError when it cannot begin."""
+        """For one group of operations."""
         ...
 
     def close(self) -> None:
@@ -107,8 +107,12 @@ class SyncfsFlusher:
 
     @contextlib.contextmanager
     def group(self) -> Iterator[FlushRound]:
-        """Opens the group's descriptor; raises OSError when there is none left."""
-        descriptor = self._files.open_folder(self._root)
+        """Opens the group's descriptor; where none is left, each file is fsynced."""
+        try:
+            descriptor = self._files.open_folder(self._root)
+        except OSError:
+            yield self._flush_each
+            return
         try:
             yield lambda asked: self._flush(descriptor, asked)
         finally:
@@ -118,16 +122,20 @@ class SyncfsFlusher:
         """Nothing to give back."""
 
     def _flush(self, descriptor: int, asked: Mapping[int, Flush]) -> Failures:
-        files = [(index, fd) for index, flush in asked.items() for fd in flush.files]
+        has_files = any(flush.files for flush in asked.values())
         folders = {folder for flush in asked.values() for folder in flush.folders}
-        if not files and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX:
-            return sync_folders(self._files, asked, self._on_folder_failure)
+        if not has_files and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX:
+            return self._flush_each(asked)
         try:
             self._files.sync_file_system(descriptor)
         except OSError:
-            failed = sync_each(self._files, files)
-            return failed | sync_folders(self._files, asked, self._on_folder_failure)
+            return self._flush_each(asked)
         return {}
+
+    def _flush_each(self, asked: Mapping[int, Flush]) -> Failures:
+        files = [(index, fd) for index, flush in asked.items() for fd in flush.files]
+        failed = sync_each(self._files, files)
+        return failed | sync_folders(self._files, asked, self._on_folder_failure)
 
 
 def sync_each(files: Files, todo: list[tuple[int, int]]) -> Failures:

@@ -28,20 +28,15 @@ def run_group(operations: Sequence[Steps[Any]], flusher: Flusher) -> list[Outcom
     Durable on return: whatever each operation asked to be flushed before it returned a value.
     """
     outcomes: dict[int, Outcome] = {}
-    try:
-        with flusher.group() as flush:
-            standing = dict(enumerate(operations))
-            failures: Failures = {}
-            while standing:
-                asked: dict[int, Flush] = {}
-                for index, operation in standing.items():
-                    _advance(index, operation, failures, asked, outcomes)
-                standing = {index: standing[index] for index in asked}
-                failures = flush(asked) if asked else {}
-    except OSError as error:  # The group had no descriptor to begin with.
-        for index, operation in enumerate(operations):
-            operation.close()
-            outcomes.setdefault(index, Outcome(error=unavailable(error)))
+    with flusher.group() as flush:
+        standing = dict(enumerate(operations))
+        failures: Failures = {}
+        while standing:
+            asked: dict[int, Flush] = {}
+            for index, operation in standing.items():
+                _advance(index, operation, failures, asked, outcomes)
+            standing = {index: standing[index] for index in asked}
+            failures = flush(asked) if asked else {}
     return [outcomes[index] for index in range(len(operations))]
 
 

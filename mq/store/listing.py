@@ -1,14 +1,17 @@
 """Looking into folders without changing them: candidates for a fetch, and counts."""
 
 import heapq
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mq.errors import BadName, QueueNotFound
+from mq.lifecycle import State
 from mq.limits import FOLDER_MTIME_TRUST_S, SIDELINE_SUFFIX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.layout import entry_prefix
+from mq.store.layout import entry_prefix, parse_entry
 from mq.store.root import Root
 
 
@@ -75,11 +78,8 @@ def count(root: Root, queue: QueueName) -> Counts:
     folder = root.layout.queue(queue)
     ready = _ids(root, folder, queue)
     foreign = sum(1 for _ in root.files.entries(folder)) - len(ready)
-    prefix = entry_prefix(queue)
     delayed = in_flight = 0
-    for entry in root.files.entries(root.layout.delay):
-        if not entry.name.startswith(prefix):
-            continue
+    for entry in _entries(root, State.DELAYED, queue):
         try:
             stamp = Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns)
         except FileNotFoundError:
@@ -88,20 +88,28 @@ def count(root: Root, queue: QueueName) -> Counts:
             in_flight += 1
         else:
             delayed += 1
-    removed = sum(
-        1
-        for entry in root.files.entries(root.layout.remove)
-        if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False)
-    )
     return Counts(
         ready=len(ready),
         delayed=delayed,
         in_flight=in_flight,
-        removed=removed,
+        removed=sum(1 for _ in _entries(root, State.REMOVED, queue)),
         sidelined=_sidelined(root, queue),
         foreign=foreign,
         oldest_ready_ms=min((found.published_ms for found in ready), default=None),
     )
+
+
+def _entries(root: Root, state: State, queue: QueueName) -> "Iterator[os.DirEntry[str]]":
+    """The queue's messages in a folder that it shares with other queues."""
+    prefix = entry_prefix(queue)
+    for entry in root.files.entries(root.layout.folder(state)):
+        if not entry.name.startswith(prefix) or not entry.is_file(follow_symlinks=False):
+            continue
+        try:
+            parse_entry(entry.name)
+        except BadName:
+            continue
+        yield entry
 
 
 def _sidelined(root: Root, queue: QueueName) -> int:

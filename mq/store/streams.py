@@ -62,7 +62,14 @@ class Upload:
     @classmethod
     async def begin(cls, root: Root, committer: Committer, draft: Draft) -> Self:
         """Opens the file in new/. Raises Unavailable. Durable: no."""
-        return cls(root, committer, draft, await committer.call(stage, root, draft))
+        staging = asyncio.create_task(committer.call(stage, root, draft))
+        try:
+            return cls(root, committer, draft, await asyncio.shield(staging))
+        except asyncio.CancelledError:
+            await asyncio.wait([staging])
+            if staging.exception() is None:
+                await cls(root, committer, draft, staging.result()).abort()
+            raise
 
     async def write(self, data: bytes | bytearray) -> None:
         """Appends to the body. Raises Unavailable. Durable: no."""
