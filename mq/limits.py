@@ -60,6 +60,8 @@ CLOCK_OFFSET_EVERY_S: Final = 60
 DRAIN_S_DEFAULT: Final = 30.0
 BODY_IDLE_S_DEFAULT: Final = 30.0
 KEEPALIVE_S: Final = 75.0
+# How long a body that was refused is still read, so that its sender sees the answer.
+LINGERING_S: Final = 2.0
 RETRY_AFTER_S: Final = 1
 DESCRIBE_AGE_S: Final = 1.0
 

@@ -22,7 +22,7 @@ from mq.http.problems import (
 from mq.http.responses import SERVER
 from mq.http.routing import Route, Routes
 from mq.http.service import Service
-from mq.limits import KEEPALIVE_S
+from mq.limits import KEEPALIVE_S, LINGERING_S
 
 _log = logging.getLogger("mq.http")
 
@@ -106,6 +106,7 @@ class _ProblemProtocol(web.RequestHandler):
         broken = any(not isinstance(message, RawRequestMessage) for message, _ in self._messages)
         if broken and current is not None and not current.content.is_eof():
             current.content.set_exception(ClientPayloadError())
+            current.content.feed_eof()  # Nothing more of it is worth waiting for.
 
     def handle_error(
         self,
@@ -136,6 +137,7 @@ def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
     options: dict[str, Any] = {
         "auto_decompress": False,
         "keepalive_timeout": KEEPALIVE_S,
+        "lingering_time": LINGERING_S,
         "access_log": None,
     }
     server = _ProblemServer(Dispatcher(service), handler_cancellation=True, **options)

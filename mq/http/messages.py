@@ -19,7 +19,8 @@ from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
 
-_ENTITY_TAGS: Final = re.compile(r'\s*(?:W/)?"[^"]*"\s*(?:,\s*(?:W/)?"[^"]*"\s*)*')
+# A list of entity tags; empty elements are ignored (RFC 9110, section 5.6.1).
+_ENTITY_TAGS: Final = re.compile(r'[\s,]*(?:W/)?"[^"]*"(?:\s*,[\s,]*(?:W/)?"[^"]*")*[\s,]*')
 _ENTITY_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
 
 

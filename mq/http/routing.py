@@ -5,7 +5,7 @@ where the names' parsers refuse it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -29,11 +29,10 @@ class Route:
     pattern: str
     handlers: Mapping[str, Handler]
     parameters: frozenset[str] = frozenset()
+    segments: tuple[str, ...] = field(init=False)
 
-    @property
-    def segments(self) -> tuple[str, ...]:
-        """The pattern between its slashes."""
-        return tuple(self.pattern.strip("/").split("/"))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "segments", tuple(self.pattern.strip("/").split("/")))
 
     @property
     def allow(self) -> str:

@@ -41,7 +41,9 @@ class Committer:
         # Nobody may be left to hear of an error; the operation itself has cleaned up.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._waiting.append((operation, future))
-        self._start_groups()
+        if len(self._waiting) == 1:
+            # At the end of this turn of the loop: what else arrives in it joins the group.
+            asyncio.get_running_loop().call_soon(self._start_groups)
         return future
 
     async def commit_alone(self, operation: Steps[T]) -> T:

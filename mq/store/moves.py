@@ -54,6 +54,12 @@ def claimed(root: Root, path: str) -> Iterator[int | None]:
         root.files.close(descriptor)
 
 
+def is_message(root: Root, path: str) -> bool:
+    """Whether a regular file has the name; what else may have it is foreign."""
+    status = root.files.status(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
 def queue_exists(root: Root, queue: QueueName) -> bool:
     """Whether the queue's folder is there. A symbolic link is not followed, and is no queue."""
     path = root.layout.queue(queue)

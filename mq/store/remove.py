@@ -20,7 +20,7 @@ from mq.lifecycle import (
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, move, queue_exists
+from mq.store.moves import claimed, is_message, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -73,6 +73,8 @@ def _pass(
     """Looks once into every place of the message, and removes it from the first that has it."""
     busy = False
     for removal in _REMOVALS:
+        if not is_message(root, root.layout.path(removal.source, queue, message_id)):
+            continue
         try:
             if if_receives is None:
                 return _remove(root, removal, queue, message_id)
@@ -84,7 +86,7 @@ def _pass(
         if flush is not None:
             return flush
         busy = True
-    if root.files.status(root.layout.path(State.REMOVED, queue, message_id)) is not None:
+    if is_message(root, root.layout.path(State.REMOVED, queue, message_id)):
         return Flush(folders=(root.layout.folder(State.REMOVED),))
     return _Miss.BUSY if busy else _Miss.NOT_HERE
 
@@ -108,11 +110,8 @@ def _remove_if(
     message_id: MessageId,
     if_receives: Precondition,
 ) -> Flush | None:
-    """None when another process is at the message. Raises FileNotFoundError: not here."""
-    path = root.layout.path(removal.source, queue, message_id)
-    if root.files.status(path) is None:
-        raise FileNotFoundError(errno.ENOENT, "no such message here")
-    with claimed(root, path) as descriptor:
+    """None when another process is at the message."""
+    with claimed(root, root.layout.path(removal.source, queue, message_id)) as descriptor:
         if descriptor is None:
             return None
         status = root.files.descriptor_status(descriptor)

@@ -28,3 +28,16 @@ def message_files(root: Path) -> dict[str, list[str]]:
 
 def mtime_ns(path: Path) -> int:
     return path.stat().st_mtime_ns
+
+
+def nothing_anywhere() -> dict[str, list[str]]:
+    """What `message_files` gives of a root without messages."""
+    return {state: [] for state in STATES}
+
+
+def tree(top: Path) -> dict[str, str]:
+    """Every path below, and what it is: to compare before and after."""
+    return {
+        str(path.relative_to(top)): "folder" if path.is_dir() else f"file of {path.stat().st_size}"
+        for path in sorted(top.rglob("*"))
+    }

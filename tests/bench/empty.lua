@@ -1,0 +1,4 @@
+-- An empty POST.
+require("report")
+
+wrk.method = "POST"

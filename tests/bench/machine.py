@@ -1,0 +1,57 @@
+"""What the figures were measured on, in a few lines above the table."""
+
+import os
+import platform
+from pathlib import Path
+from typing import Final
+
+from aiohttp import __version__ as aiohttp_version
+
+from mq.store.mounts import file_system_of
+from tests.bench.ceiling import Commit
+
+_JOURNALS: Final = Path("/proc/fs/jbd2")
+
+
+def heading(where: Path, commit: Commit, connections: int, tool: str) -> str:
+    """File system, device, durability, commit mode, kernel, cores, Python and load tool."""
+    durability = "none" if commit == "none" else "media"
+    kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
+    cores = len(os.sched_getaffinity(0))
+    return "\n".join(
+        (
+            f"file system {kind} on {_device(where)}",
+            f"durability {durability}, commit {commit}",
+            f"kernel {platform.system()} {platform.release()}, {cores} cores",
+            f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
+            f"{tool}, 1 thread, {connections} connections, bodies of 300 bytes",
+        )
+    )
+
+
+def has_journal(where: Path) -> bool:
+    """Whether the file system there has a journal, as far as Linux tells: ext4 can lack one."""
+    if file_system_of(str(where)).kind != "ext4":
+        return True
+    device = _block_device(where)
+    return device is not None and any(_JOURNALS.glob(f"{device.name}-*"))
+
+
+def _block_device(where: Path) -> Path | None:
+    number = where.stat().st_dev
+    device = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return device.resolve() if device.exists() else None
+
+
+def _device(where: Path) -> str:
+    """The block device under the path and how it caches writes; `no device` for tmpfs."""
+    device = _block_device(where)
+    if device is None:
+        return "no device"
+    for disk in (device, device.parent):  # A partition's disk is the folder above it.
+        try:
+            cache = (disk / "queue" / "write_cache").read_text().strip()
+        except OSError:
+            continue
+        return f"/dev/{device.name} (write cache: {cache})"
+    return f"/dev/{device.name}"

@@ -1,0 +1,5 @@
+-- Publishes messages of 300 bytes.
+require("report")
+
+wrk.method = "POST"
+wrk.body = string.rep("x", 300)

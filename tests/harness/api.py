@@ -1,0 +1,99 @@
+"""The six endpoints in a line each, and what tests expect of every problem."""
+
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.server import Server
+
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+UNKNOWN_ID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
+
+STILL_MS = 1_700_000_000_000
+
+_TYPE = re.compile(r"urn:mq:problem:[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+class StillClock:
+    """A clock that stands at STILL_MS; its steady time goes on when told."""
+
+    def __init__(self) -> None:
+        self.now = STILL_MS
+        self.steady = 1000.0
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def steady_s(self) -> float:
+        return self.steady
+
+
+def id_at(ms: int = STILL_MS, n: int = 0) -> str:
+    """An id as of that time, milliseconds since the epoch; those of one time in order of n."""
+    digits = f"{ms:012x}7{n:03x}8{n:015x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response with its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return self.headers["X-Message-Id"]
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+async def call(server: Server, method: str, path: str, **more: Any) -> Reply:
+    """Sends a request and reads all of the response."""
+    if isinstance(more.get("data"), bytes):
+        more["data"] = io.BytesIO(more["data"])  # aiohttp warns of large bytes.
+        more.setdefault("headers", {}).setdefault("Content-Type", "application/octet-stream")
+    async with server.request(method, path, **more) as response:
+        return Reply(response.status, response.headers, await response.read())
+
+
+async def make_queue(server: Server, name: str = "q") -> None:
+    assert (await call(server, "PUT", f"/{name}")).status in (200, 201)
+
+
+async def publish(server: Server, body: Any = b"hello", queue: str = "q", **more: Any) -> str:
+    """Publishes; the id."""
+    reply = await call(server, "POST", f"/{queue}/messages", data=body, **more)
+    assert reply.status == 201, reply.body
+    return reply.id
+
+
+async def fetch(server: Server, queue: str = "q", **more: Any) -> Reply:
+    return await call(server, "GET", f"/{queue}/messages", **more)
+
+
+async def delete(server: Server, message_id: str, queue: str = "q", **more: Any) -> Reply:
+    return await call(server, "DELETE", f"/{queue}/messages/{message_id}", **more)
+
+
+def assert_problem(reply: Any, status: int, slug: str) -> dict[str, Any]:
+    """That the reply is this problem, with all that every problem has; its members."""
+    assert reply.status == status, reply.body
+    headers = {name.lower(): value for name, value in reply.headers.items()}
+    assert headers["content-type"].partition(";")[0] == PROBLEM_MEDIA_TYPE
+    members: dict[str, Any] = json.loads(reply.body)
+    assert members["type"] == f"urn:mq:problem:{slug}"
+    assert _TYPE.fullmatch(members["type"])
+    assert members["status"] == status
+    assert members["title"]
+    assert members["detail"]
+    assert isinstance(members["retryable"], bool)
+    if status == 503:
+        assert int(headers["retry-after"]) > 0
+        assert members["retryable"]
+    return members

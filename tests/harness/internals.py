@@ -1,0 +1,19 @@
+"""What a test must know of a server to wait for it, and no interface tells."""
+
+from harness.server import Server
+
+
+def connections(server: Server) -> int:
+    """How many clients the server has; their handlers are cancelled as they go."""
+    runner = server.daemon._runner
+    assert runner is not None
+    assert runner.server is not None
+    # A handler that still cleans up behind a client that went counts no more.
+    return sum(1 for each in runner.server.connections if each.transport is not None)
+
+
+def operations_waiting(server: Server) -> int:
+    """How many durable operations wait for their commit group."""
+    broker = server.daemon._broker
+    assert broker is not None
+    return len(broker.committer._waiting)

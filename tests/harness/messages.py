@@ -1,0 +1,57 @@
+"""Messages as files made by hand, and bodies that prove what they are."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from mq.clock import SystemClock
+from mq.message import Stamp
+from mq.names import MessageId, UuidSource
+
+_uuids = UuidSource(SystemClock())
+
+
+def new_id() -> MessageId:
+    return MessageId(_uuids.next())
+
+
+def put_file(path: Path, body: bytes = b"", due_ms: int | None = None, receives: int = 0) -> Path:
+    """A message's file under this path; without `due_ms` its mtime is nobody's."""
+    path.write_bytes(body)
+    if due_ms is not None:
+        set_due(path, due_ms, receives)
+    return path
+
+
+def put_entry(
+    folder: Path,
+    queue: str = "orders",
+    body: bytes = b"",
+    due_ms: int | None = None,
+    receives: int = 0,
+) -> Path:
+    """A message's file as new/, delay/ and remove/ have them."""
+    return put_file(folder / f"{queue}:{new_id().text}", body, due_ms, receives)
+
+
+def set_due(path: Path, due_ms: int, receives: int = 0) -> None:
+    """What whoever extends a message does to its file."""
+    mtime_ns = Stamp(due_ms, receives).mtime_ns()
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def ctime_ms(path: Path) -> int:
+    return path.stat().st_ctime_ns // 1_000_000
+
+
+def make_body(number: int, size: int = 64) -> bytes:
+    """A body with a number of its own, filled up, and a checksum over both."""
+    content = b"%d:" % number + (b"%d." % number) * (size // 8)
+    return hashlib.sha256(content).hexdigest().encode() + b":" + content
+
+
+def number_in(body: bytes) -> int:
+    """The body's number. AssertionError when the body is torn or was never made here."""
+    checksum, _, content = body.partition(b":")
+    assert hashlib.sha256(content).hexdigest().encode() == checksum, f"torn: {body[:100]!r}"
+    return int(content.partition(b":")[0])
