@@ -63,6 +63,7 @@ class Committer:
 
     async def drain(self) -> None:
         """Waits for what was begun, then gives the threads back."""
+        self._start_groups()
         while self._in_flight:
             await asyncio.wait(self._in_flight)
         self._pool.shutdown()
