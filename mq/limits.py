@@ -37,7 +37,8 @@ IO_THREADS_MAX: Final = 32
 # Folders of one flush beyond which one syncfs is cheaper than an fsync each.
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
 
-# Fetching.
+# Fetching. Who has just put a message back holds its lock for some microseconds more.
+CLAIM_LOCK_TRIES: Final = 1000
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_PER_ROUND_MAX: Final = GROUP_OPERATIONS_MAX
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1

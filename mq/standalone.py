@@ -53,9 +53,14 @@ class Children:
 
     async def _keep(self, name: str, command: tuple[str, ...]) -> None:
         while not self._ending.is_set():
-            child = await asyncio.create_subprocess_exec(
-                sys.executable, *command, stdin=asyncio.subprocess.PIPE
-            )
+            try:
+                child = await asyncio.create_subprocess_exec(
+                    sys.executable, *command, stdin=asyncio.subprocess.PIPE
+                )
+            except OSError as error:
+                _log.warning("not started", extra={"fields": {"daemon": name, "error": error}})
+                await asyncio.sleep(_RESTART_WAIT_S)
+                continue
             _log.info("started", extra={"fields": {"daemon": name, "pid": child.pid}})
             try:
                 code = await child.wait()

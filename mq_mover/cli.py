@@ -116,7 +116,7 @@ def _over_root(path: Path, delay_s: float) -> tuple[Callable[[], int], Callable[
 def _between(
     source: Path, destination: Path, delay_s: float
 ) -> tuple[Callable[[], int], Callable[[], float | None]]:
-    layout = Layout.between(source, destination)
+    layout = Layout.between(source.resolve(), destination.resolve())
     if layout.delay == layout.new:
         raise StartupError(
             f"{source} is where messages are written: mq delivers them by itself, and a file "

@@ -39,7 +39,7 @@ class Mover:
         self._root = root
         self._flusher = flusher
         self._timer = timer
-        self._timers = timers or Timers()
+        self._timers = Timers() if timers is None else timers
         self._folder = root.layout.folder(State.DELAYED)
         self._folder_mtime_ns: int | None = None
         self._look_again_s = float("-inf")
@@ -138,10 +138,10 @@ class Mover:
             names.add(name)
             due_ms = self._timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
             if due_ms <= now_ms:
-                if known:
-                    continue  # Its turn is set.
                 # Perhaps claimed a moment ago and not yet stamped by who won it.
                 due_ms = now_ms + round(FIRST_SIGHT_S * 1000)
+                if (self._timers.due_ms(name) or due_ms) < due_ms:
+                    continue  # Its turn is set, and comes before.
             self._timers.put(name, due_ms)
         self._timers.keep_only(names)
         if recheck and foreign != self._foreign:

@@ -42,6 +42,8 @@ class Sweeper:
         swept = 0
         batch: list[tuple[QueueName, MessageId]] = []
         for entry in self._root.files.entries(self._root.layout.folder(State.NEW)):
+            if not entry.is_file(follow_symlinks=False):
+                continue  # Foreign.
             try:
                 batch.append(parse_entry(entry.name))
             except BadName:

@@ -23,6 +23,10 @@ class Timers:
     def __contains__(self, name: str) -> bool:
         return name in self._due_ms
 
+    def due_ms(self, name: str) -> int | None:
+        """When the name is due; None: it is not known."""
+        return self._due_ms.get(name)
+
     def put(self, name: str, due_ms: int) -> None:
         """The name is due then, whatever was said of it before."""
         if self._due_ms.get(name) != due_ms:

@@ -83,8 +83,8 @@ def run(reaper: Reaper, stop: Stop) -> None:
 
 def _checked(source: Path) -> str:
     """The folder to reap. Raises StartupError for one whose messages are alive."""
-    layout = Layout.of(source.absolute().parent)
-    folder = str(source.absolute())
+    folder = str(source.resolve())
+    layout = Layout.of(source.resolve().parent)
     if folder in (layout.new, layout.queues, layout.delay):
         raise StartupError(f"{source} holds messages that are alive; reap only what was removed")
     if not source.is_dir():

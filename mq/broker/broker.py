@@ -15,8 +15,9 @@ from mq.names import MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.listing import Counts, count
+from mq.store.moves import queue_exists
 from mq.store.publish import Draft, publish
-from mq.store.queues import create_queue, delete_queue, first_use, retire_delayed
+from mq.store.queues import create_queue, delete_queue, retire_delayed
 from mq.store.remove import Precondition, remove
 from mq.store.root import Root
 from mq.store.steps import Steps
@@ -155,7 +156,8 @@ class Broker:
         known = self._queues.get(name)
         if known is not None:
             return known
-        await self.committer.commit(first_use(self.root, name))
+        if not await self.committer.call(queue_exists, self.root, name):
+            raise QueueNotFound(name.text)
         return self._queues.setdefault(name, self._make(name))
 
     async def drain(self) -> None:

@@ -100,9 +100,15 @@ class _ProblemProtocol(web.RequestHandler):
     """A connection that answers what is not even HTTP with a problem, too."""
 
     def data_received(self, data: bytes) -> None:
-        """Also ends a body whose transfer coding broke, which aiohttp would wait for."""
-        super().data_received(data)
+        """Also takes the rest of a body while the server drains, which aiohttp would drop, and
+        ends a body whose transfer coding broke, which aiohttp would wait for.
+        """
         current = self._current_request
+        closing, forced = self._close, self._force_close
+        if current is not None and not current.content.is_eof():
+            self._close = self._force_close = False
+        super().data_received(data)
+        self._close, self._force_close = self._close or closing, self._force_close or forced
         broken = any(not isinstance(message, RawRequestMessage) for message, _ in self._messages)
         if broken and current is not None and not current.content.is_eof():
             current.content.set_exception(ClientPayloadError())

@@ -5,11 +5,11 @@ FORMAT.md, "fetch", has the steps and what a crash after each leaves.
 
 from mq.errors import Unavailable
 from mq.lifecycle import FETCH, RELEASE
-from mq.limits import BODY_HELD_BYTES_MAX
+from mq.limits import BODY_HELD_BYTES_MAX, CLAIM_LOCK_TRIES
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, folders_of, move
+from mq.store.moves import claimed, flush_ready, folders_of, move
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -31,7 +31,8 @@ def fetch(
             # Lost; or, on NFS, done and the answer lost. Not claimed: redelivery brings it back.
             return None
         raise
-    with claimed(root, root.layout.path(FETCH.target, queue, message_id)) as descriptor:
+    path = root.layout.path(FETCH.target, queue, message_id)
+    with claimed(root, path, CLAIM_LOCK_TRIES) as descriptor:
         if descriptor is None:
             return None
         status = root.files.descriptor_status(descriptor)
@@ -66,7 +67,12 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
             if is_gone(error):
                 return False  # Its queue is gone; mq-mover decides.
             raise
-        yield Flush(files=(descriptor,), folders=flush.folders)
+        # Without the lock: whoever fetches it now has won it, flushed or not.
+        root.files.unlock(descriptor)
+        try:
+            yield from flush_ready(root, delivery.queue, Flush((descriptor,), flush.folders))
+        except FileNotFoundError:
+            return False  # The queue was deleted meanwhile, the message with it.
         return True
 
 

@@ -125,13 +125,19 @@ class Files:
         """Another descriptor of the same open file."""
         return os.dup(descriptor)
 
-    def lock(self, descriptor: int) -> bool:
-        """Takes the inode's lock, or says False at once when another has it."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    def lock(self, descriptor: int, tries: int = 1) -> bool:
+        """Takes the inode's lock, or says False when another has it at every try; between two
+        tries only the processor is given away, never more.
+        """
+        for left in reversed(range(tries)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if left:
+                    os.sched_yield()
+            else:
+                return True
+        return False
 
     def unlock(self, descriptor: int) -> None:
         """Gives the inode's lock back."""

@@ -8,7 +8,7 @@ from mq.lifecycle import Transition
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.root import Root
-from mq.store.steps import Flush
+from mq.store.steps import Flush, Steps
 
 
 def move(root: Root, transition: Transition, queue: QueueName, message_id: MessageId) -> Flush:
@@ -33,12 +33,25 @@ def folders_of(root: Root, transition: Transition, queue: QueueName) -> Flush:
     )
 
 
+def flush_ready(root: Root, queue: QueueName, flush: Flush) -> Steps[None]:
+    """Flushes a rename into the queue's folder; at this process's first use of the folder its
+    own entry too, whoever made it.
+    """
+    status = root.files.status(root.layout.queue(queue))
+    if status is None or root.used_queues.get(queue) == status.st_ino:
+        yield flush
+        return
+    yield Flush(flush.files, (*flush.folders, root.layout.queues))
+    root.used_queues[queue] = status.st_ino
+
+
 @contextlib.contextmanager
-def claimed(root: Root, path: str) -> Iterator[int | None]:
+def claimed(root: Root, path: str, tries: int = 1) -> Iterator[int | None]:
     """Opens the file and takes its inode's lock, as every change in delay/ does.
 
-    Gives the descriptor, or None for a lost race: the name is gone, another has the lock, or
-    the name came to mean another file meanwhile. The lock ends with the block.
+    Gives the descriptor, or None for a lost race: the name is gone, another has the lock at
+    each of so many tries, or the name came to mean another file meanwhile. The lock ends with
+    the block.
     """
     try:
         descriptor = root.files.open_claimed(path)
@@ -48,7 +61,7 @@ def claimed(root: Root, path: str) -> Iterator[int | None]:
         yield None
         return
     try:
-        held = root.files.lock(descriptor) and root.files.names(path, descriptor)
+        held = root.files.lock(descriptor, tries) and root.files.names(path, descriptor)
         yield descriptor if held else None
     finally:
         root.files.close(descriptor)

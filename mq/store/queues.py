@@ -15,7 +15,7 @@ from mq.message import Stamp
 from mq.names import QueueName
 from mq.store.files import is_gone
 from mq.store.layout import entry_prefix, parse_entry
-from mq.store.moves import claimed, move, queue_exists
+from mq.store.moves import claimed, flush_ready, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -45,20 +45,11 @@ def create_queue(root: Root, queue: QueueName) -> Steps[bool]:
         with queues_locked(root):
             if not queue_exists(root, queue):
                 yield from _bury(root, queue)
+                root.used_queues.pop(queue, None)
                 root.files.mkdir(root.layout.queue(queue))
                 created = True
-    yield Flush(folders=(root.layout.queues,))
+    yield from flush_ready(root, queue, Flush())
     return created
-
-
-def first_use(root: Root, queue: QueueName) -> Steps[None]:
-    """Makes sure that a queue which some process made stays: its entry is flushed once a process.
-
-    Raises QueueNotFound. Durable on return: yes.
-    """
-    if not queue_exists(root, queue):
-        raise QueueNotFound(queue.text)
-    yield Flush(folders=(root.layout.queues,))
 
 
 def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:

@@ -33,9 +33,10 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
     """Unlinks what came to `source` (by ctime) at least `keep_s` seconds ago; blocking.
 
     Names that are no message's and no deleted queue's are left alone. Raises OSError when the
-    folder cannot be listed, or unlinking fails for another reason than that it was done.
+    folder cannot be listed, and, after all others went, when one could not be unlinked.
     """
     unlinked = folders = foreign = 0
+    failure: OSError | None = None
     next_ms: int | None = None
     for entry in files.entries(source):
         if not _is_ours(entry):
@@ -48,13 +49,19 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
         goes_ms = came_ms + round(keep_s * 1000)
         if goes_ms > now_ms:
             next_ms = goes_ms if next_ms is None else min(next_ms, goes_ms)
-        elif entry.is_dir(follow_symlinks=False):
-            unlinked += _empty(files, entry.path)
-            went = _rmdir(files, entry.path)
-            folders += went
-            foreign += not went
-        else:
-            unlinked += _unlink(files, entry.path)
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                unlinked += _empty(files, entry.path)
+                went = _rmdir(files, entry.path)
+                folders += went
+                foreign += not went
+            else:
+                unlinked += _unlink(files, entry.path)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
     return Reaped(unlinked, folders, foreign, next_ms)
 
 

@@ -10,7 +10,7 @@ from mq.lifecycle import FORGET, REDELIVER, RETIRE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, move, queue_exists
+from mq.store.moves import claimed, flush_ready, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Steps
 
@@ -70,11 +70,12 @@ def redeliver(
                 return Redelivery.STRAY, due_ms
             flush = move(root, RETIRE, queue, message_id)
             result = Redelivery.RETIRED
-        try:
-            yield flush
-        except FileNotFoundError:
-            return Redelivery.LOST, 0  # The queue was deleted meanwhile, the message with it.
-        return result, due_ms
+    # Without the lock: whoever fetches it now has won it, flushed or not.
+    try:
+        yield from flush_ready(root, queue, flush)
+    except FileNotFoundError:
+        return Redelivery.LOST, 0  # The queue was deleted meanwhile, the message with it.
+    return result, due_ms
 
 
 def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) -> Steps[bool]:

@@ -3,13 +3,14 @@
 import errno
 import itertools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mq.clock import Clock
 from mq.errors import AcrossFileSystems, StartupError
 from mq.lifecycle import State
 from mq.message import Stamp
+from mq.names import QueueName
 from mq.store.files import Files
 from mq.store.layout import FORMAT_LINE, Layout
 from mq.store.space import Space
@@ -27,6 +28,8 @@ class Root:
     files: Files
     clock: Clock
     space: Space
+    used_queues: dict[QueueName, int] = field(default_factory=dict)
+    """The inodes of queues' folders whose entries this process has flushed."""
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""
@@ -42,7 +45,7 @@ def open_root(path: str, files: Files, clock: Clock, reserve_bytes: int | None =
     """
     layout = Layout.of(path)
     for missing in _missing(layout.root):
-        files.mkdir(missing)
+        _make_folder(files, missing)
         files.sync_folder(os.path.dirname(missing))
     for folder in layout.folders():
         _make_folder(files, folder)

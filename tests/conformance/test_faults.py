@@ -138,7 +138,7 @@ async def test_a_queue_that_another_made_is_flushed_at_its_first_use(
     (root / "queues" / "q").mkdir()
     before = len(files.calls)
     await publish(server)
-    assert steps_of(files, before)[0] == ("sync_folder", "queues")
+    assert ("sync_folder", "queues") in steps_of(files, before)
     before = len(files.calls)
     await publish(server)
     assert ("sync_folder", "queues") not in steps_of(files, before)

@@ -1,0 +1,75 @@
+"""mq and mq-mover at one message in the same moment: its rename decides, and nobody loses it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from harness.api import call, fetch, make_queue, publish
+from harness.clock import FakeClock
+from harness.faults import FaultyFiles
+from harness.internals import connections
+from harness.messages import put_entry
+from harness.processes import PATIENCE_S
+from harness.server import Serve
+from harness.waiting import comes_true
+
+from mq.store.flush import FsyncFlusher
+from mq.store.redeliver import Timer
+from mq.store.root import open_root
+from mq_mover.mover import Mover
+
+
+@pytest.mark.parametrize("folder", ["/queues/q", "/delay"])
+async def test_a_redelivered_message_is_fetched_while_the_mover_still_flushes(
+    serve: Serve, root: Path, folder: str
+) -> None:
+    server = await serve()
+    await make_queue(server)
+    clock, files = FakeClock(), FaultyFiles()
+    opened = open_root(str(root), files, clock)
+    flusher = FsyncFlusher(files, threads=2)
+    mover = Mover(opened, flusher, Timer())
+    due_ms = clock.now_ms() + 1000
+    entry = put_entry(root / "delay", "q", b"again", due_ms, receives=1)
+    mover.run_once()
+    clock.advance(1)
+    gate = files.hold("sync_folder", folder)
+    moving = asyncio.create_task(asyncio.to_thread(mover.run_once))
+    try:
+        assert await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
+        # It is in its queue already: whoever wins it from there has it.
+        reply = await fetch(server)
+        assert (reply.status, reply.body) == (200, b"again")
+        assert reply.headers["X-Message-Receives"] == "2"
+        assert f"q:{reply.id}" == entry.name
+    finally:
+        gate.open()
+        assert await moving == 1
+        flusher.close()
+
+
+async def test_a_released_message_is_fetched_while_its_release_is_still_flushed(
+    serve: Serve, root: Path
+) -> None:
+    files = FaultyFiles()
+    server, other = await serve(files=files, commit="fsync"), await serve()
+    await make_queue(server)
+    message_id = await publish(server)
+    # A client that goes while its message is being claimed: the claim is given back.
+    claim = files.hold("sync", "/delay/q:")
+    gone = asyncio.create_task(call(server, "GET", "/q/messages"))
+    assert await asyncio.to_thread(claim.reached.wait, PATIENCE_S)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    await comes_true(lambda: connections(server) == 0)
+    release = files.hold("sync", "/delay/q:")
+    claim.open()
+    try:
+        assert await asyncio.to_thread(release.reached.wait, PATIENCE_S)
+        assert (root / "queues" / "q" / message_id).exists()
+        reply = await fetch(other)
+        assert (reply.status, reply.body) == (200, b"hello")
+        assert reply.headers["X-Message-Receives"] == "2"
+    finally:
+        release.open()

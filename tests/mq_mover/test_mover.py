@@ -1,0 +1,352 @@
+"""Redelivery over a real folder, pass by pass, under a clock that the test moves."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from harness.messages import ctime_ms, put_file, set_due
+
+from mq.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX
+from mq.store.files import Files
+from mq.store.redeliver import Timer
+from mq_mover.timers import Timers
+
+if TYPE_CHECKING:
+    from .conftest import Bench
+
+HOUR_MS = 3_600_000
+
+
+def test_a_message_leaves_when_its_mtime_has_passed(bench: "Bench") -> None:
+    entry = bench.delayed(5000)
+    due_ms = bench.clock.now_ms() + 5000
+    mover = bench.mover()
+    assert mover.run_once() == 0
+    bench.clock.set_ms(due_ms - 1)
+    assert mover.run_once() == 0
+    assert entry.exists()
+    assert mover.next_due_s() == pytest.approx(0.001)
+    bench.clock.set_ms(due_ms)
+    assert mover.run_once() == 1
+    assert not entry.exists()
+    assert bench.redelivered(entry).read_bytes() == b"body"
+    assert mover.next_due_s() is None
+
+
+def test_a_message_leaves_when_it_has_lain_long_enough(bench: "Bench") -> None:
+    entry = bench.delayed(HOUR_MS)
+    leaves_ms = ctime_ms(entry) + 7000
+    mover = bench.mover(Timer(lain_s=7))
+    bench.clock.set_ms(leaves_ms - 1)
+    assert mover.run_once() == 0
+    assert entry.exists()
+    bench.clock.set_ms(leaves_ms)
+    assert mover.run_once() == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_an_mtime_in_the_past_does_not_hasten_one_that_must_lie(bench: "Bench") -> None:
+    entry = bench.delayed(-HOUR_MS)
+    mover = bench.mover(Timer(lain_s=7))
+    bench.clock.set_ms(ctime_ms(entry) + 6999)
+    assert mover.run_once() == 0
+    assert entry.exists()
+
+
+def test_the_name_content_mtime_and_receives_stay_as_they_are(bench: "Bench") -> None:
+    entry = bench.delayed(1000, receives=7)
+    before = entry.stat()
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    assert mover.run_once() == 1
+    after = bench.redelivered(entry).stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert after.st_mtime_ns // 1000 % 1000 == 7
+    assert bench.redelivered(entry).read_bytes() == b"body"
+
+
+def test_a_message_extended_just_before_its_move_stays(bench: "Bench") -> None:
+    entry = bench.delayed(5000)
+    mover = bench.mover()
+    mover.run_once()
+    begin_ms = bench.clock.now_ms()
+    set_due(entry, begin_ms + 60_000, receives=1)
+    # Wall time alone: no look comes between that would see the new mtime.
+    bench.clock.set_ms(begin_ms + 5000)
+    assert mover.run_once() == 0
+    assert entry.exists()
+    bench.clock.set_ms(begin_ms + 60_000)
+    assert mover.run_once() == 1
+    assert bench.redelivered(entry).exists()
+
+
+@pytest.mark.parametrize("due_in_ms", [5000, 100, -100], ids=["later", "soon", "passed"])
+def test_a_due_time_brought_forward_is_noticed(bench: "Bench", due_in_ms: int) -> None:
+    entry = bench.delayed(HOUR_MS)
+    mover = bench.mover()
+    mover.run_once()
+    set_due(entry, bench.clock.now_ms() + due_in_ms, receives=1)
+    moved = 0
+    for _ in range(8):
+        bench.clock.advance(1)
+        moved += mover.run_once()
+    assert moved == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_what_is_overdue_at_first_sight_is_looked_at_again_a_second_later(bench: "Bench") -> None:
+    entry = bench.delayed(-HOUR_MS)
+    mover = bench.mover()
+    assert mover.run_once() == 0
+    bench.clock.advance(FIRST_SIGHT_S - 0.001)
+    assert mover.run_once() == 0
+    assert entry.exists()
+    bench.clock.advance(0.001)
+    assert mover.run_once() == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_a_message_stamped_after_first_sight_stays(bench: "Bench") -> None:
+    # Claimed by a rename a moment ago: its mtime is still that of an earlier life.
+    entry = bench.delayed(-HOUR_MS)
+    mover = bench.mover()
+    mover.run_once()
+    set_due(entry, bench.clock.now_ms() + 30_000, receives=2)
+    bench.clock.advance(FIRST_SIGHT_S)
+    assert mover.run_once() == 0
+    assert entry.exists()
+
+
+def _plain(path: Path) -> None:
+    put_file(path, b"foreign")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _symlink(path: Path) -> None:
+    path.symlink_to("/dev/null")
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+MESSAGE_NAME = "orders:0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("notes.txt", _plain),
+        ("orders:notes", _plain),
+        ("../orders", _plain),
+        (".hidden:0192f3a2-7c4e-7d2a-9b1e-0123456789ab", _plain),
+        (".nfs0000000000000001", _plain),
+        ("orders:0192f3a2-7c4e-7d2a-9b1e-0123456789AB", _plain),
+        (MESSAGE_NAME, _folder),
+        (MESSAGE_NAME, _symlink),
+        (MESSAGE_NAME, _fifo),
+    ],
+)
+def test_foreign_names_are_left_alone(
+    bench: "Bench", name: str, make: Callable[[Path], None]
+) -> None:
+    foreign = bench.folder("delay") / name
+    make(foreign)
+    beside = bench.delayed(1000)
+    mover = bench.mover()
+    moved = 0
+    for _ in range(4):
+        moved += mover.run_once()
+        bench.clock.advance(HOUR_MS / 1000)
+    assert moved == 1
+    assert not beside.exists()
+    assert os.path.lexists(foreign)
+
+
+def test_foreign_names_are_reported(bench: "Bench", caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("notes.txt", "orders:notes", ".hidden"):
+        put_file(bench.folder("delay") / name)
+    bench.mover().run_once()
+    assert [(r.getMessage(), r.fields) for r in caplog.records] == [  # type: ignore[attr-defined]
+        ("foreign names are left alone", {"count": 2})
+    ]
+
+
+def test_a_file_that_vanishes_between_look_and_move_is_nobodys(bench: "Bench") -> None:
+    entry = bench.delayed(1000)
+    mover = bench.mover()
+    mover.run_once()
+    entry.unlink()
+    bench.clock.advance(1)
+    assert mover.run_once() == 0
+    assert list(bench.ready.iterdir()) == []
+
+
+def test_a_file_that_vanishes_during_the_look_does_not_end_it(
+    make_bench: "Callable[[Files], Bench]",
+) -> None:
+    class VanishingFiles(Files):
+        def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+            for entry in super().entries(folder):
+                if entry.name.startswith("vanishing:"):
+                    os.unlink(entry.path)
+                yield entry
+
+    bench = make_bench(VanishingFiles())
+    bench.delayed(1000, queue="vanishing")
+    entry = bench.delayed(1000)
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    assert mover.run_once() == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_a_message_whose_queue_is_not_there_stays_and_is_reported_once(
+    bench: "Bench", caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = [bench.delayed(1000, queue="mistyped") for _ in range(3)]
+    mover = bench.mover()
+    for _ in range(30):
+        assert mover.run_once() == 0
+        bench.clock.advance(1)
+    assert all(entry.exists() for entry in entries)
+    reports = [record.fields["queue"] for record in caplog.records]  # type: ignore[attr-defined]
+    assert reports == ["mistyped"]
+
+
+def test_a_message_whose_queue_comes_later_is_delivered_then(bench: "Bench") -> None:
+    entry = bench.delayed(1000, queue="late")
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    assert mover.run_once() == 0
+    (bench.path / "queues" / "late").mkdir()
+    moved = 0
+    for _ in range(15):
+        bench.clock.advance(1)
+        moved += mover.run_once()
+    assert moved == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_a_message_of_a_deleted_queue_goes_to_remove(bench: "Bench") -> None:
+    entry = bench.delayed(1000, queue="gone")
+    put_file(bench.folder("deleted") / "gone", due_ms=bench.clock.now_ms())
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    assert mover.run_once() == 1
+    assert not entry.exists()
+    assert bench.removed(entry).read_bytes() == b"body"
+
+
+def test_a_tombstone_beside_its_queue_means_nothing(bench: "Bench") -> None:
+    entry = bench.delayed(1000)
+    put_file(bench.folder("deleted") / "orders", due_ms=bench.clock.now_ms())
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    assert mover.run_once() == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_a_message_whose_inode_is_locked_is_left_alone(bench: "Bench") -> None:
+    entry = bench.delayed(1000)
+    mover = bench.mover()
+    mover.run_once()
+    with entry.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for _ in range(5):
+            bench.clock.advance(1)
+            assert mover.run_once() == 0
+        assert entry.exists()
+    moved = 0
+    for _ in range(3):
+        bench.clock.advance(1)
+        moved += mover.run_once()
+    assert moved == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_more_than_a_group_due_at_once_goes_group_by_group(bench: "Bench") -> None:
+    entries = [bench.delayed(1000) for _ in range(2 * GROUP_OPERATIONS_MAX + 1)]
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    moved = [mover.run_once() for _ in range(4)]
+    assert moved == [GROUP_OPERATIONS_MAX, GROUP_OPERATIONS_MAX, 1, 0]
+    assert all(bench.redelivered(entry).exists() for entry in entries)
+
+
+def test_what_the_timers_cannot_hold_is_delivered_all_the_same(bench: "Bench") -> None:
+    entries = [bench.delayed(1000 + number) for number in range(10)]
+    timers = Timers(capacity=3)
+    mover = bench.mover(timers=timers)
+    moved: list[int] = []
+    remembered = []
+    for _ in range(20):
+        moved.append(mover.run_once())
+        remembered.append(len(timers))
+        bench.clock.advance(1)
+    assert sum(moved) == 10
+    assert max(moved) <= 3
+    assert max(remembered) == 3
+    assert all(bench.redelivered(entry).exists() for entry in entries)
+
+
+def test_two_movers_move_a_message_once(bench: "Bench") -> None:
+    entries = [bench.delayed(1000) for _ in range(20)]
+    movers = [bench.mover(), bench.mover()]
+    for mover in movers:
+        mover.run_once()
+    bench.clock.advance(1)
+    assert [mover.run_once() for mover in movers] == [20, 0]
+    assert all(bench.redelivered(entry).exists() for entry in entries)
+
+
+def test_a_move_that_failed_is_tried_again(make_bench: "Callable[[Files], Bench]") -> None:
+    class FailingFiles(Files):
+        failures = 1
+
+        def rename(self, source: str, target: str) -> None:
+            if "/queues/orders/" in target and self.failures:
+                self.failures -= 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().rename(source, target)
+
+    bench = make_bench(FailingFiles())
+    entries = [bench.delayed(1000), bench.delayed(1000)]
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(1)
+    assert mover.run_once() == 1  # The failure is one message's alone.
+    bench.clock.advance(1)
+    assert mover.run_once() == 1
+    assert all(bench.redelivered(entry).exists() for entry in entries)
+
+
+def test_a_source_folder_that_is_gone_is_an_error_and_may_come_back(bench: "Bench") -> None:
+    entry = bench.delayed(1000)
+    mover = bench.mover()
+    mover.run_once()
+    aside = bench.path / "aside"
+    bench.folder("delay").rename(aside)
+    bench.clock.advance(1)
+    with pytest.raises(FileNotFoundError):
+        mover.run_once()
+    aside.rename(bench.folder("delay"))
+    moved = 0
+    for _ in range(4):
+        bench.clock.advance(1)
+        moved += mover.run_once()
+    assert moved == 1
+    assert bench.redelivered(entry).exists()

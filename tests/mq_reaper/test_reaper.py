@@ -1,0 +1,302 @@
+"""Reaping a real folder, by ctime and --keep, under a clock that the test moves."""
+
+import contextlib
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.clock import FakeClock
+from harness.commands import run_command
+from harness.messages import ctime_ms, new_id, put_entry, put_file
+from harness.processes import PATIENCE_S, Processes, eventually
+
+from mq.store.files import Files
+from mq_reaper.reaper import Reaper
+
+HOUR_MS = 3_600_000
+MESSAGE_NAME = "orders:0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """An hour ahead of the files that a test makes."""
+    clock = FakeClock()
+    clock.advance(3600)
+    return clock
+
+
+@pytest.fixture
+def folder(root: Path) -> Path:
+    """The remove/ of a root whose other folders are there too."""
+    for name in ("new", "queues", "delay", "remove"):
+        (root / name).mkdir(parents=True)
+    return root / "remove"
+
+
+def _reaper(
+    folder: Path, clock: FakeClock, keep_s: float = 0, files: Files | None = None
+) -> Reaper:
+    return Reaper(files or Files(), clock, str(folder), keep_s)
+
+
+def _deleted_queue(folder: Path, messages: int) -> Path:
+    deleted = folder / f"orders:{new_id().text}.d"
+    deleted.mkdir()
+    for _ in range(messages):
+        put_file(deleted / new_id().text, b"body")
+    return deleted
+
+
+def test_a_removed_message_is_unlinked(folder: Path, clock: FakeClock) -> None:
+    entry = put_entry(folder)
+    reaper = _reaper(folder, clock)
+    assert reaper.run_once() == 1
+    assert not entry.exists()
+    assert reaper.next_due_s() is None
+    assert reaper.run_once() == 0
+
+
+def test_a_message_is_kept_for_so_long_after_it_was_removed(folder: Path, clock: FakeClock) -> None:
+    # Its mtime, a due time of long ago, says nothing of when it was removed.
+    entry = put_entry(folder, due_ms=1000)
+    goes_ms = ctime_ms(entry) + 60_000
+    reaper = _reaper(folder, clock, keep_s=60)
+    clock.set_ms(goes_ms - 1)
+    assert reaper.run_once() == 0
+    assert entry.exists()
+    assert reaper.next_due_s() == pytest.approx(0.001)
+    clock.set_ms(goes_ms)
+    assert reaper.run_once() == 1
+    assert not entry.exists()
+
+
+def test_what_comes_while_others_are_kept_is_kept_too(folder: Path, clock: FakeClock) -> None:
+    first = put_entry(folder)
+    reaper = _reaper(folder, clock, keep_s=60)
+    clock.set_ms(ctime_ms(first))
+    reaper.run_once()
+    second = put_entry(folder)
+    goes_ms = [(entry, ctime_ms(entry) + 60_000) for entry in (first, second)]
+    for entry, goes in goes_ms:
+        clock.set_ms(goes)
+        reaper.run_once()
+        assert not entry.exists()
+
+
+def test_many_messages_go(folder: Path, clock: FakeClock) -> None:
+    for _ in range(2000):
+        put_entry(folder)
+    assert _reaper(folder, clock).run_once() == 2000
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("messages", [0, 1, 300])
+def test_a_deleted_queue_goes_with_its_contents(
+    folder: Path, clock: FakeClock, messages: int
+) -> None:
+    deleted = _deleted_queue(folder, messages)
+    assert _reaper(folder, clock).run_once() == messages + 1
+    assert not deleted.exists()
+
+
+def test_a_deleted_queue_is_kept_as_a_message_is(folder: Path, clock: FakeClock) -> None:
+    deleted = _deleted_queue(folder, 2)
+    reaper = _reaper(folder, clock, keep_s=60)
+    clock.set_ms(ctime_ms(deleted) + 59_999)
+    assert reaper.run_once() == 0
+    assert len(list(deleted.iterdir())) == 2
+    clock.set_ms(ctime_ms(deleted) + 60_000)
+    assert reaper.run_once() == 3
+
+
+def test_a_deleted_queue_with_a_foreign_file_keeps_that(folder: Path, clock: FakeClock) -> None:
+    deleted = _deleted_queue(folder, 2)
+    foreign = put_file(deleted / "notes.txt", b"mine")
+    reaper = _reaper(folder, clock)
+    assert reaper.run_once() == 2
+    assert foreign.read_bytes() == b"mine"
+    foreign.unlink()
+    clock.advance(1)
+    os.utime(folder)  # As the next removal does.
+    assert reaper.run_once() == 1
+    assert not deleted.exists()
+
+
+def _plain(path: Path) -> None:
+    put_file(path, b"foreign")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+    put_file(path / new_id().text, b"foreign")
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("notes.txt", _plain),
+        ("orders:notes", _plain),
+        ("orders:notes.d", _folder),
+        (".probe", _plain),
+        (".nfs0000000000000001", _plain),
+        ("folder", _folder),
+        (MESSAGE_NAME, _folder),
+        (f"{MESSAGE_NAME}.d", _plain),
+        (f".{MESSAGE_NAME}.d", _folder),
+    ],
+)
+def test_foreign_names_are_left_alone(
+    folder: Path, clock: FakeClock, name: str, make: Callable[[Path], None]
+) -> None:
+    foreign = folder / name
+    make(foreign)
+    entry = put_entry(folder)
+    assert _reaper(folder, clock).run_once() == 1
+    assert not entry.exists()
+    assert foreign.exists()
+    assert not foreign.is_dir() or len(list(foreign.iterdir())) == 1
+
+
+def test_foreign_names_are_reported(
+    folder: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("notes.txt", "orders:notes", ".hidden"):
+        put_file(folder / name)
+    _reaper(folder, clock).run_once()
+    assert [(r.getMessage(), r.fields) for r in caplog.records] == [  # type: ignore[attr-defined]
+        ("foreign names are left alone", {"count": 2})
+    ]
+
+
+@pytest.mark.parametrize("kind", ["message", "queue"])
+def test_a_symbolic_link_is_not_followed(folder: Path, clock: FakeClock, kind: str) -> None:
+    outside = _deleted_queue(folder.parent, 1)
+    kept = next(outside.iterdir())
+    link = folder / (MESSAGE_NAME if kind == "message" else f"{MESSAGE_NAME}.d")
+    link.symlink_to(kept if kind == "message" else outside)
+    _reaper(folder, clock).run_once()
+    assert kept.read_bytes() == b"body"
+
+
+@pytest.mark.parametrize("when", ["listed", "unlinked"])
+def test_files_that_vanish_meanwhile_are_done(folder: Path, clock: FakeClock, when: str) -> None:
+    class RacingFiles(Files):
+        """Another reaper is a step ahead."""
+
+        def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+            for entry in super().entries(folder):
+                if when == "listed" and not entry.is_dir():
+                    os.unlink(entry.path)
+                yield entry
+
+        def unlink(self, path: str) -> None:
+            if when == "unlinked":
+                os.unlink(path)
+            super().unlink(path)
+
+    for _ in range(3):
+        put_entry(folder)
+    _deleted_queue(folder, 3)
+    _reaper(folder, clock, files=RacingFiles()).run_once()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_unlinked_does_not_keep_the_others(
+    folder: Path, clock: FakeClock
+) -> None:
+    stuck = {put_entry(folder) for _ in range(3)}
+    for _ in range(50):
+        put_entry(folder)
+
+    class StubbornFiles(Files):
+        def unlink(self, path: str) -> None:
+            if Path(path) in stuck:
+                raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+            super().unlink(path)
+
+    reaper = _reaper(folder, clock, files=StubbornFiles())
+    for _ in range(3):
+        clock.advance(1)
+        # Whether a pass that could not do it all says so is open.
+        with contextlib.suppress(PermissionError):
+            reaper.run_once()
+    assert set(folder.iterdir()) == stuck
+
+
+def test_two_reapers_share_a_folder(folder: Path, clock: FakeClock) -> None:
+    for _ in range(10):
+        put_entry(folder)
+    reapers = [_reaper(folder, clock), _reaper(folder, clock)]
+    assert [reaper.run_once() for reaper in reapers] == [10, 0]
+
+
+def test_a_source_folder_that_is_gone_is_an_error_and_may_come_back(
+    folder: Path, clock: FakeClock
+) -> None:
+    put_entry(folder)
+    reaper = _reaper(folder, clock)
+    aside = folder.rename(folder.with_name("aside"))
+    with pytest.raises(FileNotFoundError):
+        reaper.run_once()
+    aside.rename(folder)
+    assert reaper.run_once() == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_reaps_what_is_there_and_what_comes_until_a_signal(
+    daemons: Processes, folder: Path, number: signal.Signals
+) -> None:
+    before = put_entry(folder)
+    reaper = daemons.reaper("--source", str(folder))
+    after = put_entry(folder)
+    eventually(lambda: not before.exists() and not after.exists())
+    reaper.popen.send_signal(number)
+    assert reaper.popen.wait(PATIENCE_S) == 0
+    eventually(lambda: reaper.logged("stopped"))
+
+
+def test_the_command_makes_a_root_that_is_missing_and_reaps_only_its_remove(
+    daemons: Processes, root: Path
+) -> None:
+    daemons.reaper("--root", str(root))
+    alive = [put_entry(root / name) for name in ("new", "delay")]
+    removed = put_entry(root / "remove")
+    eventually(lambda: not removed.exists())
+    assert all(path.exists() for path in alive)
+
+
+def test_the_command_keeps_as_told(daemons: Processes, folder: Path) -> None:
+    kept = put_entry(folder)
+    reaper = daemons.reaper("--source", str(folder), "--keep", "3600")
+    # A pass was made once a foreign name is reported.
+    put_file(folder / "notes.txt")
+    reaper.wait_for_log("foreign names are left alone")
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("name", ["new", "queues", "delay"])
+@pytest.mark.parametrize(
+    "spelling", ["{}", "{}/", "remove/../{}", "link"], ids=["plain", "slash", "dots", "symlink"]
+)
+def test_a_folder_of_messages_that_are_alive_is_refused(
+    daemons: Processes, folder: Path, name: str, spelling: str
+) -> None:
+    root = folder.parent
+    (root / "link").symlink_to(name)
+    alive = put_entry(root / name)
+    reaper = daemons.start("mq_reaper", "--source", f"{root}/{spelling.format(name)}")
+    eventually(lambda: reaper.popen.poll() is not None or reaper.logged("reaping"))
+    assert reaper.popen.poll() == 1
+    eventually(lambda: reaper.logged("holds messages that are alive"))
+    assert len(reaper.lines) == 1
+    assert alive.exists()
+
+
+def test_a_folder_that_is_not_there_is_refused(folder: Path) -> None:
+    ended = run_command("mq_reaper", "--source", str(folder / "missing"))
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "is no folder" in ended.stderr
