@@ -1,4 +1,4 @@
-"""What the daemons beside mq share: when to stop, and how long to wait between two looks.
+"""What the daemons beside mq share: when to stop, and the pace of their passes.
 
 Floor 0.
 """
@@ -8,11 +8,15 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
 from mq.limits import IDLE_WAIT_S_MAX, IDLE_WAIT_S_MIN
 
 _log = logging.getLogger("mq.upkeep")
+
+_DUE_WAIT_S_MIN: Final = 0.001
 
 
 class Stop:
@@ -68,3 +72,20 @@ class Pace:
         """The wait after a look that found work, or none."""
         self._wait_s = self._min_s if worked else min(self._wait_s * 2, self._max_s)
         return self._wait_s
+
+
+def make_passes(
+    run_once: Callable[[], int], next_due_s: Callable[[], float | None], stop: Stop
+) -> None:
+    """Makes passes until stopped: at once again while they find work, then more and more seldom,
+    but never later than when the next thing is due. A pass that fails is logged and made again.
+    """
+    pace = Pace()
+    while not stop.is_set():
+        try:
+            wait_s = pace.next_wait_s(worked=run_once() > 0)
+        except OSError as error:
+            _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
+            wait_s = IDLE_WAIT_S_MAX
+        due_s = next_due_s()
+        stop.wait(wait_s if due_s is None else min(wait_s, max(due_s, _DUE_WAIT_S_MIN)))

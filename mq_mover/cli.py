@@ -9,7 +9,7 @@ import click
 
 from mq.clock import SystemClock
 from mq.errors import AcrossFileSystems, StartupError
-from mq.limits import CLOCK_OFFSET_EVERY_S, IDLE_WAIT_S_MAX
+from mq.limits import CLOCK_OFFSET_EVERY_S
 from mq.options import begin_logs, context, fail, root_option, upkeep_options
 from mq.store.files import Files
 from mq.store.layout import Layout
@@ -17,7 +17,7 @@ from mq.store.mounts import choose_flusher, file_system_of
 from mq.store.redeliver import Timer
 from mq.store.root import Root, measure_clock_offset_ms, open_root
 from mq.store.space import Space
-from mq.upkeep import Pace, Stop
+from mq.upkeep import Stop, make_passes
 from mq_mover.mover import Mover
 from mq_mover.sweeper import Sweeper
 
@@ -80,21 +80,8 @@ def main(
         raise fail("mq-mover", error) from error
     except OSError as error:
         raise fail("mq-mover", StartupError(f"cannot begin: {error}")) from error
-    run(passes, due_in_s, stop)
+    make_passes(passes, due_in_s, stop)
     _log.info("stopped")
-
-
-def run(passes: Callable[[], int], due_in_s: Callable[[], float | None], stop: Stop) -> None:
-    """Makes passes until stopped, at a pace that slows down while nothing is due."""
-    pace = Pace()
-    while not stop.is_set():
-        try:
-            wait_s = pace.next_wait_s(worked=passes() > 0)
-        except OSError as error:
-            _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
-            wait_s = IDLE_WAIT_S_MAX
-        next_s = due_in_s()
-        stop.wait(wait_s if next_s is None else min(wait_s, max(next_s, 0.001)))
 
 
 def _over_root(path: Path, delay_s: float) -> tuple[Callable[[], int], Callable[[], float | None]]:

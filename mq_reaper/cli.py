@@ -7,12 +7,11 @@ import click
 
 from mq.clock import SystemClock
 from mq.errors import StartupError
-from mq.limits import IDLE_WAIT_S_MAX
 from mq.options import begin_logs, context, fail, root_option, upkeep_options
 from mq.store.files import Files
 from mq.store.layout import Layout
 from mq.store.root import open_root
-from mq.upkeep import Pace, Stop
+from mq.upkeep import Stop, make_passes
 from mq_reaper.reaper import Reaper
 
 _log = logging.getLogger("mq-reaper")
@@ -64,21 +63,9 @@ def main(
     except OSError as error:
         raise fail("mq-reaper", StartupError(f"cannot begin: {error}")) from error
     _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
-    run(Reaper(files, clock, folder, keep), stop)
+    reaper = Reaper(files, clock, folder, keep)
+    make_passes(reaper.run_once, reaper.next_due_s, stop)
     _log.info("stopped")
-
-
-def run(reaper: Reaper, stop: Stop) -> None:
-    """Makes passes until stopped, at a pace that slows down while nothing comes."""
-    pace = Pace()
-    while not stop.is_set():
-        try:
-            wait_s = pace.next_wait_s(worked=reaper.run_once() > 0)
-        except OSError as error:
-            _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
-            wait_s = IDLE_WAIT_S_MAX
-        next_s = reaper.next_due_s()
-        stop.wait(wait_s if next_s is None else min(wait_s, max(next_s, 0.001)))
 
 
 def _checked(source: Path) -> str:
