@@ -19,8 +19,8 @@ from mq.limits import CLOCK_OFFSET_EVERY_S
 from mq.settings import ServerSettings
 from mq.store.commit import Committer
 from mq.store.files import Files
-from mq.store.mounts import FileSystem, choose_flusher, file_system_of
-from mq.store.root import Root, measure_clock_offset_ms, open_root
+from mq.store.mounts import ClockFollower, FileSystem, choose_flusher, file_system_of
+from mq.store.root import Root, open_root
 
 _log = logging.getLogger("mq")
 
@@ -60,7 +60,9 @@ class Daemon:
         self._broker = Broker(root, committer, settings.queue, settings.peers)
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:
-            self._clock_task = asyncio.create_task(_follow_clock(root, self._clock))
+            self._clock_task = asyncio.create_task(
+                _follow_clock(ClockFollower(root, self._clock, every_s=0))
+            )
         self._runner = make_runner(Service(self._broker, self._probe, settings), settings.drain_s)
         await self._runner.setup()
         port = await _listen(self._runner, settings)
@@ -93,7 +95,9 @@ def _open(settings: ServerSettings, files: Files, clock: Clock) -> Root:
 
 
 async def _listen(runner: web.ServerRunner, settings: ServerSettings) -> int:
-    site = web.TCPSite(runner, settings.address, settings.port)
+    # Peers on one machine may share a port.
+    shares_port = settings.peers > 0 or None
+    site = web.TCPSite(runner, settings.address, settings.port, reuse_port=shares_port)
     try:
         await site.start()
     except OSError as error:
@@ -119,10 +123,7 @@ def _facts(
     }
 
 
-async def _follow_clock(root: Root, clock: SystemClock) -> None:
+async def _follow_clock(follower: ClockFollower) -> None:
     while True:
-        try:
-            clock.offset_ms += await asyncio.to_thread(measure_clock_offset_ms, root)
-        except OSError as error:
-            _log.warning("the mount's clock was not measured", extra={"fields": {"error": error}})
+        await asyncio.to_thread(follower.follow)
         await asyncio.sleep(CLOCK_OFFSET_EVERY_S)

@@ -36,6 +36,13 @@ class QueueNotFound(MqError):
 
 
 @dataclass(eq=False)
+class NameTaken(MqError):
+    """Something that is no folder has the queue's name."""
+
+    queue: str
+
+
+@dataclass(eq=False)
 class MessageNotFound(MqError):
     """Two passes over every place of the message found nothing."""
 

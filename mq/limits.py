@@ -12,6 +12,8 @@ MIB: Final = 1024 * KIB
 QUEUE_NAME_CHARS_MAX: Final = 55
 SIDELINE_SUFFIX: Final = "_SIDELINE"
 UUID_CHARS: Final = 36
+# The end of the year 9999, up to where RFC 3339 can tell times.
+PUBLISHED_MS_MAX: Final = 253_402_300_799_999
 PRIORITY_MAX: Final = 9
 KEY_WRITTEN_BYTES_MAX: Final = 64
 VISIBILITY_S_MAX: Final = 7 * 24 * 3600
@@ -37,8 +39,7 @@ IO_THREADS_MAX: Final = 32
 # Folders of one flush beyond which one syncfs is cheaper than an fsync each.
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
 
-# Fetching. Who has just put a message back holds its lock for some microseconds more.
-CLAIM_LOCK_TRIES: Final = 1000
+# Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_PER_ROUND_MAX: Final = GROUP_OPERATIONS_MAX
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
@@ -49,6 +50,7 @@ LOOK_SHARE: Final = 0.05
 FOLDER_MTIME_TRUST_S: Final = 2.0
 
 # Upkeep.
+KEPT_LOOK_S_MAX: Final = 10.0
 TIMERS_MAX: Final = 100_000
 FIRST_SIGHT_S: Final = 1.0
 FORGOTTEN_AFTER_S: Final = 3600
@@ -65,6 +67,10 @@ KEEPALIVE_S: Final = 75.0
 LINGERING_S: Final = 2.0
 RETRY_AFTER_S: Final = 1
 DESCRIBE_AGE_S: Final = 1.0
+# Between two log lines of one kind of 503.
+COMPLAINT_EVERY_S: Final = 1.0
+# How long past its due time a message in delay/ says that no mover comes for it.
+OVERDUE_AFTER_S: Final = 5.0
 
 # Space held back from publishers, so that fetch and delete go on working on a full disk.
 RESERVE_BYTES_MAX: Final = 64 * MIB

@@ -32,7 +32,7 @@ class _Formatter(logging.Formatter):
             }
             return json.dumps(head | fields, default=str)
         facts = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
-        return f"{when} {record.levelname:<7} {record.name}: {record.getMessage()}{facts}"
+        return f"{when} {record.levelname:<7} {record.name}: {_one_line(record)}{facts}"
 
 
 def configure(log_format: LogFormat = "human", level: str = "info") -> None:
@@ -42,6 +42,10 @@ def configure(log_format: LogFormat = "human", level: str = "info") -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for chatty in ("asyncio", "aiohttp"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _one_line(record: logging.LogRecord) -> str:
+    return record.getMessage().replace("\n", "\\n")
 
 
 def _quoted(value: object) -> str:

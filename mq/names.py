@@ -21,6 +21,7 @@ from mq.limits import (
     EXTENSION_CHARS_MAX,
     HEADER_BLOCK_BYTES_MAX,
     KEY_WRITTEN_BYTES_MAX,
+    PUBLISHED_MS_MAX,
     QUEUE_NAME_CHARS_MAX,
     SIDELINE_SUFFIX,
     VISIBILITY_S_MAX,
@@ -192,6 +193,8 @@ class MessageId:
             header_bytes=int(headers or 0),
             extension=extension or "",
         )
+        if message_id.published_ms > PUBLISHED_MS_MAX:
+            raise BadName("id", "a time before the year 10000")
         if (message_id.visibility_s or 0) > VISIBILITY_S_MAX:
             raise BadName("id", f"a visibility of at most {VISIBILITY_S_MAX} s")
         if message_id.header_bytes > HEADER_BLOCK_BYTES_MAX:

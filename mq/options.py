@@ -55,12 +55,19 @@ def root_option(help_text: str) -> Callable[[F], F]:
     """The root, as all three daemons take it."""
     return click.option(
         "--root",
-        type=click.Path(path_type=Path),
-        default=ROOT_DEFAULT,
+        type=click.Path(),
+        callback=_root,
+        default=str(ROOT_DEFAULT),
         envvar="MQ_ROOT",
         show_envvar=True,
         help=help_text,
     )
+
+
+def _root(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    if not value:
+        raise click.BadParameter("is empty; an unset variable, perhaps")
+    return Path(value)
 
 
 def daemon_options(command: F) -> F:

@@ -15,7 +15,8 @@ from mq.settings import ServerSettings
 
 _log = logging.getLogger("mq.standalone")
 
-_RESTART_WAIT_S: Final = 0.5
+_RESTART_WAIT_S_MIN: Final = 0.5
+_RESTART_WAIT_S_MAX: Final = 30.0
 _STOP_WAIT_S: Final = 10.0
 
 
@@ -26,8 +27,9 @@ class Children:
         common = ("--exit-with-stdin", "--log-format", log_format, "--log-level", log_level)
         root = str(settings.root)
         self._commands = {
-            "mq-mover": ("-m", "mq_mover", "--root", root, *common),
-            "mq-reaper": ("-m", "mq_reaper", "--root", root, *common),
+            # -P: the installed daemons, not what the current folder has under their names.
+            "mq-mover": ("-P", "-m", "mq_mover", "--root", root, *common),
+            "mq-reaper": ("-P", "-m", "mq_reaper", "--root", root, *common),
         }
         self._tasks: list[asyncio.Task[None]] = []
         self._ending = asyncio.Event()
@@ -52,25 +54,36 @@ class Children:
                 await task
 
     async def _keep(self, name: str, command: tuple[str, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = _RESTART_WAIT_S_MIN
         while not self._ending.is_set():
-            try:
-                child = await asyncio.create_subprocess_exec(
-                    sys.executable, *command, stdin=asyncio.subprocess.PIPE
-                )
-            except OSError as error:
-                _log.warning("not started", extra={"fields": {"daemon": name, "error": error}})
-                await asyncio.sleep(_RESTART_WAIT_S)
-                continue
-            _log.info("started", extra={"fields": {"daemon": name, "pid": child.pid}})
-            try:
-                code = await child.wait()
-            except asyncio.CancelledError:
-                await _end(child)
-                raise
+            began_s = loop.time()
+            why = await self._run(name, command)
             if self._ending.is_set():
                 return
-            _log.warning("ended, starts again", extra={"fields": {"daemon": name, "code": code}})
-            await asyncio.sleep(_RESTART_WAIT_S)
+            lived_long = loop.time() - began_s > _RESTART_WAIT_S_MAX
+            wait_s = _RESTART_WAIT_S_MIN if lived_long else wait_s
+            _log.warning(
+                "ended, starts again",
+                extra={"fields": {"daemon": name, "why": why, "in_s": wait_s}},
+            )
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _RESTART_WAIT_S_MAX)
+
+    async def _run(self, name: str, command: tuple[str, ...]) -> str:
+        """Runs a child to its end; why it ended."""
+        try:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, *command, stdin=asyncio.subprocess.PIPE
+            )
+        except OSError as error:
+            return repr(error)
+        _log.info("started", extra={"fields": {"daemon": name, "pid": child.pid}})
+        try:
+            return f"exit {await child.wait()}"
+        except asyncio.CancelledError:
+            await _end(child)
+            raise
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:

@@ -9,13 +9,13 @@ import click
 
 from mq.clock import SystemClock
 from mq.errors import AcrossFileSystems, StartupError
-from mq.limits import CLOCK_OFFSET_EVERY_S
 from mq.options import begin_logs, context, fail, root_option, upkeep_options
 from mq.store.files import Files
+from mq.store.flush import FsyncFlusher
 from mq.store.layout import Layout
-from mq.store.mounts import choose_flusher, file_system_of
+from mq.store.mounts import ClockFollower, choose_flusher
 from mq.store.redeliver import Timer
-from mq.store.root import Root, measure_clock_offset_ms, open_root
+from mq.store.root import Root, open_root
 from mq.store.space import Space
 from mq.upkeep import Stop, make_passes
 from mq_mover.mover import Mover
@@ -90,11 +90,11 @@ def _over_root(path: Path, delay_s: float) -> tuple[Callable[[], int], Callable[
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     sweeper = Sweeper(root, flusher)
-    follow_clock = _clock_follower(root, clock)
+    clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"root": path, "commit": flusher.name}})
 
     def passes() -> int:
-        follow_clock()
+        clock_follower.follow()
         return mover.run_once() + sweeper.run_if_due()
 
     return passes, mover.next_due_s
@@ -116,13 +116,13 @@ def _between(
         raise AcrossFileSystems(source, destination)
     files, clock = Files(), SystemClock()
     root = Root(layout, files, clock, Space(files, clock, layout.root))
-    flusher = choose_flusher(layout.root, files, _THREADS)
+    flusher = FsyncFlusher(files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
-    follow_clock = _clock_follower(root, clock)
+    clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"source": source, "destination": destination}})
 
     def passes() -> int:
-        follow_clock()
+        clock_follower.follow()
         return mover.run_once()
 
     return passes, mover.next_due_s
@@ -130,17 +130,3 @@ def _between(
 
 def _timer(delay_s: float) -> Timer:
     return Timer(lain_s=delay_s or None)
-
-
-def _clock_follower(root: Root, clock: SystemClock) -> Callable[[], None]:
-    """Follows the clock of a network mount's server, once a minute; on others does nothing."""
-    over_network = file_system_of(root.layout.delay).over_network
-    again_s = float("-inf")
-
-    def follow() -> None:
-        nonlocal again_s
-        if over_network and clock.steady_s() >= again_s:
-            clock.offset_ms += measure_clock_offset_ms(root)
-            again_s = clock.steady_s() + CLOCK_OFFSET_EVERY_S
-
-    return follow

@@ -4,14 +4,15 @@ Timers are in the files' mtimes; what is remembered here is a hint of them, made
 start and looked over while the mover runs.
 """
 
+import contextlib
 import logging
+import os
 from typing import Final
 
 from mq.errors import BadName
 from mq.lifecycle import State
 from mq.limits import (
     FIRST_SIGHT_S,
-    FOLDER_MTIME_TRUST_S,
     GROUP_OPERATIONS_MAX,
     LOOK_INTERVAL_S,
     LOOK_SHARE,
@@ -19,6 +20,7 @@ from mq.limits import (
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_group
 from mq.store.layout import parse_entry
+from mq.store.listing import is_settled
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.root import Root
 from mq_mover.timers import Timers
@@ -88,11 +90,11 @@ class Mover:
 
     def _look_if_due(self) -> None:
         began_s = self._root.clock.steady_s()
-        if began_s < self._look_again_s:
+        ran_out = self._timers.is_cut and not len(self._timers)
+        if began_s < self._look_again_s and not ran_out:
             return
         recheck = began_s >= self._recheck_again_s
-        changed = self._folder_changed()
-        if changed or recheck:
+        if self._folder_changed() or recheck or ran_out:
             self._look(recheck)
         ended_s = self._root.clock.steady_s()
         pause_s = (ended_s - began_s) / LOOK_SHARE
@@ -105,48 +107,54 @@ class Mover:
         status = self._root.files.status(self._folder)
         if status is None:
             raise FileNotFoundError(2, "the source folder is gone", self._folder)
-        mtime_ns = status.st_mtime_ns
-        changed = mtime_ns != self._folder_mtime_ns
-        age_ms = self._root.now_ms() - mtime_ns // 1_000_000
-        self._folder_mtime_ns = mtime_ns if age_ms >= FOLDER_MTIME_TRUST_S * 1000 else None
+        changed = status.st_mtime_ns != self._folder_mtime_ns
+        settled = is_settled(status, self._root.now_ms())
+        self._folder_mtime_ns = status.st_mtime_ns if settled else None
         return changed
 
     def _look(self, recheck: bool) -> None:
         """Takes in new names, and the due times of known ones again when `recheck`: they may
-        have been brought forward.
+        have been brought forward. What is gone is forgotten.
         """
-        now_ms = self._root.now_ms()
-        names: set[str] = set()
+        found = Timers(self._timers.capacity)
         foreign = 0
+        foreign_name = ""
         for entry in self._root.files.entries(self._folder):
-            name = entry.name
-            known = name in self._timers
-            if known and not recheck:
-                names.add(name)
+            known_ms = self._timers.due_ms(entry.name)
+            if known_ms is not None and not recheck:
+                found.put(entry.name, known_ms)
                 continue
-            try:
-                if not known:
-                    parse_entry(name)
-                if not entry.is_file(follow_symlinks=False):
-                    raise BadName("entry", "a file")
-                status = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
+            if known_ms is None and not _is_message(entry):
+                if not entry.name.startswith("."):
+                    foreign, foreign_name = foreign + 1, entry.name
                 continue
-            except BadName:
-                foreign += not name.startswith(".")
-                continue
-            names.add(name)
-            due_ms = self._timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
-            if due_ms <= now_ms:
-                # Perhaps claimed a moment ago and not yet stamped by who won it.
-                due_ms = now_ms + round(FIRST_SIGHT_S * 1000)
-                if (self._timers.due_ms(name) or due_ms) < due_ms:
-                    continue  # Its turn is set, and comes before.
-            self._timers.put(name, due_ms)
-        self._timers.keep_only(names)
+            with contextlib.suppress(FileNotFoundError):
+                found.put(entry.name, self._due_ms(entry, known_ms))
+        self._timers = found
         if recheck and foreign != self._foreign:
             self._foreign = foreign
-            _log.warning("foreign names are left alone", extra={"fields": {"count": foreign}})
+            _log.warning(
+                "foreign names are left alone",
+                extra={
+                    "fields": {
+                        "folder": self._folder,
+                        "count": foreign,
+                        "for_example": foreign_name,
+                    }
+                },
+            )
+
+    def _due_ms(self, entry: "os.DirEntry[str]", known_ms: int | None) -> int:
+        """When to move the file: a while after its first sight at the soonest, since whoever
+        won it a moment ago has perhaps not stamped it yet.
+        """
+        status = entry.stat(follow_symlinks=False)
+        due_ms = self._timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
+        now_ms = self._root.now_ms()
+        if due_ms > now_ms:
+            return due_ms
+        soonest_ms = now_ms + round(FIRST_SIGHT_S * 1000)
+        return soonest_ms if known_ms is None else min(known_ms, soonest_ms)
 
     def _report_stray(self, name: str) -> None:
         queue = parse_entry(name)[0].text
@@ -156,3 +164,11 @@ class Mover:
                 "a message's queue is not there and was not deleted; the message stays",
                 extra={"fields": {"queue": queue, "name": name}},
             )
+
+
+def _is_message(entry: "os.DirEntry[str]") -> bool:
+    try:
+        parse_entry(entry.name)
+    except BadName:
+        return False
+    return entry.is_file(follow_symlinks=False)

@@ -10,7 +10,7 @@ from mq.names import MessageId, QueueName
 from mq.store.flush import Flusher
 from mq.store.group import run_alone, run_group
 from mq.store.layout import parse_entry
-from mq.store.queues import forget_tombstone, retire_delayed, tombstones
+from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget
 from mq.store.root import Root
 
@@ -73,14 +73,11 @@ class Sweeper:
         return sum(1 for outcome in outcomes if outcome.value)
 
     def _sweep_deleted(self) -> int:
-        retired = 0
-        for queue in tombstones(self._root):
-            try:
-                retired += run_alone(retire_delayed(self._root, queue), self._flusher)
-                run_alone(forget_tombstone(self._root, queue), self._flusher)
-            except MqError as error:
-                _log.info(
-                    "a deleted queue is left for the next pass",
-                    extra={"fields": {"queue": queue.text, "error": repr(error)}},
-                )
-        return retired
+        try:
+            return run_alone(sweep_tombstones(self._root), self._flusher)
+        except MqError as error:
+            _log.info(
+                "deleted queues are left for the next pass",
+                extra={"fields": {"error": repr(error)}},
+            )
+            return 0

@@ -10,18 +10,19 @@ from mq.limits import TIMERS_MAX
 
 
 class Timers:
-    """At most `capacity` names, the soonest; the rest is found again by a later look."""
+    """At most `capacity` names (twice as many for a moment), the soonest; the rest is found
+    again by a later look.
+    """
 
     def __init__(self, capacity: int = TIMERS_MAX) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
+        self.is_cut = False
+        """Whether names were left out: what lies in the folder is more than is known here."""
         self._due_ms: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._due_ms)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._due_ms
 
     def due_ms(self, name: str) -> int | None:
         """When the name is due; None: it is not known."""
@@ -32,15 +33,8 @@ class Timers:
         if self._due_ms.get(name) != due_ms:
             self._due_ms[name] = due_ms
             heapq.heappush(self._heap, (due_ms, name))
-
-    def keep_only(self, names: set[str]) -> None:
-        """Forgets every other name; and of these the latest, where they are too many."""
-        kept = {name: due_ms for name, due_ms in self._due_ms.items() if name in names}
-        if len(kept) > self._capacity:
-            kept = dict(heapq.nsmallest(self._capacity, kept.items(), key=lambda item: item[1]))
-        self._due_ms = kept
-        self._heap = [(due_ms, name) for name, due_ms in kept.items()]
-        heapq.heapify(self._heap)
+            if len(self._heap) > 2 * self.capacity:
+                self._cut()
 
     def take_due(self, now_ms: int, limit: int) -> list[str]:
         """Up to `limit` names that are due, soonest first; they are forgotten."""
@@ -57,3 +51,11 @@ class Timers:
         while self._heap and self._due_ms.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
+
+    def _cut(self) -> None:
+        """Keeps the soonest, and drops what is stale in the heap."""
+        self.is_cut = self.is_cut or len(self._due_ms) > self.capacity
+        soonest = heapq.nsmallest(self.capacity, self._due_ms.items(), key=lambda item: item[1])
+        self._due_ms = dict(soonest)
+        self._heap = [(due_ms, name) for name, due_ms in soonest]
+        heapq.heapify(self._heap)

@@ -1,6 +1,7 @@
 """The command `mq-reaper`: flags and environment, then passes until it is stopped."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,7 +11,9 @@ from mq.errors import StartupError
 from mq.options import begin_logs, context, fail, root_option, upkeep_options
 from mq.store.files import Files
 from mq.store.layout import Layout
-from mq.store.root import open_root
+from mq.store.mounts import ClockFollower
+from mq.store.root import Root, check_format, open_root
+from mq.store.space import Space
 from mq.upkeep import Stop, make_passes
 from mq_reaper.reaper import Reaper
 
@@ -55,7 +58,12 @@ def main(
     files, clock = Files(), SystemClock()
     try:
         if source is None:
-            folder = open_root(str(root), files, clock).layout.remove
+            folder = Layout.of(root).remove
+            if Path(folder).is_dir():
+                # No more than this: on a full disk nothing can be made, and the reaper frees it.
+                check_format(Layout.of(root), files)
+            else:
+                open_root(str(root), files, clock)
         else:
             folder = _checked(source)
     except StartupError as error:
@@ -64,7 +72,14 @@ def main(
         raise fail("mq-reaper", StartupError(f"cannot begin: {error}")) from error
     _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
     reaper = Reaper(files, clock, folder, keep)
-    make_passes(reaper.run_once, reaper.next_due_s, stop)
+    layout = replace(Layout.of(Path(folder).parent), remove=folder)
+    follower = ClockFollower(Root(layout, files, clock, Space(files, clock, folder)), clock)
+
+    def passes() -> int:
+        follower.follow()
+        return reaper.run_once()
+
+    make_passes(passes, reaper.next_due_s, stop)
     _log.info("stopped")
 
 

@@ -4,13 +4,14 @@ import logging
 from typing import Final
 
 from mq.clock import Clock
-from mq.limits import FOLDER_MTIME_TRUST_S, LOOK_SHARE
+from mq.limits import KEPT_LOOK_S_MAX, LOOK_SHARE
 from mq.store.files import Files
+from mq.store.listing import is_settled
 from mq.store.reap import Reaped, reap
 
 _log = logging.getLogger("mq-reaper")
 
-_NOTHING: Final = Reaped(0, 0, 0, None)
+_NOTHING: Final = Reaped()
 
 
 class Reaper:
@@ -34,32 +35,44 @@ class Reaper:
         began_s = self._clock.steady_s()
         if began_s < self._again_s or not self._has_work():
             return 0
-        self._last = reap(self._files, self._source, self._clock.now_ms(), self._keep_s)
+        try:
+            self._last = reap(self._files, self._source, self._clock.now_ms(), self._keep_s)
+        except OSError:
+            self._folder_mtime_ns = None  # What stayed is tried again.
+            raise
         ended_s = self._clock.steady_s()
         went = self._last.files + self._last.folders
-        if went == 0:
+        if self._last.next_ms is not None:
             # A folder full of files that are kept: look at it again in proportion to its size.
-            self._again_s = ended_s + (ended_s - began_s) / LOOK_SHARE
+            self._again_s = ended_s + min((ended_s - began_s) / LOOK_SHARE, KEPT_LOOK_S_MAX)
         if went:
             _log.debug("reaped", extra={"fields": {"files": self._last.files}})
         if self._last.foreign != self._foreign:
             self._foreign = self._last.foreign
-            _log.warning("foreign names are left alone", extra={"fields": {"count": self._foreign}})
+            _log.warning(
+                "foreign names are left alone",
+                extra={
+                    "fields": {
+                        "folder": self._source,
+                        "count": self._foreign,
+                        "for_example": self._last.foreign_name,
+                    }
+                },
+            )
         return went
 
     def next_due_s(self) -> float | None:
         """Seconds until the first kept file may go; None: none is kept."""
         if self._last.next_ms is None:
             return None
-        return max(0, self._last.next_ms - self._clock.now_ms()) / 1000
+        kept_s = (self._last.next_ms - self._clock.now_ms()) / 1000
+        return max(0.0, kept_s, self._again_s - self._clock.steady_s())
 
     def _has_work(self) -> bool:
         status = self._files.status(self._source)
         if status is None:
             raise FileNotFoundError(2, "the source folder is gone", self._source)
-        changed = status.st_mtime_ns != self._folder_mtime_ns
         now_ms = self._clock.now_ms()
-        age_ms = now_ms - status.st_mtime_ns // 1_000_000
-        trusted = age_ms >= FOLDER_MTIME_TRUST_S * 1000
-        self._folder_mtime_ns = status.st_mtime_ns if trusted else None
+        changed = status.st_mtime_ns != self._folder_mtime_ns
+        self._folder_mtime_ns = status.st_mtime_ns if is_settled(status, now_ms) else None
         return changed or (self._last.next_ms is not None and self._last.next_ms <= now_ms)

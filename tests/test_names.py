@@ -12,6 +12,7 @@ from mq.limits import (
     FILE_NAME_BYTES_MAX,
     HEADER_BLOCK_BYTES_MAX,
     KEY_WRITTEN_BYTES_MAX,
+    PUBLISHED_MS_MAX,
     VISIBILITY_S_MAX,
 )
 from mq.names import EXTENSIONS, Key, MessageId, QueueName, UuidSource, extension_for
@@ -42,7 +43,10 @@ def uuid_text(ms: int, count: int, tail: int) -> str:
 
 
 uuids = st.builds(
-    uuid_text, st.integers(0, 2**48 - 1), st.integers(0, 2**12 - 1), st.integers(0, 2**62 - 1)
+    uuid_text,
+    st.integers(0, PUBLISHED_MS_MAX),
+    st.integers(0, 2**12 - 1),
+    st.integers(0, 2**62 - 1),
 )
 message_ids = st.builds(
     MessageId,
@@ -106,6 +110,8 @@ def test_whatever_parses_prints_the_same(text: str) -> None:
         UUID + f",v={VISIBILITY_S_MAX + 1}",
         UUID + ",h=0",
         UUID + f",h={HEADER_BLOCK_BYTES_MAX + 1}",
+        "e677d21fdc00" + UUID[12:],
+        "e677d21f-dc00-7000-8000-000000000000",
         UUID + ".exe",
         UUID + ".d",
         UUID + ".json.json",

@@ -107,7 +107,7 @@ async def test_fsync_error_of_a_fetch_serves_nothing(serve: Serve) -> None:
     server = await serve(files=files, commit="fsync")
     await make_queue(server)
     message_id = await publish(server)
-    files.fail("sync", errno.EIO, where="/delay/q:")
+    files.fail("sync", errno.EIO, where="/queues/q/")
     reply = await fetch(server)
     assert_problem(reply, 503, "storage-failed")
     assert b"hello" not in reply.body
@@ -160,7 +160,11 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
 
     # Somebody else may have removed it, and not yet flushed that.
     assert (await delete(server, message_id)).status == 202
-    assert files.take() == [("sync_folder", "remove")]
+    assert files.take() == [
+        ("sync_folder", "remove"),
+        ("sync_folder", "delay"),
+        ("sync_folder", "queues/q"),
+    ]
 
     ready_id = await publish(server)
     files.take()

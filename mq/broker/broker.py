@@ -3,18 +3,15 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
-from mq.broker.queue import Queue
+from mq.broker.queue import Description, Queue
 from mq.errors import Busy, QueueNotFound
-from mq.limits import DESCRIBE_AGE_S, LOOK_SHARE
 from mq.message import Delivery
 from mq.names import MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
-from mq.store.listing import Counts, count
 from mq.store.moves import queue_exists
 from mq.store.publish import Draft, publish
 from mq.store.queues import create_queue, delete_queue, retire_delayed
@@ -29,16 +26,6 @@ T = TypeVar("T")
 
 _LOCK_TRIES: Final = 100
 _LOCK_WAIT_S: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A queue with its counts, taken at `counted_ms` (since the epoch), fresh until `stale_s`."""
-
-    queue: Queue
-    counts: Counts
-    counted_ms: int
-    stale_s: float
 
 
 class Broker:
@@ -59,53 +46,50 @@ class Broker:
         self._chance = chance or random.Random()
         self._uuids = UuidSource(root.clock)
         self._queues: dict[QueueName, Queue] = {}
-        self._descriptions: dict[QueueName, Description] = {}
         self._queue_lock = asyncio.Lock()
         self.background: set[asyncio.Task[None]] = set()
 
     async def create_queue(self, name: QueueName) -> bool:
-        """Makes a queue; False when it was there. Raises Busy, Unavailable. Durable: yes."""
-        created = await self._with_lock_tries(
-            lambda: self.committer.commit_alone(create_queue(self.root, name))
-        )
+        """Makes a queue; False when it was there. Raises Busy, NameTaken, Unavailable.
+        Durable: yes.
+        """
+        if await self.committer.call(queue_exists, self.root, name):
+            # No turn to wait for; what another process made is flushed all the same.
+            created = await self.committer.commit_alone(create_queue(self.root, name))
+        else:
+            created = await self._with_lock_tries(
+                lambda: self.committer.commit_alone(create_queue(self.root, name))
+            )
         self._queues.setdefault(name, self._make(name))
         return created
 
     async def delete_queue(self, name: QueueName) -> None:
-        """Deletes a queue and its messages. Raises QueueNotFound, Busy. Durable: yes."""
+        """Deletes a queue and its messages, to the end also when the caller is cancelled.
+        Raises QueueNotFound, Busy. Durable: yes.
+        """
         queue = await self.queue(name)
+        await asyncio.shield(self._in_background(self._delete_queue(queue)))
+
+    async def _delete_queue(self, queue: Queue) -> None:
         uuid = self._uuids.next()
         try:
             await self._with_lock_tries(
-                lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
+                lambda: self.committer.commit_alone(delete_queue(self.root, queue.name, uuid))
             )
         except QueueNotFound:
             self._forget(queue)
             raise
         self._forget(queue)
-        task = asyncio.create_task(self._retire_delayed(name))
-        self.background.add(task)
-        task.add_done_callback(self.background.discard)
+        self._in_background(self._retire_delayed(queue.name))
 
-    async def describe(self, name: QueueName) -> Description:
-        """A queue and its counts, at most a second old, or older when counting takes long.
-        Raises QueueNotFound.
-        """
+    async def describe(self, name: QueueName) -> tuple[Queue, Description]:
+        """A queue and its counts. Raises QueueNotFound."""
         queue = await self.queue(name)
-        began_s = self.root.clock.steady_s()
-        known = self._descriptions.get(name)
-        if known is None or began_s >= known.stale_s:
-            counted_ms = self.root.now_ms()
-            try:
-                counts = await self.committer.call(count, self.root, name)
-            except QueueNotFound:
-                self._forget(queue)
-                raise
-            ended_s = self.root.clock.steady_s()
-            fresh_s = max(DESCRIBE_AGE_S, (ended_s - began_s) / LOOK_SHARE)
-            known = Description(queue, counts, counted_ms, ended_s + fresh_s)
-            self._descriptions[name] = known
-        return known
+        try:
+            return queue, await queue.describe()
+        except QueueNotFound:
+            self._forget(queue)
+            raise
 
     async def publish(self, name: QueueName, body: bytes | bytearray, extension: str) -> MessageId:
         """Publishes a body that is held in memory. Raises QueueNotFound, Unavailable.
@@ -143,11 +127,11 @@ class Broker:
         """
         queue = await self.queue(name)
         try:
-            await self.committer.commit(remove(self.root, name, message_id, if_receives))
+            removed = await self.committer.commit(remove(self.root, name, message_id, if_receives))
         except QueueNotFound:
             self._forget(queue)
             raise
-        queue.totals.deleted += 1
+        queue.totals.deleted += removed
 
     async def queue(self, name: QueueName) -> Queue:
         """The queue, looked for on disk when this process has not used it. Raises
@@ -185,11 +169,16 @@ class Broker:
             self._forget(queue)
             raise
 
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+        return task
+
     def _forget(self, queue: Queue) -> None:
         """The queue's folder is gone; one of the same name may have come since."""
         if self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
-            self._descriptions.pop(queue.name, None)
 
     async def _retire_delayed(self, name: QueueName) -> None:
         try:

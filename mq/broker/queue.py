@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from mq.broker.backlog import Backlog
 from mq.errors import MqError, Unavailable
-from mq.limits import BACKLOG_IDS_MAX, CLAIMS_PER_ROUND_MAX
+from mq.limits import BACKLOG_IDS_MAX, CLAIMS_PER_ROUND_MAX, DESCRIBE_AGE_S, LOOK_SHARE
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.fetch import fetch, release
-from mq.store.listing import list_ready
+from mq.store.listing import Counts, count, list_ready
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.queue")
@@ -33,6 +33,15 @@ class Totals:
     deleted: int = 0
     released: int = 0
     lost_races: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A queue's counts, taken at `counted_ms` (since the epoch), fresh until `stale_s`."""
+
+    counts: Counts
+    counted_ms: int
+    stale_s: float
 
 
 class Queue:
@@ -58,6 +67,8 @@ class Queue:
         self._waiting: deque[asyncio.Future[Delivery | None]] = deque()
         self._serving: asyncio.Task[None] | None = None
         self._giving_back: set[asyncio.Task[None]] = set()
+        self._description: Description | None = None
+        self._describing: asyncio.Task[Description] | None = None
 
     async def fetch(self) -> Delivery | None:
         """The next message, claimed; None when nothing is ready.
@@ -79,6 +90,18 @@ class Queue:
                     self.give_back(delivery)
             raise
 
+    async def describe(self) -> Description:
+        """The queue's counts, at most a second old, or older when counting takes long; whoever
+        asks meanwhile waits for the same count. Raises QueueNotFound, Unavailable.
+        """
+        known = self._description
+        if known is not None and self._root.clock.steady_s() < known.stale_s:
+            return known
+        if self._describing is None:
+            self._describing = asyncio.create_task(self._describe())
+            self._describing.add_done_callback(self._was_described)
+        return await asyncio.shield(self._describing)
+
     async def drain(self) -> None:
         """Waits until nothing goes on here."""
         while tasks := self._giving_back | ({self._serving} if self._serving else set()):
@@ -90,6 +113,18 @@ class Queue:
             self.totals.published += 1
             self._backlog.offer(delivered.result())
 
+    async def _describe(self) -> Description:
+        began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
+        counts = await self._committer.call(count, self._root, self.name)
+        ended_s = self._root.clock.steady_s()
+        fresh_s = max(DESCRIBE_AGE_S, (ended_s - began_s) / LOOK_SHARE)
+        return Description(counts, counted_ms, ended_s + fresh_s)
+
+    def _was_described(self, describing: "asyncio.Task[Description]") -> None:
+        self._describing = None
+        if not describing.cancelled() and describing.exception() is None:
+            self._description = describing.result()
+
     async def _serve(self) -> None:
         try:
             while self._drop_gone():
@@ -98,6 +133,7 @@ class Queue:
             self._answer_all(error)
         except Exception as error:
             _log.exception("fetching failed", extra={"fields": {"queue": self.name.text}})
+            self._backlog.distrust()
             self._answer_all(Unavailable(repr(error)))
         finally:
             self._serving = None
@@ -134,6 +170,7 @@ class Queue:
                 self._backlog.distrust()
                 self._answer_next(result)
             elif result is None:
+                self._backlog.distrust()
                 self.totals.lost_races += 1
             else:
                 self.totals.fetched += 1
@@ -162,6 +199,11 @@ class Queue:
         return candidates
 
     def _hand_over(self, delivery: Delivery) -> None:
+        if delivery.stamp.due_ms <= self._root.now_ms():
+            # Flushing took longer than its visibility: it is not surely ours any more.
+            if delivery.descriptor is not None:
+                self._root.files.close(delivery.descriptor)
+            return
         if (future := self._next_waiting()) is not None:
             future.set_result(delivery)
         else:

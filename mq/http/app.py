@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_parser import RawRequestMessage
 
-from mq.errors import MqError, UnknownParameter
+from mq.errors import MqError, Unavailable, UnknownParameter
 from mq.http import health, messages, queues
 from mq.http.problems import (
     BAD_REQUEST,
@@ -17,12 +17,13 @@ from mq.http.problems import (
     METHOD_NOT_ALLOWED,
     PATH_UNKNOWN,
     error_response,
+    problem_for,
     problem_response,
 )
 from mq.http.responses import SERVER
 from mq.http.routing import Route, Routes
 from mq.http.service import Service
-from mq.limits import KEEPALIVE_S, LINGERING_S
+from mq.limits import COMPLAINT_EVERY_S, KEEPALIVE_S, LINGERING_S
 
 _log = logging.getLogger("mq.http")
 
@@ -49,22 +50,15 @@ class Dispatcher:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._routes = Routes(ROUTES)
+        self._complained: dict[type[MqError], tuple[float, int]] = {}
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The request's response; problems for everything that goes wrong."""
         try:
             response = await self._answer(request)
         except MqError as error:
-            _log.debug(
-                "refused",
-                extra={
-                    "fields": {
-                        "method": request.method,
-                        "path": request.raw_path,
-                        "error": repr(error),
-                    }
-                },
-            )
+            if isinstance(error, Unavailable):
+                self._complain(error, request)
             response = error_response(error)
         except ConnectionError:
             raise  # The client is gone: nobody to answer.
@@ -76,7 +70,34 @@ class Dispatcher:
             response = problem_response(INTERNAL)
         if not response.prepared:
             response.headers["Server"] = SERVER
+            if "Expect" in request.headers and not request.content.is_eof():
+                # Whether its body comes all the same is the client's choice: nobody can tell
+                # the next request from it.
+                response.force_close()
         return response
+
+    def _complain(self, error: Unavailable, request: web.BaseRequest) -> None:
+        """Tells the log, which alone may know, why a request was answered 503: the first of a
+        kind, and then one a second with how many there were.
+        """
+        now_s = self._service.broker.root.clock.steady_s()
+        said_s, more = self._complained.get(type(error), (float("-inf"), 0))
+        if now_s - said_s < COMPLAINT_EVERY_S:
+            self._complained[type(error)] = (said_s, more + 1)
+            return
+        self._complained[type(error)] = (now_s, 0)
+        _log.warning(
+            "unavailable",
+            extra={
+                "fields": {
+                    "problem": problem_for(error).slug,
+                    "method": request.method,
+                    "path": request.raw_path,
+                    "error": str(error),
+                    "more_since": more,
+                }
+            },
+        )
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         found = self._routes.find(request.rel_url.raw_path)
@@ -126,6 +147,7 @@ class _ProblemProtocol(web.RequestHandler):
             raise ConnectionError("the response has begun")
         _log.debug("malformed request", extra={"fields": {"error": repr(exc)}})
         response = problem_response(BAD_REQUEST if status < 500 else INTERNAL)
+        response.headers["Server"] = SERVER
         response.force_close()
         return response
 

@@ -131,10 +131,10 @@ def _headers(delivery: Delivery) -> dict[str, str]:
 async def _stream(
     service: Service, request: web.BaseRequest, delivery: Delivery, descriptor: int
 ) -> web.StreamResponse:
-    response = web.StreamResponse(headers=_headers(delivery) | {"Server": SERVER})
-    response.content_length = delivery.size
     download = Download(service.broker.root.files, delivery, descriptor)
     try:
+        response = web.StreamResponse(headers=_headers(delivery) | {"Server": SERVER})
+        response.content_length = delivery.size
         await response.prepare(request)
         async for chunk in download.chunks():
             await response.write(chunk)

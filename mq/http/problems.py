@@ -20,6 +20,7 @@ from mq.errors import (
     ExpectationUnknown,
     MessageNotFound,
     MqError,
+    NameTaken,
     NoDescriptors,
     NoInodes,
     NoSpace,
@@ -53,7 +54,8 @@ class Problem:
 
 PROBLEMS: Final[dict[type[MqError], Problem]] = {
     BadName: Problem(
-        "bad-name", 400, "Bad name", "The {parameter} is malformed; expected: {expected}."
+        "bad-name", 400, "Bad name",
+        "The {parameter} in the path is malformed; expected: {expected}.",
     ),
     UnknownParameter: Problem(
         "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
@@ -68,6 +70,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     QueueNotFound: Problem("queue-not-found", 404, "Queue not found", "There is no such queue."),
     MessageNotFound: Problem(
         "message-not-found", 404, "Message not found", "The queue has no such message."
+    ),
+    NameTaken: Problem(
+        "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
     ),
     BodyTooSlow: Problem(
         "body-too-slow", 408, "Body too slow", "No byte of the body came for {idle_s:g} s.",
@@ -97,7 +102,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     NoDescriptors: Problem(
         "no-descriptors", 503, "No descriptors", "The daemon has too many files open.", True
     ),
-    ReadOnly: Problem("read-only", 503, "Read-only", "The root cannot be written.", True),
+    ReadOnly: Problem(
+        "read-only", 503, "Read-only", "The root, or a file in it, cannot be written.", True
+    ),
     StorageFailed: Problem("storage-failed", 503, "Storage failed", "The storage failed.", True),
     StagedFileGone: Problem(
         "publish-forgotten", 503, "Publish forgotten", "The publish took too long.", True

@@ -26,7 +26,7 @@ async def describe(
 ) -> web.StreamResponse:
     """GET: counts, oldest age, what this process did, settings."""
     name = QueueName.parse(path["queue"])
-    description = await service.broker.describe(name)
+    queue, description = await service.broker.describe(name)
     counts = description.counts
     oldest_ms = counts.oldest_ready_ms
     age_s = None if oldest_ms is None else max(0, description.counted_ms - oldest_ms) / 1000
@@ -37,13 +37,14 @@ async def describe(
             "ready": counts.ready,
             "delayed": counts.delayed,
             "in_flight": counts.in_flight,
+            "overdue": counts.overdue,
             "removed": counts.removed,
             "sidelined": counts.sidelined,
             "foreign": counts.foreign,
             "oldest_ready_age_s": age_s,
-            "totals": asdict(description.queue.totals),
+            "totals": asdict(queue.totals),
             "as_of": {"counts": rfc3339(description.counted_ms), "totals": rfc3339(now_ms)},
-            "settings": description.queue.settings.as_json(),
+            "settings": queue.settings.as_json(),
         }
     )
 

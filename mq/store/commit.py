@@ -5,24 +5,26 @@ that groups grow with the load instead of splitting it into many small flushes.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from mq.errors import unavailable
+from mq.errors import Unavailable, unavailable
 from mq.limits import GROUP_OPERATIONS_MAX, GROUPS_IN_FLIGHT_MAX
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_alone, run_group
 from mq.store.steps import Steps, T
 
+_log = logging.getLogger("mq.commit")
+
 
 class Committer:
     """Runs durable operations for an event loop. Made and used on that loop's thread."""
 
-    def __init__(self, flusher: Flusher, on_group: Callable[[int], None] = lambda size: None):
+    def __init__(self, flusher: Flusher) -> None:
         self._flusher = flusher
-        self._on_group = on_group
         self._pool = ThreadPoolExecutor(GROUPS_IN_FLIGHT_MAX, thread_name_prefix="mq-commit")
         self._waiting: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
         self._in_flight: set[asyncio.Task[None]] = set()
@@ -60,6 +62,8 @@ class Committer:
             return await asyncio.shield(loop.run_in_executor(None, function, *arguments))
         except OSError as error:
             raise unavailable(error) from error
+        except RuntimeError as error:  # No thread can be started.
+            raise Unavailable(repr(error)) from error
 
     async def drain(self) -> None:
         """Waits for what was begun, then gives the threads back."""
@@ -73,7 +77,6 @@ class Committer:
         while self._waiting and len(self._in_flight) < GROUPS_IN_FLIGHT_MAX:
             size = min(len(self._waiting), GROUP_OPERATIONS_MAX)
             group = [self._waiting.popleft() for _ in range(size)]
-            self._on_group(size)
             running = asyncio.create_task(self._run(group))
             self._in_flight.add(running)
 
@@ -83,11 +86,16 @@ class Committer:
         try:
             outcomes = await loop.run_in_executor(self._pool, run_group, operations, self._flusher)
         except Exception as error:  # A fault of the driver must answer, not hang.
-            outcomes = [Outcome(error=error)] * len(group)
+            _log.exception("a commit group failed")
+            for operation in operations:
+                operation.close()
+            outcomes = [Outcome(error=Unavailable(repr(error)))] * len(group)
         running = asyncio.current_task()
         self._in_flight = {task for task in self._in_flight if task is not running}
         self._start_groups()
         for (_, future), outcome in zip(group, outcomes, strict=True):
+            if future.done():
+                continue
             if outcome.error is not None:
                 future.set_exception(outcome.error)
             else:

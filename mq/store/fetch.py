@@ -1,15 +1,15 @@
-"""Fetching: the rename to delay/ is the claim; only its winner reads and stamps the file.
+"""Fetching: the rename to delay/ is the claim, made and stamped under the inode's lock.
 
 FORMAT.md, "fetch", has the steps and what a crash after each leaves.
 """
 
 from mq.errors import Unavailable
 from mq.lifecycle import FETCH, RELEASE
-from mq.limits import BODY_HELD_BYTES_MAX, CLAIM_LOCK_TRIES
+from mq.limits import BODY_HELD_BYTES_MAX
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, flush_ready, folders_of, move
+from mq.store.moves import claimed, flush_ready, move
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -17,35 +17,34 @@ from mq.store.steps import Flush, Steps
 def fetch(
     root: Root, queue: QueueName, message_id: MessageId, visibility_s: float
 ) -> Steps[Delivery | None]:
-    """Claims a ready message; None when another process won it, or when it was due again
-    before this could answer: what is not surely ours is not served.
+    """Claims a ready message; None when another process won it.
 
+    The inode's lock is taken before the rename and held until the stamp is flushed: a process
+    that is stopped in between keeps its claim, and mq-mover does not give it to another.
     A body of at most BODY_HELD_BYTES_MAX comes held, a larger one as an open descriptor.
-    Raises Unavailable when the claim cannot be persisted or the file cannot be read; the
-    message is in delay/ then, and mq-mover brings it back. Durable on return: yes.
+    Raises Unavailable when the claim cannot be persisted or the file cannot be read: the
+    message is where it was, or in delay/, from where mq-mover brings it back.
+    Durable on return: yes.
     """
-    try:
-        move(root, FETCH, queue, message_id)
-    except OSError as error:
-        if is_gone(error):
-            # Lost; or, on NFS, done and the answer lost. Not claimed: redelivery brings it back.
-            return None
-        raise
-    path = root.layout.path(FETCH.target, queue, message_id)
-    with claimed(root, path, CLAIM_LOCK_TRIES) as descriptor:
+    with claimed(root, root.layout.path(FETCH.source, queue, message_id)) as descriptor:
         if descriptor is None:
             return None
+        try:
+            flush = move(root, FETCH, queue, message_id)
+        except OSError as error:
+            if is_gone(error):
+                # Deleted; or, on NFS, done and the answer lost. Not claimed: redelivery
+                # brings it back.
+                return None
+            raise
         status = root.files.descriptor_status(descriptor)
         due_ms = root.now_ms() + round((message_id.visibility_s or visibility_s) * 1000)
         stamp = Stamp.from_mtime_ns(status.st_mtime_ns).received(due_ms)
         root.files.stamp(descriptor, stamp.mtime_ns())
-        folders = folders_of(root, FETCH, queue).folders
         try:
-            yield Flush(files=(descriptor,), folders=folders)
+            yield Flush((descriptor,), flush.folders)
         except FileNotFoundError:
             return None  # The queue was deleted meanwhile.
-        if root.now_ms() >= due_ms:
-            return None
         return _delivery(root, queue, message_id, stamp, descriptor, status.st_size)
 
 

@@ -1,7 +1,7 @@
 """The only calls that change the disk, and the reads beside them: the seam for faults.
 
 A test that wants an fsync to fail, a rename's answer to be lost or a disk to be full gives the
-store a Files of its own. Every call here may block; none is made on the event loop.
+store a Files of its own. Every call here may block; none but a close is made on the event loop.
 """
 
 import ctypes
@@ -125,19 +125,13 @@ class Files:
         """Another descriptor of the same open file."""
         return os.dup(descriptor)
 
-    def lock(self, descriptor: int, tries: int = 1) -> bool:
-        """Takes the inode's lock, or says False when another has it at every try; between two
-        tries only the processor is given away, never more.
-        """
-        for left in reversed(range(tries)):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if left:
-                    os.sched_yield()
-            else:
-                return True
-        return False
+    def lock(self, descriptor: int) -> bool:
+        """Takes the inode's lock, or says False at once when another has it."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def unlock(self, descriptor: int) -> None:
         """Gives the inode's lock back."""

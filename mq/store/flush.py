@@ -6,13 +6,16 @@ and says which of them failed, by operation.
 """
 
 import contextlib
+import errno
+import graphlib
+import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias
 
 from mq.limits import FOLDERS_BEFORE_SYNCFS_MAX
-from mq.store.files import Files
+from mq.store.files import Files, is_gone
 from mq.store.steps import Flush
 
 Failures: TypeAlias = dict[int, OSError]
@@ -152,31 +155,42 @@ def sync_each(files: Files, todo: list[tuple[int, int]]) -> Failures:
 def sync_folders(
     files: Files, asked: Mapping[int, Flush], on_failure: Callable[[], None]
 ) -> Failures:
-    """fsyncs each folder once: all that are first in their flush, then all that are second.
+    """fsyncs each folder once, each flush's in its order: destinations before sources.
 
     A folder that is gone has nothing left to lose: whoever asked for it decides what that means.
     """
+    done = {
+        folder: _sync_folder(files, folder, on_failure)
+        for folder in _in_order([flush.folders for flush in asked.values()])
+    }
     failed: Failures = {}
-    done: dict[str, OSError | None] = {}
-    longest = max((len(flush.folders) for flush in asked.values()), default=0)
-    for place in range(longest):
-        for index, flush in asked.items():
-            if place >= len(flush.folders):
-                continue
-            folder = flush.folders[place]
-            if folder not in done:
-                done[folder] = _sync_folder(files, folder, on_failure)
+    for index, flush in asked.items():
+        for folder in flush.folders:
             if (error := done[folder]) is not None:
                 failed[index] = error
     return failed
 
 
+def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
+    """The folders in an order that keeps every sequence's own; where two contradict each other
+    (a fetch and a release of one queue at a time), in the order of their coming.
+    """
+    sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
+    for folders in sequences:
+        for earlier, later in itertools.pairwise((None, *folders)):
+            sorter.add(str(later), *([] if earlier is None else [earlier]))
+    try:
+        return list(sorter.static_order())
+    except graphlib.CycleError:
+        return list(dict.fromkeys(itertools.chain(*sequences)))
+
+
 def _sync_folder(files: Files, folder: str, on_failure: Callable[[], None]) -> OSError | None:
     try:
         files.sync_folder(folder)
-    except FileNotFoundError as error:
-        return error
     except OSError as error:
+        if is_gone(error):
+            return FileNotFoundError(errno.ENOENT, "the folder is gone", folder)
         on_failure()
         return error
     return None

@@ -99,8 +99,10 @@ class Layout:
         return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_FOLDER_SUFFIX}"
 
     def probe(self, state: State) -> str:
-        """A file to try the folder with. A dotfile, so nobody takes it for a message."""
-        return f"{self.folder(state)}/.probe"
+        """A file of this process to try the folder with. A dotfile, so that nobody takes it for
+        a message.
+        """
+        return f"{self.folder(state)}/.probe.{os.getpid()}"
 
 
 def entry_prefix(queue: QueueName) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mq.errors import BadName, QueueNotFound
 from mq.lifecycle import State
-from mq.limits import FOLDER_MTIME_TRUST_S, SIDELINE_SUFFIX
+from mq.limits import FOLDER_MTIME_TRUST_S, OVERDUE_AFTER_S, SIDELINE_SUFFIX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -36,11 +36,15 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many files a queue has in each state, and its oldest ready message's publish time."""
+    """How many files a queue has in each state, and its oldest ready message's publish time.
+
+    `overdue` are those of `delayed` and `in_flight` that a mover should have brought back.
+    """
 
     ready: int
     delayed: int
     in_flight: int
+    overdue: int
     removed: int
     sidelined: int
     foreign: int
@@ -50,6 +54,11 @@ class Counts:
 def delivery_order(message_id: MessageId) -> tuple[int, str]:
     """What messages are served by: priority first, then publish order."""
     return (-message_id.priority, message_id.text)
+
+
+def is_settled(folder: os.stat_result, now_ms: int) -> bool:
+    """Whether a folder's mtime is so old that a change from now on would show in it."""
+    return now_ms - folder.st_mtime_ns // 1_000_000 >= FOLDER_MTIME_TRUST_S * 1000
 
 
 def list_ready(
@@ -65,9 +74,8 @@ def list_ready(
         raise QueueNotFound(queue.text)
     if known is not None and known.trusted and known.mtime_ns == status.st_mtime_ns:
         return None
-    age_ms = root.now_ms() - status.st_mtime_ns // 1_000_000
-    mark = FolderMark(status.st_mtime_ns, age_ms >= FOLDER_MTIME_TRUST_S * 1000)
-    found = _ids(root, folder, queue)
+    mark = FolderMark(status.st_mtime_ns, is_settled(status, root.now_ms()))
+    found, _ = _ids(root, folder, queue)
     if len(found) <= limit:
         return Listing(sorted(found, key=delivery_order), True, mark)
     return Listing(heapq.nsmallest(limit, found, key=delivery_order), False, mark)
@@ -76,14 +84,15 @@ def list_ready(
 def count(root: Root, queue: QueueName) -> Counts:
     """Counts the queue's files by listing their folders; blocking. Raises QueueNotFound."""
     folder = root.layout.queue(queue)
-    ready = _ids(root, folder, queue)
-    foreign = sum(1 for _ in root.files.entries(folder)) - len(ready)
-    delayed = in_flight = 0
+    ready, foreign = _ids(root, folder, queue)
+    delayed = in_flight = overdue = 0
+    overdue_ms = root.now_ms() - round(OVERDUE_AFTER_S * 1000)
     for entry in _entries(root, State.DELAYED, queue):
         try:
             stamp = Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns)
         except FileNotFoundError:
             continue
+        overdue += stamp.due_ms < overdue_ms
         if stamp.receives:
             in_flight += 1
         else:
@@ -92,6 +101,7 @@ def count(root: Root, queue: QueueName) -> Counts:
         ready=len(ready),
         delayed=delayed,
         in_flight=in_flight,
+        overdue=overdue,
         removed=sum(1 for _ in _entries(root, State.REMOVED, queue)),
         sidelined=_sidelined(root, queue),
         foreign=foreign,
@@ -116,23 +126,28 @@ def _sidelined(root: Root, queue: QueueName) -> int:
     if queue.text.endswith(SIDELINE_SUFFIX):
         return 0
     try:
-        return len(_ids(root, root.layout.queue(queue.sideline()), queue))
+        return len(_ids(root, root.layout.queue(queue.sideline()), queue)[0])
     except QueueNotFound:
         return 0
 
 
-def _ids(root: Root, folder: str, queue: QueueName) -> list[MessageId]:
+def _ids(root: Root, folder: str, queue: QueueName) -> tuple[list[MessageId], int]:
+    """The ids of the messages in a queue's folder, and how many other names there are."""
+    foreign = 0
     found = []
     try:
         for entry in root.files.entries(folder):
             try:
                 message_id = MessageId.parse(entry.name)
             except BadName:
+                foreign += 1
                 continue
             if entry.is_file(follow_symlinks=False):
                 found.append(message_id)
+            else:
+                foreign += 1
     except OSError as error:
         if is_gone(error):
             raise QueueNotFound(queue.text) from None
         raise
-    return found
+    return found, foreign

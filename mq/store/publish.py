@@ -3,9 +3,10 @@
 FORMAT.md, "publish", has the steps and what a crash after each leaves.
 """
 
+import errno
 from dataclasses import dataclass
 
-from mq.errors import QueueNotFound, StagedFileGone
+from mq.errors import NoInodes, QueueNotFound, StagedFileGone
 from mq.lifecycle import DELIVER, DISCARD, STAGE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
@@ -48,7 +49,18 @@ def stage(root: Root, draft: Draft, size: int = 0) -> int:
     writing. Raises NoSpace, NoInodes. Durable on return: no.
     """
     root.space.claim(size)
-    return root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))
+    try:
+        return root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))
+    except OSError as error:
+        if error.errno == errno.ENOSPC and root.space.has_no_inode():
+            raise NoInodes(str(error)) from error
+        raise
+
+
+def append(root: Root, descriptor: int, data: bytes | bytearray) -> None:
+    """Writes a staged file's next bytes. Raises NoSpace. Durable on return: no."""
+    root.space.claim(len(data), inodes=0)
+    root.files.write(descriptor, data)
 
 
 def seal(root: Root, draft: Draft, descriptor: int) -> None:

@@ -8,13 +8,13 @@ what a crash after each leaves.
 import contextlib
 from collections.abc import Iterator
 
-from mq.errors import BadName, Busy, QueueNotFound
-from mq.lifecycle import RETIRE, State
+from mq.errors import BadName, Busy, NameTaken, QueueNotFound
+from mq.lifecycle import RETIRE
 from mq.limits import TOMBSTONE_KEPT_S
 from mq.message import Stamp
-from mq.names import QueueName
+from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.layout import entry_prefix, parse_entry
+from mq.store.layout import parse_entry
 from mq.store.moves import claimed, flush_ready, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
@@ -37,16 +37,15 @@ def queues_locked(root: Root) -> Iterator[None]:
 def create_queue(root: Root, queue: QueueName) -> Steps[bool]:
     """Makes the queue; False when it was there.
 
-    Nothing of a deleted queue of that name turns up in it. Raises Busy; Unavailable when what
-    has the name is no folder. Durable on return: yes, also when another process made it.
+    Nothing of a deleted queue of that name turns up in it. Raises Busy; NameTaken when what has
+    the name is no folder. Durable on return: yes, also when another process made it.
     """
     created = False
     if not queue_exists(root, queue):
         with queues_locked(root):
             if not queue_exists(root, queue):
                 yield from _bury(root, queue)
-                root.used_queues.pop(queue, None)
-                root.files.mkdir(root.layout.queue(queue))
+                _make_folder(root, queue)
                 created = True
     yield from flush_ready(root, queue, Flush())
     return created
@@ -68,6 +67,7 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         finally:
             root.files.close(descriptor)
         root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+        root.used_queues.pop(queue, None)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
 
 
@@ -78,35 +78,45 @@ def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
     with queues_locked(root):
         if queue_exists(root, queue) or not _has_tombstone(root, queue):
             return 0
-        return (yield from _retire_pass(root, queue))
+        return (yield from _retire_pass(root, frozenset({queue})))
 
 
-def forget_tombstone(root: Root, queue: QueueName) -> Steps[bool]:
-    """Takes away a tombstone that nothing needs any more: one beside a folder, or one that is
-    older than any publish or fetch in hand. Raises Busy. Durable on return: yes.
+def sweep_tombstones(root: Root) -> Steps[int]:
+    """One pass over delay/ for all deleted queues; how many messages went to remove/.
+
+    A tombstone goes when nothing needs it any more: one beside a folder, and one for which
+    the pass found nothing and that is older than any publish or fetch in hand. Raises Busy.
+    Durable on return: yes.
     """
     with queues_locked(root):
-        status = root.files.status(root.layout.tombstone(queue))
-        if status is None:
-            return False
-        age_ms = root.now_ms() - Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
-        if not queue_exists(root, queue):
-            if age_ms < TOMBSTONE_KEPT_S * 1000:
-                return False
-            yield from _bury(root, queue)
-            return True
-        root.files.unlink(root.layout.tombstone(queue))
-        yield Flush(folders=(root.layout.tombstones,))
-        return True
+        standing = _tombstones(root)
+        deleted = frozenset(queue for queue in standing if not queue_exists(root, queue))
+        retired = (yield from _retire_pass(root, deleted)) if deleted else 0
+        for queue, since_ms in standing.items():
+            old = root.now_ms() - since_ms >= TOMBSTONE_KEPT_S * 1000
+            if queue not in deleted or (old and not retired):
+                root.files.unlink(root.layout.tombstone(queue))
+        if standing:
+            yield Flush(folders=(root.layout.tombstones,))
+        return retired
 
 
-def tombstones(root: Root) -> list[QueueName]:
-    """The queues that have a tombstone; foreign names are passed over."""
-    found = []
+def _tombstones(root: Root) -> dict[QueueName, int]:
+    """The queues that have one, and since when (milliseconds since the epoch)."""
+    found = {}
     for entry in root.files.entries(root.layout.tombstones):
         with contextlib.suppress(BadName):
-            found.append(QueueName.parse(entry.name))
+            stamp = Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns)
+            found[QueueName.parse(entry.name)] = stamp.due_ms
     return found
+
+
+def _make_folder(root: Root, queue: QueueName) -> None:
+    try:
+        root.files.mkdir(root.layout.queue(queue))
+    except FileExistsError:
+        if not queue_exists(root, queue):
+            raise NameTaken(queue.text) from None
 
 
 def _has_tombstone(root: Root, queue: QueueName) -> bool:
@@ -117,34 +127,37 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
     """Ends a deletion: delay/ is swept until nothing is found, then the tombstone goes."""
     if not _has_tombstone(root, queue):
         return
-    while (yield from _retire_pass(root, queue)):
+    while (yield from _retire_pass(root, frozenset({queue}))):
         pass
     root.files.unlink(root.layout.tombstone(queue))
     yield Flush(folders=(root.layout.tombstones,))
 
 
-def _retire_pass(root: Root, queue: QueueName) -> Steps[int]:
-    prefix = entry_prefix(queue)
+def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
     retired = 0
     for entry in root.files.entries(root.layout.delay):
-        if not entry.name.startswith(prefix) or not entry.is_file(follow_symlinks=False):
-            continue
         try:
-            _, message_id = parse_entry(entry.name)
+            queue, message_id = parse_entry(entry.name)
         except BadName:
             continue  # Foreign: left alone.
-        path = root.layout.path(State.DELAYED, queue, message_id)
-        with claimed(root, path) as descriptor:
-            if descriptor is None:
-                if root.files.status(path) is None:
-                    continue
-                raise Busy("another process is at a message of the deleted queue")
-            try:
-                move(root, RETIRE, queue, message_id)
-            except OSError as error:
-                if not is_gone(error):
-                    raise
-        retired += 1
+        if queue in deleted and entry.is_file(follow_symlinks=False):
+            retired += _retire(root, queue, message_id)
     if retired:
         yield Flush(folders=(root.layout.remove, root.layout.delay))
     return retired
+
+
+def _retire(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    path = root.layout.path(RETIRE.source, queue, message_id)
+    with claimed(root, path) as descriptor:
+        if descriptor is None:
+            if root.files.status(path) is None:
+                return False
+            raise Busy("another process is at a message of the deleted queue")
+        try:
+            move(root, RETIRE, queue, message_id)
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            return False
+    return True

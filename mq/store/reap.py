@@ -19,14 +19,16 @@ _NOT_EMPTY: Final = (errno.ENOTEMPTY, errno.EEXIST)
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What one pass did: files and folders unlinked, files still kept, foreign names met,
-    and when the first of those kept may go (milliseconds since the epoch; None: none kept).
+    """What one pass did: files and folders unlinked, foreign names met (deleted queues' folders
+    that hold some among them) and one of them, and when the first file that is kept may go
+    (milliseconds since the epoch; None: none is kept).
     """
 
-    files: int
-    folders: int
-    foreign: int
-    next_ms: int | None
+    files: int = 0
+    folders: int = 0
+    foreign: int = 0
+    foreign_name: str = ""
+    next_ms: int | None = None
 
 
 def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
@@ -36,11 +38,13 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
     folder cannot be listed, and, after all others went, when one could not be unlinked.
     """
     unlinked = folders = foreign = 0
+    foreign_name = ""
     failure: OSError | None = None
     next_ms: int | None = None
     for entry in files.entries(source):
         if not _is_ours(entry):
-            foreign += not entry.name.startswith(".")
+            if not entry.name.startswith("."):
+                foreign, foreign_name = foreign + 1, entry.name
             continue
         try:
             came_ms = entry.stat(follow_symlinks=False).st_ctime_ns // 1_000_000
@@ -55,19 +59,22 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
                 unlinked += _empty(files, entry.path)
                 went = _rmdir(files, entry.path)
                 folders += went
-                foreign += not went
+                if not went:
+                    foreign, foreign_name = foreign + 1, entry.name
             else:
                 unlinked += _unlink(files, entry.path)
         except OSError as error:
             failure = failure or error
     if failure is not None:
         raise failure
-    return Reaped(unlinked, folders, foreign, next_ms)
+    return Reaped(unlinked, folders, foreign, foreign_name, next_ms)
 
 
 def _is_ours(entry: "os.DirEntry[str]") -> bool:
     if entry.is_dir(follow_symlinks=False):
         return is_deleted_folder(entry.name)
+    if not entry.is_file(follow_symlinks=False):
+        return False
     try:
         parse_entry(entry.name)
     except BadName:
@@ -79,6 +86,8 @@ def _empty(files: Files, folder: str) -> int:
     unlinked = 0
     with contextlib.suppress(FileNotFoundError):
         for entry in files.entries(folder):
+            if not entry.is_file(follow_symlinks=False):
+                continue
             try:
                 MessageId.parse(entry.name)
             except BadName:

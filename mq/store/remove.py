@@ -3,6 +3,7 @@
 FORMAT.md, "delete", has the steps and what a crash after each leaves.
 """
 
+import contextlib
 import errno
 from collections.abc import Callable
 from enum import Enum
@@ -34,15 +35,17 @@ _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 Precondition = Callable[[int], bool]
 
 
-class _Miss(Enum):
-    NOT_HERE = "not here"
-    BUSY = "busy"
+class _Found(Enum):
+    HERE = "here, and removed"
+    REMOVED = "removed before"
+    BUSY = "another process is at it"
+    NOWHERE = "nowhere"
 
 
 def remove(
     root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None = None
-) -> Steps[None]:
-    """Removes the message, also when it lies in remove/ already.
+) -> Steps[bool]:
+    """Removes the message; False when it lay in remove/ already.
 
     `if_receives` is asked, under the inode's lock, whether the message's receives are those
     that the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy.
@@ -50,45 +53,48 @@ def remove(
     """
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
-    busy = False
+    seen = set()
     for _ in range(_PASSES):
-        found = _pass(root, queue, message_id, if_receives)
-        if isinstance(found, Flush):
-            try:
-                yield found
-            except FileNotFoundError:
-                return  # The queue was deleted meanwhile; remove/, flushed first, has it.
-            return
-        busy = busy or found is _Miss.BUSY
+        found, flush = _pass(root, queue, message_id, if_receives)
+        seen.add(found)
+        if found in (_Found.HERE, _Found.REMOVED):
+            # A folder that is gone is a queue deleted meanwhile; remove/, flushed first, has
+            # the message.
+            with contextlib.suppress(FileNotFoundError):
+                yield flush
+            return found is _Found.HERE
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
-    if busy:
+    if _Found.BUSY in seen:
         raise Busy("another process is at the message")
     raise MessageNotFound(message_id.text)
 
 
 def _pass(
     root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None
-) -> "Flush | _Miss":
+) -> tuple[_Found, Flush]:
     """Looks once into every place of the message, and removes it from the first that has it."""
-    busy = False
+    missed = _Found.NOWHERE
     for removal in _REMOVALS:
         if not is_message(root, root.layout.path(removal.source, queue, message_id)):
             continue
         try:
             if if_receives is None:
-                return _remove(root, removal, queue, message_id)
+                return _Found.HERE, _remove(root, removal, queue, message_id)
             flush = _remove_if(root, removal, queue, message_id, if_receives)
         except OSError as error:
             if not is_gone(error):
                 raise
             continue
         if flush is not None:
-            return flush
-        busy = True
+            return _Found.HERE, flush
+        missed = _Found.BUSY
     if is_message(root, root.layout.path(State.REMOVED, queue, message_id)):
-        return Flush(folders=(root.layout.folder(State.REMOVED),))
-    return _Miss.BUSY if busy else _Miss.NOT_HERE
+        # By another process, perhaps, that has not flushed it yet.
+        return _Found.REMOVED, Flush(
+            folders=(root.layout.remove, root.layout.delay, root.layout.queue(queue))
+        )
+    return missed, Flush()
 
 
 def _remove(root: Root, removal: Transition, queue: QueueName, message_id: MessageId) -> Flush:

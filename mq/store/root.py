@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,10 @@ from mq.names import QueueName
 from mq.store.files import Files
 from mq.store.layout import FORMAT_LINE, Layout
 from mq.store.space import Space
+
+_log = logging.getLogger("mq.root")
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 # In the order of a life: the probe file passes through all four.
 _PROBED = (State.NEW, State.READY, State.DELAYED, State.REMOVED)
@@ -44,12 +49,14 @@ def open_root(path: str, files: Files, clock: Clock, reserve_bytes: int | None =
     Durable on return: yes, the root, its parent and its folders.
     """
     layout = Layout.of(path)
+    if not os.path.isdir(layout.root):
+        _log.debug("a new root", extra={"fields": {"root": layout.root}})
     for missing in _missing(layout.root):
         _make_folder(files, missing)
         files.sync_folder(os.path.dirname(missing))
     for folder in layout.folders():
         _make_folder(files, folder)
-    _check_format(layout, files)
+    check_format(layout, files)
     files.sync_folder(os.path.dirname(layout.root))
     files.sync_folder(layout.root)
     for folder in layout.folders():
@@ -62,11 +69,18 @@ def probe_renames(layout: Layout, files: Files) -> None:
     """Takes one file through every folder by rename, as messages go, then away.
 
     Raises AcrossFileSystems naming the two folders, StartupError when the file system rounds
-    mtimes (receives would be lost), OSError when a folder cannot be written.
+    mtimes (receives would be lost), OSError when a folder cannot be written. On a full disk
+    nothing is tried, so that fetch and delete can free it.
     """
+    _check_devices(layout, files)
     first = layout.probe(_PROBED[0])
-    _unlink_leftovers(layout, files)
-    descriptor = files.open_kept(first)
+    try:
+        descriptor = files.open_kept(first)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _log.warning("full: start-up could not try the folders", extra={"fields": {"error": error}})
+        return
     try:
         files.stamp(descriptor, _PROBE_STAMP.mtime_ns())
         kept = Stamp.from_mtime_ns(files.descriptor_status(descriptor).st_mtime_ns)
@@ -74,7 +88,7 @@ def probe_renames(layout: Layout, files: Files) -> None:
     finally:
         files.close(descriptor)
     if (kept.due_ms, kept.receives) != (_PROBE_STAMP.due_ms, _PROBE_STAMP.receives):
-        _unlink_if_there(files, first)
+        unlink_if_there(files, first)
         raise StartupError(
             f"{layout.root} is on a file system that does not keep an mtime's microseconds, "
             "where mq counts deliveries (an ext4 of 128-byte inodes, for instance)"
@@ -82,16 +96,14 @@ def probe_renames(layout: Layout, files: Files) -> None:
     for source, target in itertools.pairwise(_PROBED):
         try:
             files.rename(layout.probe(source), layout.probe(target))
-        except FileNotFoundError:
-            return  # Another daemon that starts now has taken the probe along.
         except OSError as error:
-            if error.errno != errno.EXDEV:
+            unlink_if_there(files, layout.probe(source))
+            if error.errno == errno.EXDEV:
+                raise _across(layout, source, target) from error
+            if error.errno not in _FULL:
                 raise
-            _unlink_if_there(files, layout.probe(source))
-            raise AcrossFileSystems(
-                Path(layout.folder(source)), Path(layout.folder(target))
-            ) from error
-    _unlink_leftovers(layout, files)
+            return
+    unlink_if_there(files, layout.probe(_PROBED[-1]))
 
 
 def probe_write(root: Root) -> None:
@@ -107,25 +119,7 @@ def probe_write(root: Root) -> None:
     finally:
         root.files.close(descriptor)
     root.files.sync_folder(root.layout.folder(State.NEW))
-    _unlink_if_there(root.files, path)
-
-
-def measure_clock_offset_ms(root: Root) -> int:
-    """How far the file system's time is ahead of this machine's, milliseconds.
-
-    Touches a probe and reads its mtime back; half the round trip is the error's bound.
-    """
-    path = root.layout.probe(State.DELAYED)
-    before_ms = root.now_ms()
-    descriptor = root.files.open_kept(path)
-    try:
-        root.files.write(descriptor, b"clock\n")
-        root.files.sync(descriptor)
-        server_ms = root.files.descriptor_status(descriptor).st_mtime_ns // 1_000_000
-    finally:
-        root.files.close(descriptor)
-        _unlink_if_there(root.files, path)
-    return server_ms - (before_ms + root.now_ms()) // 2
+    unlink_if_there(root.files, path)
 
 
 def _missing(path: str) -> list[str]:
@@ -147,7 +141,8 @@ def _make_folder(files: Files, folder: str) -> None:
         raise StartupError(f"{folder} is no folder; symbolic links are not followed")
 
 
-def _check_format(layout: Layout, files: Files) -> None:
+def check_format(layout: Layout, files: Files) -> None:
+    """Raises StartupError when the root is of a format that this mq does not know."""
     descriptor = files.open_kept(layout.format)
     try:
         found = files.read(descriptor, 100, 0).decode("ascii", "replace")
@@ -162,12 +157,19 @@ def _check_format(layout: Layout, files: Files) -> None:
         files.close(descriptor)
 
 
-def _unlink_leftovers(layout: Layout, files: Files) -> None:
-    for state in _PROBED:
-        _unlink_if_there(files, layout.probe(state))
+def _check_devices(layout: Layout, files: Files) -> None:
+    for source, target in itertools.pairwise(_PROBED):
+        ends = [files.status(layout.folder(state)) for state in (source, target)]
+        if len({end.st_dev for end in ends if end is not None}) > 1:
+            raise _across(layout, source, target)
 
 
-def _unlink_if_there(files: Files, path: str) -> None:
+def _across(layout: Layout, source: State, target: State) -> AcrossFileSystems:
+    return AcrossFileSystems(Path(layout.folder(source)), Path(layout.folder(target)))
+
+
+def unlink_if_there(files: Files, path: str) -> None:
+    """Takes the name away; that it is gone is all right."""
     try:
         files.unlink(path)
     except FileNotFoundError:

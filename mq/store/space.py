@@ -33,6 +33,11 @@ class Space:
         self._ask(self._clock.steady_s())
         return self._bytes_left < 1 or (self._inodes_left is not None and self._inodes_left < 1)
 
+    def has_no_inode(self) -> bool:
+        """Whether it is inodes that lack, of all that ENOSPC may mean."""
+        free = self._files.free(self._root)
+        return free.f_files > 0 and free.f_favail == 0
+
     def claim(self, size: int, inodes: int = 1) -> None:
         """Counts on so many bytes and inodes. Raises NoSpace or NoInodes below the reserve."""
         now_s = self._clock.steady_s()

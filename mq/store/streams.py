@@ -16,7 +16,7 @@ from mq.message import Delivery
 from mq.names import MessageId
 from mq.store.commit import Committer
 from mq.store.files import Files
-from mq.store.publish import Draft, deliver, discard, seal, stage
+from mq.store.publish import Draft, append, deliver, discard, seal, stage
 from mq.store.root import Root
 from mq.store.steps import Steps, T
 
@@ -55,7 +55,7 @@ class Upload:
         self._committer = committer
         self._draft = draft
         self._file = _OpenFile(root.files, descriptor)
-        self._write = wrap(root.files.write)
+        self._append = wrap(append)
         self._seal = wrap(seal)
         self._sealed = False
 
@@ -73,8 +73,7 @@ class Upload:
 
     async def write(self, data: bytes | bytearray) -> None:
         """Appends to the body. Raises Unavailable. Durable: no."""
-        await self._committer.call(self._root.space.claim, len(data), 0)
-        await self._file.use(self._write(self._file.descriptor, data))
+        await self._file.use(self._append(self._root, self._file.descriptor, data))
 
     async def seal(self) -> Steps[MessageId]:
         """Ends the body and flushes the file; the operation that delivers it, to be committed.

@@ -56,7 +56,7 @@ async def test_a_released_message_is_fetched_while_its_release_is_still_flushed(
     await make_queue(server)
     message_id = await publish(server)
     # A client that goes while its message is being claimed: the claim is given back.
-    claim = files.hold("sync", "/delay/q:")
+    claim = files.hold("sync", "/queues/q/")
     gone = asyncio.create_task(call(server, "GET", "/q/messages"))
     assert await asyncio.to_thread(claim.reached.wait, PATIENCE_S)
     gone.cancel()

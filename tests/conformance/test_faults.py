@@ -90,11 +90,12 @@ async def test_the_steps_of_a_fetch_and_a_delete(serve: Serve) -> None:
     message_id = await publish(server)
     before = len(files.calls)
     await fetch(server)
-    # The rename is the claim: nobody stamps a file that another may have won.
+    # The rename is the claim: nobody stamps a file that another may have won. (A descriptor's
+    # path is the one that it was opened by.)
     assert steps_of(files, before) == [
         ("rename", "q"),
-        ("stamp", "delay"),
-        ("sync", "delay"),
+        ("stamp", "q"),
+        ("sync", "q"),
         ("sync_folder", "delay"),
         ("sync_folder", "q"),
     ]
@@ -175,10 +176,10 @@ async def test_a_fetch_whose_fsync_fails_serves_nothing(
     await make_queue(server)
     message_id = await publish(server)
     files.fail("sync_file_system", errno.EIO)
-    files.fail("sync", errno.EIO, "/delay/q:")
+    files.fail("sync", errno.EIO, "/queues/q/")
     assert_problem(await fetch(server), 503, "storage-failed")
-    assert files.count("sync", "/delay/q:") == 1
-    assert files.open_paths("/delay/q:") == []
+    assert files.count("sync", "/queues/q/") == 1
+    assert files.open_paths("/queues/q/") == []
     assert message_files(root)["delay"] == [f"q:{message_id}"]
     files.heal()
     assert (await fetch(server)).status == 204
@@ -376,7 +377,7 @@ async def test_a_group_without_a_descriptor_for_syncfs_fsyncs_each_file(
     assert files.count("sync", f"/new/q:{message_id}") == 1
     assert files.count("sync_file_system") == 0
     assert (await fetch(server)).id == message_id
-    assert files.count("sync", f"/delay/q:{message_id}") == 1
+    assert files.count("sync", f"/queues/q/{message_id}") == 1
 
 
 async def test_one_messages_failure_does_not_fail_its_batch(serve: Serve) -> None:

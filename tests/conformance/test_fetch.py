@@ -337,7 +337,7 @@ async def test_a_large_body_streams_and_its_file_is_closed(serve: Serve) -> None
     assert reply.headers["Content-Length"] == str(len(body))
     assert reply.headers["X-Message-Receives"] == "1"
     assert reply.headers["Cache-Control"] == "no-store"
-    await comes_true(lambda: not files.open_paths("/delay/q:"), "the file is closed")
+    await comes_true(lambda: not files.open_paths("/q"), "the file is closed")
 
 
 async def test_a_client_that_goes_in_the_middle_of_a_body_leaves_no_file_open(
@@ -351,7 +351,7 @@ async def test_a_client_that_goes_in_the_middle_of_a_body_leaves_no_file_open(
     async with raw_connection(server.port) as connection:
         await connection.send(raw_head("GET", "/q/messages"))
         assert (await connection.response(head_only=True)).status == 200
-    await comes_true(lambda: not files.open_paths("/delay/q:"), "the file is closed")
+    await comes_true(lambda: not files.open_paths("/q"), "the file is closed")
     assert message_files(root)["delay"] == [f"q:{message_id}"]
 
 
@@ -373,7 +373,7 @@ async def test_a_message_claimed_for_a_client_that_went_is_ready_again(
     await comes_true(lambda: message_files(root)["queues"], "the message is ready")
     reply = await fetch(server)
     assert (reply.id, reply.headers["X-Message-Receives"]) == (message_id, "2")
-    assert not files.open_paths("/delay/q:") or size > MIB
+    assert not files.open_paths("/queues/q/") or size > MIB
 
 
 async def test_a_client_that_went_does_not_take_a_message_from_one_who_waits(

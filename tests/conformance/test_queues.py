@@ -77,7 +77,7 @@ async def test_a_symbolic_link_is_no_queue(server: Server, root: Path, tmp_path:
     (root / "queues" / "q").symlink_to(elsewhere)
     assert_problem(await call(server, "GET", "/q"), 404, "queue-not-found")
     assert (await call(server, "POST", "/q/messages", data=b"x")).status == 404
-    assert (await call(server, "PUT", "/q")).status == 503
+    assert_problem(await call(server, "PUT", "/q"), 409, "name-taken")
     assert list(elsewhere.iterdir()) == []
 
 
