@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -400,3 +401,35 @@ def test_a_root_of_another_format_is_refused_by_all(root: Path) -> None:
         assert ended.returncode == 1
         assert ended.stderr.count("\n") == 1
         assert "mq 2" in ended.stderr
+
+
+def test_children_are_the_installed_daemons_wherever_mq_is_started(
+    daemons: Processes, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("mq_mover", "mq_reaper", "click"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise SystemExit(3)")
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # For mq itself, as its installed script has it.
+    monkeypatch.chdir(tmp_path)
+    mq = daemons.mq(root, "--standalone")
+    monkeypatch.delenv("PYTHONSAFEPATH")
+    mq.wait_for_log("mq-mover: moving")
+    mq.wait_for_log("mq-reaper: reaping")
+    assert not mq.logged("starts again")
+
+
+@pytest.mark.parametrize("module", ["mq", "mq_mover", "mq_reaper"])
+def test_an_empty_root_is_refused(module: str) -> None:
+    ended = run_command(module, "--root", "")
+    assert ended.returncode == 2
+    assert "is empty" in ended.stderr
+
+
+def test_the_log_says_why_a_publish_was_unavailable(daemons: Processes, root: Path) -> None:
+    mq = daemons.mq(root)
+    assert _request(mq, "PUT", "/q") == 201
+    (root / "new").rename(root / "elsewhere")
+    with pytest.raises(urllib.error.HTTPError):
+        _request(mq, "POST", "/q/messages", b"x")
+    line = mq.wait_for_log("unavailable")
+    assert "No such file" in line.string

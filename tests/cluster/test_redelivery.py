@@ -13,6 +13,7 @@ from harness.processes import PATIENCE_S
 from harness.server import Serve
 from harness.waiting import comes_true
 
+from mq.store.files import Files
 from mq.store.flush import FsyncFlusher
 from mq.store.redeliver import Timer
 from mq.store.root import open_root
@@ -73,3 +74,28 @@ async def test_a_released_message_is_fetched_while_its_release_is_still_flushed(
         assert reply.headers["X-Message-Receives"] == "2"
     finally:
         release.open()
+
+
+async def test_a_claim_that_is_held_up_is_not_given_to_another(serve: Serve, root: Path) -> None:
+    """A process that is stopped between its rename and its stamp keeps what it has claimed."""
+    files, mover_files = FaultyFiles(), Files()
+    slow, other = await serve(files=files, commit="fsync"), await serve()
+    await make_queue(slow)
+    message_id = await publish(slow)
+    gate = files.hold("stamp", "/queues/q/")
+    fetching = asyncio.create_task(fetch(slow))
+    assert await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
+    assert (root / "delay" / f"q:{message_id}").exists()
+    clock = FakeClock()
+    flusher = FsyncFlusher(mover_files, threads=2)
+    mover = Mover(open_root(str(root), mover_files, clock), flusher, Timer())
+    for _ in range(5):
+        # Its mtime is that of the publish still: it looks long due.
+        assert await asyncio.to_thread(mover.run_once) == 0
+        clock.advance(2)
+    assert (await fetch(other)).status == 204
+    gate.open()
+    reply = await fetching
+    assert (reply.id, reply.headers["X-Message-Receives"]) == (message_id, "1")
+    assert (await fetch(other)).status == 204
+    flusher.close()

@@ -292,3 +292,9 @@ async def test_a_message_fetched_by_one_is_deleted_by_the_other(start: Any, root
         assert await cluster.status(1, "DELETE", path) == 202
         assert await cluster.status(0, "DELETE", path) == 202
     assert len(message_files(root)["remove"]) == 20
+
+
+def test_peers_on_one_machine_may_share_a_port(daemons: Processes, root: Path) -> None:
+    first = daemons.mq(root, "--peers", "1")
+    second = daemons.mq(root, "--peers", "1", port=first.port)
+    assert second.port == first.port

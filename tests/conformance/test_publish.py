@@ -507,3 +507,14 @@ async def test_an_unknown_query_parameter_is_400(server: Server, query: str) -> 
     reply = await call(server, "POST", f"/q/messages{query}", data=b"x")
     assert assert_problem(reply, 400, "unknown-parameter")["parameter"] == "colour"
     assert message_files(server.root) == nothing_anywhere()
+
+
+async def test_a_body_that_was_expected_and_not_read_is_not_taken_for_a_request(
+    server: Server,
+) -> None:
+    await make_queue(server)
+    async with raw_connection(server.port) as connection:
+        head = raw_head("POST", "/missing/messages", "Content-Length: 1", "Expect: 100-continue")
+        await connection.send(head)
+        reply = await connection.response()
+        assert (reply.status, reply.headers["connection"]) == (404, "close")

@@ -1,17 +1,32 @@
 """A call that failed is over when it failed: what was there before is there after."""
 
+import asyncio
+import contextlib
 import errno
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from harness.api import assert_problem, fetch, make_queue, publish
+from harness.api import assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.folders import message_files, nothing_anywhere
+from harness.messages import new_id, put_entry
+from harness.mounts import tmpfs
+from harness.processes import Processes, eventually
 from harness.server import Serve
+from harness.waiting import comes_true
 
+from mq.errors import Unavailable
+from mq.names import QueueName
+from mq.store.commit import Committer
 from mq.store.files import Files
+from mq.store.flush import Failures, FlushRound, NoFlusher
+from mq.store.publish import Draft
+from mq.store.publish import publish as publish_steps
 from mq.store.root import open_root
+from mq.store.steps import Flush
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EACCES])
@@ -59,3 +74,129 @@ def test_daemons_that_start_at_once_on_a_missing_root_all_open_it(root: Path) ->
 
     opened = open_root(str(root / "below"), OvertakenFiles(), FakeClock())
     assert all(Path(folder).is_dir() for folder in opened.layout.folders())
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ESTALE])
+async def test_a_rename_that_wrongly_finds_nothing_hides_no_message(
+    serve: Serve, root: Path, code: int
+) -> None:
+    """As NFS may answer; the folder has been as it is for long, and does not change."""
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    message_id = await publish(server)
+    os.utime(root / "queues" / "q", ns=(10**18, 10**18))
+    files.fail("rename", code, where="/delay/q:", times=1)
+    assert (await fetch(server)).id == message_id
+
+
+async def test_a_message_that_is_due_again_before_its_answer_is_not_served(serve: Serve) -> None:
+    files, clock = FaultyFiles(), FakeClock()
+    server = await serve(files=files, clock=clock, commit="fsync")
+    await make_queue(server)
+    message_id = await publish(server, b"late")
+    other_id = await publish(server, b"in time")
+    gate = files.hold("sync", f"/queues/q/{message_id}")
+    fetching = asyncio.create_task(fetch(server))
+    await comes_true(gate.reached.is_set)
+    clock.advance(31)
+    gate.open()
+    assert (await fetching).id == other_id
+
+
+class TwoNames:
+    """What a crash on btrfs can leave: one inode in both folders of a rename."""
+
+    def __init__(self, root: Path, message_id: str) -> None:
+        self.ready = root / "queues" / "q" / message_id
+        self.delayed = root / "delay" / f"q:{message_id}"
+        self.removed = root / "remove" / f"q:{message_id}"
+
+    def names(self) -> list[str]:
+        places = {"ready": self.ready, "delayed": self.delayed, "removed": self.removed}
+        return [name for name, path in places.items() if path.exists()]
+
+
+async def test_a_fetch_of_a_message_with_two_names_leaves_the_later(
+    serve: Serve, root: Path
+) -> None:
+    server = await serve()
+    await make_queue(server)
+    message = TwoNames(root, await publish(server))
+    os.link(message.ready, message.delayed)
+    assert (await fetch(server)).status == 200
+    assert message.names() == ["delayed"]
+    assert (await fetch(server)).status == 204
+
+
+@pytest.mark.parametrize("also", ["delayed", "removed"])
+async def test_a_delete_of_a_message_with_two_names_leaves_none(
+    serve: Serve, root: Path, also: str
+) -> None:
+    server = await serve()
+    await make_queue(server)
+    message_id = await publish(server)
+    message = TwoNames(root, message_id)
+    os.link(message.ready, getattr(message, also))
+    assert (await delete(server, message_id)).status == 202
+    assert message.names() == ["removed"]
+    assert (await fetch(server)).status == 204
+
+
+async def test_a_queue_is_deleted_to_the_end_though_its_client_went(
+    serve: Serve, root: Path
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    await publish(server)
+    await fetch(server)
+    gate = files.hold("rename", "/queues/q")
+    deleting = asyncio.create_task(call(server, "DELETE", "/q"))
+    await comes_true(gate.reached.is_set)
+    deleting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await deleting
+    gate.open()
+    await comes_true(lambda: not list((root / "delay").iterdir()), "what it had in delay/ went")
+    assert (await fetch(server)).status == 404
+
+
+async def test_a_group_that_cannot_run_answers_and_leaves_nothing(root: Path) -> None:
+    class ThreadlessFlusher(NoFlusher):
+        @contextlib.contextmanager
+        def group(self) -> Iterator[FlushRound]:
+            def flush(asked: Mapping[int, Flush]) -> Failures:
+                raise RuntimeError("can't start new thread")
+
+            yield flush
+
+    opened = open_root(str(root), Files(), FakeClock())
+    (root / "queues" / "q").mkdir()
+    committer = Committer(ThreadlessFlusher())
+    queue = QueueName.parse("q")
+    drafts = [Draft(queue, new_id(), 0) for _ in range(3)]
+    results = await asyncio.gather(
+        *(committer.commit(publish_steps(opened, draft, b"x")) for draft in drafts),
+        return_exceptions=True,
+    )
+    assert [type(result) for result in results] == [Unavailable] * 3
+    assert message_files(root) == nothing_anywhere()
+    await committer.drain()
+
+
+@pytest.mark.needs_root
+def test_daemons_start_on_a_disk_without_inodes(
+    needs_root: None, daemons: Processes, root: Path
+) -> None:
+    """The reaper above all, which is what frees them."""
+    with tmpfs(root, "size=4m,nr_inodes=40"):
+        open_root(str(root), Files(), FakeClock())
+        entries = []
+        with contextlib.suppress(OSError):
+            while True:
+                entries.append(put_entry(root / "remove", "q", b"gone"))
+        daemons.mover("--root", str(root)).kill()
+        daemons.mq(root).kill()
+        daemons.reaper("--root", str(root))
+        eventually(lambda: not any(entry.exists() for entry in entries), "they are reaped")

@@ -348,3 +348,26 @@ def test_a_source_folder_that_is_gone_is_an_error_and_may_come_back(bench: "Benc
         moved += mover.run_once()
     assert moved == 1
     assert bench.redelivered(entry).exists()
+
+
+def test_due_messages_beyond_the_timers_wait_for_no_pause(
+    make_bench: Callable[[Files], "Bench"],
+) -> None:
+    """Looking costs much here, so the next look would be far: it comes when the timers run out."""
+
+    class SlowFiles(Files):
+        def entries(self, folder: str) -> Iterator["os.DirEntry[str]"]:
+            bench.clock.advance(1)
+            return super().entries(folder)
+
+    bench = make_bench(SlowFiles())
+    for _ in range(20):
+        bench.delayed(-1000)
+    mover = bench.mover(timers=Timers(capacity=3))
+    mover.run_once()
+    bench.clock.advance(2)
+    moved = []
+    while sum(moved) < 20 and len(moved) < 30:
+        moved.append(mover.run_once())
+        bench.clock.advance(1)
+    assert sum(moved) == 20

@@ -302,3 +302,45 @@ def test_a_folder_that_is_not_there_is_refused(folder: Path) -> None:
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "is no folder" in ended.stderr
+
+
+def test_what_could_not_be_unlinked_is_tried_again(folder: Path, clock: FakeClock) -> None:
+    class UnwillingFiles(Files):
+        failures = 1
+
+        def unlink(self, path: str) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().unlink(path)
+
+    entry = put_entry(folder)
+    reaper = _reaper(folder, clock, files=UnwillingFiles())
+    with pytest.raises(OSError, match="error"):
+        reaper.run_once()
+    assert reaper.run_once() == 1
+    assert not entry.exists()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.symlink_to("/etc/hostname"),
+        os.mkfifo,
+        lambda path: path.mkdir(),
+    ],
+    ids=["link", "fifo", "folder"],
+)
+@pytest.mark.parametrize("within", [False, True], ids=["in remove", "in a deleted queue"])
+def test_what_only_has_a_message_s_name_is_left_alone(
+    folder: Path, clock: FakeClock, make: Callable[[Path], None], within: bool
+) -> None:
+    where = _deleted_queue(folder, 3) if within else folder
+    foreign = where / (new_id().text if within else MESSAGE_NAME)
+    make(foreign)
+    entry = put_entry(folder)
+    reaper = _reaper(folder, clock)
+    reaper.run_once()
+    assert os.path.lexists(foreign)
+    assert not entry.exists()
+    assert not within or list(where.iterdir()) == [foreign]

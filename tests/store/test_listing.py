@@ -99,11 +99,12 @@ def test_counts_by_state(opened: Root, tmp_path: Path, clock: FakeClock) -> None
     put(tmp_path / "delay", name(3), prefix="orders:", stamp=Stamp(clock.now_ms(), receives=2))
     put(tmp_path / "delay", name(4), prefix="orders:", stamp=Stamp(clock.now_ms()))
     put(tmp_path / "delay", name(5), prefix="orders2:")
+    long_due = Stamp(clock.now_ms() - 60_000, receives=1)
+    put(tmp_path / "delay", name(10), prefix="orders:", stamp=long_due)
     put(tmp_path / "remove", name(6), name(7), name(8), prefix="orders:")
     (tmp_path / "queues" / "orders_SIDELINE").mkdir()
     put(tmp_path / "queues" / "orders_SIDELINE", name(9))
     counts = count(opened, QUEUE)
-    assert (counts.ready, counts.in_flight, counts.delayed, counts.removed, counts.sidelined) == (
-        2, 1, 1, 3, 1,
-    )  # fmt: skip
+    assert (counts.ready, counts.in_flight, counts.delayed, counts.overdue) == (2, 2, 1, 1)
+    assert (counts.removed, counts.sidelined, counts.foreign) == (3, 1, 0)
     assert counts.oldest_ready_ms == MessageId.parse(name(1)).published_ms

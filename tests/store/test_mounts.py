@@ -1,14 +1,24 @@
 """Which file system a root is on, and the flush policy that goes with it."""
 
+import errno
 from pathlib import Path
 
 import pytest
+from harness.faults import FaultyFiles
 
+from mq.clock import SystemClock
 from mq.errors import StartupError
 from mq.settings import CommitMode, Durability
 from mq.store.files import Files
 from mq.store.flush import is_kernel_with_syncfs_errors
-from mq.store.mounts import FileSystem, choose_flusher, file_system_of, promise
+from mq.store.mounts import (
+    ClockFollower,
+    FileSystem,
+    choose_flusher,
+    file_system_of,
+    promise,
+)
+from mq.store.root import open_root
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -79,3 +89,24 @@ def test_what_is_promised() -> None:
     files.folder_fsync_missing = True
     assert promise(flusher, FileSystem("vfat", "/"), files) != "media"
     flusher.close()
+
+
+def test_a_clock_that_could_not_be_measured_stops_nothing(tmp_path: Path) -> None:
+    files, clock = FaultyFiles(), SystemClock()
+    root = open_root(str(tmp_path), files, clock)
+    follower = ClockFollower(root, clock, every_s=0)
+    follower.needed = True  # As on a mount over the network.
+    files.fail("open_kept", errno.ENOSPC, "/.probe")
+    follower.follow()
+    assert clock.offset_ms == 0
+    files.heal()
+    follower.follow()
+    assert abs(clock.offset_ms) < 10_000
+
+
+def test_a_local_file_system_has_our_clock(tmp_path: Path) -> None:
+    files, clock = FaultyFiles(), SystemClock()
+    root = open_root(str(tmp_path), files, clock)
+    before = len(files.calls)
+    ClockFollower(root, clock).follow()
+    assert len(files.calls) == before
