@@ -409,10 +409,10 @@ def test_children_are_the_installed_daemons_wherever_mq_is_started(
     for package in ("mq_mover", "mq_reaper", "click"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text("raise SystemExit(3)")
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # For mq itself, as its installed script has it.
     monkeypatch.chdir(tmp_path)
-    mq = daemons.mq(root, "--standalone")
-    monkeypatch.delenv("PYTHONSAFEPATH")
+    # -P: as the installed script runs mq itself.
+    flags = ("--root", str(root), "--port", "0", "--standalone")
+    mq = daemons.start("mq", *flags, python=("-P",))
     mq.wait_for_log("mq-mover: moving")
     mq.wait_for_log("mq-reaper: reaping")
     assert not mq.logged("starts again")

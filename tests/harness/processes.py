@@ -93,10 +93,16 @@ class Processes:
         process.wait_for_log("reaping")
         return process
 
-    def start(self, module: str, *flags: str, env: dict[str, str] | None = None) -> Process:
+    def start(
+        self,
+        module: str,
+        *flags: str,
+        env: dict[str, str] | None = None,
+        python: tuple[str, ...] = (),
+    ) -> Process:
         """`python -m module flags`, without waiting for anything."""
         popen = subprocess.Popen(
-            [sys.executable, "-m", module, *flags],
+            [sys.executable, *python, "-m", module, *flags],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,
