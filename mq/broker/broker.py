@@ -172,8 +172,13 @@ class Broker:
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self.background.add(task)
-        task.add_done_callback(self.background.discard)
+        task.add_done_callback(self._background_ended)
         return task
+
+    def _background_ended(self, task: asyncio.Task[None]) -> None:
+        self.background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.debug("in the background", extra={"fields": {"error": repr(task.exception())}})
 
     def _forget(self, queue: Queue) -> None:
         """The queue's folder is gone; one of the same name may have come since."""
