@@ -38,6 +38,8 @@ WORKERS_MAX: Final = 256
 IO_THREADS_MAX: Final = 32
 # Folders of one flush beyond which one syncfs is cheaper than an fsync each.
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
+# Queues' folders whose entries are known to be flushed; forgetting them costs an fsync each.
+FLUSHED_ENTRIES_MAX: Final = 100_000
 
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096

@@ -140,6 +140,7 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
         ("rename", "new/q:ID", "queues/q/ID"),
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
     assert (await fetch(server)).id == message_id
@@ -200,6 +201,7 @@ async def test_a_streamed_publish_is_fsynced_before_its_rename(serve: Serve, roo
         ("rename", "new/q:ID", "queues/q/ID"),
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
 
@@ -216,6 +218,7 @@ async def test_syncfs_stands_for_the_files_fsync_alone(serve: Serve, root: Path)
         ("rename", "new/q:ID", "queues/q/ID"),
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
 

@@ -3,15 +3,17 @@
 FORMAT.md, "fetch", has the steps and what a crash after each leaves.
 """
 
+from dataclasses import replace
+
 from mq.errors import Unavailable
 from mq.lifecycle import FETCH, RELEASE
 from mq.limits import BODY_HELD_BYTES_MAX
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, flush_ready, move
+from mq.store.moves import Claim, claimed, move
 from mq.store.root import Root
-from mq.store.steps import Flush, Steps
+from mq.store.steps import Steps
 
 
 def fetch(
@@ -26,26 +28,25 @@ def fetch(
     message is where it was, or in delay/, from where mq-mover brings it back.
     Durable on return: yes.
     """
-    with claimed(root, root.layout.path(FETCH.source, queue, message_id)) as descriptor:
-        if descriptor is None:
+    with claimed(root, root.layout.path(FETCH.source, queue, message_id)) as claim:
+        if claim is None:
             return None
         try:
-            flush = move(root, FETCH, queue, message_id)
+            flush = move(root, FETCH, queue, message_id, claim.status.st_nlink)
         except OSError as error:
             if is_gone(error):
                 # Deleted; or, on NFS, done and the answer lost. Not claimed: redelivery
                 # brings it back.
                 return None
             raise
-        status = root.files.descriptor_status(descriptor)
         due_ms = root.now_ms() + round((message_id.visibility_s or visibility_s) * 1000)
-        stamp = Stamp.from_mtime_ns(status.st_mtime_ns).received(due_ms)
-        root.files.stamp(descriptor, stamp.mtime_ns())
+        stamp = claim.stamp.received(due_ms)
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
         try:
-            yield Flush((descriptor,), flush.folders)
+            yield replace(flush, files=(claim.descriptor,))
         except FileNotFoundError:
             return None  # The queue was deleted meanwhile.
-        return _delivery(root, queue, message_id, stamp, descriptor, status.st_size)
+        return _delivery(root, queue, message_id, stamp, claim)
 
 
 def release(root: Root, delivery: Delivery) -> Steps[bool]:
@@ -53,44 +54,38 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
 
     Its receives stay counted. Durable on return: yes, when True.
     """
-    with claimed(root, root.layout.path(RELEASE.source, delivery.queue, delivery.id)) as descriptor:
-        if descriptor is None:
+    with claimed(root, root.layout.path(RELEASE.source, delivery.queue, delivery.id)) as claim:
+        if claim is None or claim.stamp != delivery.stamp:
             return False
-        status = root.files.descriptor_status(descriptor)
-        if Stamp.from_mtime_ns(status.st_mtime_ns) != delivery.stamp:
-            return False
-        root.files.stamp(descriptor, Stamp(root.now_ms(), delivery.stamp.receives).mtime_ns())
+        ready = Stamp(root.now_ms(), delivery.stamp.receives)
+        root.files.stamp(claim.descriptor, ready.mtime_ns())
         try:
-            flush = move(root, RELEASE, delivery.queue, delivery.id)
+            flush = move(root, RELEASE, delivery.queue, delivery.id, claim.status.st_nlink)
         except OSError as error:
             if is_gone(error):
                 return False  # Its queue is gone; mq-mover decides.
             raise
         # Without the lock: whoever fetches it now has won it, flushed or not.
-        root.files.unlock(descriptor)
+        root.files.unlock(claim.descriptor)
         try:
-            yield from flush_ready(root, delivery.queue, Flush((descriptor,), flush.folders))
+            yield replace(flush, files=(claim.descriptor,))
         except FileNotFoundError:
             return False  # The queue was deleted meanwhile, the message with it.
         return True
 
 
 def _delivery(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    stamp: Stamp,
-    descriptor: int,
-    file_size: int,
+    root: Root, queue: QueueName, message_id: MessageId, stamp: Stamp, claim: Claim
 ) -> Delivery:
     offset = message_id.header_bytes
-    size = file_size - offset
+    size = claim.status.st_size - offset
     if size < 0:
         raise Unavailable("the file is shorter than its header block")
-    if size <= BODY_HELD_BYTES_MAX:
-        body = root.files.read(descriptor, size, offset)
-        if len(body) != size:
-            raise Unavailable("the file ended early")
-        return Delivery(queue, message_id, stamp, size, offset, body, None)
-    root.files.unlock(descriptor)  # A duplicate would go on holding the lock.
-    return Delivery(queue, message_id, stamp, size, offset, None, root.files.duplicate(descriptor))
+    if size > BODY_HELD_BYTES_MAX:
+        root.files.unlock(claim.descriptor)  # A duplicate would go on holding the lock.
+        descriptor = root.files.duplicate(claim.descriptor)
+        return Delivery(queue, message_id, stamp, size, offset, None, descriptor)
+    body = root.files.read(claim.descriptor, size, offset)
+    if len(body) != size:
+        raise Unavailable("the file ended early")
+    return Delivery(queue, message_id, stamp, size, offset, body, None)

@@ -8,7 +8,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from typing import Final
 
@@ -106,12 +105,8 @@ class Files:
     # Reads, locks and descriptors.
 
     def open_claimed(self, path: str) -> int:
-        """An existing regular file, open for reading and locking. ELOOP for a symbolic link."""
-        descriptor = os.open(path, _CLAIMED_FILE)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return descriptor
+        """An existing file, open for reading and locking. ELOOP for a symbolic link."""
+        return os.open(path, _CLAIMED_FILE)
 
     def open_folder(self, path: str) -> int:
         """A folder, open for syncfs."""
@@ -149,11 +144,6 @@ class Files:
     def descriptor_status(self, descriptor: int) -> os.stat_result:
         """What the descriptor is open on."""
         return os.fstat(descriptor)
-
-    def names(self, path: str, descriptor: int) -> bool:
-        """Whether the path names the very file that the descriptor is open on."""
-        there = self.status(path)
-        return there is not None and os.path.samestat(there, os.fstat(descriptor))
 
     def read(self, descriptor: int, size: int, offset: int) -> bytes:
         """`size` bytes from `offset`, or fewer at the end of the file."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias
 
-from mq.limits import FOLDERS_BEFORE_SYNCFS_MAX
+from mq.limits import FLUSHED_ENTRIES_MAX, FOLDERS_BEFORE_SYNCFS_MAX
 from mq.store.files import Files, is_gone
 from mq.store.steps import Flush
 
@@ -50,6 +50,57 @@ class NoFlusher:
         """Nothing to give back."""
 
 
+class FolderFlusher:
+    """fsyncs each folder once, each flush's in its order: destinations before sources.
+
+    A folder's own entry is flushed at this process's first use of it, and again when it was
+    made anew since: whoever made it may have died before its own flush. Threads share it.
+    """
+
+    def __init__(self, files: Files, on_failure: Callable[[], None]) -> None:
+        self._files = files
+        self._on_failure = on_failure
+        self._flushed: dict[str, int] = {}
+        """The inodes of folders whose entries are on stable media."""
+
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
+        """A folder that is gone has nothing left to lose: whoever asked decides what it means."""
+        sequences = list(dict.fromkeys(flush.folders for flush in asked.values()))
+        done = {folder: self._sync(folder) for folder in _in_order(sequences)}
+        for entry in dict.fromkeys(itertools.chain(*(flush.entries for flush in asked.values()))):
+            done[_entry_of(entry)] = self._sync_entry(entry, done.get(os.path.dirname(entry)))
+        failed: Failures = {}
+        for index, flush in asked.items():
+            for folder in (*flush.folders, *map(_entry_of, flush.entries)):
+                if (error := done[folder]) is not None:
+                    failed[index] = error
+        return failed
+
+    def _sync_entry(self, folder: str, parent_error: OSError | None) -> OSError | None:
+        try:
+            status = self._files.status(folder)
+        except OSError as error:
+            return error
+        if status is None or self._flushed.get(folder) == status.st_ino:
+            return parent_error
+        failure = self._sync(os.path.dirname(folder))
+        if failure is None:
+            if len(self._flushed) >= FLUSHED_ENTRIES_MAX:
+                self._flushed.clear()
+            self._flushed[folder] = status.st_ino
+        return failure
+
+    def _sync(self, folder: str) -> OSError | None:
+        try:
+            self._files.sync_folder(folder)
+        except OSError as error:
+            if is_gone(error):
+                return FileNotFoundError(errno.ENOENT, "the folder is gone", folder)
+            self._on_failure()
+            return error
+        return None
+
+
 class FsyncFlusher:
     """An fsync for each file, in parallel, and one for each folder, whoever shares it.
 
@@ -65,7 +116,7 @@ class FsyncFlusher:
         self._files = files
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mq-fsync")
-        self._on_folder_failure = on_folder_failure
+        self._folders = FolderFlusher(files, on_folder_failure)
 
     @contextlib.contextmanager
     def group(self) -> Iterator[FlushRound]:
@@ -78,10 +129,10 @@ class FsyncFlusher:
 
     def _flush(self, asked: Mapping[int, Flush]) -> Failures:
         failed = self._sync_files(asked)
-        return failed | sync_folders(self._files, asked, self._on_folder_failure)
+        return failed | self._folders.flush(asked)
 
     def _sync_files(self, asked: Mapping[int, Flush]) -> Failures:
-        todo = [(index, fd) for index, flush in asked.items() for fd in flush.files]
+        todo = files_of(asked)
         if len(todo) < 2:
             return sync_each(self._files, todo)
         shares = [todo[start :: self._threads] for start in range(min(self._threads, len(todo)))]
@@ -106,7 +157,7 @@ class SyncfsFlusher:
     ) -> None:
         self._files = files
         self._root = root
-        self._on_folder_failure = on_folder_failure
+        self._folders = FolderFlusher(files, on_folder_failure)
 
     @contextlib.contextmanager
     def group(self) -> Iterator[FlushRound]:
@@ -136,9 +187,13 @@ class SyncfsFlusher:
         return {}
 
     def _flush_each(self, asked: Mapping[int, Flush]) -> Failures:
-        files = [(index, fd) for index, flush in asked.items() for fd in flush.files]
-        failed = sync_each(self._files, files)
-        return failed | sync_folders(self._files, asked, self._on_folder_failure)
+        failed = sync_each(self._files, files_of(asked))
+        return failed | self._folders.flush(asked)
+
+
+def files_of(asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
+    """(operation, descriptor) of every file that is asked for."""
+    return [(index, fd) for index, flush in asked.items() for fd in flush.files]
 
 
 def sync_each(files: Files, todo: list[tuple[int, int]]) -> Failures:
@@ -149,25 +204,6 @@ def sync_each(files: Files, todo: list[tuple[int, int]]) -> Failures:
             files.sync(descriptor)
         except OSError as error:
             failed[index] = error
-    return failed
-
-
-def sync_folders(
-    files: Files, asked: Mapping[int, Flush], on_failure: Callable[[], None]
-) -> Failures:
-    """fsyncs each folder once, each flush's in its order: destinations before sources.
-
-    A folder that is gone has nothing left to lose: whoever asked for it decides what that means.
-    """
-    done = {
-        folder: _sync_folder(files, folder, on_failure)
-        for folder in _in_order([flush.folders for flush in asked.values()])
-    }
-    failed: Failures = {}
-    for index, flush in asked.items():
-        for folder in flush.folders:
-            if (error := done[folder]) is not None:
-                failed[index] = error
     return failed
 
 
@@ -185,15 +221,9 @@ def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
         return list(dict.fromkeys(itertools.chain(*sequences)))
 
 
-def _sync_folder(files: Files, folder: str, on_failure: Callable[[], None]) -> OSError | None:
-    try:
-        files.sync_folder(folder)
-    except OSError as error:
-        if is_gone(error):
-            return FileNotFoundError(errno.ENOENT, "the folder is gone", folder)
-        on_failure()
-        return error
-    return None
+def _entry_of(folder: str) -> str:
+    """What stands for a folder's entry beside folders' paths: no path ends so."""
+    return folder + "/"
 
 
 def is_kernel_with_syncfs_errors(release: str) -> bool:

@@ -11,7 +11,7 @@ from mq.lifecycle import DELIVER, DISCARD, STAGE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import flush_ready, folders_of, move, queue_exists
+from mq.store.moves import folders_of, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -86,7 +86,7 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
             raise
         flush = _after_gone(root, draft)
     try:
-        yield from flush_ready(root, draft.queue, flush)
+        yield flush
     except FileNotFoundError:
         # Deleted between the rename and the flush; the message went with its queue.
         raise QueueNotFound(draft.queue.text) from None

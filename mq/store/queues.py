@@ -15,7 +15,7 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.moves import claimed, flush_ready, move, queue_exists
+from mq.store.moves import claimed, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -47,7 +47,7 @@ def create_queue(root: Root, queue: QueueName) -> Steps[bool]:
                 yield from _bury(root, queue)
                 _make_folder(root, queue)
                 created = True
-    yield from flush_ready(root, queue, Flush())
+    yield Flush(folders=(root.layout.queues,))
     return created
 
 
@@ -67,7 +67,6 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         finally:
             root.files.close(descriptor)
         root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
-        root.used_queues.pop(queue, None)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
 
 
@@ -149,13 +148,13 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
 
 def _retire(root: Root, queue: QueueName, message_id: MessageId) -> bool:
     path = root.layout.path(RETIRE.source, queue, message_id)
-    with claimed(root, path) as descriptor:
-        if descriptor is None:
+    with claimed(root, path) as claim:
+        if claim is None:
             if root.files.status(path) is None:
                 return False
             raise Busy("another process is at a message of the deleted queue")
         try:
-            move(root, RETIRE, queue, message_id)
+            move(root, RETIRE, queue, message_id, claim.status.st_nlink)
         except OSError as error:
             if not is_gone(error):
                 raise

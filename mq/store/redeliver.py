@@ -10,7 +10,7 @@ from mq.lifecycle import FORGET, REDELIVER, RETIRE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, flush_ready, move, queue_exists
+from mq.store.moves import claimed, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Steps
 
@@ -51,15 +51,15 @@ def redeliver(
     not deleted either; the message stays. Durable on return: yes.
     """
     path = root.layout.path(REDELIVER.source, queue, message_id)
-    with claimed(root, path) as descriptor:
-        if descriptor is None:
+    with claimed(root, path) as claim:
+        if claim is None:
             return Redelivery.LOST, 0
-        status = root.files.descriptor_status(descriptor)
-        due_ms = timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
+        links = claim.status.st_nlink
+        due_ms = timer.due_ms(claim.status.st_mtime_ns, claim.status.st_ctime_ns)
         if due_ms > root.now_ms():
             return Redelivery.NOT_DUE, due_ms
         try:
-            flush = move(root, REDELIVER, queue, message_id)
+            flush = move(root, REDELIVER, queue, message_id, links)
             result = Redelivery.DELIVERED
         except OSError as error:
             if not is_gone(error):
@@ -68,11 +68,11 @@ def redeliver(
                 return Redelivery.LOST, 0
             if queue_exists(root, queue) or not _was_deleted(root, queue):
                 return Redelivery.STRAY, due_ms
-            flush = move(root, RETIRE, queue, message_id)
+            flush = move(root, RETIRE, queue, message_id, links)
             result = Redelivery.RETIRED
     # Without the lock: whoever fetches it now has won it, flushed or not.
     try:
-        yield from flush_ready(root, queue, flush)
+        yield flush
     except FileNotFoundError:
         return Redelivery.LOST, 0  # The queue was deleted meanwhile, the message with it.
     return result, due_ms
@@ -87,7 +87,7 @@ def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) 
     if status is None or root.now_ms() - status.st_ctime_ns // 1_000_000 < after_s * 1000:
         return False
     try:
-        flush = move(root, FORGET, queue, message_id)
+        flush = move(root, FORGET, queue, message_id, status.st_nlink)
     except OSError as error:
         if is_gone(error):
             return False

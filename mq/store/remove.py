@@ -18,10 +18,9 @@ from mq.lifecycle import (
     State,
     Transition,
 )
-from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, is_message, move, queue_exists
+from mq.store.moves import claimed, keep_one_name, message_status, move, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -76,11 +75,12 @@ def _pass(
     """Looks once into every place of the message, and removes it from the first that has it."""
     missed = _Found.NOWHERE
     for removal in _REMOVALS:
-        if not is_message(root, root.layout.path(removal.source, queue, message_id)):
+        status = message_status(root, root.layout.path(removal.source, queue, message_id))
+        if status is None:
             continue
         try:
             if if_receives is None:
-                return _Found.HERE, _remove(root, removal, queue, message_id)
+                return _Found.HERE, _remove(root, removal, queue, message_id, status.st_nlink)
             flush = _remove_if(root, removal, queue, message_id, if_receives)
         except OSError as error:
             if not is_gone(error):
@@ -89,24 +89,28 @@ def _pass(
         if flush is not None:
             return _Found.HERE, flush
         missed = _Found.BUSY
-    if is_message(root, root.layout.path(State.REMOVED, queue, message_id)):
+    if message_status(root, root.layout.path(State.REMOVED, queue, message_id)) is not None:
         # By another process, perhaps, that has not flushed it yet.
-        return _Found.REMOVED, Flush(
-            folders=(root.layout.remove, root.layout.delay, root.layout.queue(queue))
-        )
+        folders = (root.layout.remove, root.layout.delay, root.layout.queue(queue))
+        return _Found.REMOVED, Flush(folders=folders)
     return missed, Flush()
 
 
-def _remove(root: Root, removal: Transition, queue: QueueName, message_id: MessageId) -> Flush:
+def _remove(
+    root: Root, removal: Transition, queue: QueueName, message_id: MessageId, links: int
+) -> Flush:
     try:
-        return move(root, removal, queue, message_id)
+        return move(root, removal, queue, message_id, links)
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
     # remove/ cannot grow by a name: take the name away instead, which frees.
     expunged = _EXPUNGED[removal]
+    flush = Flush(folders=(root.layout.parent(expunged.source, queue),))
+    if links > 1:
+        flush = keep_one_name(root, expunged.source, queue, message_id)
     root.files.unlink(root.layout.path(expunged.source, queue, message_id))
-    return Flush(folders=(root.layout.parent(expunged.source, queue),))
+    return flush
 
 
 def _remove_if(
@@ -117,11 +121,9 @@ def _remove_if(
     if_receives: Precondition,
 ) -> Flush | None:
     """None when another process is at the message."""
-    with claimed(root, root.layout.path(removal.source, queue, message_id)) as descriptor:
-        if descriptor is None:
+    with claimed(root, root.layout.path(removal.source, queue, message_id)) as claim:
+        if claim is None:
             return None
-        status = root.files.descriptor_status(descriptor)
-        receives = Stamp.from_mtime_ns(status.st_mtime_ns).receives
-        if not if_receives(receives):
-            raise DeliveredAgain(receives)
-        return _remove(root, removal, queue, message_id)
+        if not if_receives(claim.stamp.receives):
+            raise DeliveredAgain(claim.stamp.receives)
+        return _remove(root, removal, queue, message_id, claim.status.st_nlink)

@@ -4,14 +4,13 @@ import errno
 import itertools
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from mq.clock import Clock
 from mq.errors import AcrossFileSystems, StartupError
 from mq.lifecycle import State
 from mq.message import Stamp
-from mq.names import QueueName
 from mq.store.files import Files
 from mq.store.layout import FORMAT_LINE, Layout
 from mq.store.space import Space
@@ -33,8 +32,6 @@ class Root:
     files: Files
     clock: Clock
     space: Space
-    used_queues: dict[QueueName, int] = field(default_factory=dict)
-    """The inodes of queues' folders whose entries this process has flushed."""
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""

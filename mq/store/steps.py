@@ -20,11 +20,13 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Flush:
     """What an operation waits for: open files' descriptors, then folders' paths in this order
-    (of a rename's two, the destination first).
+    (of a rename's two, the destination first), then those folders' own entries in theirs that
+    this process has not flushed before, whoever made them.
     """
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
 
 
 Steps: TypeAlias = Generator[Flush, None, T]

@@ -80,6 +80,7 @@ async def test_the_steps_of_a_publish(serve: Serve, size: int) -> None:
         ("rename", "new"),
         ("sync_folder", "q"),
         ("sync_folder", "new"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
 
