@@ -48,11 +48,14 @@ PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
+# However long a look took: a process that was stopped in the middle of one looks again by then.
+LOOK_PAUSE_S_MAX: Final = 10.0
+# How long a message is let be that another process holds in this moment.
+BUSY_ASIDE_S: Final = 0.1
 # A folder's mtime is believed only when it is this much older than the listing.
 FOLDER_MTIME_TRUST_S: Final = 2.0
 
 # Upkeep.
-KEPT_LOOK_S_MAX: Final = 10.0
 TIMERS_MAX: Final = 100_000
 FIRST_SIGHT_S: Final = 1.0
 FORGOTTEN_AFTER_S: Final = 3600

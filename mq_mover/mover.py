@@ -15,6 +15,7 @@ from mq.limits import (
     FIRST_SIGHT_S,
     GROUP_OPERATIONS_MAX,
     LOOK_INTERVAL_S,
+    LOOK_PAUSE_S_MAX,
     LOOK_SHARE,
 )
 from mq.store.flush import Flusher
@@ -97,7 +98,7 @@ class Mover:
         if self._folder_changed() or recheck or ran_out:
             self._look(recheck)
         ended_s = self._root.clock.steady_s()
-        pause_s = (ended_s - began_s) / LOOK_SHARE
+        pause_s = min((ended_s - began_s) / LOOK_SHARE, LOOK_PAUSE_S_MAX)
         self._look_again_s = ended_s + pause_s
         if recheck:
             self._recheck_again_s = ended_s + max(LOOK_INTERVAL_S, pause_s)

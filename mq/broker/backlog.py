@@ -7,7 +7,13 @@ message: whoever takes a candidate still has to win its rename.
 import random
 from bisect import bisect_left, insort
 
-from mq.limits import BACKLOG_IDS_MAX, LOOK_INTERVAL_S, LOOK_SHARE
+from mq.limits import (
+    BACKLOG_IDS_MAX,
+    BUSY_ASIDE_S,
+    LOOK_INTERVAL_S,
+    LOOK_PAUSE_S_MAX,
+    LOOK_SHARE,
+)
 from mq.names import MessageId
 from mq.store.listing import FolderMark, Listing, delivery_order
 
@@ -23,6 +29,7 @@ class Backlog:
         self._looked_s = float("-inf")
         self._look_cost_s = 0.0
         self._offered_meanwhile: list[MessageId] | None = None
+        self._aside_until_s: dict[MessageId, float] = {}
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -42,7 +49,8 @@ class Backlog:
         """
         if not self._candidates:
             return True
-        interval_s = max(LOOK_INTERVAL_S, self._look_cost_s / LOOK_SHARE)
+        pause_s = min(self._look_cost_s / LOOK_SHARE, LOOK_PAUSE_S_MAX)
+        interval_s = max(LOOK_INTERVAL_S, pause_s)
         return now_s - self._looked_s >= interval_s
 
     def look_began(self) -> None:
@@ -56,9 +64,14 @@ class Backlog:
         self._look_cost_s = now_s - began_s
         if listing is None:
             return
-        self._candidates = list(listing.ids)
+        self._aside_until_s = {
+            message_id: until_s
+            for message_id, until_s in self._aside_until_s.items()
+            if now_s < until_s
+        }
+        self._candidates = [each for each in listing.ids if each not in self._aside_until_s]
         self._complete = listing.complete
-        self._mark = listing.mark
+        self._mark = None if self._aside_until_s else listing.mark
         for message_id in offered:
             self.offer(message_id)
 
@@ -68,6 +81,13 @@ class Backlog:
 
     def distrust(self) -> None:
         """A candidate that was taken may be there still: an unchanged folder says nothing."""
+        self._mark = None
+
+    def put_aside(self, message_id: MessageId, now_s: float) -> None:
+        """Another process holds a candidate that was taken: for a moment no look finds it, so
+        that a fetch ends though the other is stopped.
+        """
+        self._aside_until_s[message_id] = now_s + BUSY_ASIDE_S
         self._mark = None
 
     def offer(self, message_id: MessageId) -> None:

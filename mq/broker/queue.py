@@ -11,8 +11,14 @@ from collections import deque
 from dataclasses import dataclass
 
 from mq.broker.backlog import Backlog
-from mq.errors import MqError, Unavailable
-from mq.limits import BACKLOG_IDS_MAX, CLAIMS_PER_ROUND_MAX, DESCRIBE_AGE_S, LOOK_SHARE
+from mq.errors import Busy, MqError, Unavailable
+from mq.limits import (
+    BACKLOG_IDS_MAX,
+    CLAIMS_PER_ROUND_MAX,
+    DESCRIBE_AGE_S,
+    LOOK_PAUSE_S_MAX,
+    LOOK_SHARE,
+)
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
@@ -117,7 +123,8 @@ class Queue:
         began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
         counts = await self._committer.call(count, self._root, self.name)
         ended_s = self._root.clock.steady_s()
-        fresh_s = max(DESCRIBE_AGE_S, (ended_s - began_s) / LOOK_SHARE)
+        cost_s = min((ended_s - began_s) / LOOK_SHARE, LOOK_PAUSE_S_MAX)
+        fresh_s = max(DESCRIBE_AGE_S, cost_s)
         return Description(counts, counted_ms, ended_s + fresh_s)
 
     def _was_described(self, describing: "asyncio.Task[Description]") -> None:
@@ -163,8 +170,13 @@ class Queue:
             )
             for candidate in candidates
         ]
-        for result in await asyncio.gather(*claims, return_exceptions=True):
-            if isinstance(result, BaseException):
+        results = await asyncio.gather(*claims, return_exceptions=True)
+        for candidate, result in zip(candidates, results, strict=True):
+            if isinstance(result, Busy):
+                # Whoever holds it may be stopped: nobody waits for that, and others go first.
+                self._backlog.put_aside(candidate, self._root.clock.steady_s())
+                self.totals.lost_races += 1
+            elif isinstance(result, BaseException):
                 # The message is in delay/ and comes back, or is where it was; one who waits
                 # hears of it.
                 self._backlog.distrust()

@@ -135,6 +135,15 @@ class _ProblemProtocol(web.RequestHandler):
             current.content.set_exception(ClientPayloadError())
             current.content.feed_eof()  # Nothing more of it is worth waiting for.
 
+    def close(self) -> None:
+        """Ends the connection after the request in hand. A handler that has not begun to wait for
+        its first request yet would wait for ever, since aiohttp cancels only a wait that is there:
+        such a connection, from which nothing was read, ends at once.
+        """
+        super().close()
+        if self._current_request is None and self._waiter is None and not self._messages:
+            self.force_close()
+
     def handle_error(
         self,
         request: web.BaseRequest,

@@ -5,13 +5,13 @@ FORMAT.md, "fetch", has the steps and what a crash after each leaves.
 
 from dataclasses import replace
 
-from mq.errors import Unavailable
+from mq.errors import Busy, Unavailable
 from mq.lifecycle import FETCH, RELEASE
 from mq.limits import BODY_HELD_BYTES_MAX
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import Claim, claimed, move
+from mq.store.moves import Claim, claimed, message_status, move
 from mq.store.root import Root
 from mq.store.steps import Steps
 
@@ -25,11 +25,15 @@ def fetch(
     that is stopped in between keeps its claim, and mq-mover does not give it to another.
     A body of at most BODY_HELD_BYTES_MAX comes held, a larger one as an open descriptor.
     Raises Unavailable when the claim cannot be persisted or the file cannot be read: the
-    message is where it was, or in delay/, from where mq-mover brings it back.
+    message is where it was, or in delay/, from where mq-mover brings it back. Raises Busy when
+    the message is there, and another process holds it in this moment.
     Durable on return: yes.
     """
-    with claimed(root, root.layout.path(FETCH.source, queue, message_id)) as claim:
+    ready = root.layout.path(FETCH.source, queue, message_id)
+    with claimed(root, ready) as claim:
         if claim is None:
+            if message_status(root, ready) is not None:
+                raise Busy("another process is at the message")
             return None
         try:
             flush = move(root, FETCH, queue, message_id, claim.status.st_nlink)
@@ -57,8 +61,8 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
     with claimed(root, root.layout.path(RELEASE.source, delivery.queue, delivery.id)) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return False
-        ready = Stamp(root.now_ms(), delivery.stamp.receives)
-        root.files.stamp(claim.descriptor, ready.mtime_ns())
+        again = Stamp(root.now_ms(), delivery.stamp.receives)
+        root.files.stamp(claim.descriptor, again.mtime_ns())
         try:
             flush = move(root, RELEASE, delivery.queue, delivery.id, claim.status.st_nlink)
         except OSError as error:

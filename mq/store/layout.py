@@ -16,6 +16,8 @@ from mq.names import MessageId, QueueName
 FORMAT_LINE: Final = "mq 1\n"
 
 _SEPARATOR: Final = ":"
+# Not the pid, which processes of two machines or containers may share.
+_PROCESS: Final = os.urandom(8).hex()
 _DELETED_FOLDER_SUFFIX: Final = ".d"
 
 
@@ -102,7 +104,7 @@ class Layout:
         """A file of this process to try the folder with. A dotfile, so that nobody takes it for
         a message.
         """
-        return f"{self.folder(state)}/.probe.{os.getpid()}"
+        return f"{self.folder(state)}/.probe.{_PROCESS}"
 
 
 def entry_prefix(queue: QueueName) -> str:

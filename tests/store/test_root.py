@@ -8,7 +8,9 @@ import pytest
 from harness.clock import FakeClock
 
 from mq.errors import AcrossFileSystems, NoInodes, NoSpace, StartupError
+from mq.lifecycle import State
 from mq.store.files import Files
+from mq.store.layout import Layout
 from mq.store.mounts import measure_clock_offset_ms
 from mq.store.root import open_root, probe_write
 from mq.store.space import Space
@@ -45,7 +47,7 @@ def test_every_new_folder_s_parent_is_flushed(tmp_path: Path) -> None:
 def test_what_was_there_stays(tmp_path: Path) -> None:
     open_root(str(tmp_path), Files(), FakeClock())
     (tmp_path / "queues" / "q").mkdir()
-    (tmp_path / "new" / f".probe.{os.getpid()}").write_text("left by a crash")
+    Path(Layout.of(tmp_path).probe(State.NEW)).write_text("left by a crash")
     open_root(str(tmp_path), Files(), FakeClock())
     assert (tmp_path / "queues" / "q").is_dir()
     assert not list((tmp_path / "new").iterdir())
