@@ -32,7 +32,7 @@ class Transition:
 
 STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq")
 DELIVER: Final = Transition("deliver", State.NEW, State.READY, "mq")
-DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq")
+DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq, mq-mover")
 FORGET: Final = Transition("forget", State.NEW, State.REMOVED, "mq-mover")
 FETCH: Final = Transition("fetch", State.READY, State.DELAYED, "mq")
 RELEASE: Final = Transition("release", State.DELAYED, State.READY, "mq")

@@ -14,7 +14,7 @@ from mq.store.files import is_gone
 from mq.store.root import Root
 from mq.store.steps import Flush
 
-_LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY)
+_LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,8 @@ def keep_one_name(root: Root, kept: State, queue: QueueName, message_id: Message
         if other is not None and inode is not None and os.path.samestat(other, inode):
             with contextlib.suppress(FileNotFoundError):
                 root.files.unlink(path)
-    return Flush(folders=tuple(root.layout.parent(state, queue) for state in _LATEST_FIRST))
+    states = dict.fromkeys((kept, *_LATEST_FIRST))
+    return Flush(folders=tuple(root.layout.parent(state, queue) for state in states))
 
 
 def folders_of(root: Root, transition: Transition, queue: QueueName) -> Flush:

@@ -79,9 +79,10 @@ def _pass(
         if status is None:
             continue
         try:
-            if if_receives is None:
-                return _Found.HERE, _remove(root, removal, queue, message_id, status.st_nlink)
-            flush = _remove_if(root, removal, queue, message_id, if_receives)
+            # Of two names a fetch would take remove/'s away: only the lock keeps it off.
+            if if_receives is None and status.st_nlink == 1:
+                return _Found.HERE, _remove(root, removal, queue, message_id, 1)
+            flush = _remove_locked(root, removal, queue, message_id, if_receives)
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -113,17 +114,17 @@ def _remove(
     return flush
 
 
-def _remove_if(
+def _remove_locked(
     root: Root,
     removal: Transition,
     queue: QueueName,
     message_id: MessageId,
-    if_receives: Precondition,
+    if_receives: Precondition | None,
 ) -> Flush | None:
     """None when another process is at the message."""
     with claimed(root, root.layout.path(removal.source, queue, message_id)) as claim:
         if claim is None:
             return None
-        if not if_receives(claim.stamp.receives):
+        if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
         return _remove(root, removal, queue, message_id, claim.status.st_nlink)

@@ -18,13 +18,16 @@ from harness.processes import Processes, eventually
 from harness.server import Serve
 from harness.waiting import comes_true
 
-from mq.errors import Unavailable
-from mq.names import QueueName
+from mq.errors import Busy, Unavailable
+from mq.names import MessageId, QueueName
 from mq.store.commit import Committer
+from mq.store.fetch import fetch as fetch_steps
 from mq.store.files import Files
 from mq.store.flush import Failures, FlushRound, NoFlusher
+from mq.store.group import run_alone
 from mq.store.publish import Draft
 from mq.store.publish import publish as publish_steps
+from mq.store.redeliver import forget
 from mq.store.root import open_root
 from mq.store.steps import Flush
 
@@ -108,39 +111,90 @@ class TwoNames:
     """What a crash on btrfs can leave: one inode in both folders of a rename."""
 
     def __init__(self, root: Path, message_id: str) -> None:
+        self.new = root / "new" / f"q:{message_id}"
         self.ready = root / "queues" / "q" / message_id
         self.delayed = root / "delay" / f"q:{message_id}"
         self.removed = root / "remove" / f"q:{message_id}"
 
     def names(self) -> list[str]:
-        places = {"ready": self.ready, "delayed": self.delayed, "removed": self.removed}
-        return [name for name, path in places.items() if path.exists()]
+        states = ("new", "ready", "delayed", "removed")
+        return [state for state in states if getattr(self, state).exists()]
 
 
+@pytest.mark.parametrize("also", ["new", "delayed", "removed"])
 async def test_a_fetch_of_a_message_with_two_names_leaves_the_later(
-    serve: Serve, root: Path
+    serve: Serve, root: Path, also: str
 ) -> None:
     server = await serve()
     await make_queue(server)
     message = TwoNames(root, await publish(server))
-    os.link(message.ready, message.delayed)
+    os.link(message.ready, getattr(message, also))
     assert (await fetch(server)).status == 200
     assert message.names() == ["delayed"]
     assert (await fetch(server)).status == 204
 
 
-@pytest.mark.parametrize("also", ["delayed", "removed"])
+@pytest.mark.parametrize("full", [False, True], ids=["", "no-room-in-remove"])
+@pytest.mark.parametrize("also", ["new", "delayed", "removed"])
 async def test_a_delete_of_a_message_with_two_names_leaves_none(
+    serve: Serve, root: Path, also: str, full: bool
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    message_id = await publish(server)
+    message = TwoNames(root, message_id)
+    os.link(message.ready, getattr(message, also))
+    if full:
+        files.fail("rename", errno.ENOSPC, where="/remove/")
+    assert (await delete(server, message_id)).status == 202
+    assert message.names() in ([["removed"], []] if full else [["removed"]])
+    assert (await fetch(server)).status == 204
+
+
+@pytest.mark.parametrize("also", ["delayed", "removed"])
+async def test_a_delete_of_a_message_with_two_names_outlives_a_fetch_meanwhile(
     serve: Serve, root: Path, also: str
+) -> None:
+    class OvertakenFiles(Files):
+        """Another process fetches the message right after the rename to remove/."""
+
+        overtakes = False
+
+        def rename(self, source: str, target: str) -> None:
+            super().rename(source, target)
+            if self.overtakes and target == str(message.removed):
+                self.overtakes = False
+                ready = MessageId.parse(message_id)
+                with contextlib.suppress(Busy):
+                    run_alone(fetch_steps(other, QueueName.parse("q"), ready, 60), NoFlusher())
+
+    files = OvertakenFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    message_id = await publish(server)
+    message = TwoNames(root, message_id)
+    os.link(message.ready, getattr(message, also))
+    other = open_root(str(root), Files(), FakeClock())
+    files.overtakes = True
+    assert (await delete(server, message_id)).status == 202
+    assert message.names() == ["removed"]
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "removed"])
+async def test_forgetting_a_name_that_a_crash_left_loses_no_message(
+    serve: Serve, root: Path, state: str
 ) -> None:
     server = await serve()
     await make_queue(server)
     message_id = await publish(server)
     message = TwoNames(root, message_id)
-    os.link(message.ready, getattr(message, also))
-    assert (await delete(server, message_id)).status == 202
-    assert message.names() == ["removed"]
-    assert (await fetch(server)).status == 204
+    os.link(message.ready, message.new)
+    os.rename(message.ready, getattr(message, state))
+    opened = open_root(str(root), Files(), FakeClock())
+    forgotten = forget(opened, QueueName.parse("q"), MessageId.parse(message_id), after_s=0)
+    assert not run_alone(forgotten, NoFlusher())
+    assert message.names() == [state]
 
 
 async def test_a_queue_is_deleted_to_the_end_though_its_client_went(
