@@ -1,4 +1,4 @@
-"""Small file systems of memory, mounted for a test and gone after it."""
+"""Small file systems, mounted for a test and gone after it."""
 
 import contextlib
 import subprocess
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.needs import cannot_run
+from harness.processes import PATIENCE_S, eventually
 
 
 @contextlib.contextmanager
@@ -29,3 +30,44 @@ def tmpfs(where: Path, *options: str) -> Iterator[Path]:
 
 def remount(where: Path, option: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{option}", str(where)], check=True)
+
+
+@contextlib.contextmanager
+def mounted(disk: str | Path, where: Path, *options: str) -> Iterator[Path]:
+    """A block device, or an image with the option `loop`, mounted at `where`."""
+    where.mkdir(exist_ok=True)
+    run_tool("mount", "-o", ",".join(("noatime", *options)), str(disk), str(where))
+    try:
+        yield where
+    finally:
+        unmount(where)
+
+
+@contextlib.contextmanager
+def loop_device(file: Path) -> Iterator[str]:
+    """A loop device over the file, such as `/dev/loop0`."""
+    device = run_tool("losetup", "--find", "--show", str(file)).strip()
+    try:
+        yield device
+    finally:
+        run_tool("losetup", "--detach", device)
+
+
+def unmount(where: Path) -> None:
+    """Unmounts as soon as nobody has a file open there, and lazily when that never comes."""
+
+    def unmounted() -> bool:
+        return subprocess.run(["umount", str(where)], capture_output=True).returncode == 0
+
+    try:
+        eventually(unmounted, f"an unmounted {where}")
+    except AssertionError:
+        run_tool("umount", "--lazy", str(where))
+        raise
+
+
+def run_tool(*command: str) -> str:
+    """What a command that must succeed says."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}{done.stdout}"
+    return done.stdout

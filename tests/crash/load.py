@@ -1,0 +1,145 @@
+"""Clients that write down, in a disk's log, what they ask for and what they are told.
+
+A mark of asking stands before the request is sent, a mark of an answer behind the answer. So
+whatever the place of a cut, the marks before it are all that anyone may rely on.
+"""
+
+import asyncio
+import io
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import aiohttp
+from harness.messages import make_body, number_in
+from harness.raw import raw_connection, raw_head
+
+QUEUE = "orders"
+SIZES = (16, 300, 300, 300, 5000, 70_000)
+LARGE = 1_300_000  # Streams to the disk.
+
+
+class Clients:
+    """Requests to one mq, each with its marks."""
+
+    def __init__(
+        self, mark: Callable[..., None], session: aiohttp.ClientSession, ports: list[int]
+    ) -> None:
+        self.redelivered = 0
+        """How many answers to a fetch had a message that had been fetched before."""
+        self._mark = mark
+        self._session = session
+        self._ports = itertools.cycle(ports)
+        self._numbers = itertools.count()
+
+    def _url(self, *path: str) -> str:
+        return "/".join((f"http://127.0.0.1:{next(self._ports)}", *path))
+
+    async def make(self, queue: str) -> None:
+        self._mark("make_asked", queue=queue)
+        async with self._session.put(self._url(queue)) as response:
+            assert response.status in (200, 201), await response.text()
+            made = "made_anew" if response.status == 201 else "made"
+        self._mark(made, queue=queue)
+
+    async def drop(self, queue: str) -> None:
+        self._mark("drop_asked", queue=queue)
+        async with self._session.delete(self._url(queue)) as response:
+            assert response.status == 200
+        self._mark("dropped", queue=queue)
+
+    async def publish(self, size: int, queue: str = QUEUE) -> str:
+        number = next(self._numbers)
+        body = io.BytesIO(make_body(number, size))
+        async with self._session.post(self._url(queue, "messages"), data=body) as response:
+            assert response.status == 201, await response.text()
+            message_id = response.headers["X-Message-Id"]
+        self._mark("published", queue=queue, id=message_id, number=number)
+        return message_id
+
+    async def fetch(self, queue: str = QUEUE) -> str | None:
+        async with self._session.get(self._url(queue, "messages")) as response:
+            if response.status == 204:
+                return None
+            assert response.status == 200, await response.text()
+            number_in(await response.read())
+            facts = response.headers
+        message_id, receives = facts["X-Message-Id"], int(facts["X-Message-Receives"])
+        due_ms = round(datetime.fromisoformat(facts["X-Message-Due"]).timestamp() * 1000)
+        self._mark("fetched", queue=queue, id=message_id, receives=receives, due_ms=due_ms)
+        self.redelivered += receives > 1
+        return message_id
+
+    async def delete(self, message_id: str, queue: str = QUEUE) -> None:
+        self._mark("delete_asked", queue=queue, id=message_id)
+        async with self._session.delete(self._url(queue, "messages", message_id)) as response:
+            if response.status == 404:  # Removed by another delete, and reaped.
+                return
+            assert response.status == 202, await response.text()
+        self._mark("deleted", queue=queue, id=message_id)
+
+    async def hang_up(self, queue: str = QUEUE) -> None:
+        """A fetch whose client is gone before the answer."""
+        async with raw_connection(next(self._ports)) as connection:
+            await connection.send(raw_head("GET", f"/{queue}/messages"))
+
+
+@dataclass
+class Load:
+    """Every operation side by side; `amount` scales their number, and it goes on until so many
+    messages were `redelivered`.
+
+    `sync` makes all that is there older than a commit of the file system: before the load, and
+    again and again during it.
+    """
+
+    clients: Clients
+    amount: int
+    redelivered: int
+    sync: Callable[[], None]
+    chance: random.Random
+
+    async def run(self) -> None:
+        await self.clients.make(QUEUE)
+        await asyncio.gather(*(self.clients.publish(self._size()) for _ in range(2 * self.amount)))
+        await asyncio.to_thread(self.sync)
+        await asyncio.gather(
+            *(self._publish() for _ in range(3)),
+            *(self._consume() for _ in range(4)),
+            self._keep("short-lived"),
+            self._keep("fleeting"),
+        )
+
+    def _size(self) -> int:
+        return self.chance.choice(SIZES)
+
+    async def _publish(self) -> None:
+        for n in range(self.amount):
+            size = LARGE if n == self.amount // 2 else self._size()
+            message_id = await self.clients.publish(size)
+            if self.chance.random() < 0.15:
+                await self.clients.delete(message_id)
+
+    async def _consume(self) -> None:
+        for n in itertools.count():
+            if n >= self.amount and self.clients.redelivered >= self.redelivered:
+                return
+            message_id = await self.clients.fetch()
+            if message_id is not None and self.chance.random() < 0.7:
+                times = self.chance.choice([1, 1, 1, 2])
+                await asyncio.gather(*(self.clients.delete(message_id) for _ in range(times)))
+            if n % 8 == 0:
+                await self.clients.hang_up()
+            if n % 16 == 0:
+                await asyncio.to_thread(self.sync)
+
+    async def _keep(self, queue: str) -> None:
+        """Makes a queue and deletes it, with messages in every state, again and again."""
+        for n in range(self.amount // 6):
+            await self.clients.make(queue)
+            message_ids = [await self.clients.publish(300, queue) for _ in range(1 + n % 3)]
+            await self.clients.fetch(queue)
+            await self.clients.delete(message_ids[0], queue)
+            await self.clients.drop(queue)

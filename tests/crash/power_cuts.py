@@ -1,0 +1,164 @@
+"""The power goes while mq is at work on a real file system: what it answered holds.
+
+A disk's writes and flushes are logged while clients work (`recording.py`); legal images of what it
+may hold after a cut are made from the log (`images.py`), mounted, started on, and compared with
+what the clients had been told by then (`promises.py`). MQ_POWER_CUTS=10 makes ten times as many.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from crash.blocks import check_fuse
+from crash.images import Cut, Images, Kept, choose_cuts
+from crash.load import QUEUE
+from crash.promises import Found, broken, unresolved
+from crash.recording import (
+    BTRFS,
+    EXT4,
+    KINDS,
+    XFS,
+    Kind,
+    Recording,
+    Setting,
+    make_file_system,
+    record,
+)
+from harness.messages import number_in
+from harness.mounts import mounted, tmpfs
+from harness.needs import cannot_run
+from harness.processes import Processes
+
+from mq.clock import SystemClock
+from mq.store.files import Files
+from mq.store.root import open_root
+
+TIMES = int(os.environ.get("MQ_POWER_CUTS", "1"))
+IMAGES = {EXT4.name: 60, BTRFS.name: 20, XFS.name: 12}
+SERVED_EVERY = 20
+
+SETTINGS = {
+    "fsync": Setting("fsync"),
+    "syncfs": Setting("syncfs"),
+    "fsync-in-company": Setting("fsync", in_company=True),
+    "syncfs-in-company": Setting("syncfs", in_company=True),
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_root,
+    pytest.mark.usefixtures("needs_root"),
+    pytest.mark.timeout(180 * TIMES),
+]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    """A folder of memory for images and logs."""
+    for program in ("losetup", *(kind.mkfs[0] for kind in KINDS)):
+        if shutil.which(program) is None:
+            cannot_run(f"needs {program}")
+    check_fuse()
+    with tmpfs(tmp_path / "memory", "size=2g") as memory:
+        yield memory
+
+
+def start_up(recording: Recording, image: Path, cut: Cut) -> list[str]:
+    """Starts on the image; what is broken."""
+    kind = recording.kind
+    with mounted(image, image.with_name("checked"), "loop", *kind.image) as top:
+        root = open_root(str(top), Files(), SystemClock())
+        found = Found(top)
+        problems = broken(recording.ledger(cut), found, kind.two_names)
+        return problems + unresolved(root, found, random.Random(cut.seed))
+
+
+async def serve(recording: Recording, image: Path, cut: Cut, daemons: Processes) -> list[str]:
+    """Starts mq on the image and fetches; what is broken."""
+    ledger = recording.ledger(cut)
+    with mounted(image, image.with_name("served"), "loop", *recording.kind.image) as top:
+        try:
+            mq = await asyncio.to_thread(daemons.mq, top)
+            ready = Found(top).ready(QUEUE)
+            url = f"{mq.url}/{QUEUE}/messages"
+            async with aiohttp.ClientSession() as session, session.get(url) as response:
+                status, body = response.status, await response.read()
+        finally:
+            daemons.end_all()
+    if QUEUE not in ledger.queues:
+        return []
+    if status != (200 if ready else 204):
+        return [f"{status} is the answer to a fetch of {ready}"]
+    if ready:
+        number_in(body)
+    return []
+
+
+async def check(recording: Recording, count: int, work: Path, daemons: Processes) -> list[str]:
+    """Cuts the power so many times; what is broken, by cut."""
+    images = Images(recording.log, recording.stable)
+    image = work / "cut"
+    sector_bytes = recording.kind.sector_bytes
+    cuts = choose_cuts(recording.log, count, sector_bytes, random.Random(count))
+    problems = []
+    for number, cut in enumerate(cuts):
+        images.write(cut, image)
+        found = start_up(recording, image, cut)
+        if not found and number % SERVED_EVERY == SERVED_EVERY // 2:
+            found = await serve(recording, image, cut, daemons)
+        problems += [f"{cut}: {problem}" for problem in found]
+    return problems
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+async def test_a_cut_breaks_no_promise(
+    work: Path, daemons: Processes, kind: Kind, setting: Setting
+) -> None:
+    make_file_system(kind, work / "image")
+    recording = await record(work, kind, setting, work / "image")
+    problems = await check(recording, IMAGES[kind.name] * TIMES, work, daemons)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("commit", ["fsync", "syncfs"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+async def test_a_second_cut_breaks_no_promise(
+    work: Path, daemons: Processes, kind: Kind, commit: str
+) -> None:
+    """What the first cut left is worked on as it is, and the power goes again."""
+    setting = Setting(commit, amount=20)
+    make_file_system(kind, work / "image")
+    first = await record(work, kind, setting, work / "image")
+    cut = Cut(len(first.log) * 2 // 3, Kept.SUBSET, 1, kind.sector_bytes)
+    Images(first.log, first.stable).write(cut, work / "image")
+    second = await record(work, kind, setting, work / "image", first.marks(cut))
+    problems = await check(second, IMAGES[kind.name] * TIMES // 3, work, daemons)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        (EXT4, Setting("fsync", left_out="sync")),
+        (EXT4, Setting("fsync", left_out="sync_folder")),
+        (EXT4, Setting("syncfs", left_out="sync_file_system")),
+        (BTRFS, Setting("fsync", left_out="sync_folder")),
+        (BTRFS, Setting("syncfs", left_out="sync_file_system")),
+        (XFS, Setting("fsync", left_out="sync")),
+        (XFS, Setting("fsync", left_out="sync_folder")),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kind) else f"{value.commit}-{value.left_out}",
+)
+async def test_a_flush_that_is_left_out_is_noticed(
+    work: Path, daemons: Processes, kind: Kind, setting: Setting
+) -> None:
+    make_file_system(kind, work / "image")
+    recording = await record(work, kind, setting, work / "image")
+    problems = await check(recording, 20, work, daemons)
+    assert problems

@@ -1,0 +1,249 @@
+"""What mq's answers promise, and whether a root keeps it after a power cut.
+
+`Ledger` reads the marks of a log up to the cut; `Found` reads a mounted root; `broken` compares
+the two and says, in a line each, what was promised and is not so.
+"""
+
+import os
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crash.images import Mark
+from harness.messages import number_in
+
+from mq.lifecycle import State
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.fetch import fetch
+from mq.store.files import Files
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.redeliver import Timer, forget, redeliver
+from mq.store.remove import remove
+from mq.store.root import Root
+from mq.store.steps import Steps
+
+NEW, READY, DELAYED, REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
+
+
+@dataclass
+class Told:
+    """What clients know of one message."""
+
+    queue: str
+    number: int | None = None
+    published: bool = False
+    receives: int = 0
+    due_ms: int = 0
+    delete_asked: bool = False
+    deleted: bool = False
+    dropped: bool = False
+    """Whether its queue's deletion was asked for since."""
+
+    @property
+    def must_live(self) -> bool:
+        return (self.published or self.receives > 0) and not (self.delete_asked or self.dropped)
+
+
+@dataclass
+class Ledger:
+    """What clients asked for and were told until some moment; `until_ms` is its latest time."""
+
+    messages: dict[str, Told] = field(default_factory=dict)
+    queues: dict[str, str] = field(default_factory=dict)
+    """The last mark of each queue: make_asked, made (was there), made_anew, drop_asked, dropped."""
+    until_ms: int = 0
+
+    @classmethod
+    def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
+        ledger = cls(until_ms=until_ms)
+        for mark in marks:
+            ledger._note(**mark.facts)
+        return ledger
+
+    def _note(self, what: str, at_ms: int, **facts: Any) -> None:
+        match what:
+            case "published":
+                told = self._message(**facts)
+                told.published, told.number = True, facts["number"]
+            case "fetched":
+                told = self._message(**facts)
+                told.receives, told.due_ms = facts["receives"], facts["due_ms"]
+            case "delete_asked":
+                self._message(**facts).delete_asked = True
+            case "deleted":
+                self._message(**facts).deleted = True
+            case "end":
+                pass
+            case _:
+                self.queues[facts["queue"]] = what
+                if what == "drop_asked":
+                    for told in self.messages.values():
+                        told.dropped |= told.queue == facts["queue"]
+
+    def _message(self, queue: str, id: str, **_: Any) -> Told:  # noqa: A002 - the mark's word
+        return self.messages.setdefault(id, Told(queue))
+
+
+@dataclass(frozen=True)
+class Place:
+    """One name of a message's file."""
+
+    state: State
+    queue: str
+    id: str
+    path: Path
+    status: os.stat_result = field(repr=False)
+
+    @property
+    def stamp(self) -> Stamp:
+        return Stamp.from_mtime_ns(self.status.st_mtime_ns)
+
+
+class Found:
+    """The messages' files in a root, by id, and its queues."""
+
+    def __init__(self, root: Path) -> None:
+        self.queues = {path.name for path in (root / "queues").iterdir()}
+        self.places: dict[str, list[Place]] = defaultdict(list)
+        for place in _places(root):
+            self.places[place.id].append(place)
+
+    def states(self, message_id: str) -> set[State]:
+        return {place.state for place in self.places.get(message_id, [])}
+
+    def ready(self, queue: str) -> list[str]:
+        """The ids of the queue's ready messages."""
+        return sorted(
+            place.id
+            for places in self.places.values()
+            for place in places
+            if place.state is READY and place.queue == queue
+        )
+
+    def with_two_names(self) -> list[list[Place]]:
+        return [places for places in self.places.values() if len(places) > 1]
+
+
+def _places(root: Path) -> Iterator[Place]:
+    for path in (root / "queues").glob("*/*"):
+        yield Place(READY, path.parent.name, path.name, path, path.lstat())
+    for state, folder in ((NEW, "new"), (DELAYED, "delay"), (REMOVED, "remove")):
+        for path in (root / folder).iterdir():
+            queue, separator, message_id = path.name.partition(":")
+            if separator and path.is_file():
+                yield Place(state, queue, message_id, path, path.lstat())
+
+
+def broken(ledger: Ledger, found: Found, two_names_allowed: bool) -> list[str]:
+    """The promises that the root does not keep; none when all is well.
+
+    `two_names_allowed`: whether a rename that was not answered may leave both of its names
+    (FORMAT.md, "Two names").
+    """
+    return [
+        *_queues(ledger, found),
+        *_bodies(ledger, found),
+        *_names(found, two_names_allowed),
+        *(
+            f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
+            for message_id, told in ledger.messages.items()
+            for problem in _message(ledger, told, found, message_id, two_names_allowed)
+        ),
+    ]
+
+
+def _queues(ledger: Ledger, found: Found) -> Iterator[str]:
+    for queue, last in ledger.queues.items():
+        if last in ("made", "made_anew") and queue not in found.queues:
+            yield f"the queue {queue} was made and is not there"
+        if last == "dropped" and queue in found.queues:
+            yield f"the queue {queue} was deleted and is there"
+
+
+def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
+    for message_id, places in found.places.items():
+        for place in places:
+            if place.state not in (READY, DELAYED):
+                continue
+            try:
+                number = number_in(place.path.read_bytes())
+            except (AssertionError, ValueError) as error:
+                yield f"{message_id} in {place.path}: {error}"
+                continue
+            told = ledger.messages.get(message_id)
+            if told is not None and told.number not in (None, number):
+                yield f"{message_id} has the body {number}, not {told.number}"
+
+
+def _names(found: Found, two_allowed: bool) -> Iterator[str]:
+    for places in found.with_two_names():
+        inodes = {place.status.st_ino for place in places}
+        queues = {place.queue for place in places}
+        if not two_allowed or len(inodes) > 1 or len(queues) > 1:
+            yield f"{places[0].id} stands in {[place.path for place in places]}"
+
+
+def _message(
+    ledger: Ledger, told: Told, found: Found, message_id: str, two_names_allowed: bool
+) -> Iterator[str]:
+    states = found.states(message_id)
+    alive = states & {READY, DELAYED}
+    if told.must_live and not alive:
+        yield "is nowhere"
+    # btrfs was seen to bring the name in new/ back although that folder was flushed after the
+    # rename; beside the ready one it does no harm, since it is never delivered.
+    if told.published and NEW in states and not two_names_allowed:
+        yield "is in new/ still"
+    if told.deleted and alive:
+        yield "came back after its delete"
+    if told.dropped and ledger.queues[told.queue] == "made_anew" and alive:
+        yield "turned up in the queue that was made anew"
+    if told.dropped and READY in states and ledger.queues[told.queue] == "dropped":
+        yield "is ready in a queue that was deleted"
+    if told.must_live and told.due_ms > ledger.until_ms and alive != {DELAYED}:
+        yield "was fetched, is not due, and is not in delay/ alone"
+    if alive and told.receives > max(
+        place.stamp.receives for place in found.places[message_id] if place.state in alive
+    ):
+        yield "has forgotten a receive"
+
+
+def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
+    """Lets the next operation come to each message of two names, which leaves one; the problems."""
+    flusher = FsyncFlusher(Files(), 1)
+    problems = []
+    for places in found.with_two_names():
+        exists = places[0].queue in found.queues
+        name, operation, left = chance.choice(_next_operations(root, places, exists))
+        run_alone(operation, flusher)
+        states = Found(Path(root.layout.root)).states(places[0].id)
+        if states != {left}:
+            before = [place.path for place in places]
+            problems.append(f"{before}: {name} left it in {states}, not {left}")
+    flusher.close()
+    return problems
+
+
+def _next_operations(
+    root: Root, places: list[Place], queue_exists: bool
+) -> list[tuple[str, Steps[Any], State]]:
+    """What may come to the message next, and where it is then."""
+    states = {place.state for place in places}
+    queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
+    latest = next(state for state in (REMOVED, DELAYED, READY) if state in states)
+    operations: list[tuple[str, Steps[Any], State]] = []
+    if NEW in states:
+        operations.append(("forget", forget(root, queue, message_id, 0), latest))
+    if queue_exists and states & {READY, DELAYED}:
+        operations.append(("remove", remove(root, queue, message_id), REMOVED))
+    if READY in states:
+        operations.append(("fetch", fetch(root, queue, message_id, 60), DELAYED))
+    if DELAYED in states:
+        again = redeliver(root, queue, message_id, Timer(lain_s=0))
+        operations.append(("redeliver", again, READY if queue_exists else REMOVED))
+    return operations
