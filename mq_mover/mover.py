@@ -15,13 +15,11 @@ from mq.limits import (
     FIRST_SIGHT_S,
     GROUP_OPERATIONS_MAX,
     LOOK_INTERVAL_S,
-    LOOK_PAUSE_S_MAX,
-    LOOK_SHARE,
 )
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_group
 from mq.store.layout import parse_entry
-from mq.store.listing import is_settled
+from mq.store.listing import is_settled, look_pause_s
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.root import Root
 from mq_mover.timers import Timers
@@ -98,7 +96,7 @@ class Mover:
         if self._folder_changed() or recheck or ran_out:
             self._look(recheck)
         ended_s = self._root.clock.steady_s()
-        pause_s = min((ended_s - began_s) / LOOK_SHARE, LOOK_PAUSE_S_MAX)
+        pause_s = look_pause_s(ended_s - began_s)
         self._look_again_s = ended_s + pause_s
         if recheck:
             self._recheck_again_s = ended_s + max(LOOK_INTERVAL_S, pause_s)

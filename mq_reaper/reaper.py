@@ -4,9 +4,8 @@ import logging
 from typing import Final
 
 from mq.clock import Clock
-from mq.limits import LOOK_PAUSE_S_MAX, LOOK_SHARE
 from mq.store.files import Files
-from mq.store.listing import is_settled
+from mq.store.listing import is_settled, look_pause_s
 from mq.store.reap import Reaped, reap
 
 _log = logging.getLogger("mq-reaper")
@@ -44,7 +43,7 @@ class Reaper:
         went = self._last.files + self._last.folders
         if self._last.next_ms is not None:
             # A folder full of files that are kept: look at it again in proportion to its size.
-            self._again_s = ended_s + min((ended_s - began_s) / LOOK_SHARE, LOOK_PAUSE_S_MAX)
+            self._again_s = ended_s + look_pause_s(ended_s - began_s)
         if went:
             _log.debug("reaped", extra={"fields": {"files": self._last.files}})
         if self._last.foreign != self._foreign:

@@ -11,11 +11,9 @@ from mq.limits import (
     BACKLOG_IDS_MAX,
     BUSY_ASIDE_S,
     LOOK_INTERVAL_S,
-    LOOK_PAUSE_S_MAX,
-    LOOK_SHARE,
 )
 from mq.names import MessageId
-from mq.store.listing import FolderMark, Listing, delivery_order
+from mq.store.listing import FolderMark, Listing, delivery_order, look_pause_s
 
 
 class Backlog:
@@ -49,8 +47,7 @@ class Backlog:
         """
         if not self._candidates:
             return True
-        pause_s = min(self._look_cost_s / LOOK_SHARE, LOOK_PAUSE_S_MAX)
-        interval_s = max(LOOK_INTERVAL_S, pause_s)
+        interval_s = max(LOOK_INTERVAL_S, look_pause_s(self._look_cost_s))
         return now_s - self._looked_s >= interval_s
 
     def look_began(self) -> None:

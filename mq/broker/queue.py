@@ -16,15 +16,13 @@ from mq.limits import (
     BACKLOG_IDS_MAX,
     CLAIMS_PER_ROUND_MAX,
     DESCRIBE_AGE_S,
-    LOOK_PAUSE_S_MAX,
-    LOOK_SHARE,
 )
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.fetch import fetch, release
-from mq.store.listing import Counts, count, list_ready
+from mq.store.listing import Counts, count, list_ready, look_pause_s
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.queue")
@@ -123,8 +121,7 @@ class Queue:
         began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
         counts = await self._committer.call(count, self._root, self.name)
         ended_s = self._root.clock.steady_s()
-        cost_s = min((ended_s - began_s) / LOOK_SHARE, LOOK_PAUSE_S_MAX)
-        fresh_s = max(DESCRIBE_AGE_S, cost_s)
+        fresh_s = max(DESCRIBE_AGE_S, look_pause_s(ended_s - began_s))
         return Description(counts, counted_ms, ended_s + fresh_s)
 
     def _was_described(self, describing: "asyncio.Task[Description]") -> None:
@@ -222,11 +219,12 @@ class Queue:
             self.give_back(delivery)
 
     def _answer_next(self, failure: BaseException) -> None:
+        if (future := self._next_waiting()) is not None:
+            future.set_exception(failure)  # Whoever answers it tells the log.
+            return
         _log.warning(
             "a claim failed", extra={"fields": {"queue": self.name.text, "error": repr(failure)}}
         )
-        if (future := self._next_waiting()) is not None:
-            future.set_exception(failure)
 
     def _next_waiting(self) -> "asyncio.Future[Delivery | None] | None":
         while self._waiting:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from mq.errors import BadName, QueueNotFound
 from mq.lifecycle import State
-from mq.limits import FOLDER_MTIME_TRUST_S, OVERDUE_AFTER_S, SIDELINE_SUFFIX
+from mq.limits import (
+    FOLDER_MTIME_TRUST_S,
+    LOOK_PAUSE_S_MAX,
+    LOOK_SHARE,
+    OVERDUE_AFTER_S,
+    SIDELINE_SUFFIX,
+)
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -54,6 +60,13 @@ class Counts:
 def delivery_order(message_id: MessageId) -> tuple[int, str]:
     """What messages are served by: priority first, then publish order."""
     return (-message_id.priority, message_id.text)
+
+
+def look_pause_s(cost_s: float) -> float:
+    """How long to leave a folder alone after a look that cost so long: looking takes a small
+    share of the time, and a process that was stopped in the middle of a look is soon back.
+    """
+    return min(cost_s / LOOK_SHARE, LOOK_PAUSE_S_MAX)
 
 
 def is_settled(folder: os.stat_result, now_ms: int) -> bool:

@@ -406,7 +406,7 @@ async def test_one_messages_failure_does_not_fail_its_batch(serve: Serve) -> Non
 # A fetch that fails before its claim
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS, errno.EACCES])
 async def test_a_message_that_could_not_be_claimed_is_there_for_the_next_fetch(
     serve: Serve, root: Path, code: int
 ) -> None:

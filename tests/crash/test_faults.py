@@ -32,24 +32,6 @@ from mq.store.root import open_root
 from mq.store.steps import Flush
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EACCES])
-async def test_a_message_whose_claim_failed_is_fetched_when_the_disk_is_well_again(
-    serve: Serve, root: Path, code: int
-) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files)
-    await make_queue(server)
-    message_id = await publish(server)
-    # The folder has been as it is for long, and the failure does not change it.
-    os.utime(root / "queues" / "q", ns=(10**18, 10**18))
-    fault = files.fail("rename", code, where="/delay/q:", times=1)
-    assert (await fetch(server)).status == 503
-    assert fault.hits == 1
-    reply = await fetch(server)
-    assert reply.status == 200
-    assert reply.id == message_id
-
-
 async def test_a_failed_listing_is_answered_and_the_next_one_finds_all(serve: Serve) -> None:
     class UnreadableFiles(Files):
         failures = 1
