@@ -10,10 +10,14 @@ from harness.processes import PATIENCE_S
 T = TypeVar("T")
 
 
-async def comes_true(condition: Callable[[], T | Awaitable[T]], what: str = "the condition") -> T:
+async def comes_true(
+    condition: Callable[[], T | Awaitable[T]],
+    what: str = "the condition",
+    patience_s: float = PATIENCE_S,
+) -> T:
     """Waits, while the loop turns, until the condition gives something true, and gives that."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + PATIENCE_S
+    deadline = loop.time() + patience_s
     while True:
         found = condition()
         value: T = await found if inspect.isawaitable(found) else found

@@ -1,0 +1,250 @@
+"""An auditor: what lies in a root, held against what FORMAT.md says may lie there.
+
+Read-only, and in one pass that remembers no names. On a root that daemons use, a message that
+moves while it is looked at is not held against it.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from mq.errors import BadName
+from mq.lifecycle import State
+from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import FILE_MODE, FOLDER_MODE
+from mq.store.layout import FORMAT_LINE, is_deleted_folder, parse_entry
+from mq.store.moves import queue_exists
+from mq.store.root import Root
+from mq.store.steps import T
+
+# In one folder for all queues; ready messages lie in their queues' own.
+_SHARED: Final = (State.NEW, State.DELAYED, State.REMOVED)
+_ALIVE: Final = (State.READY, State.DELAYED)
+_LOOKS: Final = 2  # So often two states of one message are seen before they are believed.
+
+
+class Breach(Enum):
+    """What a root must not have; the value says it in words."""
+
+    FORMAT = "the format file is missing or names another format"
+    FOLDER = "a folder of the root is missing"
+    SYMLINK = "a symbolic link"
+    MODE = "a mode that is not mq's"
+    TWO_STATES = "one message in two states"
+    LINKED = "a second name outside the message's places"
+    MTIME = "an mtime that mq did not set"
+    SHORT = "a file shorter than its header block"
+    OVERDUE = "due, and nobody brought it back"
+    FORGOTTEN = "left in new/, and nobody took it away"
+    STRAY = "a message whose queue is not there and was not deleted"
+    TOMBSTONE = "a tombstone beside its queue"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One breach, where it is, and the fact that shows it."""
+
+    breach: Breach
+    path: str
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Audit:
+    """What was found: every violation, how many messages are in each state, and how many names
+    are no message's (`foreign_name` is one of them). `hidden` counts dotfiles: probes that a
+    crash left, what NFS keeps for files that are open.
+    """
+
+    violations: list[Violation] = field(default_factory=list)
+    messages: dict[State, int] = field(default_factory=dict)
+    foreign: int = 0
+    foreign_name: str = ""
+    hidden: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is broken; foreign names and dotfiles break nothing."""
+        return not self.violations
+
+
+def audit(root: Root, overdue_s: float = OVERDUE_AFTER_S) -> Audit:
+    """Looks at every name in the root; blocking, and as long as the root is large.
+
+    A message in delay/ is overdue `overdue_s` seconds after its due time. Raises OSError when a
+    folder that is there cannot be listed. Changes nothing.
+    """
+    return _Auditor(root, overdue_s).run()
+
+
+class _Auditor:
+    def __init__(self, root: Root, overdue_s: float) -> None:
+        self.found = Audit(messages=dict.fromkeys((*_SHARED, State.READY), 0))
+        self._root = root
+        self._layout = root.layout
+        self._overdue_ms = round(overdue_s * 1000)
+
+    def run(self) -> Audit:
+        self._format()
+        standing = [folder for folder in self._layout.folders() if self._top_folder(folder)]
+        for state in _SHARED:
+            if self._layout.folder(state) in standing:
+                self._shared(state)
+        if self._layout.queues in standing:
+            self._queues()
+        if self._layout.tombstones in standing:
+            self._tombstones()
+        return self.found
+
+    def _say(self, breach: Breach, path: str, detail: str = "") -> None:
+        self.found.violations.append(Violation(breach, path, detail))
+
+    def _format(self) -> None:
+        status = self._root.files.status(self._layout.format)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            self._say(Breach.FORMAT, self._layout.format)
+            return
+        self._mode(self._layout.format, status, FILE_MODE)
+        with open(self._layout.format, "rb") as file:
+            if (line := file.read(100)) != FORMAT_LINE.encode("ascii"):
+                self._say(Breach.FORMAT, self._layout.format, repr(line))
+
+    def _top_folder(self, folder: str) -> bool:
+        status = self._root.files.status(folder)
+        if status is None or not stat.S_ISDIR(status.st_mode):
+            linked = status is not None and stat.S_ISLNK(status.st_mode)
+            self._say(Breach.SYMLINK if linked else Breach.FOLDER, folder)
+            return False
+        self._mode(folder, status, FOLDER_MODE)
+        return True
+
+    def _mode(self, path: str, status: os.stat_result, mode: int) -> None:
+        if stat.S_IMODE(status.st_mode) != mode:
+            self._say(Breach.MODE, path, f"{stat.S_IMODE(status.st_mode):04o}")
+
+    def _entries(self, folder: str) -> "Iterator[tuple[os.DirEntry[str], os.stat_result]]":
+        """What may be ours: symbolic links are told of, dotfiles counted, what is gone is gone."""
+        try:
+            for entry in self._root.files.entries(folder):
+                if entry.is_symlink():
+                    self._say(Breach.SYMLINK, entry.path)
+                elif entry.name.startswith("."):
+                    self.found.hidden += 1
+                elif (status := self._root.files.status(entry.path)) is not None:
+                    yield entry, status
+        except FileNotFoundError:
+            return  # The folder went meanwhile: a queue was deleted, or reaped.
+
+    def _foreign(self, name: str) -> None:
+        self.found.foreign += 1
+        self.found.foreign_name = name
+
+    def _parsed(self, parse: Callable[[str], T], name: str) -> T | None:
+        """What the name says; None for a foreign one, which is counted."""
+        try:
+            return parse(name)
+        except BadName:
+            self._foreign(name)
+            return None
+
+    def _shared(self, state: State) -> None:
+        for entry, status in self._entries(self._layout.folder(state)):
+            if stat.S_ISDIR(status.st_mode):
+                if state is State.REMOVED and is_deleted_folder(entry.name):
+                    self._mode(entry.path, status, FOLDER_MODE)
+                    self._messages_in(entry.path, State.REMOVED)
+                else:
+                    self._foreign(entry.name)
+                continue
+            if (parsed := self._parsed(parse_entry, entry.name)) is None:
+                continue
+            queue, message_id = parsed
+            if self._message(state, message_id, entry.path, status):
+                self._other_states(state, queue, message_id, status)
+                self._timely(state, queue, entry.path, status)
+
+    def _queues(self) -> None:
+        for entry, status in self._entries(self._layout.queues):
+            if self._parsed(QueueName.parse, entry.name) is None:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                self._mode(entry.path, status, FOLDER_MODE)
+                self._messages_in(entry.path, State.READY)
+            else:
+                self._foreign(entry.name)
+
+    def _messages_in(self, folder: str, state: State) -> None:
+        for entry, status in self._entries(folder):
+            message_id = self._parsed(MessageId.parse, entry.name)
+            if message_id is not None:
+                self._message(state, message_id, entry.path, status)
+
+    def _message(
+        self, state: State, message_id: MessageId, path: str, status: os.stat_result
+    ) -> bool:
+        """What every message's file must be; False for what is no regular file, and foreign."""
+        if not stat.S_ISREG(status.st_mode):
+            self._foreign(os.path.basename(path))
+            return False
+        self.found.messages[state] += 1
+        self._mode(path, status, FILE_MODE)
+        if state in _ALIVE:
+            # What lies in new/ may be half written, and go from there to remove/.
+            stamp = Stamp.from_mtime_ns(status.st_mtime_ns)
+            if stamp.mtime_ns() != status.st_mtime_ns:
+                self._say(Breach.MTIME, path, f"{status.st_mtime_ns} ns")
+            if status.st_size < message_id.header_bytes:
+                self._say(Breach.SHORT, path, f"{status.st_size} bytes")
+        if status.st_nlink > 1:
+            self._say(Breach.LINKED, path, f"{status.st_nlink} names")
+        return True
+
+    def _other_states(
+        self, state: State, queue: QueueName, message_id: MessageId, status: os.stat_result
+    ) -> None:
+        """Each pair of states is told once, by the one that is first in _SHARED."""
+        here = self._layout.path(state, queue, message_id)
+        for other in (*_SHARED[_SHARED.index(state) + 1 :], State.READY):
+            there = self._layout.path(other, queue, message_id)
+            if all(self._is_in_both(here, there, status) for _ in range(_LOOKS)):
+                self._say(Breach.TWO_STATES, here, f"and in {there}")
+
+    def _is_in_both(self, here: str, there: str, status: os.stat_result) -> bool:
+        if self._root.files.status(there) is None:
+            return False
+        again = self._root.files.status(here)
+        return again is not None and os.path.samestat(again, status)
+
+    def _timely(self, state: State, queue: QueueName, path: str, status: os.stat_result) -> None:
+        if state is State.REMOVED:
+            return
+        now_ms = self._root.now_ms()
+        if state is State.NEW:
+            written_ms = status.st_ctime_ns // 1_000_000
+            if now_ms - written_ms > FORGOTTEN_AFTER_S * 1000 + self._overdue_ms:
+                self._say(Breach.FORGOTTEN, path, f"for {(now_ms - written_ms) // 1000} s")
+            return
+        late_ms = now_ms - Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
+        lain_ms = now_ms - status.st_ctime_ns // 1_000_000
+        tombstone = self._root.files.status(self._layout.tombstone(queue))
+        if tombstone is None and not queue_exists(self._root, queue):
+            self._say(Breach.STRAY, path)
+        elif late_ms > self._overdue_ms and lain_ms > self._overdue_ms:
+            # By ctime too: what has just been claimed is perhaps not stamped yet.
+            self._say(Breach.OVERDUE, path, f"for {late_ms / 1000:g} s")
+
+    def _tombstones(self) -> None:
+        for entry, status in self._entries(self._layout.tombstones):
+            if (queue := self._parsed(QueueName.parse, entry.name)) is None:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                self._mode(entry.path, status, FILE_MODE)
+                if queue_exists(self._root, queue):
+                    self._say(Breach.TOMBSTONE, entry.path)
+            else:
+                self._foreign(entry.name)

@@ -1,0 +1,145 @@
+"""Histories: clients at three mq processes, a mover and a reaper on one root, while processes are
+killed, stopped for longer than the visibility and started again; afterwards the rules hold.
+
+A history's faults come from its seed, which is printed. These variables say more:
+
+MQ_HISTORY_SEED      the first history's seed; the next ones count on from it
+MQ_HISTORIES         how many histories; a long run has hundreds
+MQ_HISTORY_FAULTS    how many faults each
+"""
+
+import asyncio
+import os
+import random
+import secrets
+from pathlib import Path
+
+import aiohttp
+import pytest
+from harness.clients import QUEUE
+from harness.herd import Cluster
+from harness.history import US_PER_MS, History, Operation
+from harness.nemesis import Member, schedule, torment
+from harness.processes import Processes
+from harness.rules import ALWAYS, WITHOUT_FAULTS
+from harness.waiting import comes_true
+
+SERVERS = 3
+CLIENTS_EACH = 5
+STOP_S = (1.1, 2.8)
+OPERATIONS_BETWEEN_FAULTS = (60, 260)
+
+SEED = int(os.environ.get("MQ_HISTORY_SEED", "0")) or secrets.randbelow(2**31)
+HISTORIES = int(os.environ.get("MQ_HISTORIES", "1"))
+FAULTS = int(os.environ.get("MQ_HISTORY_FAULTS", "10"))
+
+
+def _slowest(history: History, members: list[Member]) -> Operation | None:
+    """The longest operation that a process answered which suffered nothing meanwhile."""
+    ill_ms = {member.name: member.ill_ms for member in members}
+    well = (
+        each
+        for each in history.operations
+        if each.status is not None
+        and not any(
+            began_ms * US_PER_MS <= each.ended_us and each.began_us <= ended_ms * US_PER_MS
+            for began_ms, ended_ms in ill_ms[each.process]
+        )
+    )
+    return max(well, key=lambda each: each.ended_us - each.began_us, default=None)
+
+
+def _tell(cluster: Cluster) -> None:
+    """Prints the history's figures."""
+    history = cluster.history()
+    print(
+        f"{len(history.operations)} operations: {len(history.acknowledged)} messages, "
+        f"{sum(map(len, history.deliveries.values()))} deliveries of {len(history.deliveries)}, "
+        f"{sum(each.is_acknowledged for each in history.deletes)} deletes, "
+        f"{sum(each.status is None for each in history.operations)} without an answer"
+    )
+    slowest = _slowest(history, cluster.servers)
+    if slowest is not None:
+        print(f"the slowest: {(slowest.ended_us - slowest.began_us) / US_PER_MS:.0f} ms, {slowest}")
+
+
+async def _make_queue(cluster: Cluster, session: aiohttp.ClientSession) -> None:
+    async with session.put(f"{cluster.servers[0].url}/{QUEUE}") as made:
+        assert made.status == 201
+
+
+def _session() -> aiohttp.ClientSession:
+    """A connection a request: aiohttp would send some again by itself on one that was cut."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + FAULTS * 10)
+@pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
+async def test_a_history_with_faults(daemons: Processes, root: Path, seed: int) -> None:
+    print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
+    peers = str(random.Random(seed).choice([0, SERVERS - 1]))
+    cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS, "--peers", peers)
+    # The servers twice: clients feel their faults most.
+    targets = [member.name for member in (*cluster.servers, *cluster.members)]
+    faults = schedule(seed, FAULTS, targets, STOP_S, OPERATIONS_BETWEEN_FAULTS)
+    over = asyncio.Event()
+    async with _session() as session:
+        await _make_queue(cluster, session)
+        clients = cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3)
+        running = asyncio.gather(*(client.run(over.is_set) for client in clients))
+        await torment(cluster.members, faults, cluster.recorder.count)
+        over.set()
+        await running
+        await cluster.drain(cluster.clients(session, seed + 1, 2))
+    _tell(cluster)
+    cluster.assert_it_holds(seed, ALWAYS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
+async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
+    daemons: Processes, root: Path, seed: int
+) -> None:
+    """Where a fault from outside seldom hits: between a lock and its rename, in a listing."""
+    print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
+    chance = random.Random(seed)
+    cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS)
+    over = asyncio.Event()
+    async with _session() as session:
+        await _make_queue(cluster, session)
+        cluster.spoil(chance)
+        keeping = [
+            asyncio.create_task(member.keep(lambda: chance.uniform(*STOP_S), over.is_set))
+            for member in cluster.members
+        ]
+        for member in cluster.members:
+            member.process.popen.kill()  # It comes back as one that stops itself.
+        clients = cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3)
+        running = [asyncio.create_task(client.run(over.is_set)) for client in clients]
+        await comes_true(
+            lambda: sum(len(member.ill_ms) for member in cluster.members) > 2 * FAULTS,
+            "so many faults",
+            patience_s=240,
+        )
+        over.set()
+        await asyncio.gather(*keeping)
+        await cluster.heal()
+        await asyncio.gather(*running)
+        await cluster.drain(cluster.clients(session, seed + 1, 2))
+    _tell(cluster)
+    cluster.assert_it_holds(seed, ALWAYS)
+
+
+async def test_first_in_first_out_with_one_process_and_no_peers(
+    daemons: Processes, root: Path
+) -> None:
+    cluster = await asyncio.to_thread(Cluster, daemons, root, 1)
+    async with _session() as session:
+        await _make_queue(cluster, session)
+        clients = cluster.clients(session, SEED, 8)
+        enough = cluster.recorder.count
+        await asyncio.gather(*(client.run(lambda: enough() > 1500) for client in clients))
+        await cluster.drain(clients[:4])
+    cluster.assert_it_holds(SEED, WITHOUT_FAULTS)

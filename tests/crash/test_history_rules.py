@@ -1,0 +1,222 @@
+"""The history checker itself: histories made by hand that break one rule each, and good ones."""
+
+import pytest
+from harness.history import Delete, Fetch, History, Operation, Publish
+from harness.nemesis import Kind, schedule
+from harness.rules import ALWAYS, WITHOUT_FAULTS, check, report
+
+VISIBILITY_US = 1000
+
+
+def published(
+    number: int, began: int, ended: int, status: int | None = 201, message_id: str | None = None
+) -> Publish:
+    known = (message_id or f"id-{number}") if status == 201 else None
+    return Publish(number, "mq-0", began, ended, status, known)
+
+
+def delivered(
+    number: int | None,
+    began: int,
+    ended: int,
+    receives: int = 1,
+    message_id: str | None = None,
+    due: int | None = None,
+) -> Fetch:
+    due_us = ended - 1 + VISIBILITY_US if due is None else due
+    return Fetch("mq-1", began, ended, 200, message_id or f"id-{number}", number, receives, due_us)
+
+
+def empty(began: int, ended: int) -> Fetch:
+    return Fetch("mq-1", began, ended, 204)
+
+
+def deleted(
+    number: int, began: int, ended: int, status: int | None = 202, receives: int | None = None
+) -> Delete:
+    return Delete(f"id-{number}", "mq-2", began, ended, status, receives)
+
+
+def history(*operations: Operation, alive: tuple[str, ...] = ()) -> History:
+    return History(list(operations), frozenset(alive), VISIBILITY_US)
+
+
+ONCE = (published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50))
+
+BAD = {
+    "lost": [
+        history(published(1, 0, 10)),
+        history(published(1, 0, 10), deleted(1, 20, 30, 404)),
+    ],
+    "vanished": [
+        history(published(1, 0, 10), delivered(1, 20, 30)),
+        history(published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 412, 1)),
+        # Nobody knows whether it was published, but it was delivered.
+        history(published(1, 0, 10, None), delivered(1, 20, 30)),
+    ],
+    "torn": [
+        history(
+            published(1, 0, 10), delivered(None, 20, 30, message_id="id-1"), deleted(1, 40, 50)
+        )
+    ],
+    "invented": [
+        history(*ONCE, delivered(7, 60, 70), deleted(7, 80, 90)),
+        # One publish, two messages.
+        history(*ONCE, delivered(1, 60, 70, message_id="x"), Delete("x", "mq-0", 80, 90, 202)),
+        # One id, the bodies of two.
+        history(
+            published(1, 0, 10),
+            published(2, 0, 10, 503),
+            delivered(1, 20, 30),
+            delivered(2, 2000, 2010, 2, "id-1"),
+            deleted(1, 2040, 2050),
+        ),
+        history(published(1, 0, 10, message_id="x"), published(2, 0, 10, message_id="x"),
+                delivered(1, 20, 30, message_id="x"), Delete("x", "mq-0", 40, 50, 202)),
+    ],
+    "resurrected": [
+        history(*ONCE, delivered(1, 2000, 2010, 2)),
+        history(*ONCE, alive=("id-1",)),
+        # A second delete changes nothing about the first.
+        history(*ONCE, delivered(1, 2000, 2010, 2), deleted(1, 2020, 2030)),
+    ],
+    "shared": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), delivered(1, 40, 1020, 2, due=2040),
+            deleted(1, 3000, 3001),
+        ),
+        # The delete was asked for by then, and not answered.
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), delivered(1, 25, 45, 2, due=1100),
+            deleted(1, 40, 50),
+        ),
+    ],
+    "claimed_early": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30, due=1020),
+            delivered(1, 40, 1021, 2, due=2019), deleted(1, 3000, 3001),
+        )
+    ],
+    "recounted": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30, 3), delivered(1, 2000, 2010, 3),
+            deleted(1, 3000, 3001),
+        ),
+        history(
+            published(1, 0, 10), delivered(1, 20, 30, 2), delivered(1, 2000, 2010, 1),
+            deleted(1, 3000, 3001),
+        ),
+        history(published(1, 0, 10), delivered(1, 20, 30, 0), deleted(1, 40, 50)),
+    ],
+    "denied": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 404),
+            delivered(1, 2000, 2010, 2), deleted(1, 3000, 3001),
+        ),
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 404), alive=("id-1",)
+        ),
+    ],
+    "overruled": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),
+            deleted(1, 2020, 2030, receives=1),
+        )
+    ],
+    "unexpected": [
+        history(*ONCE, Fetch("mq-0", 0, 1, 500)),
+        history(*ONCE, published(2, 0, 1, 404)),
+        history(*ONCE, deleted(1, 60, 61, 400)),
+    ],
+    "overtaken": [
+        history(
+            published(1, 0, 10), published(2, 11, 20), delivered(2, 30, 40),
+            delivered(1, 50, 60), deleted(1, 70, 80), deleted(2, 70, 80),
+        ),
+        # Also when others were published and delivered in between.
+        history(
+            published(1, 0, 10), published(2, 11, 20), published(3, 5, 30),
+            delivered(2, 30, 40), delivered(3, 31, 45), delivered(1, 50, 60),
+            deleted(1, 70, 80), deleted(2, 70, 80), deleted(3, 70, 80),
+        ),
+    ],
+    "overlooked": [
+        history(published(1, 0, 10), empty(11, 15), *ONCE[1:]),
+        history(published(1, 0, 10), empty(11, 15), alive=("id-1",)),
+    ],
+}  # fmt: skip
+
+GOOD = {
+    "once": history(*ONCE),
+    "alive": history(published(1, 0, 10), alive=("id-1",)),
+    "a publish that nobody answered": history(published(1, 0, 10, None)),
+    "a publish that was refused and came all the same": history(
+        published(1, 0, 10, 503), delivered(1, 20, 30), deleted(1, 40, 50)
+    ),
+    "deleted by an operation that nobody answered": history(
+        published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, None)
+    ),
+    "a delete that was answered while a fetch was in hand": history(
+        published(1, 0, 10), delivered(1, 20, 30), delivered(1, 1035, 1060, 2),
+        deleted(1, 1040, 1050),
+    ),
+    "delivered again when it was due": history(
+        published(1, 0, 10), delivered(1, 20, 30), delivered(1, 1031, 1040, 2, due=2031),
+        deleted(1, 1045, 1050),
+    ),
+    "an answer that came after its due time": history(
+        published(1, 0, 10), delivered(1, 20, 3000, due=1025),
+        delivered(1, 1030, 1040, 2, due=2031), deleted(1, 4000, 4010),
+    ),
+    "counted on by a fetch that nobody answered": history(
+        published(1, 0, 10), delivered(1, 20, 30), Fetch("mq-0", 1100, 1200, None),
+        delivered(1, 4000, 4010, 3), deleted(1, 4020, 4030),
+    ),
+    "deleted twice, the second time after it was reaped": history(*ONCE, deleted(1, 60, 70, 404)),
+    "a stale delete that is refused": history(
+        published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),
+        deleted(1, 2020, 2030, 412, 1), deleted(1, 2040, 2050, receives=2),
+    ),
+    "a stale delete of what was gone": history(
+        published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),
+        deleted(1, 2020, 2030, None), deleted(1, 2040, 2050, receives=1),
+    ),
+    "published side by side": history(
+        published(1, 0, 10), published(2, 9, 20), delivered(2, 30, 40), delivered(1, 50, 60),
+        deleted(1, 70, 80), deleted(2, 70, 80),
+    ),
+    "nothing there, by a fetch that began before the acknowledgement": history(
+        published(1, 0, 10), empty(9, 15), *ONCE[1:]
+    ),
+    "nothing there, as another had it": history(
+        published(1, 0, 10), delivered(1, 12, 30), empty(11, 15), deleted(1, 40, 50)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad"), [(rule, bad) for rule, histories in BAD.items() for bad in histories]
+)
+def test_a_bad_history_is_found_out(rule: str, bad: History) -> None:
+    found = check(bad, WITHOUT_FAULTS)
+    assert rule in {breach.rule for breach in found}
+    assert rule in report(bad, found)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_history_passes(name: str) -> None:
+    assert check(GOOD[name], WITHOUT_FAULTS) == []
+
+
+def test_every_rule_is_shown_to_fire() -> None:
+    assert {rule.__name__ for rule in WITHOUT_FAULTS} == BAD.keys()
+    assert set(ALWAYS) < set(WITHOUT_FAULTS)
+
+
+def test_a_seed_replays_its_schedule() -> None:
+    members = ["mq-0", "mq-1", "mover"]
+    first, second = (schedule(7, 12, members, (1.0, 2.0), (10, 20)) for _ in range(2))
+    assert first == second
+    assert first != schedule(8, 12, members, (1.0, 2.0), (10, 20))
+    assert {fault.kind for fault in first} == set(Kind)
+    assert all(1.0 <= fault.lasts_s <= 2.0 and 10 <= fault.after <= 20 for fault in first)

@@ -1,0 +1,179 @@
+"""Clients that publish, fetch and delete at random, and write down what they did and were told."""
+
+import io
+import itertools
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import aiohttp
+
+from harness.history import Delete, Fetch, Operation, Publish
+from harness.messages import make_body, number_in
+from harness.nemesis import Member
+from harness.processes import PATIENCE_S
+from mq.limits import BODY_HELD_BYTES_MAX
+
+QUEUE = "orders"
+ALIVE_MAX = 300
+
+_NO_ANSWER = (aiohttp.ClientError, ConnectionError, TimeoutError)
+
+
+def now_us() -> int:
+    """The wall clock, as the daemons read it."""
+    return time.time_ns() // 1000
+
+
+@dataclass
+class Recorder:
+    """The operations, as they end, and the bodies that were published."""
+
+    operations: list[Operation] = field(default_factory=list)
+    bodies: dict[int, bytes] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    to_delete_later: deque[Fetch] = field(default_factory=deque)
+    alive: int = 0
+    """How many messages are there, about: those acknowledged less those deleted."""
+
+    def count(self) -> int:
+        return len(self.operations)
+
+    def number_of(self, body: bytes) -> int | None:
+        """The number of a body that was published; None for any other bytes."""
+        try:
+            number = number_in(body)
+        except (AssertionError, ValueError):
+            return None
+        return number if self.bodies.get(number, body) == body else None
+
+
+class Client:
+    """One client, at home at one server; its deletes go to any. One operation at a time."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        session: aiohttp.ClientSession,
+        servers: list[Member],
+        home: Member,
+        chance: random.Random,
+        hasty: float = 0.0,
+    ) -> None:
+        """`hasty`: how many of its requests it gives up, many of them at once; 0 for a client
+        that waits.
+        """
+        self._recorder = recorder
+        self._session = session
+        self._servers = servers
+        self.home = home
+        self._chance = chance
+        self._hasty = hasty
+
+    async def run(self, is_over: Callable[[], bool]) -> None:
+        """Publishes, fetches and deletes until it is over."""
+        while not is_over():
+            await self.home.is_up.wait()
+            if self._recorder.alive < ALIVE_MAX and self._chance.random() < 0.45:
+                await self.publish()
+            else:
+                await self.consume()
+
+    async def consume(self) -> None:
+        """Fetches; then deletes what it got, or keeps it to delete it later, or forgets it."""
+        fetched = await self.fetch()
+        if fetched is not None:
+            what = self._chance.random()
+            if what < 0.6:
+                await self.delete(fetched, self._chance.choice(self._servers))
+            elif what < 0.75:
+                self._recorder.to_delete_later.append(fetched)
+        elif self._recorder.to_delete_later:
+            await self.delete(
+                self._recorder.to_delete_later.popleft(), self._chance.choice(self._servers)
+            )
+
+    async def publish(self) -> None:
+        """Publishes a new body."""
+        number = next(self._recorder.numbers)
+        size = self._chance.choice([16] * 8 + [300] * 20 + [70_000] * 3 + [BODY_HELD_BYTES_MAX + 9])
+        body = self._recorder.bodies[number] = make_body(number, size)
+        began_us, status, message_id = now_us(), None, None
+        try:
+            async with self._session.post(
+                self._messages(self.home), data=io.BytesIO(body), timeout=self._timeout()
+            ) as response:
+                await response.read()
+                status, message_id = response.status, response.headers.get("X-Message-Id")
+        except _NO_ANSWER:
+            pass
+        self._recorder.operations.append(
+            Publish(number, self.home.name, began_us, now_us(), status, message_id)
+        )
+        self._recorder.alive += status == 201
+
+    async def fetch(self) -> Fetch | None:
+        """The delivery, when there was one."""
+        began_us = now_us()
+        fetched = Fetch(self.home.name, began_us, began_us, None)
+        try:
+            async with self._session.get(
+                self._messages(self.home), timeout=self._timeout()
+            ) as response:
+                body = await response.read()
+                fetched = self._fetched(began_us, response, body)
+        except _NO_ANSWER:
+            fetched = Fetch(self.home.name, began_us, now_us(), None)
+        self._recorder.operations.append(fetched)
+        return fetched if fetched.is_delivery else None
+
+    def _fetched(self, began_us: int, response: aiohttp.ClientResponse, body: bytes) -> Fetch:
+        ended_us = now_us()
+        if response.status != 200:
+            return Fetch(self.home.name, began_us, ended_us, response.status)
+        due = datetime.fromisoformat(response.headers["X-Message-Due"])
+        return Fetch(
+            self.home.name,
+            began_us,
+            ended_us,
+            200,
+            response.headers["X-Message-Id"],
+            self._recorder.number_of(body),
+            int(response.headers["X-Message-Receives"]),
+            round(due.timestamp() * 1000) * 1000,
+        )
+
+    async def delete(self, fetched: Fetch, at: Member, surely: bool = False) -> bool:
+        """Deletes what was fetched; whether it is gone. Now and then with If-Match, unless
+        `surely`.
+        """
+        assert fetched.id is not None
+        conditional = not surely and self._chance.random() < 0.4
+        headers = {"If-Match": f'"{fetched.receives}"'} if conditional else {}
+        began_us, status = now_us(), None
+        try:
+            async with self._session.delete(
+                f"{self._messages(at)}/{fetched.id}", headers=headers, timeout=self._timeout()
+            ) as response:
+                await response.read()
+                status = response.status
+        except _NO_ANSWER:
+            pass
+        receives = fetched.receives if conditional else None
+        self._recorder.operations.append(
+            Delete(fetched.id, at.name, began_us, now_us(), status, receives)
+        )
+        self._recorder.alive -= status == 202
+        return status in (202, 404)
+
+    def _messages(self, server: Member) -> str:
+        return f"{server.url}/{QUEUE}/messages"
+
+    def _timeout(self) -> aiohttp.ClientTimeout:
+        patience_s = PATIENCE_S
+        if self._chance.random() < self._hasty:
+            patience_s = self._chance.choice([self._chance.uniform(0.001, 0.03), 0.5, 1.0])
+        return aiohttp.ClientTimeout(total=patience_s)

@@ -1,0 +1,129 @@
+"""A history: what clients asked of a cluster, when, and what they were told.
+
+Times are the machine's wall clock in microseconds since the epoch, taken just before a request is
+sent and just after all of its answer was read. Daemons on the same machine have the same clock, so
+that a due time compares with them. `status` None: no answer came, and nobody knows what happened.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+US_PER_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A publish of the body with this number; each number is asked for once."""
+
+    number: int
+    process: str
+    began_us: int
+    ended_us: int
+    status: int | None
+    id: str | None = None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.status == 201
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A fetch. Of a delivery (200): `number` is None when the body is torn, or nobody's."""
+
+    process: str
+    began_us: int
+    ended_us: int
+    status: int | None
+    id: str | None = None
+    number: int | None = None
+    receives: int = 0
+    due_us: int = 0
+
+    @property
+    def is_delivery(self) -> bool:
+        return self.status == 200
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """A delete; `receives`: on condition that the message's are these (If-Match)."""
+
+    id: str
+    process: str
+    began_us: int
+    ended_us: int
+    status: int | None
+    receives: int | None = None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.status == 202
+
+    @property
+    def may_have_removed(self) -> bool:
+        """Whether the message may be gone by it: not after a refusal."""
+        return self.status not in (404, 412)
+
+
+Operation: TypeAlias = Publish | Fetch | Delete
+
+
+@dataclass(frozen=True)
+class History:
+    """All that was asked of one queue, and the ids that lie in its root alive at the end.
+
+    `visibility_us`: that of every delivery, where it is one and the same.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    alive: frozenset[str] = frozenset()
+    visibility_us: int | None = None
+
+    @cached_property
+    def publishes(self) -> list[Publish]:
+        return [each for each in self.operations if isinstance(each, Publish)]
+
+    @cached_property
+    def fetches(self) -> list[Fetch]:
+        return [each for each in self.operations if isinstance(each, Fetch)]
+
+    @cached_property
+    def deletes(self) -> list[Delete]:
+        return [each for each in self.operations if isinstance(each, Delete)]
+
+    @cached_property
+    def acknowledged(self) -> dict[str, Publish]:
+        """The publishes that were answered 201, by id."""
+        return {each.id: each for each in self.publishes if each.is_acknowledged and each.id}
+
+    @cached_property
+    def deliveries(self) -> dict[str, list[Fetch]]:
+        """By id, in the order of their answers."""
+        found: dict[str, list[Fetch]] = defaultdict(list)
+        for each in sorted(self.fetches, key=lambda fetch: fetch.ended_us):
+            if each.is_delivery and each.id is not None:
+                found[each.id].append(each)
+        return dict(found)
+
+    @cached_property
+    def deletes_of(self) -> dict[str, list[Delete]]:
+        """By id, in the order of their answers."""
+        found: dict[str, list[Delete]] = defaultdict(list)
+        for each in sorted(self.deletes, key=lambda delete: delete.ended_us):
+            found[each.id].append(each)
+        return dict(found)
+
+    def deleted_us(self, message_id: str) -> int | None:
+        """When the message's first acknowledged delete was answered."""
+        for each in self.deletes_of.get(message_id, []):
+            if each.is_acknowledged:
+                return each.ended_us
+        return None
+
+    def about(self, message_id: str) -> list[Operation]:
+        """Every operation that names the message, as they began."""
+        named = [each for each in self.operations if each.id == message_id]
+        return sorted(named, key=lambda operation: operation.began_us)
