@@ -133,6 +133,11 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
+    """Moves what these queues have in delay/ to remove/; how many.
+
+    Flushed also when nothing was found: whoever moved the last one from delay/ has perhaps not
+    flushed that yet, and a message that came back would turn up in the queue that is made next.
+    """
     retired = 0
     for entry in root.files.entries(root.layout.delay):
         try:
@@ -141,8 +146,7 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
             continue  # Foreign: left alone.
         if queue in deleted and entry.is_file(follow_symlinks=False):
             retired += _retire(root, queue, message_id)
-    if retired:
-        yield Flush(folders=(root.layout.remove, root.layout.delay))
+    yield Flush(folders=(root.layout.remove, root.layout.delay))
     return retired
 
 

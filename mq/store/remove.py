@@ -54,13 +54,15 @@ def remove(
         raise QueueNotFound(queue.text)
     seen = set()
     for _ in range(_PASSES):
-        found, flush = _pass(root, queue, message_id, if_receives)
+        found = _pass(root, queue, message_id, if_receives)
         seen.add(found)
         if found in (_Found.HERE, _Found.REMOVED):
-            # A folder that is gone is a queue deleted meanwhile; remove/, flushed first, has
-            # the message.
+            # Also where it was before: whoever moved it from there, or removed it, has perhaps
+            # not flushed that yet. A folder that is gone is a queue deleted meanwhile; remove/,
+            # flushed first, has the message.
             with contextlib.suppress(FileNotFoundError):
-                yield flush
+                layout = root.layout
+                yield Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
             return found is _Found.HERE
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
@@ -71,7 +73,7 @@ def remove(
 
 def _pass(
     root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None
-) -> tuple[_Found, Flush]:
+) -> _Found:
     """Looks once into every place of the message, and removes it from the first that has it."""
     missed = _Found.NOWHERE
     for removal in _REMOVALS:
@@ -81,37 +83,34 @@ def _pass(
         try:
             # Of two names a fetch would take remove/'s away: only the lock keeps it off.
             if if_receives is None and status.st_nlink == 1:
-                return _Found.HERE, _remove(root, removal, queue, message_id, 1)
-            flush = _remove_locked(root, removal, queue, message_id, if_receives)
+                _remove(root, removal, queue, message_id, 1)
+                return _Found.HERE
+            if _remove_locked(root, removal, queue, message_id, if_receives):
+                return _Found.HERE
         except OSError as error:
             if not is_gone(error):
                 raise
             continue
-        if flush is not None:
-            return _Found.HERE, flush
         missed = _Found.BUSY
     if message_status(root, root.layout.path(State.REMOVED, queue, message_id)) is not None:
-        # By another process, perhaps, that has not flushed it yet.
-        folders = (root.layout.remove, root.layout.delay, root.layout.queue(queue))
-        return _Found.REMOVED, Flush(folders=folders)
-    return missed, Flush()
+        return _Found.REMOVED
+    return missed
 
 
 def _remove(
     root: Root, removal: Transition, queue: QueueName, message_id: MessageId, links: int
-) -> Flush:
+) -> None:
     try:
-        return move(root, removal, queue, message_id, links)
+        move(root, removal, queue, message_id, links)
+        return
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
     # remove/ cannot grow by a name: take the name away instead, which frees.
     expunged = _EXPUNGED[removal]
-    flush = Flush(folders=(root.layout.parent(expunged.source, queue),))
     if links > 1:
-        flush = keep_one_name(root, expunged.source, queue, message_id)
+        keep_one_name(root, expunged.source, queue, message_id)
     root.files.unlink(root.layout.path(expunged.source, queue, message_id))
-    return flush
 
 
 def _remove_locked(
@@ -120,11 +119,12 @@ def _remove_locked(
     queue: QueueName,
     message_id: MessageId,
     if_receives: Precondition | None,
-) -> Flush | None:
-    """None when another process is at the message."""
+) -> bool:
+    """False when another process is at the message."""
     with claimed(root, root.layout.path(removal.source, queue, message_id)) as claim:
         if claim is None:
-            return None
+            return False
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
-        return _remove(root, removal, queue, message_id, claim.status.st_nlink)
+        _remove(root, removal, queue, message_id, claim.status.st_nlink)
+        return True

@@ -80,8 +80,8 @@ def probe_renames(layout: Layout, files: Files) -> None:
         return
     try:
         files.stamp(descriptor, _PROBE_STAMP.mtime_ns())
-        kept = Stamp.from_mtime_ns(files.descriptor_status(descriptor).st_mtime_ns)
         files.sync(descriptor)
+        kept = Stamp.from_mtime_ns(files.descriptor_status(descriptor).st_mtime_ns)
     finally:
         files.close(descriptor)
     if (kept.due_ms, kept.receives) != (_PROBE_STAMP.due_ms, _PROBE_STAMP.receives):

@@ -19,6 +19,7 @@ from harness.raw import raw_connection, raw_head
 QUEUE = "orders"
 SIZES = (16, 300, 300, 300, 5000, 70_000)
 LARGE = 1_300_000  # Streams to the disk.
+PUBLISHERS, CONSUMERS = 8, 4
 
 
 class Clients:
@@ -106,8 +107,8 @@ class Load:
         await asyncio.gather(*(self.clients.publish(self._size()) for _ in range(2 * self.amount)))
         await asyncio.to_thread(self.sync)
         await asyncio.gather(
-            *(self._publish() for _ in range(3)),
-            *(self._consume() for _ in range(4)),
+            *(self._publish() for _ in range(PUBLISHERS)),
+            *(self._consume() for _ in range(CONSUMERS)),
             self._keep("short-lived"),
             self._keep("fleeting"),
         )
@@ -116,8 +117,8 @@ class Load:
         return self.chance.choice(SIZES)
 
     async def _publish(self) -> None:
-        for n in range(self.amount):
-            size = LARGE if n == self.amount // 2 else self._size()
+        for n in range(self.amount // 2):
+            size = LARGE if n == self.amount // 4 else self._size()
             message_id = await self.clients.publish(size)
             if self.chance.random() < 0.15:
                 await self.clients.delete(message_id)

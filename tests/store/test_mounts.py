@@ -1,6 +1,7 @@
 """Which file system a root is on, and the flush policy that goes with it."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,32 @@ def test_a_clock_that_could_not_be_measured_stops_nothing(tmp_path: Path) -> Non
     files.heal()
     follower.follow()
     assert abs(clock.offset_ms) < 10_000
+
+
+def test_a_mounts_clock_is_read_once_the_server_has_set_it(tmp_path: Path) -> None:
+    """Before the fsync a client has only its own idea of the mtime."""
+
+    class MountedFiles(Files):
+        """A server whose clock is an hour ahead of ours."""
+
+        ahead = synced = False
+
+        def sync(self, descriptor: int) -> None:
+            super().sync(descriptor)
+            self.synced = True
+
+        def descriptor_status(self, descriptor: int) -> os.stat_result:
+            if self.ahead and self.synced:
+                os.utime(descriptor, ns=(0, SystemClock().now_ms() * 1_000_000 + 3_600 * 10**9))
+            return super().descriptor_status(descriptor)
+
+    files, clock = MountedFiles(), SystemClock()
+    root = open_root(str(tmp_path), files, clock)
+    files.ahead, files.synced = True, False
+    follower = ClockFollower(root, clock)
+    follower.needed = True
+    follower.follow()
+    assert 3_590_000 < clock.offset_ms < 3_610_000
 
 
 def test_a_local_file_system_has_our_clock(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from harness.messages import number_in
 from harness.mounts import mounted, tmpfs
 from harness.needs import cannot_run
 from harness.processes import Processes
+from harness.tally import tally
 
 from mq.clock import SystemClock
 from mq.store.files import Files
@@ -123,6 +124,7 @@ async def test_a_cut_breaks_no_promise(
     make_file_system(kind, work / "image")
     recording = await record(work, kind, setting, work / "image")
     problems = await check(recording, IMAGES[kind.name] * TIMES, work, daemons)
+    tally(f"images of {kind.name}", IMAGES[kind.name] * TIMES)
     assert not problems, "\n".join(problems)
 
 
@@ -138,7 +140,9 @@ async def test_a_second_cut_breaks_no_promise(
     cut = Cut(len(first.log) * 2 // 3, Kept.SUBSET, 1, kind.sector_bytes)
     Images(first.log, first.stable).write(cut, work / "image")
     second = await record(work, kind, setting, work / "image", first.marks(cut))
-    problems = await check(second, IMAGES[kind.name] * TIMES // 3, work, daemons)
+    count = IMAGES[kind.name] * TIMES // 3
+    problems = await check(second, count, work, daemons)
+    tally(f"images of {kind.name}", count)
     assert not problems, "\n".join(problems)
 
 

@@ -1,0 +1,91 @@
+"""Flush policies: what they open and when, and what they remember."""
+
+from pathlib import Path
+
+import pytest
+from crash.blocks import check_fuse, logged_disk
+from crash.images import Flush as DiskFlush
+from crash.images import Mark, Write, read_log
+from crash.recording import EXT4, make_file_system
+from harness.faults import FaultyFiles
+from harness.mounts import mounted, tmpfs
+
+from mq.store.files import Files
+from mq.store.flush import FsyncFlusher, SyncfsFlusher
+from mq.store.group import run_alone
+from mq.store.steps import Flush, Steps
+
+BODY = b"a body that no file system has by itself"
+
+
+def write(files: Files, path: Path) -> Steps[None]:
+    """A file, flushed."""
+    descriptor = files.create(str(path))
+    try:
+        files.write(descriptor, BODY)
+        yield Flush(files=(descriptor,))
+    finally:
+        files.close(descriptor)
+
+
+def use(folder: Path) -> Steps[None]:
+    """Relies on the folder's being there."""
+    yield Flush(entries=(str(folder),))
+
+
+def test_a_group_s_descriptor_is_open_before_its_first_write(tmp_path: Path) -> None:
+    """The kernel tells each descriptor only of errors that came after it was opened."""
+    files = FaultyFiles()
+    run_alone(write(files, tmp_path / "file"), SyncfsFlusher(files, str(tmp_path)))
+    made = [call for call, _ in files.calls]
+    assert made == ["open_folder", "create", "write", "sync_file_system"]
+    assert files.open_paths() == []
+
+
+def test_a_folder_that_was_made_anew_has_its_entry_flushed_again(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    flusher = FsyncFlusher(files, 1)
+    folder = tmp_path / "folder"
+    for generation in range(2):
+        folder.mkdir()
+        for _ in range(2):
+            run_alone(use(folder), flusher)
+        assert files.count("sync_folder", str(tmp_path)) == generation + 1
+        folder.rename(tmp_path / f"old-{generation}")
+    flusher.close()
+
+
+@pytest.mark.needs_root
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("policy", [SyncfsFlusher, FsyncFlusher])
+def test_a_flush_reaches_the_disk(
+    tmp_path: Path, policy: type[SyncfsFlusher] | type[FsyncFlusher]
+) -> None:
+    """On return the disk was flushed after it had the body."""
+    check_fuse()
+    files = Files()
+    with tmpfs(tmp_path / "memory", "size=200m") as memory:
+        image = memory / "image"
+        make_file_system(EXT4, image)
+        with (
+            logged_disk(memory, image, memory / "log") as disk,
+            mounted(disk.device, memory / "mounted") as top,
+        ):
+            flusher = (
+                SyncfsFlusher(files, str(top))
+                if policy is SyncfsFlusher
+                else FsyncFlusher(files, 1)
+            )
+            files.sync_folder(str(top))
+            disk.mark("begin")
+            run_alone(write(files, top / "file"), flusher)
+            disk.mark("end")
+            flusher.close()
+        with (memory / "log").open("rb") as written:
+            log = list(read_log(written))
+    begin, end = (place for place, entry in enumerate(log) if isinstance(entry, Mark))
+    done = log[begin + 1 : end]
+    written_at = next(
+        place for place, entry in enumerate(done) if isinstance(entry, Write) and BODY in entry.data
+    )
+    assert DiskFlush() in done[written_at:]
