@@ -1,0 +1,20 @@
+"""Judges mutants, and prints who killed each."""
+
+import sys
+
+from mutants.gate import judge, mutants
+
+
+def main(words: list[str]) -> int:
+    """The exit code: 1 when a mutant lives."""
+    chosen = mutants(words)
+    alive = 0
+    for verdict in judge(chosen):
+        alive += not verdict.is_killed
+        print(f"{verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True)
+    print(f"{len(chosen) - alive} of {len(chosen)} killed")
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

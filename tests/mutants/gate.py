@@ -1,0 +1,83 @@
+"""Runs the tests of durability against mutants of the package, each in a checkout of its own."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutants.orderings import reordered
+from mutants.sites import Mutant, left_out
+
+CHECKOUT = Path(__file__).parents[2]
+PACKAGES = ("mq", "mq_mover", "mq_reaper")
+# The first that turns red ends a mutant's run: what is quick comes first.
+SUITE = (
+    "tests/conformance/test_faults.py",
+    "tests/crash/test_faults.py",
+    "tests/store",
+)
+PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests said of a mutant."""
+
+    mutant: str
+    killer: str
+    """The test that turned red first; empty when none did."""
+
+    @property
+    def is_killed(self) -> bool:
+        return bool(self.killer)
+
+
+def mutants(words: Sequence[str] = ()) -> list[Mutant]:
+    """All of them, or those whose name has all these words."""
+    modules = [str(path) for package in PACKAGES for path in sorted(_modules(package))]
+    made = [*left_out(CHECKOUT, modules), *reordered(CHECKOUT)]
+    return [mutant for mutant in made if all(word in mutant.name for word in words)]
+
+
+def judge(chosen: Sequence[Mutant], threads: int | None = None) -> Iterator[Verdict]:
+    """A verdict for each mutant, in their order; several run side by side."""
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        yield from pool.map(_judge, chosen)
+
+
+def _modules(package: str) -> Iterator[Path]:
+    return (path.relative_to(CHECKOUT) for path in (CHECKOUT / package).rglob("*.py"))
+
+
+def _judge(mutant: Mutant) -> Verdict:
+    with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
+        checkout = Path(folder)
+        for name in (*PACKAGES, "tests"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(CHECKOUT / name, checkout / name, ignore=ignored)
+        shutil.copy(CHECKOUT / "pyproject.toml", checkout)
+        mutant.write(checkout)
+        return Verdict(mutant.name, _first_failure(checkout))
+
+
+def _first_failure(checkout: Path) -> str:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITE]
+    # Its tests' own tallies are not this gate's.
+    env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
+    env["PYTHONPATH"] = str(checkout)
+    try:
+        done = subprocess.run(
+            command, cwd=checkout, env=env, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+    except subprocess.TimeoutExpired:
+        return "(did not end)"
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode == 0:
+        return ""
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr
+    return failed[0].split(" - ")[0].removeprefix("FAILED ")

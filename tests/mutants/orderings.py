@@ -1,0 +1,293 @@
+"""Orderings that matter, each with the two steps in the wrong order, or one of them weakened.
+
+Each is a piece of a module's text and what it becomes. A piece that is not in the module exactly
+once is an error: whoever changes the code changes its mutants with it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutants.sites import Mutant
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """What goes wrong, where, and how."""
+
+    wrong: str
+    module: str
+    text: str
+    becomes: str
+
+
+ORDERINGS = (
+    Ordering(
+        "a published file is flushed before it is written and stamped",
+        "mq/store/publish.py",
+        """\
+        root.files.write(descriptor, body)
+        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        yield Flush(files=(descriptor,))
+""",
+        """\
+        yield Flush(files=(descriptor,))
+        root.files.write(descriptor, body)
+        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+""",
+    ),
+    Ordering(
+        "a published file is flushed before its mtime is set",
+        "mq/store/publish.py",
+        """\
+        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        yield Flush(files=(descriptor,))
+""",
+        """\
+        yield Flush(files=(descriptor,))
+        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+""",
+    ),
+    Ordering(
+        "a streamed file's mtime is set after its fsync",
+        "mq/store/publish.py",
+        """\
+    root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+    root.files.sync(descriptor)
+""",
+        """\
+    root.files.sync(descriptor)
+    root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+""",
+    ),
+    Ordering(
+        "a published file is delivered before it is flushed",
+        "mq/store/publish.py",
+        """\
+        yield Flush(files=(descriptor,))
+    except BaseException:
+        discard(root, draft)
+        raise
+    finally:
+        root.files.close(descriptor)
+    return (yield from deliver(root, draft))
+""",
+        """\
+        delivered = yield from deliver(root, draft)
+        yield Flush(files=(descriptor,))
+    finally:
+        root.files.close(descriptor)
+    return delivered
+""",
+    ),
+    Ordering(
+        "a publish is answered before its folders are flushed",
+        "mq/store/publish.py",
+        """\
+        flush = move(root, DELIVER, draft.queue, draft.id)
+    except OSError as error:
+""",
+        """\
+        move(root, DELIVER, draft.queue, draft.id)
+        return draft.id
+    except OSError as error:
+""",
+    ),
+    Ordering(
+        "a claim is stamped after its flush",
+        "mq/store/fetch.py",
+        """\
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+        try:
+            yield replace(flush, files=(claim.descriptor,))
+        except FileNotFoundError:
+            return None  # The queue was deleted meanwhile.
+""",
+        """\
+        try:
+            yield replace(flush, files=(claim.descriptor,))
+        except FileNotFoundError:
+            return None
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+""",
+    ),
+    Ordering(
+        "a released message is stamped after its flush",
+        "mq/store/fetch.py",
+        """\
+        try:
+            yield replace(flush, files=(claim.descriptor,))
+        except FileNotFoundError:
+            return False  # The queue was deleted meanwhile, the message with it.
+""",
+        """\
+        root.files.stamp(claim.descriptor, delivery.stamp.mtime_ns())
+        try:
+            yield replace(flush, files=(claim.descriptor,))
+        except FileNotFoundError:
+            return False
+        root.files.stamp(claim.descriptor, again.mtime_ns())
+""",
+    ),
+    Ordering(
+        "a queue's folder goes before its tombstone stands",
+        "mq/store/queues.py",
+        """\
+        descriptor = root.files.open_kept(root.layout.tombstone(queue))
+        try:
+            root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
+            yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
+        finally:
+            root.files.close(descriptor)
+        root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
+""",
+        """\
+        root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
+        descriptor = root.files.open_kept(root.layout.tombstone(queue))
+        try:
+            root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
+            yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
+        finally:
+            root.files.close(descriptor)
+""",
+    ),
+    Ordering(
+        "a deleted queue is made again before its last messages are gone",
+        "mq/store/queues.py",
+        """\
+                yield from _bury(root, queue)
+                _make_folder(root, queue)
+""",
+        """\
+                _make_folder(root, queue)
+                yield from _bury(root, queue)
+""",
+    ),
+    Ordering(
+        "a tombstone goes before the messages that it stands for",
+        "mq/store/queues.py",
+        """\
+    while (yield from _retire_pass(root, frozenset({queue}))):
+        pass
+    root.files.unlink(root.layout.tombstone(queue))
+""",
+        """\
+    root.files.unlink(root.layout.tombstone(queue))
+    while (yield from _retire_pass(root, frozenset({queue}))):
+        pass
+""",
+    ),
+    Ordering(
+        "folders are flushed before the files in them",
+        "mq/store/flush.py",
+        """\
+        failed = self._sync_files(asked)
+        return failed | self._folders.flush(asked)
+""",
+        """\
+        failed = self._folders.flush(asked)
+        return failed | self._sync_files(asked)
+""",
+    ),
+    Ordering(
+        "folders are flushed in any order",
+        "mq/store/flush.py",
+        "for folder in _in_order(sequences)}",
+        "for folder in reversed(_in_order(sequences))}",
+    ),
+    Ordering(
+        "a folder's entry is taken for flushed before it is",
+        "mq/store/flush.py",
+        "        failure = self._sync(os.path.dirname(folder))\n",
+        "        failure = None\n",
+    ),
+    Ordering(
+        "a folder's entry counts as flushed though the folder was made anew",
+        "mq/store/flush.py",
+        "if status is None or self._flushed.get(folder) == status.st_ino:",
+        "if status is None or folder in self._flushed:",
+    ),
+    Ordering(
+        "a file's failed fsync is not told",
+        "mq/store/flush.py",
+        "            failed[index] = error\n    return failed\n\n\ndef _in_order",
+        "            pass\n    return failed\n\n\ndef _in_order",
+    ),
+    Ordering(
+        "a file's failed fsync is tried again",
+        "mq/store/flush.py",
+        """\
+        except OSError as error:
+            failed[index] = error
+""",
+        """\
+        except OSError:
+            files.sync(descriptor)
+""",
+    ),
+    Ordering(
+        "a folder's failed fsync is not told",
+        "mq/store/flush.py",
+        "            self._on_failure()\n            return error\n",
+        "            self._on_failure()\n            return None\n",
+    ),
+    Ordering(
+        "a failed syncfs is taken for a good one",
+        "mq/store/flush.py",
+        """\
+            self._files.sync_file_system(descriptor)
+        except OSError:
+            return self._flush_each(asked)
+""",
+        """\
+            self._files.sync_file_system(descriptor)
+        except OSError:
+            return {}
+""",
+    ),
+    Ordering(
+        "the descriptor for syncfs is opened after the writes, and hears of no error",
+        "mq/store/flush.py",
+        "yield lambda asked: self._flush(descriptor, asked)",
+        "yield lambda asked: self._flush(self._files.open_folder(self._root), asked)",
+    ),
+    Ordering(
+        "a claim is made without the inode's lock",
+        "mq/store/moves.py",
+        "    if not root.files.lock(descriptor):\n        return None\n",
+        "",
+    ),
+    Ordering(
+        "a claim's lock ends before its stamp",
+        "mq/store/fetch.py",
+        "        due_ms = root.now_ms() + round(",
+        "        root.files.unlock(claim.descriptor)\n        due_ms = root.now_ms() + round(",
+    ),
+    Ordering(
+        "a lock is believed though the name has come to mean another file",
+        "mq/store/moves.py",
+        """\
+    if not os.path.samestat(status, root.files.descriptor_status(descriptor)):
+        return None
+""",
+        "",
+    ),
+    Ordering(
+        "one name of two stays",
+        "mq/store/moves.py",
+        "        return keep_one_name(root, transition.target, queue, message_id)\n",
+        "        pass\n",
+    ),
+)
+
+
+def reordered(checkout: Path) -> Iterator[Mutant]:
+    """The mutants of `ORDERINGS`."""
+    for ordering in ORDERINGS:
+        source = (checkout / ordering.module).read_text()
+        found = source.count(ordering.text)
+        assert found == 1, f"{ordering.module} has the text {found} times: {ordering.text}"
+        changed = source.replace(ordering.text, ordering.becomes)
+        yield Mutant(f"{ordering.module}: {ordering.wrong}", ordering.module, changed)
