@@ -12,16 +12,19 @@ import asyncio
 import os
 import random
 import secrets
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
 from harness.clients import QUEUE
-from harness.herd import Cluster
+from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
 from harness.nemesis import Member, schedule, torment
 from harness.processes import Processes
 from harness.rules import ALWAYS, WITHOUT_FAULTS
+from harness.stopping import stalls
 from harness.waiting import comes_true
 
 SERVERS = 3
@@ -50,22 +53,55 @@ def _slowest(history: History, members: list[Member]) -> Operation | None:
 
 
 def _tell(cluster: Cluster) -> None:
-    """Prints the history's figures."""
-    history = cluster.history()
-    print(
-        f"{len(history.operations)} operations: {len(history.acknowledged)} messages, "
-        f"{sum(map(len, history.deliveries.values()))} deliveries of {len(history.deliveries)}, "
-        f"{sum(each.is_acknowledged for each in history.deletes)} deletes, "
-        f"{sum(each.status is None for each in history.operations)} without an answer"
-    )
-    slowest = _slowest(history, cluster.servers)
+    """Prints the histories' figures."""
+    for queue in (QUEUE, OWNED_QUEUE):
+        history = cluster.history(queue)
+        print(
+            f"{queue}: {len(history.operations)} operations, {len(history.acknowledged)} messages, "
+            f"{sum(map(len, history.deliveries.values()))} deliveries of "
+            f"{len(history.deliveries)}, "
+            f"{sum(each.is_acknowledged for each in history.deletes)} deletes, "
+            f"{sum(each.status is None for each in history.operations)} without an answer, "
+            f"{sum(each.is_acknowledged for each in history.drops)} drops"
+        )
+    slowest = _slowest(cluster.history(), cluster.servers)
     if slowest is not None:
         print(f"the slowest: {(slowest.ended_us - slowest.began_us) / US_PER_MS:.0f} ms, {slowest}")
+    for member in cluster.members:
+        places = Counter(stall.place for stall in stalls(member.logs()))
+        print(f"{member.name}: {len(member.ill_ms)} faults; stopped itself at {dict(places)}")
 
 
-async def _make_queue(cluster: Cluster, session: aiohttp.ClientSession) -> None:
+async def _make_queues(cluster: Cluster, session: aiohttp.ClientSession) -> None:
     async with session.put(f"{cluster.servers[0].url}/{QUEUE}") as made:
         assert made.status == 201
+    assert await cluster.owner(session, 0).create()
+
+
+def _begin(
+    cluster: Cluster,
+    session: aiohttp.ClientSession,
+    seed: int,
+    prompt: float,
+    is_over: Callable[[], bool],
+) -> "asyncio.Future[list[None]]":
+    """Clients at the queue that stays, fewer at the one that its owners delete."""
+    clients = [
+        *cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3, prompt=prompt),
+        *cluster.clients(session, seed, 1, hasty=0.3, queue=OWNED_QUEUE, prompt=prompt),
+        *(cluster.owner(session, seed, number) for number in range(2)),
+    ]
+    return asyncio.gather(*(client.run(is_over) for client in clients))
+
+
+async def _drain(cluster: Cluster, session: aiohttp.ClientSession, seed: int) -> None:
+    """By one server alone, whichever: none has forgotten a message that is there."""
+    await cluster.owner(session, seed).renew()
+    homes = [random.Random(seed).choice(cluster.servers)]
+    await cluster.drain(
+        cluster.clients(session, seed + 1, 4, homes=homes)
+        + cluster.clients(session, seed + 1, 1, queue=OWNED_QUEUE, homes=homes)
+    )
 
 
 def _session() -> aiohttp.ClientSession:
@@ -85,13 +121,12 @@ async def test_a_history_with_faults(daemons: Processes, root: Path, seed: int) 
     faults = schedule(seed, FAULTS, targets, STOP_S, OPERATIONS_BETWEEN_FAULTS)
     over = asyncio.Event()
     async with _session() as session:
-        await _make_queue(cluster, session)
-        clients = cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3)
-        running = asyncio.gather(*(client.run(over.is_set) for client in clients))
+        await _make_queues(cluster, session)
+        running = _begin(cluster, session, seed, 0.6, over.is_set)
         await torment(cluster.members, faults, cluster.recorder.count)
         over.set()
         await running
-        await cluster.drain(cluster.clients(session, seed + 1, 2))
+        await _drain(cluster, session, seed)
     _tell(cluster)
     cluster.assert_it_holds(seed, ALWAYS)
 
@@ -106,28 +141,28 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
     print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
     chance = random.Random(seed)
     cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS)
-    over = asyncio.Event()
+    over, drained = asyncio.Event(), asyncio.Event()
     async with _session() as session:
-        await _make_queue(cluster, session)
-        cluster.spoil(chance)
+        await _make_queues(cluster, session)
+        await asyncio.to_thread(cluster.spoil, chance)
         keeping = [
-            asyncio.create_task(member.keep(lambda: chance.uniform(*STOP_S), over.is_set))
+            asyncio.create_task(member.keep(lambda: chance.uniform(*STOP_S), drained.is_set))
             for member in cluster.members
         ]
         for member in cluster.members:
             member.process.popen.kill()  # It comes back as one that stops itself.
-        clients = cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3)
-        running = [asyncio.create_task(client.run(over.is_set)) for client in clients]
+        running = _begin(cluster, session, seed, 0.3, over.is_set)
         await comes_true(
-            lambda: sum(len(member.ill_ms) for member in cluster.members) > 2 * FAULTS,
+            lambda: sum(len(member.ill_ms) for member in cluster.servers) > 3 * FAULTS,
             "so many faults",
             patience_s=240,
         )
         over.set()
+        cluster.heal()
+        await running
+        await _drain(cluster, session, seed)
+        drained.set()
         await asyncio.gather(*keeping)
-        await cluster.heal()
-        await asyncio.gather(*running)
-        await cluster.drain(cluster.clients(session, seed + 1, 2))
     _tell(cluster)
     cluster.assert_it_holds(seed, ALWAYS)
 
@@ -137,7 +172,7 @@ async def test_first_in_first_out_with_one_process_and_no_peers(
 ) -> None:
     cluster = await asyncio.to_thread(Cluster, daemons, root, 1)
     async with _session() as session:
-        await _make_queue(cluster, session)
+        await _make_queues(cluster, session)
         clients = cluster.clients(session, SEED, 8)
         enough = cluster.recorder.count
         await asyncio.gather(*(client.run(lambda: enough() > 1500) for client in clients))

@@ -1,11 +1,13 @@
 """The history checker itself: histories made by hand that break one rule each, and good ones."""
 
 import pytest
-from harness.history import Delete, Fetch, History, Operation, Publish
+from harness.history import Create, Delete, Drop, Fetch, History, Operation, Publish, Stall
 from harness.nemesis import Kind, schedule
+from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, WITHOUT_FAULTS, check, report
 
 VISIBILITY_US = 1000
+EVERY_RULE = (*WITHOUT_FAULTS, *QUEUES)
 
 
 def published(
@@ -35,6 +37,14 @@ def deleted(
     number: int, began: int, ended: int, status: int | None = 202, receives: int | None = None
 ) -> Delete:
     return Delete(f"id-{number}", "mq-2", began, ended, status, receives)
+
+
+def made(began: int, ended: int, status: int | None = 201) -> Create:
+    return Create("mq-0", began, ended, status)
+
+
+def dropped(began: int, ended: int, status: int | None = 200) -> Drop:
+    return Drop("mq-1", began, ended, status)
 
 
 def history(*operations: Operation, alive: tuple[str, ...] = ()) -> History:
@@ -108,6 +118,26 @@ BAD = {
         ),
         history(published(1, 0, 10), delivered(1, 20, 30, 0), deleted(1, 40, 50)),
     ],
+    "overcounted": [
+        # Nobody else asked for it.
+        history(
+            published(1, 0, 10), delivered(1, 20, 30, 3), deleted(1, 40, 50), empty(60, 70),
+        )
+    ],
+    "refused": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 412, 1),
+            deleted(1, 60, 70),
+        )
+    ],
+    "stale": [
+        # It stood still in the middle of the claim until 3000, and its claim ended at 1025.
+        History(
+            [published(1, 0, 10), delivered(1, 20, 3010, due=1025), deleted(1, 3020, 3030)],
+            visibility_us=VISIBILITY_US,
+            stalls=[Stall("mq-1", "fetch after stamp", "id-1", 25, 3000)],
+        )
+    ],
     "denied": [
         history(
             published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 404),
@@ -127,6 +157,35 @@ BAD = {
         history(*ONCE, Fetch("mq-0", 0, 1, 500)),
         history(*ONCE, published(2, 0, 1, 404)),
         history(*ONCE, deleted(1, 60, 61, 400)),
+        history(*ONCE, Fetch("mq-0", 0, 1, 404)),
+    ],
+    "reborn": [
+        history(
+            made(0, 5), published(1, 10, 20), dropped(30, 40), made(50, 60), delivered(1, 70, 80),
+        ),
+        # Nobody heard of its publish, but it was delivered.
+        history(
+            made(0, 5), published(1, 10, 20, None), delivered(1, 22, 28), dropped(30, 40),
+            made(50, 60), delivered(1, 2000, 2010, 2),
+        ),
+        history(
+            made(0, 5), published(1, 10, 20), dropped(30, 40), made(50, 60), alive=("id-1",)
+        ),
+    ],
+    "haunted": [
+        history(made(0, 5), dropped(10, 20), published(1, 30, 40), made(50, 60)),
+        history(made(0, 5), dropped(10, 20), empty(30, 40)),
+        history(made(0, 5), dropped(10, 20), dropped(22, 28, 404), empty(30, 40)),
+    ],
+    "unmade": [
+        history(made(0, 5), Fetch("mq-1", 10, 20, 404), dropped(30, 40)),
+        history(made(0, 5, 200), published(1, 10, 20, 404)),
+    ],
+    "miscalled": [
+        history(made(0, 5), made(10, 20)),
+        history(made(0, 5), dropped(10, 20, 404)),
+        history(made(0, 5), dropped(10, 20), made(30, 40, 200)),
+        history(made(0, 5), dropped(10, 20), dropped(30, 40)),
     ],
     "overtaken": [
         history(
@@ -181,6 +240,35 @@ GOOD = {
         published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),
         deleted(1, 2020, 2030, None), deleted(1, 2040, 2050, receives=1),
     ),
+    "a claim that came to nothing, of a fetch that was long": history(
+        published(1, 0, 10), Fetch("mq-0", 5, 1200, 204), delivered(1, 1300, 1310, 2),
+        deleted(1, 1320, 1330),
+    ),
+    "a stale delete that is refused once the message is due": history(
+        published(1, 0, 10), delivered(1, 20, 30, due=1025), deleted(1, 1020, 1030, 412, 1),
+        deleted(1, 2040, 2050),
+    ),
+    "a process that stood still, and claimed again": History(
+        [published(1, 0, 10), delivered(1, 20, 3010, 2, due=4001), deleted(1, 3020, 3030),
+         Fetch("mq-0", 5, 15, None)],
+        visibility_us=VISIBILITY_US,
+        stalls=[Stall("mq-1", "fetch after rename", "id-1", 25, 3000)],
+    ),
+    "a queue that went with its messages, and came again": history(
+        made(0, 5), published(1, 10, 20), dropped(30, 40), Fetch("mq-0", 50, 60, 404),
+        made(70, 80), published(2, 90, 100), delivered(2, 110, 120), deleted(2, 130, 140),
+    ),
+    "a message that was published while its queue went": history(
+        made(0, 5), published(1, 10, 35), dropped(30, 40), made(41, 45), delivered(1, 50, 60),
+        deleted(1, 70, 80),
+    ),
+    "a queue that nobody knows of": history(
+        made(0, 5), dropped(10, 20, None), empty(30, 40), Fetch("mq-1", 42, 48, 404),
+        made(50, 60, 200), dropped(70, 80, 503), made(90, 100),
+    ),
+    "two who make and delete it at a time": history(
+        made(0, 5), dropped(10, 30), made(15, 40, 200), empty(50, 60), dropped(70, 80, 404),
+    ),
     "published side by side": history(
         published(1, 0, 10), published(2, 9, 20), delivered(2, 30, 40), delivered(1, 50, 60),
         deleted(1, 70, 80), deleted(2, 70, 80),
@@ -198,18 +286,18 @@ GOOD = {
     ("rule", "bad"), [(rule, bad) for rule, histories in BAD.items() for bad in histories]
 )
 def test_a_bad_history_is_found_out(rule: str, bad: History) -> None:
-    found = check(bad, WITHOUT_FAULTS)
+    found = check(bad, EVERY_RULE)
     assert rule in {breach.rule for breach in found}
     assert rule in report(bad, found)
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_passes(name: str) -> None:
-    assert check(GOOD[name], WITHOUT_FAULTS) == []
+    assert check(GOOD[name], EVERY_RULE) == []
 
 
 def test_every_rule_is_shown_to_fire() -> None:
-    assert {rule.__name__ for rule in WITHOUT_FAULTS} == BAD.keys()
+    assert {rule.__name__ for rule in EVERY_RULE} == BAD.keys()
     assert set(ALWAYS) < set(WITHOUT_FAULTS)
 
 
