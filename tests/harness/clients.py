@@ -87,7 +87,7 @@ class Client:
             await self.home.is_up.wait()
             if self._recorder.alive < ALIVE_MAX and self._chance.random() < 0.45:
                 await self._give()
-            elif self._recorder.to_delete_later and self._chance.random() < 0.2:
+            elif self._recorder.to_delete_later and self._chance.random() < 0.05:
                 await self._delete_late()
             else:
                 await self.consume()
@@ -111,8 +111,6 @@ class Client:
                 await self.delete(fetched, self._chance.choice(self._servers))
             elif what < self._prompt + 0.4 * (1 - self._prompt):
                 self._recorder.to_delete_later.append(fetched)
-        elif self._recorder.to_delete_later:
-            await self._delete_late()
 
     async def publish(self) -> None:
         """Publishes a new body."""
@@ -211,5 +209,5 @@ class Client:
     def _timeout(self) -> aiohttp.ClientTimeout:
         patience_s = PATIENCE_S
         if self._chance.random() < self._hasty:
-            patience_s = self._chance.choice([self._chance.uniform(0.001, 0.03), 0.5, 1.0])
+            patience_s = self._chance.choice([self._chance.uniform(0.001, 0.012), 0.5, 1.0])
         return aiohttp.ClientTimeout(total=patience_s)

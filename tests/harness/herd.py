@@ -4,9 +4,10 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -33,7 +34,13 @@ DRAIN_S = 10.0
 # A queue that its owner deletes and makes again while clients use it.
 OWNED_QUEUE = "returns"
 # Calls on files between two places where a daemon stops itself, about.
-EVERY = {"mq": 150, "mq_mover": 60, "mq_reaper": 400}
+EVERY = {"mq": 100, "mq_mover": 40, "mq_reaper": 400}
+
+
+def _member(name: str, start: Callable[[], Process]) -> Member:
+    member = Member(name, start, start())
+    member.is_up.set()
+    return member
 
 
 class Cluster:
@@ -44,34 +51,30 @@ class Cluster:
         self._daemons = daemons
         self._flags = ("--visibility", str(VISIBILITY_S), "--port", "0", *flags)
         flags = self._flags[:2] + self._flags[4:]
-        self.servers = [
-            self._member(f"mq-{number}", lambda: daemons.mq(root, *flags))
-            for number in range(servers)
-        ]
-        self.mover = self._member("mover", lambda: daemons.mover("--root", str(root)))
-        self.reaper = self._member("reaper", lambda: daemons.reaper("--root", str(root)))
+        starts: dict[str, Callable[[], Process]] = {
+            f"mq-{number}": lambda: daemons.mq(root, *flags) for number in range(servers)
+        }
+        starts["mover"] = lambda: daemons.mover("--root", str(root))
+        starts["reaper"] = lambda: daemons.reaper("--root", str(root))
+        with ThreadPoolExecutor() as pool:
+            *self.servers, self.mover, self.reaper = pool.map(_member, starts, starts.values())
         self.members = [*self.servers, self.mover, self.reaper]
         self._armed = root.parent / "stopping"
         self.recorder = Recorder()
         self._recorders = {QUEUE: self.recorder, OWNED_QUEUE: Recorder()}
 
-    @staticmethod
-    def _member(name: str, start: Any) -> Member:
-        member = Member(name, start, start())
-        member.is_up.set()
-        return member
-
-    def spoil(self, chance: random.Random) -> None:
-        """From their next start the members, and one more mover, stop or kill themselves between
-        calls on files, until they are healed. Another mover stays as it is, so that what a stopped
-        server has in hand would be taken from it.
+    def spoil(self, chance: random.Random) -> list[Member]:
+        """All but the last server, and one more mover: from their next start they stop or kill
+        themselves between calls on files, until they are healed. That server and another mover
+        stay as they are, so that what a stopped one has in hand would be taken from it.
         """
         self._armed.touch()
-        well = self._daemons.mover("--root", str(self._root))
-        self.members.append(Member("mover-2", self.mover.start, well))
         self._daemons.mover("--root", str(self._root))
-        for member in self.members:
+        self.members.append(_member("mover-2", self.mover.start))
+        spoilt = [member for member in self.members if member is not self.servers[-1]]
+        for member in spoilt:
             member.start = partial(self._start_spoilt, member.name, chance)
+        return spoilt
 
     def _start_spoilt(self, name: str, chance: random.Random) -> Process:
         kind = name.partition("-")[0]

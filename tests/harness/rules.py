@@ -157,7 +157,7 @@ def overruled(history: History) -> Iterator[Breach]:
         for delete in deletes:
             if delete.receives is None or not delete.is_acknowledged:
                 continue
-            others = (each for each in deletes if each is not delete)
+            others = (each for each in (*deletes, *history.drops) if each is not delete)
             if any(each.may_have_removed and each.began_us < delete.ended_us for each in others):
                 continue  # It was gone already, perhaps: nothing was overruled.
             for fetch in history.deliveries.get(message_id, []):

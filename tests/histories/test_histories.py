@@ -28,12 +28,12 @@ from harness.stopping import stalls
 from harness.waiting import comes_true
 
 SERVERS = 3
-CLIENTS_EACH = 5
-STOP_S = (1.1, 2.8)
+CLIENTS_EACH = 4
+STOP_S = (1.3, 2.5)
 OPERATIONS_BETWEEN_FAULTS = (60, 260)
 
 SEED = int(os.environ.get("MQ_HISTORY_SEED", "0")) or secrets.randbelow(2**31)
-HISTORIES = int(os.environ.get("MQ_HISTORIES", "1"))
+HISTORIES = int(os.environ.get("MQ_HISTORIES", "2"))
 FAULTS = int(os.environ.get("MQ_HISTORY_FAULTS", "10"))
 
 
@@ -140,20 +140,20 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
     """Where a fault from outside seldom hits: between a lock and its rename, in a listing."""
     print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
     chance = random.Random(seed)
-    cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS)
+    cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS + 2)
     over, drained = asyncio.Event(), asyncio.Event()
     async with _session() as session:
         await _make_queues(cluster, session)
-        await asyncio.to_thread(cluster.spoil, chance)
+        spoilt = await asyncio.to_thread(cluster.spoil, chance)
         keeping = [
             asyncio.create_task(member.keep(lambda: chance.uniform(*STOP_S), drained.is_set))
-            for member in cluster.members
+            for member in spoilt
         ]
-        for member in cluster.members:
+        for member in spoilt:
             member.process.popen.kill()  # It comes back as one that stops itself.
-        running = _begin(cluster, session, seed, 0.3, over.is_set)
+        running = _begin(cluster, session, seed, 0.15, over.is_set)
         await comes_true(
-            lambda: sum(len(member.ill_ms) for member in cluster.servers) > 3 * FAULTS,
+            lambda: sum(len(member.ill_ms) for member in cluster.servers) > 4 * FAULTS,
             "so many faults",
             patience_s=240,
         )
