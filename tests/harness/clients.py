@@ -87,7 +87,7 @@ class Client:
             await self.home.is_up.wait()
             if self._recorder.alive < ALIVE_MAX and self._chance.random() < 0.45:
                 await self._give()
-            elif self._recorder.to_delete_later and self._chance.random() < 0.05:
+            elif self._is_late() and self._chance.random() < 0.3:
                 await self._delete_late()
             else:
                 await self.consume()
@@ -97,6 +97,11 @@ class Client:
             await self.hang_up()
         else:
             await self.publish()
+
+    def _is_late(self) -> bool:
+        """Whether what was kept to delete it later is just due again, and somebody is at it."""
+        kept = self._recorder.to_delete_later
+        return bool(kept) and kept[0].due_us <= now_us()
 
     async def _delete_late(self) -> None:
         fetched = self._recorder.to_delete_later.popleft()
@@ -109,7 +114,7 @@ class Client:
             what = self._chance.random()
             if what < self._prompt:
                 await self.delete(fetched, self._chance.choice(self._servers))
-            elif what < self._prompt + 0.4 * (1 - self._prompt):
+            elif what < self._prompt + 0.25 * (1 - self._prompt):
                 self._recorder.to_delete_later.append(fetched)
 
     async def publish(self) -> None:

@@ -32,7 +32,8 @@ SERVER_PLACES = (
     "fetch after open_claimed",
     "fetch after lock",
     *("fetch before rename",) * 2,
-    *("fetch after rename",) * 5,
+    *("fetch after rename",) * 4,
+    "fetch before stamp",
     *("fetch after stamp",) * 2,
     "fetch before read",
     *("release before open_claimed",) * 5,
@@ -88,11 +89,24 @@ def stalls(lines: Iterable[str]) -> list[Stall]:
     return [Stall(match[3], match[4], int(match[1]), int(match[2])) for match in found if match]
 
 
+def _signal(number: signal.Signals) -> None:
+    """Sends this process a signal that takes effect here: one to the process as a whole may go to
+    another thread, and this one goes some calls on meanwhile.
+    """
+    signal.pthread_kill(threading.get_ident(), number)
+
+
 class Itinerary:
     """Where to stop next; counts calls. Threads share it."""
 
     def __init__(
-        self, places: tuple[str, ...], chance: random.Random, every: float, kills: float, path: str
+        self,
+        places: tuple[str, ...],
+        chance: random.Random,
+        every: float,
+        kills: float,
+        path: str,
+        send: Callable[[signal.Signals], None] = _signal,
     ) -> None:
         self._places = list(places)
         chance.shuffle(self._places)
@@ -100,6 +114,7 @@ class Itinerary:
         self._every = every
         self._kills = kills
         self._while = path
+        self._signal = send
         self._calls = 0
         self._next_call = CALLS_OF_A_START
         self._guard = threading.Lock()
@@ -108,11 +123,11 @@ class Itinerary:
         """Stops this process, or kills it, when this is the next place."""
         if self._is_here(call) and os.path.exists(self._while):
             if self._chance.random() < self._kills:
-                _signal(signal.SIGKILL)
+                self._signal(signal.SIGKILL)
             began_us = _now_us()
-            _signal(signal.SIGSTOP)
-            text = f"stopped: {began_us} to {_now_us()} us, {call}, at {path}"
-            print(text, file=sys.stderr, flush=True)
+            self._signal(signal.SIGSTOP)
+            line = f"stopped: {began_us} to {_now_us()} us, {call}, at {path}\n"
+            os.write(sys.stderr.fileno(), line.encode())
 
     def _is_here(self, place: str) -> bool:
         with self._guard:
@@ -128,13 +143,6 @@ class Itinerary:
             wait = self._chance.choice([0, 4 * self._every * self._chance.random()]) if here else 0
             self._next_call = self._calls + round(wait)
             return here
-
-
-def _signal(number: signal.Signals) -> None:
-    """Sends this process a signal that takes effect here: one to the process as a whole may go to
-    another thread, and this one goes some calls on meanwhile.
-    """
-    signal.pthread_kill(threading.get_ident(), number)
 
 
 def _now_us() -> int:

@@ -1,10 +1,15 @@
 """The history checker itself: histories made by hand that break one rule each, and good ones."""
 
+import random
+from pathlib import Path
+
 import pytest
 from harness.history import Create, Delete, Drop, Fetch, History, Operation, Publish, Stall
 from harness.nemesis import Kind, schedule
 from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, WITHOUT_FAULTS, check, report
+from harness.stopping import CALLS_OF_A_START, Itinerary, stalls
+from harness.stopping import Stall as DaemonStall
 
 VISIBILITY_US = 1000
 EVERY_RULE = (*WITHOUT_FAULTS, *QUEUES)
@@ -308,3 +313,32 @@ def test_a_seed_replays_its_schedule() -> None:
     assert first != schedule(8, 12, members, (1.0, 2.0), (10, 20))
     assert {fault.kind for fault in first} == set(Kind)
     assert all(1.0 <= fault.lasts_s <= 2.0 and 10 <= fault.after <= 20 for fault in first)
+
+
+def test_a_daemon_says_where_it_stood_still() -> None:
+    line = "stopped: 1000 to 3000 us, fetch after stamp, at /root/delay/orders:id-1"
+    assert stalls(["listening", line, "draining"]) == [
+        DaemonStall("fetch after stamp", "/root/delay/orders:id-1", 1000, 3000)
+    ]
+
+
+def test_a_daemon_that_stops_itself_passes_every_place_in_time(tmp_path: Path) -> None:
+    """An itinerary goes on to the next place when nobody passes one; none is before its start."""
+    stops: list[str] = []
+    armed = tmp_path / "armed"
+    armed.touch()
+    places = ("fetch after stamp", "fetch after rename", "nobody passes here")
+    itinerary = Itinerary(places, random.Random(1), 10, 0, str(armed), lambda _: stops.append("s"))
+    for _ in range(CALLS_OF_A_START // 2 - 1):
+        itinerary.pass_by(places[0], "")
+        itinerary.pass_by(places[1], "")
+    assert not stops
+    for _ in range(5000):
+        itinerary.pass_by(places[0], "")
+        itinerary.pass_by(places[1], "")
+    assert len(stops) > 10
+    so_far = len(stops)
+    armed.unlink()
+    for _ in range(5000):
+        itinerary.pass_by(places[0], "")
+    assert len(stops) == so_far
