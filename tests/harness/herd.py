@@ -192,7 +192,7 @@ class Cluster:
             breaches = check(history, of_queue)
             assert not breaches, f"seed {seed}, {queue}: {report(history, breaches)}"
         found = audit(open_root(str(self._root), Files(), SystemClock()))
-        assert found.violations == [], f"seed {seed}"
+        assert found.is_clean, f"seed {seed}: {found.violations}"
         assert found.foreign == 0, f"seed {seed}: {found.foreign_name}"
         assert found.messages[State.READY] + found.messages[State.DELAYED] == 0
         for member in self.members:

@@ -1,11 +1,15 @@
-"""Histories: clients at three mq processes, a mover and a reaper on one root, while processes are
+"""Histories: clients at several mq processes, movers and a reaper on one root, while processes are
 killed, stopped for longer than the visibility and started again; afterwards the rules hold.
+
+One queue stays; another is deleted and made again all the time. Clients publish, fetch and delete,
+give up, and hang up in the middle of a body. In the end one server alone hands out all that is
+left.
 
 A history's faults come from its seed, which is printed. These variables say more:
 
 MQ_HISTORY_SEED      the first history's seed; the next ones count on from it
-MQ_HISTORIES         how many histories; a long run has hundreds
-MQ_HISTORY_FAULTS    how many faults each
+MQ_HISTORIES         how many histories of each kind; a long run has hundreds
+MQ_HISTORY_FAULTS    how many faults each; four times as many where daemons stop themselves
 """
 
 import asyncio
@@ -153,7 +157,7 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
             member.process.popen.kill()  # It comes back as one that stops itself.
         running = _begin(cluster, session, seed, 0.15, over.is_set)
         await comes_true(
-            lambda: sum(len(member.ill_ms) for member in cluster.servers) > 4 * FAULTS,
+            lambda: sum(len(member.ill_ms) for member in cluster.servers) >= 4 * FAULTS,
             "so many faults",
             patience_s=240,
         )
