@@ -68,9 +68,11 @@ class Client:
         hasty: float = 0.0,
         queue: str = QUEUE,
         prompt: float = 0.6,
+        giving: float = 0.45,
     ) -> None:
         """`hasty`: how many of its requests it gives up, many of them at once; 0 for a client
         that waits. `prompt`: how many of its deliveries it deletes at once.
+        `giving`: how many of its operations publish.
         """
         self._recorder = recorder
         self._session = session
@@ -80,12 +82,13 @@ class Client:
         self._hasty = hasty
         self._queue = queue
         self._prompt = prompt
+        self._giving = giving
 
     async def run(self, is_over: Callable[[], bool]) -> None:
         """Publishes, fetches and deletes until it is over."""
         while not is_over():
             await self.home.is_up.wait()
-            if self._recorder.alive < ALIVE_MAX and self._chance.random() < 0.45:
+            if self._recorder.alive < ALIVE_MAX and self._chance.random() < self._giving:
                 await self._give()
             elif self._is_late() and self._chance.random() < 0.3:
                 await self._delete_late()

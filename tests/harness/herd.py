@@ -109,6 +109,7 @@ class Cluster:
         queue: str = QUEUE,
         prompt: float = 0.6,
         homes: list[Member] | None = None,
+        giving: float = 0.45,
     ) -> list[Client]:
         """So many clients at each server (of `homes`), each with a chance of its own."""
         return [
@@ -121,6 +122,7 @@ class Cluster:
                 hasty,
                 queue,
                 prompt,
+                giving,
             )
             for home in homes or self.servers
             for number in range(each)

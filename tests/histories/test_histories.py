@@ -88,10 +88,22 @@ def _begin(
     seed: int,
     prompt: float,
     is_over: Callable[[], bool],
+    takers: list[Member] | None = None,
 ) -> "asyncio.Future[list[None]]":
-    """Clients at the queue that stays, fewer at the one that its owners delete."""
+    """Clients at the queue that stays, fewer at the one that its owners delete. Those at home at
+    the `takers` publish little: what there is comes from the others.
+    """
+    takers = takers or []
+    givers = [server for server in cluster.servers if server not in takers]
     clients = [
-        *cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3, prompt=prompt),
+        *cluster.clients(session, seed, CLIENTS_EACH, hasty=0.3, prompt=prompt, homes=givers),
+        *(
+            client
+            for home in takers
+            for client in cluster.clients(
+                session, seed, CLIENTS_EACH, 0.3, prompt=prompt, homes=[home], giving=0.05
+            )
+        ),
         *cluster.clients(session, seed, 1, hasty=0.3, queue=OWNED_QUEUE, prompt=prompt),
         *(cluster.owner(session, seed, number) for number in range(2)),
     ]
@@ -155,7 +167,7 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
         ]
         for member in spoilt:
             member.process.popen.kill()  # It comes back as one that stops itself.
-        running = _begin(cluster, session, seed, 0.15, over.is_set)
+        running = _begin(cluster, session, seed, 0.15, over.is_set, cluster.servers[-1:])
         await comes_true(
             lambda: sum(len(member.ill_ms) for member in cluster.servers) >= 5 * FAULTS,
             "so many faults",
