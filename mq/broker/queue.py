@@ -161,6 +161,7 @@ class Queue:
                         future.set_result(None)
                 return
         candidates = self._candidates(min(self._drop_gone(), CLAIMS_PER_ROUND_MAX))
+        asked_before = set(self._waiting)
         claims = [
             self._committer.submit(
                 fetch(self._root, self.name, candidate, self.settings.visibility_s)
@@ -183,7 +184,7 @@ class Queue:
                 self.totals.lost_races += 1
             else:
                 self.totals.fetched += 1
-                self._hand_over(result)
+                self._hand_over(result, asked_before)
 
     async def _look(self) -> None:
         began_s = self._root.clock.steady_s()
@@ -207,16 +208,24 @@ class Queue:
             candidates.append(candidate)
         return candidates
 
-    def _hand_over(self, delivery: Delivery) -> None:
+    def _hand_over(
+        self, delivery: Delivery, asked_before: "set[asyncio.Future[Delivery | None]]"
+    ) -> None:
+        """Gives the delivery to one who waited before its claim began: since then the message may
+        have been deleted, and whoever asks after that must not get it.
+        """
         if delivery.stamp.due_ms <= self._root.now_ms():
             # Flushing took longer than its visibility: it is not surely ours any more.
             if delivery.descriptor is not None:
                 self._root.files.close(delivery.descriptor)
             return
-        if (future := self._next_waiting()) is not None:
+        future = self._next_waiting()
+        if future is not None and future in asked_before:
             future.set_result(delivery)
-        else:
-            self.give_back(delivery)
+            return
+        if future is not None:
+            self._waiting.appendleft(future)
+        self.give_back(delivery)
 
     def _answer_next(self, failure: BaseException) -> None:
         if (future := self._next_waiting()) is not None:

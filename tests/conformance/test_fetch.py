@@ -21,7 +21,7 @@ from harness.api import (
 )
 from harness.faults import FaultyFiles
 from harness.folders import message_files, mtime_ns
-from harness.internals import connections
+from harness.internals import connections, fetches_waiting
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -393,6 +393,24 @@ async def test_a_client_that_went_does_not_take_a_message_from_one_who_waits(
     assert (await waiting).status == 200
     # Either got the first one's, or waited for its turn; nothing is lost for the next.
     assert (await comes_true(lambda: fetched_one(server))) in ids
+
+
+async def test_a_fetch_gets_no_claim_that_is_older_than_itself(serve: Serve) -> None:
+    """The message may have been deleted since: the claim was for a client that went."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    message_id = await publish(server)
+    gate = files.hold("sync", f"/queues/q/{message_id}")
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", "/q/messages"))
+        await comes_true(gate.reached.is_set)
+    await comes_true(lambda: connections(server) <= 1, "the connection is gone")
+    assert (await delete(server, message_id)).status == 202
+    asking = asyncio.create_task(fetch(server))
+    await comes_true(lambda: fetches_waiting(server, "q"), "a fetch that waits")
+    gate.open()
+    assert (await asking).status == 204
 
 
 async def fetched_one(server: Server) -> str:

@@ -1,5 +1,6 @@
 """Clients that publish, fetch and delete at random, and write down what they did and were told."""
 
+import contextlib
 import io
 import itertools
 import random
@@ -15,12 +16,15 @@ from harness.history import Delete, Fetch, Operation, Publish
 from harness.messages import make_body, number_in
 from harness.nemesis import Member
 from harness.processes import PATIENCE_S
+from harness.raw import raw_connection, raw_head
 from mq.limits import BODY_HELD_BYTES_MAX
 
 QUEUE = "orders"
-ALIVE_MAX = 300
+ALIVE_MAX = 60
+STREAMED_BYTES = BODY_HELD_BYTES_MAX + 9
+SIP_BYTES = 1000
 
-_NO_ANSWER = (aiohttp.ClientError, ConnectionError, TimeoutError)
+NO_ANSWER = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
 def now_us() -> int:
@@ -52,7 +56,7 @@ class Recorder:
 
 
 class Client:
-    """One client, at home at one server; its deletes go to any. One operation at a time."""
+    """One client, at home at one server; some deletes go to others. One operation at a time."""
 
     def __init__(
         self,
@@ -62,9 +66,13 @@ class Client:
         home: Member,
         chance: random.Random,
         hasty: float = 0.0,
+        queue: str = QUEUE,
+        prompt: float = 0.6,
+        giving: float = 0.45,
     ) -> None:
         """`hasty`: how many of its requests it gives up, many of them at once; 0 for a client
-        that waits.
+        that waits. `prompt`: how many of its deliveries it deletes at once.
+        `giving`: how many of its operations publish.
         """
         self._recorder = recorder
         self._session = session
@@ -72,35 +80,54 @@ class Client:
         self.home = home
         self._chance = chance
         self._hasty = hasty
+        self._queue = queue
+        self._prompt = prompt
+        self._giving = giving
 
     async def run(self, is_over: Callable[[], bool]) -> None:
         """Publishes, fetches and deletes until it is over."""
         while not is_over():
             await self.home.is_up.wait()
-            if self._recorder.alive < ALIVE_MAX and self._chance.random() < 0.45:
-                await self.publish()
+            if self._recorder.alive < ALIVE_MAX and self._chance.random() < self._giving:
+                await self._give()
+            elif self._is_late() and self._chance.random() < 0.3:
+                await self._delete_late()
             else:
                 await self.consume()
+
+    async def _give(self) -> None:
+        if self._chance.random() < self._hasty / 10:
+            await self.hang_up()
+        else:
+            await self.publish()
+
+    def _is_late(self) -> bool:
+        """Whether what was kept to delete it later is just due again, and somebody is at it."""
+        kept = self._recorder.to_delete_later
+        return bool(kept) and kept[0].due_us <= now_us()
+
+    async def _delete_late(self) -> None:
+        fetched = self._recorder.to_delete_later.popleft()
+        await self.delete(fetched, self._anywhere())
 
     async def consume(self) -> None:
         """Fetches; then deletes what it got, or keeps it to delete it later, or forgets it."""
         fetched = await self.fetch()
         if fetched is not None:
             what = self._chance.random()
-            if what < 0.6:
-                await self.delete(fetched, self._chance.choice(self._servers))
-            elif what < 0.75:
+            if what < self._prompt:
+                await self.delete(fetched, self._anywhere())
+            elif what < self._prompt + 0.25 * (1 - self._prompt):
                 self._recorder.to_delete_later.append(fetched)
-        elif self._recorder.to_delete_later:
-            await self.delete(
-                self._recorder.to_delete_later.popleft(), self._chance.choice(self._servers)
-            )
+
+    def _anywhere(self) -> Member:
+        """Where to delete: at home mostly, since elsewhere a stopped server keeps it waiting."""
+        return self.home if self._chance.random() < 0.7 else self._chance.choice(self._servers)
 
     async def publish(self) -> None:
         """Publishes a new body."""
-        number = next(self._recorder.numbers)
-        size = self._chance.choice([16] * 8 + [300] * 20 + [70_000] * 3 + [BODY_HELD_BYTES_MAX + 9])
-        body = self._recorder.bodies[number] = make_body(number, size)
+        size = self._chance.choice([16] * 8 + [300] * 20 + [70_000] * 3 + [STREAMED_BYTES])
+        number, body = self._body(size)
         began_us, status, message_id = now_us(), None, None
         try:
             async with self._session.post(
@@ -108,24 +135,43 @@ class Client:
             ) as response:
                 await response.read()
                 status, message_id = response.status, response.headers.get("X-Message-Id")
-        except _NO_ANSWER:
+        except NO_ANSWER:
             pass
         self._recorder.operations.append(
             Publish(number, self.home.name, began_us, now_us(), status, message_id)
         )
         self._recorder.alive += status == 201
 
+    async def hang_up(self) -> None:
+        """Publishes the half of a body, and goes."""
+        number, body = self._body(self._chance.choice([300, 70_000, STREAMED_BYTES]))
+        began_us = now_us()
+        length = f"Content-Length: {len(body)}"
+        with contextlib.suppress(*NO_ANSWER):
+            async with raw_connection(self.home.process.port) as connection:
+                await connection.send(raw_head("POST", f"/{self._queue}/messages", length))
+                await connection.send(body[: len(body) // 2])
+        self._recorder.operations.append(Publish(number, self.home.name, began_us, now_us(), None))
+
+    def _body(self, size: int) -> tuple[int, bytes]:
+        number = next(self._recorder.numbers)
+        body = self._recorder.bodies[number] = make_body(number, size)
+        return number, body
+
     async def fetch(self) -> Fetch | None:
-        """The delivery, when there was one."""
+        """The delivery, when there was one. Some hasty clients go in the middle of a body."""
         began_us = now_us()
         fetched = Fetch(self.home.name, began_us, began_us, None)
         try:
             async with self._session.get(
                 self._messages(self.home), timeout=self._timeout()
             ) as response:
+                if self._chance.random() < self._hasty / 3:
+                    await response.content.read(SIP_BYTES)
+                    raise ConnectionError("by its own will")
                 body = await response.read()
                 fetched = self._fetched(began_us, response, body)
-        except _NO_ANSWER:
+        except NO_ANSWER:
             fetched = Fetch(self.home.name, began_us, now_us(), None)
         self._recorder.operations.append(fetched)
         return fetched if fetched.is_delivery else None
@@ -160,7 +206,7 @@ class Client:
             ) as response:
                 await response.read()
                 status = response.status
-        except _NO_ANSWER:
+        except NO_ANSWER:
             pass
         receives = fetched.receives if conditional else None
         self._recorder.operations.append(
@@ -170,10 +216,10 @@ class Client:
         return status in (202, 404)
 
     def _messages(self, server: Member) -> str:
-        return f"{server.url}/{QUEUE}/messages"
+        return f"{server.url}/{self._queue}/messages"
 
     def _timeout(self) -> aiohttp.ClientTimeout:
         patience_s = PATIENCE_S
         if self._chance.random() < self._hasty:
-            patience_s = self._chance.choice([self._chance.uniform(0.001, 0.03), 0.5, 1.0])
+            patience_s = self._chance.choice([self._chance.uniform(0.001, 0.012), 0.5, 1.0])
         return aiohttp.ClientTimeout(total=patience_s)

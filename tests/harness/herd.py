@@ -4,18 +4,23 @@ import asyncio
 import os
 import random
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
 from harness.clients import QUEUE, Client, Recorder
 from harness.folders import message_files
-from harness.history import US_PER_MS, History
-from harness.nemesis import Fault, Kind, Member
+from harness.history import US_PER_MS, History, Stall
+from harness.nemesis import Member
+from harness.owners import Owner
 from harness.processes import Process, Processes
-from harness.rules import Rule, check, report
+from harness.queue_rules import QUEUES
+from harness.rules import ALWAYS, Rule, check, report
+from harness.stopping import stalls
+from harness.tally import tally
 from harness.waiting import comes_true
 from mq.clock import SystemClock
 from mq.lifecycle import State
@@ -26,6 +31,16 @@ from mq.store.root import open_root
 VISIBILITY_S = 1.0
 # By then all that is alive was due, brought back and delivered.
 DRAIN_S = 10.0
+# A queue that its owner deletes and makes again while clients use it.
+OWNED_QUEUE = "returns"
+# Calls on files between two places where a daemon stops itself, about.
+EVERY = {"mq": 100, "mq_mover": 40, "mq_reaper": 400}
+
+
+def _member(name: str, start: Callable[[], Process]) -> Member:
+    member = Member(name, start, start())
+    member.is_up.set()
+    return member
 
 
 class Cluster:
@@ -36,43 +51,43 @@ class Cluster:
         self._daemons = daemons
         self._flags = ("--visibility", str(VISIBILITY_S), "--port", "0", *flags)
         flags = self._flags[:2] + self._flags[4:]
-        self.servers = [
-            self._member(f"mq-{number}", lambda: daemons.mq(root, *flags))
-            for number in range(servers)
-        ]
-        self.mover = self._member("mover", lambda: daemons.mover("--root", str(root)))
-        self.reaper = self._member("reaper", lambda: daemons.reaper("--root", str(root)))
+        starts: dict[str, Callable[[], Process]] = {
+            f"mq-{number}": lambda: daemons.mq(root, *flags) for number in range(servers)
+        }
+        starts["mover"] = lambda: daemons.mover("--root", str(root))
+        starts["reaper"] = lambda: daemons.reaper("--root", str(root))
+        with ThreadPoolExecutor() as pool:
+            *self.servers, self.mover, self.reaper = pool.map(_member, starts, starts.values())
         self.members = [*self.servers, self.mover, self.reaper]
-        self._starts = [member.start for member in self.members]
+        self._armed = root.parent / "stopping"
         self.recorder = Recorder()
+        self._recorders = {QUEUE: self.recorder, OWNED_QUEUE: Recorder()}
 
-    @staticmethod
-    def _member(name: str, start: Any) -> Member:
-        member = Member(name, start, start())
-        member.is_up.set()
-        return member
-
-    def spoil(self, chance: random.Random) -> None:
-        """From their next start the members stop or kill themselves between calls on files. One
-        more mover stays as it is, so that what a stopped server has in hand would be taken from
-        it.
+    def spoil(self, chance: random.Random) -> list[Member]:
+        """All but the last server, and one more mover: from their next start they stop or kill
+        themselves between calls on files, until they are healed. That server and another mover
+        stay as they are, so that what a stopped one has in hand would be taken from it.
         """
+        self._armed.touch()
         self._daemons.mover("--root", str(self._root))
-        for member in self.members:
-            every = {"mover": 1500, "reaper": 600}.get(member.name, 4000)
-            member.start = partial(self._start_spoilt, member.name, chance, every)
+        self.members.append(_member("mover-2", self.mover.start))
+        spoilt = [member for member in self.members if member is not self.servers[-1]]
+        for member in spoilt:
+            member.start = partial(self._start_spoilt, member.name, chance)
+        return spoilt
 
-    def _start_spoilt(self, name: str, chance: random.Random, every: int) -> Process:
-        module = {"mover": "mq_mover", "reaper": "mq_reaper"}.get(name, "mq")
-        flags = self._flags if module == "mq" else ()
+    def _start_spoilt(self, name: str, chance: random.Random) -> Process:
+        kind = name.partition("-")[0]
+        module = kind if kind == "mq" else f"mq_{kind}"
         process = self._daemons.start(
             "harness.stopping",
-            *(module, "--root", str(self._root), *flags),
+            *(module, "--root", str(self._root), *(self._flags if module == "mq" else ())),
             env={
                 "PYTHONPATH": os.pathsep.join(sys.path),
                 "STOPPING_SEED": str(chance.randrange(2**31)),
-                "STOPPING_EVERY": str(every),
-                "STOPPING_KILLS": "0.3",
+                "STOPPING_EVERY": str(EVERY[module]),
+                "STOPPING_KILLS": "0.2",
+                "STOPPING_WHILE": str(self._armed),
             },
         )
         if module == "mq":
@@ -81,28 +96,42 @@ class Cluster:
             process.wait_for_log("moving|reaping")
         return process
 
-    async def heal(self) -> None:
-        """All members as they were at first."""
-        for member, start in zip(self.members, self._starts, strict=True):
-            member.start = start
-            await member.suffer(Fault(0, Kind.KILL, member.name, 0))
+    def heal(self) -> None:
+        """No member stops itself any more; what stands still by then, its keeper sees to."""
+        self._armed.unlink()
 
     def clients(
-        self, session: aiohttp.ClientSession, seed: int, each: int, hasty: float = 0.0
+        self,
+        session: aiohttp.ClientSession,
+        seed: int,
+        each: int,
+        hasty: float = 0.0,
+        queue: str = QUEUE,
+        prompt: float = 0.6,
+        homes: list[Member] | None = None,
+        giving: float = 0.45,
     ) -> list[Client]:
-        """So many clients at each server, each with a chance of its own."""
+        """So many clients at each server (of `homes`), each with a chance of its own."""
         return [
             Client(
-                self.recorder,
+                self._recorders[queue],
                 session,
                 self.servers,
                 home,
-                random.Random(f"{seed} {home.name} {number}"),
+                random.Random(f"{seed} {queue} {home.name} {number}"),
                 hasty,
+                queue,
+                prompt,
+                giving,
             )
-            for home in self.servers
+            for home in homes or self.servers
             for number in range(each)
         ]
+
+    def owner(self, session: aiohttp.ClientSession, seed: int, number: int = 0) -> Owner:
+        """One who makes and deletes OWNED_QUEUE."""
+        chance = random.Random(f"{seed} owner {number}")
+        return Owner(self._recorders[OWNED_QUEUE], session, self.servers, chance, OWNED_QUEUE)
 
     def alive(self) -> int:
         files = message_files(self._root)
@@ -126,7 +155,7 @@ class Cluster:
 
     def left(self) -> str:
         """What is there still, and who has what open, for whoever must find out why."""
-        paths = [*(self._root / "queues" / QUEUE).iterdir(), *(self._root / "delay").iterdir()]
+        paths = [*(self._root / "queues").glob("*/*"), *(self._root / "delay").iterdir()]
         lines = [f"{path}: {path.stat()}" for path in paths]
         lines.append(f"now {SystemClock().now_ms()}")
         lines.append(Path("/proc/locks").read_text())
@@ -134,25 +163,41 @@ class Cluster:
         lines += [f"{member.name}: {line}" for member in self.members for line in member.logs()]
         return "\n".join(lines)
 
-    def history(self) -> History:
-        """What was recorded, and what is alive."""
+    def history(self, queue: str = QUEUE) -> History:
+        """What was recorded of the queue, and what is alive."""
         files = message_files(self._root)
-        alive = {name.partition(":")[2] for name in files["queues"] + files["delay"]}
+        entries = (name.partition(":") for name in files["queues"] + files["delay"])
         return History(
-            self.recorder.operations, frozenset(alive), round(VISIBILITY_S * 1000) * US_PER_MS
+            self._recorders[queue].operations,
+            frozenset(message_id for of, _, message_id in entries if of == queue),
+            round(VISIBILITY_S * 1000) * US_PER_MS,
+            self._stalls(queue),
         )
 
+    def _stalls(self, queue: str) -> list[Stall]:
+        """Claims of the queue's messages in whose middle a server stood still."""
+        found = []
+        for server in self.servers:
+            for stall in stalls(server.logs()):
+                _, _, message_id = stall.path.partition(f"/delay/{queue}:")
+                if message_id and stall.place.startswith("fetch"):
+                    times = (stall.began_us, stall.ended_us)
+                    found.append(Stall(server.name, stall.place, message_id, *times))
+        return found
+
     def assert_it_holds(self, seed: int, rules: tuple[Rule, ...]) -> None:
-        """The rules of the history, the root's own, and that no daemon met what it does not
+        """The rules of the histories, the root's own, and that no daemon met what it does not
         know.
         """
-        history = self.history()
-        breaches = check(history, rules)
-        assert not breaches, f"seed {seed}: {report(history, breaches)}"
+        for queue, of_queue in ((QUEUE, rules), (OWNED_QUEUE, (*ALWAYS, *QUEUES))):
+            history = self.history(queue)
+            breaches = check(history, of_queue)
+            assert not breaches, f"seed {seed}, {queue}: {report(history, breaches)}"
         found = audit(open_root(str(self._root), Files(), SystemClock()))
-        assert found.violations == [], f"seed {seed}"
+        assert found.is_clean, f"seed {seed}: {found.violations}"
         assert found.foreign == 0, f"seed {seed}: {found.foreign_name}"
         assert found.messages[State.READY] + found.messages[State.DELAYED] == 0
         for member in self.members:
             faults = [line for line in member.logs() if "Traceback" in line]
             assert not faults, f"seed {seed}: {member.logs()}"
+        tally("histories", 1)

@@ -68,7 +68,53 @@ class Delete:
         return self.status not in (404, 412)
 
 
-Operation: TypeAlias = Publish | Fetch | Delete
+@dataclass(frozen=True, slots=True)
+class Create:
+    """The making of the queue: 201, or 200 when it was there."""
+
+    process: str
+    began_us: int
+    ended_us: int
+    status: int | None
+    id: None = None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.status in (200, 201)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The deletion of the queue. Whoever asks waits: what was not answered is over by its end."""
+
+    process: str
+    began_us: int
+    ended_us: int
+    status: int | None
+    id: None = None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.status == 200
+
+    @property
+    def may_have_removed(self) -> bool:
+        """Whether the queue may be gone by it: not where there was none."""
+        return self.status != 404
+
+
+Operation: TypeAlias = Publish | Fetch | Delete | Create | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A process that stood still in the middle of an operation with this message."""
+
+    process: str
+    place: str
+    id: str
+    began_us: int
+    ended_us: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +127,7 @@ class History:
     operations: list[Operation] = field(default_factory=list)
     alive: frozenset[str] = frozenset()
     visibility_us: int | None = None
+    stalls: list[Stall] = field(default_factory=list)
 
     @cached_property
     def publishes(self) -> list[Publish]:
@@ -93,6 +140,16 @@ class History:
     @cached_property
     def deletes(self) -> list[Delete]:
         return [each for each in self.operations if isinstance(each, Delete)]
+
+    @cached_property
+    def changes(self) -> list[Create | Drop]:
+        """What was asked of the queue itself, as it was begun."""
+        found = [each for each in self.operations if isinstance(each, Create | Drop)]
+        return sorted(found, key=lambda each: each.began_us)
+
+    @cached_property
+    def drops(self) -> list[Drop]:
+        return [each for each in self.changes if isinstance(each, Drop)]
 
     @cached_property
     def acknowledged(self) -> dict[str, Publish]:
@@ -122,6 +179,22 @@ class History:
             if each.is_acknowledged:
                 return each.ended_us
         return None
+
+    def there_us(self, message_id: str) -> int | None:
+        """By when the message was there for sure; None when nobody was told of it."""
+        publish = self.acknowledged.get(message_id)
+        told = [publish] if publish else []
+        return min(
+            (each.ended_us for each in (*told, *self.deliveries.get(message_id, []))), default=None
+        )
+
+    def may_be_gone(self, message_id: str) -> bool:
+        """Whether anybody asked for its delete, or its queue's since it was published."""
+        publish = self.acknowledged.get(message_id)
+        since_us = publish.began_us if publish else 0
+        return any(each.may_have_removed for each in self.deletes_of.get(message_id, [])) or any(
+            drop.may_have_removed and drop.ended_us >= since_us for drop in self.drops
+        )
 
     def about(self, message_id: str) -> list[Operation]:
         """Every operation that names the message, as they began."""

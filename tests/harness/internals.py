@@ -1,6 +1,7 @@
 """What a test must know of a server to wait for it, and no interface tells."""
 
 from harness.server import Server
+from mq.names import QueueName
 
 
 def connections(server: Server) -> int:
@@ -17,3 +18,11 @@ def operations_waiting(server: Server) -> int:
     broker = server.daemon._broker
     assert broker is not None
     return len(broker.committer._waiting)
+
+
+def fetches_waiting(server: Server, queue: str) -> int:
+    """How many fetches of a queue wait for a message."""
+    broker = server.daemon._broker
+    assert broker is not None
+    waiting = broker._queues[QueueName.parse(queue)]._waiting
+    return sum(1 for future in waiting if not future.done())

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from harness.processes import Process
+from harness.tally import tally
 from harness.waiting import comes_true
 from mq.clock import SystemClock
 
@@ -24,6 +25,14 @@ class Kind(Enum):
     STOP = "stop"
     STOP_AND_KILL = "stop and kill"
     TERMINATE = "terminate"
+
+
+_TALLIED = {
+    Kind.KILL: ["kills"],
+    Kind.STOP: ["stops"],
+    Kind.STOP_AND_KILL: ["stops", "kills"],
+    Kind.TERMINATE: ["terminations"],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,8 @@ class Member:
             began_ms = SystemClock().now_ms()
             await self._suffer(fault)
             self.ill_ms.append((began_ms, SystemClock().now_ms()))
+            for done in _TALLIED[fault.kind]:
+                tally(done, 1)
 
     async def _suffer(self, fault: Fault) -> None:
         if fault.kind in (Kind.STOP, Kind.STOP_AND_KILL):

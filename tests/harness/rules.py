@@ -5,27 +5,22 @@ operation that was never answered), a rule says nothing: each breach is mq's fau
 recorder's.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import pairwise
 
-from harness.history import US_PER_MS, Fetch, History, Publish
+from harness.breaches import Breach, Rule
+from harness.history import US_PER_MS, Fetch, History
+from harness.order_rules import overlooked, overtaken
 
 # Beside success: a process that goes down answers 503; so does one that lost every race.
-_EXPECTED = {"Publish": {201, 503}, "Fetch": {200, 204, 503}, "Delete": {202, 404, 412, 503}}
-
-
-@dataclass(frozen=True, slots=True)
-class Breach:
-    """A rule that does not hold, for which message, and what shows it."""
-
-    rule: str
-    id: str | None
-    text: str
-
-
-Rule = Callable[[History], Iterator[Breach]]
+_EXPECTED = {
+    "Publish": {201, 503},
+    "Fetch": {200, 204, 503},
+    "Delete": {202, 404, 412, 503},
+    "Create": {200, 201, 503},
+    "Drop": {200, 404, 503},
+}
+_WITHOUT_A_QUEUE = {"Publish": {404}, "Fetch": {404}}
 
 
 def check(history: History, rules: "tuple[Rule, ...] | None" = None) -> list[Breach]:
@@ -36,17 +31,15 @@ def check(history: History, rules: "tuple[Rule, ...] | None" = None) -> list[Bre
 def lost(history: History) -> Iterator[Breach]:
     """An acknowledged message is delivered at least once, or alive at the end."""
     for message_id in history.acknowledged:
-        if message_id not in history.deliveries and message_id not in history.alive:
-            removed = any(each.may_have_removed for each in history.deletes_of.get(message_id, []))
-            if not removed:
-                yield Breach("lost", message_id, "acknowledged, never delivered, not there")
+        there = message_id in history.deliveries or message_id in history.alive
+        if not there and not history.may_be_gone(message_id):
+            yield Breach("lost", message_id, "acknowledged, never delivered, not there")
 
 
 def vanished(history: History) -> Iterator[Breach]:
     """What was acknowledged or delivered is alive until somebody asks for its delete."""
     for message_id in history.acknowledged.keys() | history.deliveries.keys():
-        removed = any(each.may_have_removed for each in history.deletes_of.get(message_id, []))
-        if not removed and message_id not in history.alive:
+        if not history.may_be_gone(message_id) and message_id not in history.alive:
             yield Breach("vanished", message_id, "nobody deleted it, and it is not there")
 
 
@@ -118,8 +111,7 @@ def claimed_early(history: History) -> Iterator[Breach]:
 
 def recounted(history: History) -> Iterator[Breach]:
     """Receives rise strictly from delivery to delivery, and due times with them."""
-    for message_id, deliveries in history.deliveries.items():
-        counted = sorted(deliveries, key=lambda fetch: fetch.receives)
+    for message_id, counted in _counted(history).items():
         for first, second in pairwise(counted):
             if first.receives == second.receives:
                 yield Breach("recounted", message_id, f"{first} and {second}")
@@ -127,6 +119,21 @@ def recounted(history: History) -> Iterator[Breach]:
                 yield Breach("recounted", message_id, f"{second} before {first}")
         if counted and counted[0].receives < 1:
             yield Breach("recounted", message_id, "delivered, and never received")
+
+
+def overcounted(history: History) -> Iterator[Breach]:
+    """Each receive is a delivery, or a claim that came to nothing: of a fetch that was not
+    answered, or that took longer than the visibility.
+    """
+    if history.visibility_us is None:
+        return
+    wasted = sum(
+        (each.status not in (200, 204)) + (each.ended_us - each.began_us) // history.visibility_us
+        for each in history.fetches
+    )
+    receives = sum(each[-1].receives - len(each) for each in _counted(history).values())
+    if receives > wasted:
+        yield Breach("overcounted", None, f"{receives} receives without a delivery, {wasted} known")
 
 
 def denied(history: History) -> Iterator[Breach]:
@@ -150,7 +157,7 @@ def overruled(history: History) -> Iterator[Breach]:
         for delete in deletes:
             if delete.receives is None or not delete.is_acknowledged:
                 continue
-            others = (each for each in deletes if each is not delete)
+            others = (each for each in (*deletes, *history.drops) if each is not delete)
             if any(each.may_have_removed and each.began_us < delete.ended_us for each in others):
                 continue  # It was gone already, perhaps: nothing was overruled.
             for fetch in history.deliveries.get(message_id, []):
@@ -158,66 +165,45 @@ def overruled(history: History) -> Iterator[Breach]:
                     yield Breach("overruled", message_id, f"{delete} in spite of {fetch}")
 
 
+def refused(history: History) -> Iterator[Breach]:
+    """A delete for a delivery is not refused before that delivery is due again."""
+    for message_id, deliveries in history.deliveries.items():
+        due_us = {fetch.receives: fetch.due_us for fetch in deliveries}
+        for delete in history.deletes_of.get(message_id, []):
+            known_us = due_us.get(delete.receives, 0) if delete.receives is not None else 0
+            if delete.status == 412 and delete.ended_us < known_us:
+                yield Breach("refused", message_id, f"{delete} before {known_us}")
+
+
+def stale(history: History) -> Iterator[Breach]:
+    """A process that stood still in the middle of a claim until it was due hands nothing out."""
+    for stall in history.stalls:
+        for fetch in history.deliveries.get(stall.id, []):
+            inside = fetch.began_us < stall.began_us and stall.ended_us < fetch.ended_us
+            if inside and fetch.process == stall.process and fetch.due_us < stall.ended_us:
+                yield Breach("stale", stall.id, f"{fetch} in spite of {stall}")
+
+
 def unexpected(history: History) -> Iterator[Breach]:
     """Every answer is one that the request may have."""
     for operation in history.operations:
-        expected = _EXPECTED[type(operation).__name__]
+        kind = type(operation).__name__
+        expected = _EXPECTED[kind] | (_WITHOUT_A_QUEUE.get(kind, set()) if history.drops else set())
         if operation.status is not None and operation.status not in expected:
             yield Breach("unexpected", operation.id, str(operation))
 
 
-def overtaken(history: History) -> Iterator[Breach]:
-    """First in, first out: of two messages, the second published after the first was
-    acknowledged, the second is not delivered before the first is even asked for.
-    """
-    firsts = [pair for pair in _first_deliveries(history) if pair[1] is not None]
-    by_answer = sorted(firsts, key=lambda pair: pair[1].ended_us if pair[1] else 0)
-    answers_us = [fetch.ended_us for _, fetch in by_answer if fetch is not None]
-    latest: list[Publish] = []  # Of those answered so far, the one that was published last.
-    for publish, _ in by_answer:
-        last = latest[-1] if latest else publish
-        latest.append(max(publish, last, key=lambda each: each.began_us))
-    for publish, fetch in firsts:
-        if fetch is None:
-            continue
-        before = bisect_left(answers_us, fetch.began_us)
-        if before and latest[before - 1].began_us > publish.ended_us:
-            text = f"{latest[before - 1]} was delivered before {fetch}"
-            yield Breach("overtaken", publish.id, text)
-
-
-def overlooked(history: History) -> Iterator[Breach]:
-    """No fetch is told that there is nothing while an acknowledged message waits that nobody has
-    asked for yet. For runs without faults: a claim that a fault cut off is nobody's delivery.
-    """
-    waiting = sorted(_first_deliveries(history), key=lambda pair: pair[0].ended_us)
-    acknowledged_us = [publish.ended_us for publish, _ in waiting]
-    longest: list[tuple[float, Publish]] = []  # Until when the one that waits longest waits.
-    for publish, fetch in waiting:
-        until = (float("inf") if fetch is None else fetch.began_us, publish)
-        longest.append(max([until, *longest[-1:]], key=lambda pair: pair[0]))
-    for fetch in history.fetches:
-        before = bisect_left(acknowledged_us, fetch.began_us)
-        if fetch.status == 204 and before and longest[before - 1][0] > fetch.ended_us:
-            publish = longest[before - 1][1]
-            yield Breach("overlooked", publish.id, f"{fetch} in spite of {publish}")
-
-
-def _first_deliveries(history: History) -> list[tuple[Publish, Fetch | None]]:
-    """The acknowledged publishes, each with its first delivery."""
-    return [
-        (publish, min(history.deliveries.get(message_id, []), key=_receives, default=None))
-        for message_id, publish in history.acknowledged.items()
-    ]
-
-
-def _receives(fetch: Fetch) -> int:
-    return fetch.receives
+def _counted(history: History) -> dict[str, list[Fetch]]:
+    """Every message's deliveries in the order of their receives."""
+    return {
+        message_id: sorted(deliveries, key=lambda fetch: fetch.receives)
+        for message_id, deliveries in history.deliveries.items()
+    }
 
 
 ALWAYS: tuple[Rule, ...] = (
-    lost, vanished, torn, invented, resurrected, shared, claimed_early, recounted, denied,
-    overruled, unexpected,
+    lost, vanished, torn, invented, resurrected, shared, claimed_early, recounted, overcounted,
+    denied, overruled, refused, stale, unexpected,
 )  # fmt: skip
 WITHOUT_FAULTS: tuple[Rule, ...] = (*ALWAYS, overtaken, overlooked)
 

@@ -1,11 +1,18 @@
 """The history checker itself: histories made by hand that break one rule each, and good ones."""
 
+import random
+from pathlib import Path
+
 import pytest
-from harness.history import Delete, Fetch, History, Operation, Publish
+from harness.history import Create, Delete, Drop, Fetch, History, Operation, Publish, Stall
 from harness.nemesis import Kind, schedule
+from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, WITHOUT_FAULTS, check, report
+from harness.stopping import CALLS_OF_A_START, Itinerary, stalls
+from harness.stopping import Stall as DaemonStall
 
 VISIBILITY_US = 1000
+EVERY_RULE = (*WITHOUT_FAULTS, *QUEUES)
 
 
 def published(
@@ -35,6 +42,14 @@ def deleted(
     number: int, began: int, ended: int, status: int | None = 202, receives: int | None = None
 ) -> Delete:
     return Delete(f"id-{number}", "mq-2", began, ended, status, receives)
+
+
+def made(began: int, ended: int, status: int | None = 201) -> Create:
+    return Create("mq-0", began, ended, status)
+
+
+def dropped(began: int, ended: int, status: int | None = 200) -> Drop:
+    return Drop("mq-1", began, ended, status)
 
 
 def history(*operations: Operation, alive: tuple[str, ...] = ()) -> History:
@@ -108,6 +123,26 @@ BAD = {
         ),
         history(published(1, 0, 10), delivered(1, 20, 30, 0), deleted(1, 40, 50)),
     ],
+    "overcounted": [
+        # Nobody else asked for it.
+        history(
+            published(1, 0, 10), delivered(1, 20, 30, 3), deleted(1, 40, 50), empty(60, 70),
+        )
+    ],
+    "refused": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 412, 1),
+            deleted(1, 60, 70),
+        )
+    ],
+    "stale": [
+        # It stood still in the middle of the claim until 3000, and its claim ended at 1025.
+        History(
+            [published(1, 0, 10), delivered(1, 20, 3010, due=1025), deleted(1, 3020, 3030)],
+            visibility_us=VISIBILITY_US,
+            stalls=[Stall("mq-1", "fetch after stamp", "id-1", 25, 3000)],
+        )
+    ],
     "denied": [
         history(
             published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 404),
@@ -127,6 +162,35 @@ BAD = {
         history(*ONCE, Fetch("mq-0", 0, 1, 500)),
         history(*ONCE, published(2, 0, 1, 404)),
         history(*ONCE, deleted(1, 60, 61, 400)),
+        history(*ONCE, Fetch("mq-0", 0, 1, 404)),
+    ],
+    "reborn": [
+        history(
+            made(0, 5), published(1, 10, 20), dropped(30, 40), made(50, 60), delivered(1, 70, 80),
+        ),
+        # Nobody heard of its publish, but it was delivered.
+        history(
+            made(0, 5), published(1, 10, 20, None), delivered(1, 22, 28), dropped(30, 40),
+            made(50, 60), delivered(1, 2000, 2010, 2),
+        ),
+        history(
+            made(0, 5), published(1, 10, 20), dropped(30, 40), made(50, 60), alive=("id-1",)
+        ),
+    ],
+    "haunted": [
+        history(made(0, 5), dropped(10, 20), published(1, 30, 40), made(50, 60)),
+        history(made(0, 5), dropped(10, 20), empty(30, 40)),
+        history(made(0, 5), dropped(10, 20), dropped(22, 28, 404), empty(30, 40)),
+    ],
+    "unmade": [
+        history(made(0, 5), Fetch("mq-1", 10, 20, 404), dropped(30, 40)),
+        history(made(0, 5, 200), published(1, 10, 20, 404)),
+    ],
+    "miscalled": [
+        history(made(0, 5), made(10, 20)),
+        history(made(0, 5), dropped(10, 20, 404)),
+        history(made(0, 5), dropped(10, 20), made(30, 40, 200)),
+        history(made(0, 5), dropped(10, 20), dropped(30, 40)),
     ],
     "overtaken": [
         history(
@@ -181,6 +245,35 @@ GOOD = {
         published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),
         deleted(1, 2020, 2030, None), deleted(1, 2040, 2050, receives=1),
     ),
+    "a claim that came to nothing, of a fetch that was long": history(
+        published(1, 0, 10), Fetch("mq-0", 5, 1200, 204), delivered(1, 1300, 1310, 2),
+        deleted(1, 1320, 1330),
+    ),
+    "a stale delete that is refused once the message is due": history(
+        published(1, 0, 10), delivered(1, 20, 30, due=1025), deleted(1, 1020, 1030, 412, 1),
+        deleted(1, 2040, 2050),
+    ),
+    "a process that stood still, and claimed again": History(
+        [published(1, 0, 10), delivered(1, 20, 3010, 2, due=4001), deleted(1, 3020, 3030),
+         Fetch("mq-0", 5, 15, None)],
+        visibility_us=VISIBILITY_US,
+        stalls=[Stall("mq-1", "fetch after rename", "id-1", 25, 3000)],
+    ),
+    "a queue that went with its messages, and came again": history(
+        made(0, 5), published(1, 10, 20), dropped(30, 40), Fetch("mq-0", 50, 60, 404),
+        made(70, 80), published(2, 90, 100), delivered(2, 110, 120), deleted(2, 130, 140),
+    ),
+    "a message that was published while its queue went": history(
+        made(0, 5), published(1, 10, 35), dropped(30, 40), made(41, 45), delivered(1, 50, 60),
+        deleted(1, 70, 80),
+    ),
+    "a queue that nobody knows of": history(
+        made(0, 5), dropped(10, 20, None), empty(30, 40), Fetch("mq-1", 42, 48, 404),
+        made(50, 60, 200), dropped(70, 80, 503), made(90, 100),
+    ),
+    "two who make and delete it at a time": history(
+        made(0, 5), dropped(10, 30), made(15, 40, 200), empty(50, 60), dropped(70, 80, 404),
+    ),
     "published side by side": history(
         published(1, 0, 10), published(2, 9, 20), delivered(2, 30, 40), delivered(1, 50, 60),
         deleted(1, 70, 80), deleted(2, 70, 80),
@@ -198,18 +291,18 @@ GOOD = {
     ("rule", "bad"), [(rule, bad) for rule, histories in BAD.items() for bad in histories]
 )
 def test_a_bad_history_is_found_out(rule: str, bad: History) -> None:
-    found = check(bad, WITHOUT_FAULTS)
+    found = check(bad, EVERY_RULE)
     assert rule in {breach.rule for breach in found}
     assert rule in report(bad, found)
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_passes(name: str) -> None:
-    assert check(GOOD[name], WITHOUT_FAULTS) == []
+    assert check(GOOD[name], EVERY_RULE) == []
 
 
 def test_every_rule_is_shown_to_fire() -> None:
-    assert {rule.__name__ for rule in WITHOUT_FAULTS} == BAD.keys()
+    assert {rule.__name__ for rule in EVERY_RULE} == BAD.keys()
     assert set(ALWAYS) < set(WITHOUT_FAULTS)
 
 
@@ -220,3 +313,32 @@ def test_a_seed_replays_its_schedule() -> None:
     assert first != schedule(8, 12, members, (1.0, 2.0), (10, 20))
     assert {fault.kind for fault in first} == set(Kind)
     assert all(1.0 <= fault.lasts_s <= 2.0 and 10 <= fault.after <= 20 for fault in first)
+
+
+def test_a_daemon_says_where_it_stood_still() -> None:
+    line = "stopped: 1000 to 3000 us, fetch after stamp, at /root/delay/orders:id-1"
+    assert stalls(["listening", line, "draining"]) == [
+        DaemonStall("fetch after stamp", "/root/delay/orders:id-1", 1000, 3000)
+    ]
+
+
+def test_a_daemon_that_stops_itself_passes_every_place_in_time(tmp_path: Path) -> None:
+    """An itinerary goes on to the next place when nobody passes one; none is before its start."""
+    stops: list[str] = []
+    armed = tmp_path / "armed"
+    armed.touch()
+    places = ("fetch after stamp", "fetch after rename", "nobody passes here")
+    itinerary = Itinerary(places, random.Random(1), 10, 0, str(armed), lambda _: stops.append("s"))
+    for _ in range(CALLS_OF_A_START // 2 - 1):
+        itinerary.pass_by(places[0], "")
+        itinerary.pass_by(places[1], "")
+    assert not stops
+    for _ in range(5000):
+        itinerary.pass_by(places[0], "")
+        itinerary.pass_by(places[1], "")
+    assert len(stops) > 10
+    so_far = len(stops)
+    armed.unlink()
+    for _ in range(5000):
+        itinerary.pass_by(places[0], "")
+    assert len(stops) == so_far
