@@ -1,6 +1,7 @@
 """Three kinds of daemons on one root as a history's clients meet them: faulted, healed, drained."""
 
 import asyncio
+import itertools
 import os
 import random
 import sys
@@ -31,17 +32,26 @@ DRAIN_S = 10.0
 class Cluster:
     """The members on one root, and what clients recorded of them."""
 
-    def __init__(self, daemons: Processes, root: Path, servers: int, *flags: str) -> None:
+    def __init__(
+        self,
+        daemons: Processes,
+        root: Path,
+        servers: int,
+        *flags: str,
+        mounts: tuple[Path, ...] = (),
+    ) -> None:
+        """`mounts`: the root as the members reach it, by turns, where that is not one path."""
+        places = itertools.cycle(mounts or (root,))
         self._root = root
         self._daemons = daemons
         self._flags = ("--visibility", str(VISIBILITY_S), "--port", "0", *flags)
         flags = self._flags[:2] + self._flags[4:]
         self.servers = [
-            self._member(f"mq-{number}", lambda: daemons.mq(root, *flags))
+            self._member(f"mq-{number}", partial(daemons.mq, next(places), *flags))
             for number in range(servers)
         ]
-        self.mover = self._member("mover", lambda: daemons.mover("--root", str(root)))
-        self.reaper = self._member("reaper", lambda: daemons.reaper("--root", str(root)))
+        self.mover = self._member("mover", partial(daemons.mover, "--root", str(next(places))))
+        self.reaper = self._member("reaper", partial(daemons.reaper, "--root", str(next(places))))
         self.members = [*self.servers, self.mover, self.reaper]
         self._starts = [member.start for member in self.members]
         self.recorder = Recorder()
