@@ -19,8 +19,8 @@ LOST_REPLIES = {
     "link": errno.EEXIST,
     "mkdir": errno.EEXIST,
 }
-# On files alone: a folder's handle goes stale only with the folder.
-STALE_CALLS = frozenset({"open", "getattr", "rename", "fsync"})
+# By chance; how often in a row, so that an application sees it. Each handle is stale once.
+STALE_CALLS = {"open": 2, "rename": 2, "fsync": 1}
 
 
 @dataclass
@@ -55,6 +55,8 @@ class Faults:
     hits: "Counter[str]" = field(default_factory=Counter)
     """How often which was answered wrongly, such as `lost rename`."""
 
+    _stale: dict[tuple[str, ...], int] = field(default_factory=dict)
+
     def arm(self, **fault: Any) -> None:
         self.armed.append(Fault(**fault))
 
@@ -67,7 +69,7 @@ class Faults:
         self.armed.clear()
         self.rates = Rates()
 
-    def next(self, call: str, is_file: bool, *paths: str) -> Fault | None:
+    def next(self, call: str, *paths: str) -> Fault | None:
         """The fault of this call, if it has one."""
         for fault in self.armed:
             if fault.call == call and fault.times and any(fault.where in path for path in paths):
@@ -76,7 +78,10 @@ class Faults:
         draw = self.chance.random()
         if call in LOST_REPLIES and draw < self.rates.lost:
             return self._hit(Fault(call, LOST_REPLIES[call], done=True))
-        if call in STALE_CALLS and is_file and draw > 1 - self.rates.stale:
+        if call in STALE_CALLS and draw > 1 - self.rates.stale:
+            self._stale.setdefault((call, *paths), STALE_CALLS[call])
+        if self.rates.stale and self._stale.get((call, *paths), 0) > 0:
+            self._stale[call, *paths] -= 1
             return self._hit(Fault(call, errno.ESTALE))
         return None
 

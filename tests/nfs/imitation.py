@@ -91,9 +91,9 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         return self._folder + path
 
     @contextlib.contextmanager
-    def _answering(self, call: str, *paths: str, is_file: bool = True) -> Iterator[None]:
+    def _answering(self, call: str, *paths: str) -> Iterator[None]:
         with self.guard:
-            fault = self.faults.next(call, is_file, *paths)
+            fault = self.faults.next(call, *paths)
         if fault is not None and not fault.done:
             raise mfusepy.FuseOSError(fault.code)
         yield
@@ -118,7 +118,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
             if self._options.negative_s:
                 self._missing[path] = time.monotonic() + self._options.negative_s
             raise
-        with self._answering("getattr", path, is_file=stat.S_ISREG(found.st_mode)):
+        with self._answering("getattr", path):
             return self._facts(found)
 
     def _facts(self, found: os.stat_result) -> dict[str, Any]:
