@@ -31,4 +31,4 @@ async def deleted(server: Server, message_id: str, **more: Any) -> Reply | None:
     was closed back a moment later.
     """
     reply = await delete(server, message_id, **more)
-    return None if b"urn:mq:problem:busy" in reply.body else reply
+    return None if b"urn:mq:problem:message-busy" in reply.body else reply

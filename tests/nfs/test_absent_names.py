@@ -94,6 +94,17 @@ async def test_a_delete_with_a_cache_is_not_sure_and_loses_nothing(
     assert (await delete(cached[1], message_id)).status == 202
 
 
+async def test_a_delete_with_a_cache_whose_reply_was_lost_does_not_say_404(
+    cached: Pair, caching: Mount
+) -> None:
+    """It has seen the message, and does not see where it went."""
+    one, other = cached
+    message_id = await publish(one)
+    caching.arm("rename", errno.ENOENT, "/remove/", done=True)
+    assert_problem(await delete(other, message_id), 503, "message-busy")
+    assert message_files(one.root) == nothing_anywhere() | {"remove": [f"q:{message_id}"]}
+
+
 async def test_a_fetch_with_a_cache_is_answered_and_finds_the_message_later(
     cached: Pair, caching: Mount
 ) -> None:
