@@ -60,9 +60,10 @@ class Daemon:
         self._broker = Broker(root, committer, settings.queue, settings.peers)
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:
-            self._clock_task = asyncio.create_task(
-                _follow_clock(ClockFollower(root, self._clock, every_s=0))
-            )
+            follower = ClockFollower(root, self._clock, every_s=0)
+            # Before anything is served: its due time would be of another clock than the mover's.
+            await asyncio.to_thread(follower.follow)
+            self._clock_task = asyncio.create_task(_follow_clock(follower))
         self._runner = make_runner(Service(self._broker, self._probe, settings), settings.drain_s)
         await self._runner.setup()
         port = await _listen(self._runner, settings)
@@ -125,5 +126,5 @@ def _facts(
 
 async def _follow_clock(follower: ClockFollower) -> None:
     while True:
-        await asyncio.to_thread(follower.follow)
         await asyncio.sleep(CLOCK_OFFSET_EVERY_S)
+        await asyncio.to_thread(follower.follow)

@@ -28,6 +28,7 @@ class Backlog:
         self._look_cost_s = 0.0
         self._offered_meanwhile: list[MessageId] | None = None
         self._aside_until_s: dict[MessageId, float] = {}
+        self._lost: set[MessageId] = set()
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -66,6 +67,7 @@ class Backlog:
             for message_id, until_s in self._aside_until_s.items()
             if now_s < until_s
         }
+        self._lost.intersection_update(listing.ids)
         self._candidates = [each for each in listing.ids if each not in self._aside_until_s]
         self._complete = listing.complete
         self._mark = None if self._aside_until_s else listing.mark
@@ -80,9 +82,18 @@ class Backlog:
         """A candidate that was taken may be there still: an unchanged folder says nothing."""
         self._mark = None
 
+    def was_lost(self, message_id: MessageId, now_s: float) -> None:
+        """A candidate that was taken is not there. One that looks find again and again all the
+        same, as NFS's cache of absent names can have it, is put aside, so that a fetch ends.
+        """
+        if message_id in self._lost:
+            self.put_aside(message_id, now_s)
+        self._lost.add(message_id)
+        self.distrust()
+
     def put_aside(self, message_id: MessageId, now_s: float) -> None:
-        """Another process holds a candidate that was taken: for a moment no look finds it, so
-        that a fetch ends though the other is stopped.
+        """A candidate that was taken cannot be had now: for a moment no look finds it, so that a
+        fetch ends though another process holds it and is stopped.
         """
         self._aside_until_s[message_id] = now_s + BUSY_ASIDE_S
         self._mark = None

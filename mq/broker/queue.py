@@ -180,7 +180,7 @@ class Queue:
                 self._backlog.distrust()
                 self._answer_next(result)
             elif result is None:
-                self._backlog.distrust()
+                self._backlog.was_lost(candidate, self._root.clock.steady_s())
                 self.totals.lost_races += 1
             else:
                 self.totals.fetched += 1

@@ -16,7 +16,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
 from mq.store.moves import claimed, move, queue_exists
-from mq.store.root import Root
+from mq.store.root import Root, unlink_if_there
 from mq.store.steps import Flush, Steps
 
 
@@ -66,7 +66,7 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
             root.files.close(descriptor)
-        root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+        _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
 
 
@@ -94,7 +94,7 @@ def sweep_tombstones(root: Root) -> Steps[int]:
         for queue, since_ms in standing.items():
             old = root.now_ms() - since_ms >= TOMBSTONE_KEPT_S * 1000
             if queue not in deleted or (old and not retired):
-                root.files.unlink(root.layout.tombstone(queue))
+                unlink_if_there(root.files, root.layout.tombstone(queue))
         if standing:
             yield Flush(folders=(root.layout.tombstones,))
         return retired
@@ -118,6 +118,16 @@ def _make_folder(root: Root, queue: QueueName) -> None:
             raise NameTaken(queue.text) from None
 
 
+def _move_folder(root: Root, queue: QueueName, uuid: str) -> None:
+    target = root.layout.deleted_folder(queue, uuid)
+    try:
+        root.files.rename(root.layout.queue(queue), target)
+    except OSError as error:
+        # NFS may have done it and lost the answer; the uuid is this deletion's alone.
+        if not is_gone(error) or root.files.status(target) is None:
+            raise
+
+
 def _has_tombstone(root: Root, queue: QueueName) -> bool:
     return root.files.status(root.layout.tombstone(queue)) is not None
 
@@ -128,7 +138,7 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
         return
     while (yield from _retire_pass(root, frozenset({queue}))):
         pass
-    root.files.unlink(root.layout.tombstone(queue))
+    unlink_if_there(root.files, root.layout.tombstone(queue))
     yield Flush(folders=(root.layout.tombstones,))
 
 

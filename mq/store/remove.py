@@ -37,7 +37,7 @@ Precondition = Callable[[int], bool]
 class _Found(Enum):
     HERE = "here, and removed"
     REMOVED = "removed before"
-    BUSY = "another process is at it"
+    BUSY = "another process is at it, or was: it is not where it was seen"
     NOWHERE = "nowhere"
 
 
@@ -90,6 +90,8 @@ def _pass(
         except OSError as error:
             if not is_gone(error):
                 raise
+            # It moved on; or NFS did it and lost the answer, and its cache hides remove/'s name.
+            missed = _Found.BUSY
             continue
         missed = _Found.BUSY
     if message_status(root, root.layout.path(State.REMOVED, queue, message_id)) is not None:

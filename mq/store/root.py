@@ -11,7 +11,7 @@ from mq.clock import Clock
 from mq.errors import AcrossFileSystems, StartupError
 from mq.lifecycle import State
 from mq.message import Stamp
-from mq.store.files import Files
+from mq.store.files import Files, is_gone
 from mq.store.layout import FORMAT_LINE, Layout
 from mq.store.space import Space
 
@@ -94,6 +94,8 @@ def probe_renames(layout: Layout, files: Files) -> None:
         try:
             files.rename(layout.probe(source), layout.probe(target))
         except OSError as error:
+            if is_gone(error) and files.status(layout.probe(target)) is not None:
+                continue  # NFS did it, and lost the answer.
             unlink_if_there(files, layout.probe(source))
             if error.errno == errno.EXDEV:
                 raise _across(layout, source, target) from error

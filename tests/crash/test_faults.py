@@ -15,7 +15,7 @@ from harness.folders import message_files, nothing_anywhere
 from harness.messages import new_id, put_entry
 from harness.mounts import tmpfs
 from harness.processes import Processes, eventually
-from harness.server import Serve
+from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 from mq.errors import Busy, Unavailable
@@ -73,6 +73,24 @@ async def test_a_rename_that_wrongly_finds_nothing_hides_no_message(
     os.utime(root / "queues" / "q", ns=(10**18, 10**18))
     files.fail("rename", code, where="/delay/q:", times=1)
     assert (await fetch(server)).id == message_id
+
+
+async def test_a_fetch_ends_though_a_name_is_in_listings_alone(serve: Serve) -> None:
+    """As NFS's cache of names that are not there may have it."""
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    absent_id = await publish(server)
+    present_id = await publish(server)
+    files.fail("open_claimed", errno.ENOENT, where=absent_id)
+    assert (await fetch(server)).id == present_id
+    assert (await fetch(server)).status == 204
+    files.heal()
+    await comes_true(lambda: _is_served(server, absent_id), "the message is served")
+
+
+async def _is_served(server: Server, message_id: str) -> bool:
+    return (await fetch(server)).headers.get("X-Message-Id") == message_id
 
 
 async def test_a_message_that_is_due_again_before_its_answer_is_not_served(serve: Serve) -> None:

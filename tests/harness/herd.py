@@ -1,6 +1,7 @@
 """Three kinds of daemons on one root as a history's clients meet them: faulted, healed, drained."""
 
 import asyncio
+import itertools
 import os
 import random
 import sys
@@ -46,16 +47,25 @@ def _member(name: str, start: Callable[[], Process]) -> Member:
 class Cluster:
     """The members on one root, and what clients recorded of them."""
 
-    def __init__(self, daemons: Processes, root: Path, servers: int, *flags: str) -> None:
+    def __init__(
+        self,
+        daemons: Processes,
+        root: Path,
+        servers: int,
+        *flags: str,
+        mounts: tuple[Path, ...] = (),
+    ) -> None:
+        """`mounts`: the root as the members reach it, by turns, where that is not one path."""
+        places = itertools.cycle(mounts or (root,))
         self._root = root
         self._daemons = daemons
         self._flags = ("--visibility", str(VISIBILITY_S), "--port", "0", *flags)
         flags = self._flags[:2] + self._flags[4:]
         starts: dict[str, Callable[[], Process]] = {
-            f"mq-{number}": lambda: daemons.mq(root, *flags) for number in range(servers)
+            f"mq-{number}": partial(daemons.mq, next(places), *flags) for number in range(servers)
         }
-        starts["mover"] = lambda: daemons.mover("--root", str(root))
-        starts["reaper"] = lambda: daemons.reaper("--root", str(root))
+        starts["mover"] = partial(daemons.mover, "--root", str(next(places)))
+        starts["reaper"] = partial(daemons.reaper, "--root", str(next(places)))
         with ThreadPoolExecutor() as pool:
             *self.servers, self.mover, self.reaper = pool.map(_member, starts, starts.values())
         self.members = [*self.servers, self.mover, self.reaper]

@@ -1,0 +1,103 @@
+"""Histories: clients at two mq processes, each with an NFS mount of its own, a mover and a reaper,
+while replies are lost and handles go stale; afterwards the rules hold.
+
+A history's faults come from its seed, which is printed. These variables say more:
+
+MQ_NFS_SEED         the first history's seed; the next ones count on from it
+MQ_NFS_HISTORIES    how many histories of each kind
+MQ_NFS_OPERATIONS   how many operations of clients each
+"""
+
+import asyncio
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from harness.clients import QUEUE
+from harness.herd import Cluster
+from harness.processes import Processes
+from harness.rules import ALWAYS, Rule, denied
+from nfs.faults import STALE_CALLS
+from nfs.mounts import Mount, nfs_mount
+
+SERVERS = 2
+CLIENTS_EACH = 5
+
+SEED = int(os.environ.get("MQ_NFS_SEED", "0")) or secrets.randbelow(2**31)
+HISTORIES = int(os.environ.get("MQ_NFS_HISTORIES", "1"))
+OPERATIONS = int(os.environ.get("MQ_NFS_OPERATIONS", "3000"))
+
+seeds = pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
+
+
+async def _live(
+    daemons: Processes, clients: tuple[Mount, Mount], seed: int, **rates: Any
+) -> Cluster:
+    """A history with wrong answers at these rates, healed and drained in the end."""
+    print(f"MQ_NFS_SEED={seed} MQ_NFS_OPERATIONS={OPERATIONS}")
+    roots = tuple(client.where / "root" for client in clients)
+    cluster = await asyncio.to_thread(Cluster, daemons, roots[0], SERVERS, mounts=roots)
+    connector = aiohttp.TCPConnector(force_close=True, limit=0)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        async with session.put(f"{cluster.servers[0].url}/{QUEUE}") as made:
+            assert made.status == 201
+        for number, client in enumerate(clients):
+            client.tell("at_rates", seed=seed + number, **rates)
+        enough = cluster.recorder.count
+        running = cluster.clients(session, seed, CLIENTS_EACH, hasty=0.1)
+        await asyncio.gather(*(each.run(lambda: enough() > OPERATIONS) for each in running))
+        for client in clients:
+            client.heal()
+        await cluster.drain(cluster.clients(session, seed + 1, 2))
+    return cluster
+
+
+def _judge(
+    cluster: Cluster, clients: tuple[Mount, Mount], seed: int, rules: tuple[Rule, ...]
+) -> "Counter[str]":
+    """The rules hold; how often was answered wrongly, by kind."""
+    hits = sum((Counter(client.hits()) for client in clients), Counter[str]())
+    history = cluster.history()
+    print(
+        f"{len(history.operations)} operations: {len(history.acknowledged)} messages, "
+        f"{sum(map(len, history.deliveries.values()))} deliveries, "
+        f"{sum(each.is_acknowledged for each in history.deletes)} deletes; {dict(hits)}"
+    )
+    cluster.assert_it_holds(seed, rules)
+    return hits
+
+
+@pytest.mark.slow
+@seeds
+async def test_a_history_of_lost_replies_and_stale_handles(
+    clients: tuple[Mount, Mount], daemons: Processes, seed: int
+) -> None:
+    cluster = await _live(daemons, clients, seed, lost=0.1, stale=0.05)
+    hits = _judge(cluster, clients, seed, ALWAYS)
+    assert {f"ESTALE {call}" for call in STALE_CALLS} <= set(hits)
+    assert {"lost rename", "lost unlink"} <= set(hits)
+
+
+@pytest.mark.slow
+@seeds
+async def test_a_history_with_caches_of_names_that_are_not_there(
+    caching_clients: tuple[Mount, Mount], daemons: Processes, seed: int
+) -> None:
+    """As mounted without lookupcache=positive: a delete may say in vain that nothing is there."""
+    cluster = await _live(daemons, caching_clients, seed, lost=0.1)
+    rules = tuple(rule for rule in ALWAYS if rule is not denied)
+    _judge(cluster, caching_clients, seed, rules)
+
+
+@pytest.fixture
+def caching_clients(tmp_path: Path) -> Iterator[tuple[Mount, Mount]]:
+    with (
+        nfs_mount(tmp_path, "one", negative_s=2) as one,
+        nfs_mount(tmp_path, "other", negative_s=2) as other,
+    ):
+        yield one, other

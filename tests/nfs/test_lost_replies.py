@@ -1,0 +1,228 @@
+"""What was done and is said to have failed: each operation's answer, and what the other client
+finds.
+"""
+
+import asyncio
+import errno
+from pathlib import Path
+
+import pytest
+from harness.api import assert_problem, call, delete, fetch, make_queue, publish
+from harness.clock import FakeClock
+from harness.folders import message_files, nothing_anywhere
+from harness.processes import Processes, eventually
+from harness.server import Serve, Server
+from harness.waiting import comes_true
+from nfs.mounts import Mount
+from nfs.pairs import Pair, deleted, fetched, serve_pair
+
+from mq.limits import BODY_HELD_BYTES_MAX
+from mq.names import MessageId, QueueName
+from mq.store.fetch import fetch as fetch_steps
+from mq.store.fetch import release
+from mq.store.files import Files
+from mq.store.flush import NoFlusher
+from mq.store.group import run_alone
+from mq.store.queues import sweep_tombstones
+from mq.store.redeliver import forget
+from mq.store.root import Root, open_root
+
+
+@pytest.mark.parametrize("size", [5, BODY_HELD_BYTES_MAX + 1])
+async def test_a_publish_is_done(clients: tuple[Mount, Mount], pair: Pair, size: int) -> None:
+    one, other = pair
+    clients[0].arm("rename", errno.ENOENT, "/queues/q/", done=True)
+    message_id = await publish(one, b"x" * size)
+    assert clients[0].hits() == {"lost rename": 1}
+    found = await fetch(other)
+    assert (found.id, len(found.body)) == (message_id, size)
+    assert message_files(other.root) == nothing_anywhere() | {"delay": [f"q:{message_id}"]}
+
+
+async def test_a_fetch_claims_nothing_and_the_message_comes_back(
+    clients: tuple[Mount, Mount], pair: Pair, daemons: Processes
+) -> None:
+    one, other = pair
+    first, second = [await publish(one) for _ in range(2)]
+    clients[0].arm("rename", errno.ENOENT, "/delay/", done=True)
+    assert (await fetch(one)).id == second
+    assert (await fetch(other)).status == 204
+    daemons.mover("--root", str(other.root))
+    back = await comes_true(lambda: fetched(other))
+    assert (back.id, back.headers["X-Message-Receives"]) == (first, "1")
+
+
+@pytest.mark.parametrize("was_fetched", [False, True], ids=["ready", "delayed"])
+@pytest.mark.parametrize("if_match", [False, True], ids=["", "if-match"])
+async def test_a_delete_is_done(
+    clients: tuple[Mount, Mount], pair: Pair, was_fetched: bool, if_match: bool
+) -> None:
+    one, other = pair
+    message_id = await publish(one)
+    if was_fetched:
+        assert (await fetch(other)).id == message_id
+    clients[0].arm("rename", errno.ENOENT, "/remove/", done=True)
+    headers = {"If-Match": f'"{int(was_fetched)}"'} if if_match else {}
+    reply = await comes_true(lambda: deleted(one, message_id, headers=headers))
+    assert reply.status == 202
+    assert clients[0].hits() == {"lost rename": 1}
+    assert message_files(other.root) == nothing_anywhere() | {"remove": [f"q:{message_id}"]}
+    assert (await fetch(other)).status == 204
+
+
+async def test_a_delete_by_unlink_is_not_sure(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    """Where remove/ has no room: nobody can see whose unlink it was."""
+    one, other = pair
+    message_id = await publish(one)
+    clients[0].arm("rename", errno.ENOSPC, "/remove/")
+    clients[0].arm("unlink", errno.ENOENT, "/queues/q/", done=True)
+    assert_problem(await delete(one, message_id), 503, "message-busy")
+    assert message_files(other.root) == nothing_anywhere()
+    assert_problem(await delete(one, message_id), 404, "message-not-found")
+
+
+async def test_a_redelivery_is_done(
+    clients: tuple[Mount, Mount], serve: Serve, daemons: Processes
+) -> None:
+    one, other = await serve_pair(serve, clients, visibility_s=1)
+    message_id = await publish(one)
+    await fetch(one)
+    clients[1].arm("rename", errno.ENOENT, "/queues/q/", done=True)
+    mover = daemons.mover("--root", str(other.root))
+    back = await comes_true(lambda: fetched(one))
+    assert (back.id, back.headers["X-Message-Receives"]) == (message_id, "2")
+    assert clients[1].hits() == {"lost rename": 1}
+    assert not mover.logged("Traceback|was not moved")
+
+
+async def test_a_retirement_is_done(
+    clients: tuple[Mount, Mount], pair: Pair, daemons: Processes
+) -> None:
+    """What a deleted queue has in delay/."""
+    one, other = pair
+    message_id = await publish(one)
+    await fetch(one)
+    clients[0].arm("rename", errno.ENOENT, f"/remove/q:{message_id}", done=True)
+    assert (await call(one, "DELETE", "/q")).status == 200
+    await comes_true(lambda: message_files(other.root)["remove"] == [f"q:{message_id}"])
+    assert (await call(other, "PUT", "/q")).status == 201
+    assert (await fetch(other)).status == 204
+
+
+async def test_a_release_is_done(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    one, other = pair
+    message_id = await publish(one)
+    root = _open(one)
+    claim = fetch_steps(root, QueueName.parse("q"), MessageId.parse(message_id), 30)
+    delivery = run_alone(claim, NoFlusher())
+    assert delivery is not None
+    clients[0].arm("rename", errno.ENOENT, "/queues/q/", done=True)
+    run_alone(release(root, delivery), NoFlusher())
+    assert clients[0].hits() == {"lost rename": 1}
+    back = await comes_true(lambda: fetched(other))
+    assert (back.id, back.headers["X-Message-Receives"]) == (message_id, "2")
+
+
+async def test_what_is_forgotten_is_gone(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    one, other = pair
+    message_id = await publish(one)
+    staged = one.root / "new" / f"q:{message_id}"
+    (one.root / "queues" / "q" / message_id).rename(staged)
+    clock = FakeClock()
+    clock.advance(7200)
+    root = open_root(str(one.root), Files(), clock)
+    clients[0].arm("rename", errno.ENOENT, "/remove/", done=True)
+    run_alone(forget(root, QueueName.parse("q"), MessageId.parse(message_id), 3600), NoFlusher())
+    assert message_files(other.root) == nothing_anywhere() | {"remove": [staged.name]}
+
+
+# Queues
+
+
+async def test_a_queue_is_made(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    clients[0].arm("mkdir", errno.EEXIST, "/queues/", done=True)
+    assert (await call(pair[0], "PUT", "/made")).status == 201
+    assert (await call(pair[1], "GET", "/made")).status == 200
+
+
+async def test_a_queue_is_deleted(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    one, other = pair
+    message_id = await publish(one)
+    await publish(one)
+    assert (await fetch(one)).id == message_id
+    clients[0].arm("rename", errno.ENOENT, "/queues/q", done=True)
+    assert (await call(one, "DELETE", "/q")).status == 200
+    assert_problem(await call(other, "GET", "/q"), 404, "queue-not-found")
+    await comes_true(lambda: message_files(other.root)["delay"] == [])
+    assert (await call(other, "PUT", "/q")).status == 201
+    assert (await fetch(other)).status == 204
+
+
+async def test_a_deleted_queue_is_made_again(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    one, other = pair
+    assert (await call(one, "DELETE", "/q")).status == 200
+    clients[1].arm("unlink", errno.ENOENT, "/deleted/q", done=True)
+    assert (await call(other, "PUT", "/q")).status == 201
+    assert clients[1].hits() == {"lost unlink": 1}
+    await publish(one)
+    assert (await fetch(other)).status == 200
+
+
+async def test_a_tombstone_is_swept(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    one, other = pair
+    for queue in ("a", "b"):
+        await make_queue(one, queue)
+        assert (await call(one, "DELETE", f"/{queue}")).status == 200
+    clock = FakeClock()
+    clock.advance(7200)
+    root = open_root(str(other.root), Files(), clock)
+    clients[1].arm("unlink", errno.ENOENT, "/deleted/", done=True)
+    run_alone(sweep_tombstones(root), NoFlusher())
+    assert clients[1].hits() == {"lost unlink": 1}
+    assert [path.name for path in (one.root / "deleted").iterdir()] == [".lock"]
+
+
+async def test_what_was_removed_is_reaped(
+    clients: tuple[Mount, Mount], pair: Pair, daemons: Processes
+) -> None:
+    one, other = pair
+    await publish(one)
+    assert (await delete(one, await publish(one))).status == 202
+    assert (await call(one, "DELETE", "/q")).status == 200
+    for name in ("unlink", "rmdir"):
+        clients[1].arm(name, errno.ENOENT, "/remove/", times=2, done=True)
+    reaper = daemons.reaper("--root", str(other.root))
+    await asyncio.to_thread(eventually, lambda: not list((one.root / "remove").iterdir()))
+    assert clients[1].hits() == {"lost unlink": 2, "lost rmdir": 1}
+    assert reaper.terminate() == 0
+    assert not reaper.logged("failed|Traceback|foreign")
+
+
+# Starting
+
+
+async def test_a_root_is_made(clients: tuple[Mount, Mount], serve: Serve) -> None:
+    clients[0].arm("mkdir", errno.EEXIST, times=20, done=True)
+    server = await serve(root=clients[0].where / "root")
+    assert clients[0].hits() == {"lost mkdir": 6}
+    await make_queue(server)
+    await publish(server)
+
+
+async def test_a_probe_of_readiness_succeeds(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    clients[0].arm("unlink", errno.ENOENT, "/.probe", done=True)
+    assert (await call(pair[0], "GET", "/-/readyz")).status == 200
+    assert clients[0].hits() == {"lost unlink": 1}
+
+
+@pytest.mark.parametrize("folder", ["queues", "delay", "remove"])
+def test_a_start_probes_its_folders(clients: tuple[Mount, Mount], folder: str) -> None:
+    where = clients[0].where / "root"
+    clients[0].arm("rename", errno.ENOENT, f"/{folder}/.probe", done=True)
+    open_root(str(where), Files(), FakeClock())
+    assert clients[0].hits() == {"lost rename": 1}
+    assert not list(Path(where).rglob(".probe*"))
+
+
+def _open(server: Server) -> Root:
+    return open_root(str(server.root), Files(), FakeClock())
