@@ -1,5 +1,6 @@
 """Folders that go away under a daemon."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from harness.api import (
     post,
     publish,
 )
-from harness.cases import body_sizes
+from harness.cases import body_sizes, commit_modes
+from harness.faults import FaultyFiles
 from harness.folders import message_files
-from harness.server import Server
+from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 pytestmark = pytest.mark.usefixtures("audited")
@@ -64,3 +66,15 @@ async def test_a_root_that_goes_away_is_503_and_works_when_it_is_back(
 
 async def server_has(server: Server, message_id: str) -> bool:
     return (await fetch(server)).headers.get("X-Message-Id") == message_id
+
+
+@commit_modes
+async def test_a_publish_whose_new_goes_away_before_the_flush_is_503(
+    serve: Serve, commit: str
+) -> None:
+    """The queue is there: nobody is told that it is not."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit=commit)
+    await make_queue(server)
+    files.fail("sync_folder", errno.ENOENT, "/new")
+    assert_problem(await post(server), 503, "storage-failed")
