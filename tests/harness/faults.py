@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.processes import PATIENCE_S
 from harness.tally import tally
-from mq.store.files import Files, is_gone
+from mq.store.files import GONE, Files
 
 
 @dataclass
@@ -31,6 +31,8 @@ class Fault:
         """Whether this call fails; counts it."""
         if self.call not in ("", call) or not any(self.where in path for path in paths):
             return False
+        if call == "status" and self.code in GONE:
+            return False  # What is there has a status.
         if self.after > 0:
             self.after -= 1
             return False
@@ -114,7 +116,7 @@ class FaultyFiles(Files):
 
     # The calls.
 
-    def _pass(self, call: str, path: str, also: str = "", closes: bool = False) -> Fault | None:
+    def _pass(self, call: str, path: str, also: str = "") -> Fault | None:
         """Waits at gates; raises what is armed, or gives what to raise afterwards."""
         with self._guard:
             self.calls.append((call, path))
@@ -126,7 +128,7 @@ class FaultyFiles(Files):
                 assert gate.opened.wait(PATIENCE_S), f"the gate of {call} was never opened"
         with self._guard:
             fault = next((each for each in self._faults if each.takes(call, path, also)), None)
-        if fault is not None and not (fault.performed or closes):
+        if fault is not None and not fault.performed:
             raise fault.error(path)
         return fault
 
@@ -165,13 +167,10 @@ class FaultyFiles(Files):
         return self._opened(super().duplicate(descriptor), self._path(descriptor))
 
     def close(self, descriptor: int) -> None:
-        """Closes in any case, as close(2) does on Linux though it says that it failed."""
-        fault = self._pass("close", self._path(descriptor), closes=True)
         with self._guard:
             self._paths.pop(descriptor, None)
             self._contents.pop(descriptor, None)
         super().close(descriptor)
-        _say(fault)
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
         with self._guard:
@@ -228,12 +227,7 @@ class FaultyFiles(Files):
         return super().lock(descriptor)
 
     def status(self, path: str) -> os.stat_result | None:
-        try:
-            self._pass("status", path)
-        except OSError as error:
-            if is_gone(error):
-                return None
-            raise
+        self._pass("status", path)
         return super().status(path)
 
     def read(self, descriptor: int, size: int, offset: int) -> bytes:
