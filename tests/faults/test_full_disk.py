@@ -1,6 +1,7 @@
 """Real file systems that are full, or read-only."""
 
 import asyncio
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from harness.api import (
     make_queue,
     post,
 )
-from harness.cases import KIB, body_sizes
+from harness.audits import assert_audits_clean
+from harness.cases import KIB, body_sizes, commit_modes
 from harness.folders import make_old, message_files
-from harness.mounts import remount, tmpfs
+from harness.mounts import new_disk, remount, tmpfs
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
@@ -66,11 +68,12 @@ async def reap_all(root: Path) -> int:
 @pytest.mark.needs_root
 @pytest.mark.parametrize("size", [100 * KIB, 1100 * KIB], ids=["held", "streamed"])
 @pytest.mark.parametrize("reserve", [None, 0], ids=["with a reserve", "without"])
+@commit_modes
 async def test_a_full_disk_refuses_publishers_only_and_recovers(
-    needs_root: None, serve: Serve, root: Path, size: int, reserve: int | None
+    needs_root: None, serve: Serve, root: Path, commit: str, size: int, reserve: int | None
 ) -> None:
     with tmpfs(root, "size=4m"):
-        server = await serve(reserve_bytes=reserve)
+        server = await serve(reserve_bytes=reserve, commit=commit)
         await make_queue(server)
         ids, refusal = await fill(server, size)
         assert len(ids) >= 2
@@ -83,6 +86,13 @@ async def test_a_full_disk_refuses_publishers_only_and_recovers(
         assert (await fetch(server)).status == 204
         assert await reap_all(root) == len(ids)
         await comes_true(lambda: is_published(server, size), "publishing works again")
+        assert_audits_clean(root)
+
+
+def few_inodes(root: Path, kind: str) -> AbstractContextManager[Path]:
+    if kind == "tmpfs":
+        return tmpfs(root, "size=4m,nr_inodes=50")
+    return new_disk(root, "ext4", "16M", "-N", "64", "-m", "0")
 
 
 async def is_published(server: Server, size: int) -> bool:
@@ -90,11 +100,13 @@ async def is_published(server: Server, size: int) -> bool:
 
 
 @pytest.mark.needs_root
+@commit_modes
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
 async def test_a_disk_without_inodes_refuses_publishers_only_and_recovers(
-    needs_root: None, serve: Serve, root: Path
+    needs_root: None, serve: Serve, root: Path, kind: str, commit: str
 ) -> None:
-    with tmpfs(root, "size=4m,nr_inodes=50"):
-        server = await serve()
+    with few_inodes(root, kind):
+        server = await serve(commit=commit)
         await make_queue(server)
         ids, refusal = await fill(server, 10)
         assert len(ids) > 10
@@ -105,6 +117,8 @@ async def test_a_disk_without_inodes_refuses_publishers_only_and_recovers(
             assert (await delete(server, message_id)).status == 202
         assert await reap_all(root) == len(ids)
         await comes_true(lambda: is_published(server, 10), "publishing works again")
+        assert_audits_clean(root)
+        await server.daemon.drain()
 
 
 @pytest.mark.needs_root
@@ -119,3 +133,5 @@ async def test_a_queue_can_be_deleted_on_a_full_disk(
         await reap_all(root)
         await make_queue(server)
         await comes_true(lambda: is_published(server, 10), "publishing works again")
+        assert_audits_clean(root)
+        await server.daemon.drain()
