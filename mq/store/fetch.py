@@ -38,11 +38,11 @@ def fetch(
         try:
             flush = move(root, FETCH, queue, message_id, claim.status.st_nlink)
         except OSError as error:
-            if is_gone(error):
-                # Deleted; or, on NFS, done and the answer lost. Not claimed: redelivery
-                # brings it back.
-                return None
-            raise
+            if not is_gone(error) or root.files.status(root.layout.delay) is None:
+                raise
+            # Deleted; or, on NFS, done and the answer lost. Not claimed: redelivery brings it
+            # back.
+            return None
         due_ms = root.now_ms() + round((message_id.visibility_s or visibility_s) * 1000)
         stamp = claim.stamp.received(due_ms)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())

@@ -113,8 +113,14 @@ class Files:
         return os.open(path, _FOLDER)
 
     def close(self, descriptor: int) -> None:
-        """Gives the descriptor back; its lock goes with it."""
-        os.close(descriptor)
+        """Gives the descriptor back; its lock goes with it. An error of the storage is passed
+        over: it is closed all the same, and what had to be stored was fsynced before.
+        """
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise
 
     def duplicate(self, descriptor: int) -> int:
         """Another descriptor of the same open file."""

@@ -72,7 +72,8 @@ class FolderFlusher:
         failed: Failures = {}
         for index, flush in asked.items():
             for folder in (*flush.folders, *map(_entry_of, flush.entries)):
-                if (error := done[folder]) is not None:
+                # That a folder is gone may be all right: a failure is told before that.
+                if (error := done[folder]) is not None and not _is_failure(failed.get(index)):
                     failed[index] = error
         return failed
 
@@ -219,6 +220,10 @@ def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
         return list(sorter.static_order())
     except graphlib.CycleError:
         return list(dict.fromkeys(itertools.chain(*sequences)))
+
+
+def _is_failure(error: OSError | None) -> bool:
+    return error is not None and not is_gone(error)
 
 
 def _entry_of(folder: str) -> str:

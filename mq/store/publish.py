@@ -88,6 +88,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     try:
         yield flush
     except FileNotFoundError:
+        if queue_exists(root, draft.queue):
+            raise  # It is new/ that is gone.
         # Deleted between the rename and the flush; the message went with its queue.
         raise QueueNotFound(draft.queue.text) from None
     return draft.id

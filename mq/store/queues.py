@@ -170,7 +170,7 @@ def _retire(root: Root, queue: QueueName, message_id: MessageId) -> bool:
         try:
             move(root, RETIRE, queue, message_id, claim.status.st_nlink)
         except OSError as error:
-            if not is_gone(error):
-                raise
+            if not is_gone(error) or root.files.status(path) is not None:
+                raise  # It is there still: a queue that is made now would get it.
             return False
     return True

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from mq.errors import Busy, DeliveredAgain, MessageNotFound, QueueNotFound
+from mq.errors import Busy, DeliveredAgain, MessageNotFound, QueueNotFound, StorageFailed
 from mq.lifecycle import (
     EXPUNGE_DELAYED,
     EXPUNGE_READY,
@@ -47,7 +47,8 @@ def remove(
     """Removes the message; False when it lay in remove/ already.
 
     `if_receives` is asked, under the inode's lock, whether the message's receives are those
-    that the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy.
+    that the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy,
+    StorageFailed.
     Durable on return: yes.
     """
     if not queue_exists(root, queue):
@@ -68,6 +69,10 @@ def remove(
         raise QueueNotFound(queue.text)
     if _Found.BUSY in seen:
         raise Busy("another process is at the message")
+    for folder in (root.layout.delay, root.layout.remove):
+        if root.files.status(folder) is None:
+            # What may lie there, or could not be taken there, is not gone.
+            raise StorageFailed(f"{folder} is gone")
     raise MessageNotFound(message_id.text)
 
 

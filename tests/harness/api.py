@@ -73,12 +73,25 @@ async def publish(server: Server, body: Any = b"hello", queue: str = "q", **more
     return reply.id
 
 
+async def post(server: Server, body: bytes = b"hello", queue: str = "q") -> Reply:
+    """Publishes, whatever comes of it."""
+    return await call(server, "POST", f"/{queue}/messages", data=body)
+
+
 async def fetch(server: Server, queue: str = "q", **more: Any) -> Reply:
     return await call(server, "GET", f"/{queue}/messages", **more)
 
 
 async def delete(server: Server, message_id: str, queue: str = "q", **more: Any) -> Reply:
     return await call(server, "DELETE", f"/{queue}/messages/{message_id}", **more)
+
+
+async def assert_works(server: Server, queue: str = "q") -> None:
+    """That a message passes through the whole of its life."""
+    message_id = await publish(server, b"works", queue)
+    reply = await fetch(server, queue)
+    assert (reply.id, reply.body) == (message_id, b"works")
+    assert (await delete(server, message_id, queue)).status == 202
 
 
 def assert_problem(reply: Any, status: int, slug: str) -> dict[str, Any]:

@@ -2,22 +2,51 @@
 
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from harness.processes import PATIENCE_S
-from mq.store.files import Files
+from harness.tally import tally
+from mq.store.files import GONE, Files
 
 
 @dataclass
 class Fault:
-    """One way to fail: this call, on a path with this in it, so many times (None: always)."""
+    """One way to fail: this call (empty: any), on a path with this in it, so many times (None:
+    always), after so many such calls that go well.
+    """
 
     call: str
     code: int
     where: str
     times: int | None
     performed: bool
+    after: int = 0
     hits: int = 0
+    hit: tuple[str, str] = ("", "")
+    """The last call that failed so, and its first path."""
+
+    def takes(self, call: str, *paths: str) -> bool:
+        """Whether this call fails; counts it."""
+        if self.call not in ("", call) or not any(self.where in path for path in paths):
+            return False
+        if call == "status" and self.code in GONE:
+            return False  # What is there has a status.
+        if self.after > 0:
+            self.after -= 1
+            return False
+        if self.times == 0:
+            return False
+        if self.times is not None:
+            self.times -= 1
+        self.hits += 1
+        self.hit = (call, paths[0])
+        tally("faults", 1)
+        return True
+
+    def error(self, path: str = "") -> OSError:
+        return OSError(self.code, os.strerror(self.code), path)
 
 
 @dataclass
@@ -44,8 +73,11 @@ class FaultyFiles(Files):
         self._gates: list[Gate] = []
         self._paths: dict[int, str] = {}
         self._contents: dict[int, bytes] = {}
+        self._failed_syncs: set[int] = set()
         self.calls: list[tuple[str, str]] = []
         """Every call that was made, and its first path; a file's descriptor says its path."""
+        self.retried: list[str] = []
+        """Files that were fsynced again, by the same descriptor, after that had failed."""
 
     # What a test says.
 
@@ -56,9 +88,10 @@ class FaultyFiles(Files):
         where: str = "",
         times: int | None = None,
         performed: bool = False,
+        after: int = 0,
     ) -> Fault:
         """Arms a fault; with `performed` the call is made first, and then says that it failed."""
-        fault = Fault(call, code, where, times, performed)
+        fault = Fault(call, code, where, times, performed, after)
         self._faults.append(fault)
         return fault
 
@@ -94,30 +127,24 @@ class FaultyFiles(Files):
                 gate.reached.set()
                 assert gate.opened.wait(PATIENCE_S), f"the gate of {call} was never opened"
         with self._guard:
-            for fault in self._faults:
-                applies = fault.call == call and (fault.where in path or fault.where in also)
-                if applies and fault.times != 0:
-                    if fault.times is not None:
-                        fault.times -= 1
-                    fault.hits += 1
-                    if fault.performed:
-                        return fault
-                    raise OSError(fault.code, os.strerror(fault.code), path)
-        return None
-
-    @staticmethod
-    def _say(fault: Fault | None) -> None:
-        if fault is not None:
-            raise OSError(fault.code, os.strerror(fault.code))
+            fault = next((each for each in self._faults if each.takes(call, path, also)), None)
+        if fault is not None and not fault.performed:
+            raise fault.error(path)
+        return fault
 
     def _opened(self, descriptor: int, path: str) -> int:
         with self._guard:
             self._paths[descriptor] = path
+            self._failed_syncs.discard(descriptor)
         return descriptor
 
     def _path(self, descriptor: int) -> str:
         with self._guard:
             return self._paths.get(descriptor, "")
+
+    def _content(self, descriptor: int) -> str:
+        with self._guard:
+            return self._contents.get(descriptor, b"").decode("latin-1")
 
     def create(self, path: str) -> int:
         self._pass("create", path)
@@ -136,6 +163,7 @@ class FaultyFiles(Files):
         return self._opened(super().open_folder(path), path)
 
     def duplicate(self, descriptor: int) -> int:
+        self._pass("duplicate", self._path(descriptor))
         return self._opened(super().duplicate(descriptor), self._path(descriptor))
 
     def close(self, descriptor: int) -> None:
@@ -156,8 +184,17 @@ class FaultyFiles(Files):
 
     def sync(self, descriptor: int) -> None:
         """`where` may also be the beginning of what was written, as text."""
-        self._pass("sync", self._path(descriptor), self._content(descriptor))
-        super().sync(descriptor)
+        path = self._path(descriptor)
+        with self._guard:
+            if descriptor in self._failed_syncs:
+                self.retried.append(path)
+        try:
+            self._pass("sync", path, self._content(descriptor))
+            super().sync(descriptor)
+        except OSError:
+            with self._guard:
+                self._failed_syncs.add(descriptor)
+            raise
 
     def sync_folder(self, path: str) -> None:
         self._pass("sync_folder", path)
@@ -171,7 +208,7 @@ class FaultyFiles(Files):
         """`where` may be in either name."""
         fault = self._pass("rename", source, target)
         super().rename(source, target)
-        self._say(fault)
+        _say(fault)
 
     def unlink(self, path: str) -> None:
         self._pass("unlink", path)
@@ -181,6 +218,41 @@ class FaultyFiles(Files):
         self._pass("mkdir", path)
         super().mkdir(path)
 
-    def _content(self, descriptor: int) -> str:
-        with self._guard:
-            return self._contents.get(descriptor, b"").decode("latin-1")
+    def rmdir(self, path: str) -> None:
+        self._pass("rmdir", path)
+        super().rmdir(path)
+
+    def lock(self, descriptor: int) -> bool:
+        self._pass("lock", self._path(descriptor))
+        return super().lock(descriptor)
+
+    def status(self, path: str) -> os.stat_result | None:
+        self._pass("status", path)
+        return super().status(path)
+
+    def read(self, descriptor: int, size: int, offset: int) -> bytes:
+        self._pass("read", self._path(descriptor))
+        return super().read(descriptor, size, offset)
+
+    def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+        self._pass("entries", folder)
+        yield from super().entries(folder)
+
+    def free(self, path: str) -> os.statvfs_result:
+        self._pass("free", path)
+        return super().free(path)
+
+
+def _say(fault: Fault | None) -> None:
+    if fault is not None:
+        raise fault.error()
+
+
+def steps_of(files: FaultyFiles, after: int) -> list[tuple[str, str]]:
+    """What changed the disk from that call on, and the name of the folder that it changed."""
+    kinds = ("create", "stamp", "sync", "rename", "sync_folder")
+    return [
+        (call_name, Path(path).parent.name if call_name != "sync_folder" else Path(path).name)
+        for call_name, path in files.calls[after:]
+        if call_name in kinds
+    ]

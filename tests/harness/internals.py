@@ -26,3 +26,11 @@ def fetches_waiting(server: Server, queue: str) -> int:
     assert broker is not None
     waiting = broker._queues[QueueName.parse(queue)]._waiting
     return sum(1 for future in waiting if not future.done())
+
+
+def background_work(server: Server) -> int:
+    """How many tasks go on that no request waits for: releases, retiring a deleted queue."""
+    broker = server.daemon._broker
+    assert broker is not None
+    releasing = sum(len(queue._giving_back) for queue in broker._queues.values())
+    return len(broker.background) + releasing

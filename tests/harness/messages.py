@@ -7,6 +7,7 @@ from pathlib import Path
 from mq.clock import SystemClock
 from mq.message import Stamp
 from mq.names import MessageId, UuidSource
+from mq.store.files import FILE_MODE
 
 _uuids = UuidSource(SystemClock())
 
@@ -18,6 +19,7 @@ def new_id() -> MessageId:
 def put_file(path: Path, body: bytes = b"", due_ms: int | None = None, receives: int = 0) -> Path:
     """A message's file under this path; without `due_ms` its mtime is nobody's."""
     path.write_bytes(body)
+    path.chmod(FILE_MODE)
     if due_ms is not None:
         set_due(path, due_ms, receives)
     return path

@@ -71,3 +71,33 @@ def run_tool(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}{done.stdout}"
     return done.stdout
+
+
+@contextlib.contextmanager
+def new_disk(where: Path, kind: str, size: str, *options: str) -> Iterator[Path]:
+    """A file system of its own on a new image, such as `new_disk(root, "ext4", "32M")`; the
+    options are mkfs's. Its image lies beside it.
+    """
+    image = where.with_name(where.name + ".img")
+    try:
+        run_tool("truncate", "--size", size, str(image))
+        run_tool(f"mkfs.{kind}", "-q", *options, str(image))
+        with mounted(image, where, "loop"):
+            yield where
+    finally:
+        image.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def frozen(where: Path) -> Iterator[None]:
+    """The file system stands still: whoever writes or fsyncs waits for the end of the block."""
+    run_tool("fsfreeze", "--freeze", str(where))
+    try:
+        yield
+    finally:
+        run_tool("fsfreeze", "--unfreeze", str(where))
+
+
+def device_of(where: Path) -> str:
+    """The device that is mounted there, such as `loop0`."""
+    return run_tool("findmnt", "--noheadings", "--output", "SOURCE", str(where)).strip()[5:]

@@ -190,3 +190,21 @@ def test_orders_that_contradict_each_other_flush_each_folder_all_the_same(
     with contextlib.closing(FsyncFlusher(files, 1)) as flusher:
         run_group(group, flusher)
     assert sorted(files.flushed[-2:]) == ["other/", "ready/"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ESTALE])
+def test_a_folders_failure_is_told_before_another_that_is_gone(
+    flusher: Flusher, files: RecordingFiles, tmp_path: Path, code: int
+) -> None:
+    """Whoever lets a folder be gone must not take that for the other's success."""
+    for name in ("remove", "queue"):
+        (tmp_path / name).mkdir()
+    files.failing["remove/"] = OSError(errno.EIO, os.strerror(errno.EIO))
+    files.failing["queue/"] = OSError(code, os.strerror(code))
+
+    def operation() -> Steps[None]:
+        with contextlib.suppress(FileNotFoundError):
+            yield Flush(folders=(str(tmp_path / "remove"), str(tmp_path / "queue")))
+
+    with pytest.raises(StorageFailed):
+        run_alone(operation(), flusher)

@@ -1,0 +1,199 @@
+"""Every request that uses the disk: what it needs, how it is made, and what its answer promises."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from harness.api import Reply, call, delete, fetch, make_queue, post, publish
+from harness.audits import looked_at
+from harness.cases import STREAMED_BYTES
+from harness.folders import message_files
+from harness.internals import background_work
+from harness.server import Server
+from harness.waiting import comes_true
+
+from mq.names import MessageId, QueueName
+from mq.store.flush import NoFlusher
+from mq.store.group import run_alone
+from mq.store.redeliver import Timer, redeliver
+
+CUT_SHORT = Reply(0, {}, b"")
+"""What a client has of a response that broke off."""
+
+
+@dataclass
+class Case:
+    """One queue with one message, or none yet, and what its clients may count on."""
+
+    server: Server
+    queue: str
+    body: bytes
+    message_id: str = ""
+    owed: set[bytes] = field(default_factory=set)
+    """Bodies that must be delivered: acknowledged, and not asked to be deleted."""
+    possible: set[bytes] = field(default_factory=set)
+    """Bodies that may be: a publish or a delete was not answered with success."""
+
+    @property
+    def path(self) -> str:
+        return f"/{self.queue}"
+
+    async def has_queue(self) -> None:
+        await make_queue(self.server, self.queue)
+
+    async def has_message(self) -> None:
+        await self.has_queue()
+        self.message_id = await publish(self.server, self.body, self.queue)
+        self.owed = {self.body}
+
+    async def has_fetched(self) -> None:
+        await self.has_message()
+        assert (await fetch(self.server, self.queue)).id == self.message_id
+
+    async def has_deleted(self) -> None:
+        await self.has_message()
+        assert (await delete(self.server, self.message_id, self.queue)).status == 202
+        self.owed = set()
+
+    async def has_buried(self) -> None:
+        """A queue that was deleted, and a message of it that nobody retired yet."""
+        await self.has_fetched()
+        delayed = self.server.root / "delay" / f"{self.queue}:{self.message_id}"
+        aside = delayed.rename(self.server.root.with_name("aside"))
+        assert (await call(self.server, "DELETE", self.path)).status == 200
+        await background_ends(self.server)
+        aside.rename(delayed)
+        self.owed = set()
+
+
+Prepare = Callable[[Case], Awaitable[None]]
+Send = Callable[[Case], Awaitable[Reply]]
+Settle = Callable[[Case, Reply], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request, the statuses of its successes, and of the same request said once more."""
+
+    name: str
+    prepare: Prepare
+    send: Send
+    settle: Settle
+    success: tuple[int, ...]
+    again: tuple[int, ...] = ()
+    size: int = 16
+
+    def case(self, server: Server, queue: str) -> Case:
+        body = queue.encode() * (self.size // len(queue) + 1)
+        return Case(server, queue, body)
+
+
+async def _post(case: Case) -> Reply:
+    return await post(case.server, case.body, case.queue)
+
+
+def _published(case: Case, reply: Reply) -> None:
+    (case.owed if reply.status == 201 else case.possible).add(case.body)
+
+
+async def _fetch(case: Case) -> Reply:
+    try:
+        return await fetch(case.server, case.queue)
+    except aiohttp.ClientError:
+        return CUT_SHORT
+
+
+def _fetched(case: Case, reply: Reply) -> None:
+    if reply.status == 200:
+        assert (reply.id, reply.body) == (case.message_id, case.body)
+
+
+async def _delete(case: Case) -> Reply:
+    return await delete(case.server, case.message_id, case.queue)
+
+
+async def _delete_if_match(case: Case) -> Reply:
+    return await delete(case.server, case.message_id, case.queue, headers={"If-Match": '"1"'})
+
+
+def _deleted(case: Case, reply: Reply) -> None:
+    case.possible = set() if reply.status == 202 else case.owed
+    case.owed = set()
+
+
+async def _put_queue(case: Case) -> Reply:
+    return await call(case.server, "PUT", case.path)
+
+
+def _made(case: Case, reply: Reply) -> None:
+    """A queue that is made holds nothing that is owed."""
+
+
+async def _delete_queue(case: Case) -> Reply:
+    return await call(case.server, "DELETE", case.path)
+
+
+def _queue_deleted(case: Case, reply: Reply) -> None:
+    case.possible = set() if reply.status == 200 else case.owed
+    case.owed = set()
+
+
+async def _describe(case: Case) -> Reply:
+    return await call(case.server, "GET", case.path)
+
+
+async def _readyz(case: Case) -> Reply:
+    return await call(case.server, "GET", "/-/readyz")
+
+
+def _nothing(case: Case, reply: Reply) -> None:
+    """A request that changes nothing promises nothing."""
+
+
+async def _no_queue(case: Case) -> None:
+    """What a queue is made from."""
+
+
+DELETED_AGAIN = (202, 404)
+"""404 where remove/ had no room, so that the file was unlinked."""
+
+REQUESTS = (
+    Request("publish", Case.has_queue, _post, _published, (201,)),
+    Request("publish-streamed", Case.has_queue, _post, _published, (201,), size=STREAMED_BYTES),
+    Request("fetch", Case.has_message, _fetch, _fetched, (200,)),
+    Request("fetch-streamed", Case.has_message, _fetch, _fetched, (200,), size=STREAMED_BYTES),
+    Request("delete-ready", Case.has_message, _delete, _deleted, (202,), DELETED_AGAIN),
+    Request("delete-fetched", Case.has_fetched, _delete, _deleted, (202,), DELETED_AGAIN),
+    Request("delete-if-match", Case.has_fetched, _delete_if_match, _deleted, (202,), DELETED_AGAIN),
+    Request("delete-again", Case.has_deleted, _delete, _deleted, (202,), (202,)),
+    Request("create-queue", _no_queue, _put_queue, _made, (201,), (200, 201)),
+    Request("create-queue-again", Case.has_message, _put_queue, _nothing, (200,), (200,)),
+    Request("create-deleted-queue", Case.has_buried, _put_queue, _made, (201,), (200, 201)),
+    Request("delete-queue", Case.has_fetched, _delete_queue, _queue_deleted, (200,), (200, 404)),
+    Request("describe-queue", Case.has_fetched, _describe, _nothing, (200,), (200,)),
+    Request("readyz", Case.has_queue, _readyz, _nothing, (200,), (200,)),
+)
+
+
+async def background_ends(server: Server) -> None:
+    """Waits for what goes on after an answer."""
+    await comes_true(lambda: not background_work(server), "the background's end")
+
+
+async def drain(server: Server, queue: str) -> list[bytes]:
+    """Brings back what was fetched, then fetches and deletes all; the bodies."""
+    opened = looked_at(server.root)
+    for entry in message_files(Path(server.root))["delay"]:
+        name, _, message_id = entry.partition(":")
+        if name == queue:
+            back = redeliver(
+                opened, QueueName.parse(queue), MessageId.parse(message_id), Timer(lain_s=0)
+            )
+            run_alone(back, NoFlusher())
+    bodies = []
+    while (reply := await fetch(server, queue)).status == 200:
+        bodies.append(reply.body)
+        assert (await delete(server, reply.id, queue)).status == 202
+    assert reply.status in (204, 404)
+    return bodies

@@ -1,0 +1,151 @@
+"""Every call on files that a request makes fails once, with every error that a disk knows.
+
+What calls there are is found by letting the first fail, then the second, until none is left to
+fail: a step that is added to an operation is tried without being named here.
+"""
+
+import errno
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from faults.requests import (
+    CUT_SHORT,
+    DELETED_AGAIN,
+    REQUESTS,
+    Case,
+    Request,
+    background_ends,
+    drain,
+)
+from harness.api import Reply, assert_problem
+from harness.audits import assert_audits_clean
+from harness.cases import commit_modes
+from harness.clock import FakeClock
+from harness.faults import Fault, FaultyFiles
+from harness.folders import message_files
+from harness.server import Serve, Server
+from harness.waiting import comes_true
+
+pytestmark = pytest.mark.slow
+
+PROBLEMS = {
+    errno.EIO: "storage-failed",
+    errno.ENOSPC: "no-space",
+    errno.EDQUOT: "quota-exceeded",
+    errno.EMFILE: "no-descriptors",
+    errno.ENFILE: "no-descriptors",
+    errno.EROFS: "read-only",
+}
+CALLS_MAX = 200
+# What ESTALE may lead to besides 503 and success: it says that a name is gone.
+NOTHING_THERE = (204, 404)
+
+
+def is_survived(request: Request, fault: Fault) -> bool:
+    """Whether the design lets the request succeed all the same."""
+    call, _ = fault.hit
+    if call in ("open_folder", "sync_file_system"):
+        return True  # Each file and folder is fsynced instead.
+    if fault.code in (errno.ENOSPC, errno.EDQUOT) and request.again == DELETED_AGAIN:
+        return call == "rename"  # The file is unlinked instead.
+    return False
+
+
+@dataclass
+class Trial:
+    """What came of one request with one fault."""
+
+    request: Request
+    case: Case
+    fault: Fault
+    reply: Reply
+    after_answer: bool
+    """Whether the fault came when all that the answer promises was stored."""
+
+    def __str__(self) -> str:
+        return f"{self.request.name}: {self.fault} {self.reply.status} {self.reply.body[:200]!r}"
+
+
+async def trials(
+    request: Request, server: Server, files: FaultyFiles, clock: FakeClock, code: int
+) -> AsyncIterator[Trial]:
+    """The request, with its first call failed, then its second, until there is none to fail."""
+    for after in range(CALLS_MAX):
+        clock.advance(0.2)  # So that each one asks for the space that is left.
+        case = request.case(server, f"q{after}")
+        await request.prepare(case)
+        begin = len(files.calls)
+        fault = files.fail("", code, times=1, after=after)
+        reply = await request.send(case)
+        await background_ends(server)
+        files.heal()
+        request.settle(case, reply)
+        gone_well = files.calls[begin : begin + after]
+        queues = ("sync_folder", f"{server.root}/queues")
+        after_answer = request.name == "delete-queue" and queues in gone_well
+        yield Trial(request, case, fault, reply, after_answer)
+        if not fault.hits:
+            assert reply.status in request.success
+            return
+    raise AssertionError("a request without an end")
+
+
+@commit_modes
+@pytest.mark.parametrize("code", PROBLEMS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.name)
+async def test_every_call_of_a_request_may_fail(
+    serve: Serve, request_: Request, code: int, commit: str
+) -> None:
+    files, clock = FaultyFiles(), FakeClock()
+    server = await serve(files=files, clock=clock, commit=commit)
+    async for trial in trials(request_, server, files, clock, code):
+        succeeded = trial.reply.status in request_.success
+        survived = trial.after_answer or is_survived(request_, trial.fault)
+        if trial.fault.hits and not (survived and succeeded):
+            assert_refused(trial)
+        assert message_files(server.root)["new"] == [], trial
+        await assert_healed(trial, files, clock)
+
+
+@commit_modes
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.name)
+async def test_every_name_of_a_request_may_be_stale(
+    serve: Serve, request_: Request, commit: str
+) -> None:
+    """As over NFS. What says that a name is gone may be believed; no promise is broken by it."""
+    files, clock = FaultyFiles(), FakeClock()
+    server = await serve(files=files, clock=clock, commit=commit)
+    async for trial in trials(request_, server, files, clock, errno.ESTALE):
+        assert trial.reply.status in (*request_.success, *NOTHING_THERE, 503) or (
+            trial.reply is CUT_SHORT and trial.fault.hit[0] == "read"
+        ), trial
+        await assert_healed(trial, files, clock)
+
+
+def assert_refused(trial: Trial) -> None:
+    if trial.reply is CUT_SHORT:
+        # The status was sent when the body could not be read.
+        assert trial.fault.hit[0] == "read", trial
+    else:
+        assert trial.reply.status == 503, trial
+        assert_problem(trial.reply, 503, PROBLEMS[trial.fault.code])
+
+
+async def assert_healed(trial: Trial, files: FaultyFiles, clock: FakeClock) -> None:
+    """Nothing is half done: all that is owed is delivered once, and what was asked works now."""
+    request, case = trial.request, trial.case
+    server = case.server
+    assert files.retried == [], trial
+    await comes_true(lambda: files.open_paths() == [], f"no open files after {trial}")
+    assert_audits_clean(server.root)
+    if request.again:
+        reply = await request.send(case)
+        assert reply.status in request.again, trial
+        request.settle(case, reply)
+        await background_ends(server)
+    clock.advance(0.2)  # What was put aside is looked at again.
+    bodies = await drain(server, case.queue)
+    assert len(bodies) == len(set(bodies)), trial
+    assert case.owed <= set(bodies) <= case.owed | case.possible, trial
+    assert_audits_clean(server.root)

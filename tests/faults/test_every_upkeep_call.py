@@ -1,0 +1,186 @@
+"""Every call of what no request asks for fails once: release, redelivery, retiring, forgetting,
+sweeping, reaping, start-up. The next try does it; a message is in one place, whole, all the while.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.audits import assert_audits_clean, looked_at
+from harness.clock import FakeClock
+from harness.faults import FaultyFiles
+from harness.folders import message_files
+from harness.messages import new_id, put_file
+
+from mq.errors import MqError
+from mq.names import MessageId, QueueName
+from mq.store.fetch import fetch, release
+from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
+from mq.store.group import run_alone
+from mq.store.queues import create_queue, delete_queue
+from mq.store.reap import reap
+from mq.store.redeliver import Timer
+from mq.store.root import Root, open_root
+from mq_mover.mover import Mover
+from mq_mover.sweeper import Sweeper
+
+CODES = (
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE,
+)  # fmt: skip
+CALLS_MAX = 200
+QUEUE = QueueName.parse("orders")
+BODY = b"the body"
+HOUR_S = 3600
+
+
+@dataclass
+class Place:
+    """A root with a queue, and what works on it: by the faulty files, or by real ones."""
+
+    path: Path
+    root: Root
+    clock: FakeClock
+    flusher: Any
+    message_id: MessageId
+
+    @property
+    def real(self) -> Root:
+        return looked_at(self.path, self.clock)
+
+    def put(self, state: str, due_in_s: float = 0, receives: int = 1) -> None:
+        due_ms = self.clock.now_ms() + round(due_in_s * 1000)
+        name = f"{QUEUE.text}:{self.message_id.text}"
+        put_file(self.path / state / name, BODY, due_ms, receives)
+
+
+Work = Callable[[], object]
+
+
+def releasing(place: Place) -> Work:
+    put_file(place.path / "queues" / QUEUE.text / place.message_id.text, BODY, 1, 0)
+    delivery = run_alone(fetch(place.real, QUEUE, place.message_id, 30), NoFlusher())
+    assert delivery is not None
+    return lambda: run_alone(release(place.root, delivery), place.flusher)
+
+
+def redelivering(place: Place) -> Work:
+    place.put("delay")
+    return lambda: moved(place)
+
+
+def retiring(place: Place) -> Work:
+    place.put("delay")
+    run_alone(delete_queue(place.real, QUEUE, new_id().text), NoFlusher())
+    return lambda: moved(place)
+
+
+def sweeping_deleted(place: Place) -> Work:
+    place.put("delay", due_in_s=60)
+    run_alone(delete_queue(place.real, QUEUE, new_id().text), NoFlusher())
+    return lambda: Sweeper(place.root, place.flusher).run_if_due()
+
+
+def forgetting(place: Place) -> Work:
+    place.put("new")
+    place.clock.advance(2 * HOUR_S)
+    return lambda: Sweeper(place.root, place.flusher).run_if_due()
+
+
+def reaping(place: Place) -> Work:
+    place.put("remove")
+    folder = place.path / "remove" / f"{QUEUE.text}:{new_id().text}.d"
+    folder.mkdir(mode=0o700)
+    put_file(folder / new_id().text, BODY, 1)
+    later_ms = place.clock.now_ms() + 10_000
+    return lambda: reap(place.root.files, f"{place.path}/remove", later_ms, 0)
+
+
+def starting(place: Place) -> Work:
+    place.put("delay", due_in_s=60)
+    return lambda: open_root(str(place.path), place.root.files, place.clock)
+
+
+def starting_anew(place: Place) -> Work:
+    """On a root that is not there yet."""
+    below = place.path / "delay" / ".below" / "root"
+    return lambda: open_root(str(below), place.root.files, place.clock)
+
+
+def moved(place: Place) -> None:
+    """What a mover does with the message: it looks, waits for the second look, and moves it."""
+    mover = Mover(place.root, place.flusher, Timer())
+    mover.run_once()
+    place.clock.advance(1.5)
+    mover.run_once()
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """Some work, and where the message is before it and when it was done."""
+
+    begin: Callable[[Place], Work]
+    before: str | None
+    after: str | None
+
+
+UPKEEP = {
+    "release": Upkeep(releasing, "delay", "queues"),
+    "redeliver": Upkeep(redelivering, "delay", "queues"),
+    "retire": Upkeep(retiring, "delay", "remove"),
+    "sweep-deleted": Upkeep(sweeping_deleted, "delay", "remove"),
+    "forget": Upkeep(forgetting, "new", "remove"),
+    "reap": Upkeep(reaping, "remove", None),
+    "start": Upkeep(starting, "delay", "delay"),
+    "start-anew": Upkeep(starting_anew, None, None),
+}
+
+
+def states_of(place: Place) -> list[str | None]:
+    name = f"{QUEUE.text}:{place.message_id.text}"
+    return [state for state, names in message_files(place.path).items() if name in names] or [None]
+
+
+def tried(work: Work) -> bool:
+    """Whether the work says that it was done; what it may raise is what the daemons catch."""
+    try:
+        work()
+    except (OSError, MqError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("policy", [FsyncFlusher, SyncfsFlusher], ids=["fsync", "syncfs"])
+@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
+@pytest.mark.parametrize("name", UPKEEP)
+def test_every_call_of_upkeep_may_fail(tmp_path: Path, name: str, code: int, policy: Any) -> None:
+    upkeep = UPKEEP[name]
+    for after in range(CALLS_MAX):
+        path, clock, files = tmp_path / str(after), FakeClock(), FaultyFiles()
+        root = open_root(str(path), files, clock)
+        run_alone(create_queue(looked_at(path), QUEUE), NoFlusher())
+        flusher = policy(files, 1 if policy is FsyncFlusher else str(path))
+        place = Place(path, root, clock, flusher, new_id())
+        work = upkeep.begin(place)
+        fault = files.fail("", code, times=1, after=after)
+        tried(work)
+        files.heal()
+        said = f"{fault} left it in {states_of(place)}"
+        assert states_of(place)[1:] == [], said
+        assert states_of(place)[0] in (upkeep.before, upkeep.after), said
+        assert files.retried == [], said
+        assert files.open_paths() == [], said
+        assert_audits_clean(path)
+        # The next try does it, or finds it done.
+        assert tried(work), said
+        place.clock.advance(HOUR_S)
+        if name != "release":
+            # A release is not tried again: its message comes back when it is due.
+            assert states_of(place) == [upkeep.after], said
+        flusher.close()
+        if not fault.hits:
+            assert states_of(place) == [upkeep.after]
+            return
+    raise AssertionError("work without an end")

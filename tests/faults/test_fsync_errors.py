@@ -1,0 +1,207 @@
+"""A failed fsync is final: 503, nothing is served or answered that is not on stable media."""
+
+import asyncio
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from harness.api import (
+    assert_problem,
+    assert_works,
+    call,
+    delete,
+    fetch,
+    make_queue,
+    post,
+    publish,
+)
+from harness.cases import body_sizes, commit_modes
+from harness.faults import FaultyFiles
+from harness.folders import message_files, nothing_anywhere
+from harness.server import Serve
+
+from mq.errors import StartupError
+
+pytestmark = pytest.mark.usefixtures("audited")
+
+
+@body_sizes
+@commit_modes
+async def test_a_publish_whose_fsync_fails_leaves_nothing_and_is_not_fsynced_again(
+    serve: Serve, commit: str, size: int
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit=commit)
+    await make_queue(server)
+    files.fail("sync_file_system", errno.EIO)
+    files.fail("sync", errno.EIO, "/new/q:")
+    assert_problem(await post(server, b"x" * size), 503, "storage-failed")
+    assert files.count("sync", "/new/q:") == 1
+    assert files.open_paths("/new/q:") == []
+    assert message_files(server.root) == nothing_anywhere()
+    files.heal()
+    assert (await fetch(server)).status == 204
+    await assert_works(server)
+
+
+@commit_modes
+async def test_a_fetch_whose_fsync_fails_serves_nothing(
+    serve: Serve, root: Path, commit: str
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit=commit)
+    await make_queue(server)
+    message_id = await publish(server)
+    files.fail("sync_file_system", errno.EIO)
+    files.fail("sync", errno.EIO, "/queues/q/")
+    assert_problem(await fetch(server), 503, "storage-failed")
+    assert files.count("sync", "/queues/q/") == 1
+    assert files.open_paths("/queues/q/") == []
+    assert message_files(root)["delay"] == [f"q:{message_id}"]
+    files.heal()
+    assert (await fetch(server)).status == 204
+
+
+async def test_a_failed_syncfs_is_made_good_by_one_fsync_a_file(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="syncfs")
+    await make_queue(server)
+    files.fail("sync_file_system", errno.EIO)
+    ids = await asyncio.gather(*(publish(server, f"{n}".encode()) for n in range(10)))
+    assert [files.count("sync", f"/new/q:{message_id}") for message_id in ids] == [1] * 10
+    assert files.count("sync_folder", "/queues/q") > 0
+    assert {(await fetch(server)).id for _ in ids} == set(ids)
+
+
+async def test_after_a_failed_syncfs_only_the_bad_file_is_refused(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="syncfs")
+    await make_queue(server)
+    files.fail("sync_file_system", errno.EIO)
+    files.fail("sync", errno.EIO, "bad")
+    good, bad = await asyncio.gather(post(server, b"good"), post(server, b"bad"))
+    assert good.status == 201
+    assert_problem(bad, 503, "storage-failed")
+    assert message_files(server.root)["queues"] == [f"q:{good.id}"]
+
+
+async def test_syncfs_is_what_persists_a_batch(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="syncfs")
+    await make_queue(server)
+    await asyncio.gather(*(publish(server) for _ in range(20)))
+    assert files.count("sync_file_system") > 0
+    assert files.count("sync", "/new/q:") == 0
+
+
+@pytest.mark.parametrize("folder", ["/queues/q", "/new"])
+@commit_modes
+async def test_a_publish_whose_folder_is_not_fsynced_is_503(
+    serve: Serve, commit: str, folder: str
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit=commit)
+    await make_queue(server)
+    fault = files.fail("sync_folder", errno.EIO, folder)
+    assert_problem(await post(server), 503, "storage-failed")
+    assert fault.hits == 1
+    files.heal()
+    await publish(server)
+
+
+@pytest.mark.parametrize("folder", ["/delay", "/queues/q"])
+async def test_a_fetch_whose_folder_is_not_fsynced_is_503(serve: Serve, folder: str) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    await publish(server)
+    files.fail("sync_folder", errno.EIO, folder)
+    assert_problem(await fetch(server), 503, "storage-failed")
+
+
+@pytest.mark.parametrize("folder", ["/remove", "/queues/q"])
+async def test_a_delete_whose_folder_is_not_fsynced_is_503_and_can_be_said_again(
+    serve: Serve, folder: str
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    message_id = await publish(server)
+    files.fail("sync_folder", errno.EIO, folder)
+    assert_problem(await delete(server, message_id), 503, "storage-failed")
+    files.heal()
+    assert (await delete(server, message_id)).status == 202
+
+
+async def test_making_a_queue_whose_folder_is_not_fsynced_is_503(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    files.fail("sync_folder", errno.EIO, "/queues")
+    assert_problem(await call(server, "PUT", "/q"), 503, "storage-failed")
+    # It is there, but was not acknowledged: nor is it when asked again.
+    assert_problem(await call(server, "PUT", "/q"), 503, "storage-failed")
+    files.heal()
+    assert (await call(server, "PUT", "/q")).status == 200
+
+
+@commit_modes
+async def test_a_folders_failed_fsync_ends_readiness_until_a_probe_succeeds(
+    serve: Serve, commit: str
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit=commit)
+    await make_queue(server)
+    assert (await call(server, "GET", "/-/readyz")).status == 200
+    files.fail("sync_folder", errno.EIO)
+    assert (await post(server)).status == 503
+    assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
+    assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
+    files.heal()
+    assert (await call(server, "GET", "/-/readyz")).status == 200
+
+
+@pytest.fixture
+def no_folder_fsync(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A file system that answers so to the fsync of a folder; set the code to choose."""
+    real = os.fsync
+    code = [errno.EINVAL]
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code[0], os.strerror(code[0]))
+        real(descriptor)
+
+    # Below the seam, since what is tried is how the seam takes it.
+    monkeypatch.setattr(os, "fsync", fsync)
+    return code
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+async def test_a_file_system_without_folder_fsync_is_tolerated_and_told_of(
+    no_folder_fsync: list[int], serve: Serve, code: int
+) -> None:
+    no_folder_fsync[0] = code
+    server = await serve()
+    await make_queue(server)
+    await assert_works(server)
+    facts = (await call(server, "GET", "/-/readyz")).json()
+    assert facts["ready"] is True
+    assert "but for folders" in facts["durability"]
+
+
+async def test_a_folders_eio_is_never_tolerated(no_folder_fsync: list[int], serve: Serve) -> None:
+    server = await serve()
+    await make_queue(server)
+    no_folder_fsync[0] = errno.EIO
+    assert_problem(await post(server), 503, "storage-failed")
+    assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
+
+
+async def test_a_start_on_failing_folders_is_refused(
+    no_folder_fsync: list[int], serve: Serve
+) -> None:
+    no_folder_fsync[0] = errno.EIO
+    with pytest.raises(StartupError):
+        await serve()

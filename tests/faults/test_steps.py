@@ -1,0 +1,115 @@
+"""The steps of each operation, in their order, and both ways to commit them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from harness.api import (
+    call,
+    delete,
+    fetch,
+    make_queue,
+    publish,
+)
+from harness.cases import body_sizes, commit_modes
+from harness.faults import FaultyFiles, steps_of
+from harness.folders import message_files
+from harness.server import Serve
+
+pytestmark = pytest.mark.usefixtures("audited")
+
+
+@body_sizes
+async def test_the_steps_of_a_publish(serve: Serve, size: int) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    before = len(files.calls)
+    await publish(server, b"x" * size)
+    assert steps_of(files, before) == [
+        ("create", "new"),
+        ("stamp", "new"),
+        ("sync", "new"),
+        ("rename", "new"),
+        ("sync_folder", "q"),
+        ("sync_folder", "new"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
+    ]
+
+
+async def test_the_steps_of_a_fetch_and_a_delete(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    message_id = await publish(server)
+    before = len(files.calls)
+    await fetch(server)
+    # The rename is the claim: nobody stamps a file that another may have won. (A descriptor's
+    # path is the one that it was opened by.)
+    assert steps_of(files, before) == [
+        ("rename", "q"),
+        ("stamp", "q"),
+        ("sync", "q"),
+        ("sync_folder", "delay"),
+        ("sync_folder", "q"),
+    ]
+    before = len(files.calls)
+    await delete(server, message_id)
+    assert steps_of(files, before) == [
+        ("rename", "delay"),
+        ("sync_folder", "remove"),
+        ("sync_folder", "delay"),
+        ("sync_folder", "q"),
+    ]
+    before = len(files.calls)
+    await delete(server, message_id)
+    assert ("sync_folder", "remove") in steps_of(files, before)
+
+
+async def test_the_steps_of_making_and_deleting_a_queue(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    before = len(files.calls)
+    await make_queue(server)
+    assert steps_of(files, before)[-1] == ("sync_folder", "queues")
+    before = len(files.calls)
+    assert (await call(server, "DELETE", "/q")).status == 200
+    steps = steps_of(files, before)
+    assert steps[: steps.index(("rename", "queues"))] == [
+        ("stamp", "deleted"),
+        ("sync", "deleted"),
+        ("sync_folder", "deleted"),
+    ]
+    assert steps[steps.index(("rename", "queues")) + 1 :][:2] == [
+        ("sync_folder", "remove"),
+        ("sync_folder", "queues"),
+    ]
+
+
+async def test_a_queue_that_another_made_is_flushed_at_its_first_use(
+    serve: Serve, root: Path
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    (root / "queues" / "q").mkdir(mode=0o700)
+    before = len(files.calls)
+    await publish(server)
+    assert ("sync_folder", "queues") in steps_of(files, before)
+    before = len(files.calls)
+    await publish(server)
+    assert ("sync_folder", "queues") not in steps_of(files, before)
+
+
+@commit_modes
+@body_sizes
+async def test_a_message_lives_in_every_commit_mode(
+    serve: Serve, root: Path, commit: str, size: int
+) -> None:
+    server = await serve(commit=commit)
+    await make_queue(server)
+    ids = await asyncio.gather(*(publish(server, b"x" * size) for _ in range(10)))
+    replies = await asyncio.gather(*(fetch(server) for _ in ids))
+    assert {len(reply.body) for reply in replies} == {size}
+    deletes = await asyncio.gather(*(delete(server, reply.id) for reply in replies))
+    assert {reply.status for reply in deletes} == {202}
+    assert message_files(root)["remove"] == sorted(f"q:{message_id}" for message_id in ids)

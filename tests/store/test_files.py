@@ -1,0 +1,28 @@
+"""The seam's own word on what the system answers."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from mq.store.files import Files
+
+
+def test_what_close_says_of_the_storage_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NFS and quotas may answer; the descriptor is given back all the same."""
+    files, close = Files(), os.close
+    descriptor = files.create(str(tmp_path / "file"))
+
+    def failing(closed: int) -> None:
+        close(closed)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    # Below the seam, since what is tried is how the seam takes it.
+    monkeypatch.setattr(os, "close", failing)
+    files.close(descriptor)
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        files.close(descriptor)
