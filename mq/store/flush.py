@@ -72,8 +72,8 @@ class FolderFlusher:
         failed: Failures = {}
         for index, flush in asked.items():
             for folder in (*flush.folders, *map(_entry_of, flush.entries)):
-                if (error := done[folder]) is not None:
-                    failed[index] = error
+                if (error := done[folder]) is not None and not (index in failed and is_gone(error)):
+                    failed[index] = error  # What is gone hides no failure.
         return failed
 
     def _sync_entry(self, folder: str, parent_error: OSError | None) -> OSError | None:

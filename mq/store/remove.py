@@ -6,6 +6,7 @@ FORMAT.md, "delete", has the steps and what a crash after each leaves.
 import contextlib
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -29,6 +30,7 @@ from mq.store.steps import Flush, Steps
 _PASSES: Final = 2
 _REMOVALS: Final = (REMOVE_DELAYED, REMOVE_READY)
 _EXPUNGED: Final = {REMOVE_DELAYED: EXPUNGE_DELAYED, REMOVE_READY: EXPUNGE_READY}
+_NO_FLUSH: Final = Flush()
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 Precondition = Callable[[int], bool]
@@ -91,9 +93,7 @@ def _pass(
             return _Found.HERE, flush
         missed = _Found.BUSY
     if message_status(root, root.layout.path(State.REMOVED, queue, message_id)) is not None:
-        # By another process, perhaps, that has not flushed it yet.
-        folders = (root.layout.remove, root.layout.delay, root.layout.queue(queue))
-        return _Found.REMOVED, Flush(folders=folders)
+        return _Found.REMOVED, _everywhere(root, queue)
     return missed, Flush()
 
 
@@ -101,7 +101,7 @@ def _remove(
     root: Root, removal: Transition, queue: QueueName, message_id: MessageId, links: int
 ) -> Flush:
     try:
-        return move(root, removal, queue, message_id, links)
+        return _everywhere(root, queue, move(root, removal, queue, message_id, links))
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
@@ -111,7 +111,15 @@ def _remove(
     if links > 1:
         flush = keep_one_name(root, expunged.source, queue, message_id)
     root.files.unlink(root.layout.path(expunged.source, queue, message_id))
-    return flush
+    return _everywhere(root, queue, flush)
+
+
+def _everywhere(root: Root, queue: QueueName, flush: Flush = _NO_FLUSH) -> Flush:
+    """With every place that a crash could bring the message back in: whoever moved it last, a
+    fetch, a redelivery or a delete, may not have flushed where it lay before, or may have died.
+    """
+    places = (root.layout.remove, root.layout.delay, root.layout.queue(queue))
+    return replace(flush, folders=tuple(dict.fromkeys((*places, *flush.folders))))
 
 
 def _remove_locked(
