@@ -19,6 +19,7 @@ from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
+from mq.store.layout import FORMAT_LINE
 from mq.store.listing import list_ready
 from mq.store.publish import Draft, publish
 from mq.store.queues import create_queue
@@ -37,7 +38,10 @@ _HOURS_S = 2 * 3600.0
 
 def recovered(top: Path, ledger: Ledger, two_names: bool, seed: int) -> list[str]:
     """What is broken in the root at `top`, which is used up. `two_names`: as in `broken`."""
+    answered = any(last in ("made", "made_anew") for last in ledger.queues.values())
     try:
+        if answered and (top / "format").read_text() != FORMAT_LINE:
+            return ["clients were answered, and its format is not written"]
         return _Recovery(top, ledger, two_names, random.Random(seed)).problems()
     except (MqError, OSError, AssertionError, ValueError) as error:
         return [f"it does not go on: {error!r}"]

@@ -174,6 +174,21 @@ async def restart(on: Stage) -> None:
     await on.clients.delete(await on.clients.publish(16))
 
 
+async def start_after_another(on: Stage) -> None:
+    """Which died before it flushed what it moved and made: start-up flushes the root's folders."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    await _fetched(on)
+    await on.stop()
+    on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
+    os.rename(on.delayed(message_id), on.removed(message_id))
+    on.disk.mark("make_asked", queue="others")
+    (on.root / "queues" / "others").mkdir(mode=0o700)
+    await on.start()
+    on.moved(message_id, State.REMOVED)
+    on.disk.mark("made", queue="others")
+
+
 async def make_again(on: Stage) -> None:
     await _begin(on)
     await on.clients.make(ORDERS)
@@ -290,6 +305,18 @@ async def delete_claimed(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+async def two_names(on: Stage) -> None:
+    """An earlier crash has left messages at both ends of a rename."""
+    await _begin(on)
+    ids = [await on.clients.publish(300) for _ in range(2)]
+    for message_id in ids:
+        os.link(on.ready(message_id), on.delayed(message_id))
+    for folder in ("delay", f"queues/{ORDERS}"):
+        Files().sync_folder(str(on.root / folder))
+    await on.clients.delete(ids[1])
+    assert await _fetched(on) == ids[0]
+
+
 async def redeliver(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(300)
@@ -303,13 +330,14 @@ async def redeliver(on: Stage) -> None:
 async def forget(on: Stage) -> None:
     """What an mq left in new/ that died in the middle of a publish."""
     await _begin(on)
-    name = f"{ORDERS}:{new_id().text}"
+    message_id = new_id().text
+    name = f"{ORDERS}:{message_id}"
     descriptor = os.open(on.root / "new" / name, os.O_CREAT | os.O_WRONLY, 0o600)
     os.write(descriptor, make_body(77, 300)[:200])
     os.close(descriptor)
     on.disk.pass_time(HOURS_S)
     await on.sweep()
-    assert (on.root / "remove" / name).exists()
+    on.moved(message_id, State.REMOVED)
     await on.clients.publish(300)
 
 
@@ -397,7 +425,8 @@ async def together(on: Stage) -> None:
 SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
-        first_start, root_made_by_another, restart, make_again, make_what_another_made,
+        first_start, start_after_another, root_made_by_another, restart, make_again,
+        make_what_another_made, two_names,
         publish_to_what_another_made, publish, publish_streamed, fetch, fetch_large, release,
         delete_ready, delete_delayed, delete_removed, delete_redelivered, fetch_redelivered,
         delete_claimed, redeliver, forget, drop, make_anew, retire_due, sweep, reap, together,
@@ -405,3 +434,5 @@ SCRIPTS: dict[str, Script] = {
 }  # fmt: skip
 SIDE_BY_SIDE = (together,)
 """Those whose operations are not one after the other."""
+WITH_TWO_NAMES = (two_names,)
+"""Those that only a file system without whole renames plays."""

@@ -21,7 +21,7 @@ from crash.images import Mark
 from crash.legal_states import Disk, File, Model, Tree, fingerprint, trees
 from crash.promises import Ledger
 from crash.recovery import recovered
-from crash.scripts import ROOT, SCRIPTS, SIDE_BY_SIDE, Script, stage
+from crash.scripts import ROOT, SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script, stage
 from harness.fuse import check_fuse
 from harness.mounts import tmpfs
 from harness.tally import tally
@@ -91,6 +91,8 @@ def models(script: Script) -> list[Model]:
     """Where operations run side by side, one may flush the folder that another's rename has just
     left; mq relies on file systems to lose no file then, as all known ones do.
     """
+    if script in WITH_TWO_NAMES:
+        return [model for model in Model if model not in WHOLE]
     return [model for model in Model if model is not Model.APART or script not in SIDE_BY_SIDE]
 
 
