@@ -141,11 +141,14 @@ def _make_folder(files: Files, folder: str) -> None:
 
 
 def check_format(layout: Layout, files: Files) -> None:
-    """Raises StartupError when the root is of a format that this mq does not know."""
+    """Raises StartupError when the root is of a format that this mq does not know.
+
+    A line that a crash left half written is written again: nothing in the root was answered yet.
+    """
     descriptor = files.open_kept(layout.format)
     try:
         found = files.read(descriptor, 100, 0).decode("ascii", "replace")
-        if not found:
+        if _is_unfinished(found):
             files.write(descriptor, FORMAT_LINE.encode("ascii"))
             files.sync(descriptor)
         elif found != FORMAT_LINE:
@@ -154,6 +157,13 @@ def check_format(layout: Layout, files: Files) -> None:
             )
     finally:
         files.close(descriptor)
+
+
+def _is_unfinished(line: str) -> bool:
+    """Whether it is the format's line before its flush: its begin, or zeros of its length."""
+    return len(line.rstrip("\0")) < len(FORMAT_LINE) >= len(line) and FORMAT_LINE.startswith(
+        line.rstrip("\0")
+    )
 
 
 def _check_devices(layout: Layout, files: Files) -> None:

@@ -22,8 +22,20 @@ LARGE = 1_300_000  # Streams to the disk.
 PUBLISHERS, CONSUMERS = 8, 4
 
 
+class Refused(Exception):
+    """mq says that it cannot, for now."""
+
+
+async def _check(response: aiohttp.ClientResponse, *expected: int) -> int:
+    """The status, one of those that are expected."""
+    if response.status == 503:
+        raise Refused(await response.text())
+    assert response.status in expected, await response.text()
+    return response.status
+
+
 class Clients:
-    """Requests to one mq, each with its marks."""
+    """Requests to mqs, each with its marks. Raises Refused, or what aiohttp raises."""
 
     def __init__(
         self, mark: Callable[..., None], session: aiohttp.ClientSession, ports: list[int]
@@ -32,39 +44,42 @@ class Clients:
         """How many answers to a fetch had a message that had been fetched before."""
         self._mark = mark
         self._session = session
-        self._ports = itertools.cycle(ports)
+        self._ports = ports
+        self._turns = itertools.count()
         self._numbers = itertools.count()
 
     def _url(self, *path: str) -> str:
-        return "/".join((f"http://127.0.0.1:{next(self._ports)}", *path))
+        return "/".join((f"http://127.0.0.1:{self._port()}", *path))
+
+    def _port(self) -> int:
+        """The next one in turn; whoever gave the list may change it."""
+        return self._ports[next(self._turns) % len(self._ports)]
 
     async def make(self, queue: str) -> None:
         self._mark("make_asked", queue=queue)
         async with self._session.put(self._url(queue)) as response:
-            assert response.status in (200, 201), await response.text()
-            made = "made_anew" if response.status == 201 else "made"
+            made = "made_anew" if await _check(response, 200, 201) == 201 else "made"
         self._mark(made, queue=queue)
 
     async def drop(self, queue: str) -> None:
         self._mark("drop_asked", queue=queue)
         async with self._session.delete(self._url(queue)) as response:
-            assert response.status == 200
+            await _check(response, 200)
         self._mark("dropped", queue=queue)
 
     async def publish(self, size: int, queue: str = QUEUE) -> str:
         number = next(self._numbers)
         body = io.BytesIO(make_body(number, size))
         async with self._session.post(self._url(queue, "messages"), data=body) as response:
-            assert response.status == 201, await response.text()
+            await _check(response, 201)
             message_id = response.headers["X-Message-Id"]
         self._mark("published", queue=queue, id=message_id, number=number)
         return message_id
 
     async def fetch(self, queue: str = QUEUE) -> str | None:
         async with self._session.get(self._url(queue, "messages")) as response:
-            if response.status == 204:
+            if await _check(response, 200, 204) == 204:
                 return None
-            assert response.status == 200, await response.text()
             number_in(await response.read())
             facts = response.headers
         message_id, receives = facts["X-Message-Id"], int(facts["X-Message-Receives"])
@@ -76,14 +91,13 @@ class Clients:
     async def delete(self, message_id: str, queue: str = QUEUE) -> None:
         self._mark("delete_asked", queue=queue, id=message_id)
         async with self._session.delete(self._url(queue, "messages", message_id)) as response:
-            if response.status == 404:  # Removed by another delete, and reaped.
+            if await _check(response, 202, 404) == 404:  # Removed by another delete, and reaped.
                 return
-            assert response.status == 202, await response.text()
         self._mark("deleted", queue=queue, id=message_id)
 
     async def hang_up(self, queue: str = QUEUE) -> None:
         """A fetch whose client is gone before the answer."""
-        async with raw_connection(next(self._ports)) as connection:
+        async with raw_connection(self._port()) as connection:
             await connection.send(raw_head("GET", f"/{queue}/messages"))
 
 

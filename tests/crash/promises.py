@@ -43,6 +43,8 @@ class Told:
     deleted: bool = False
     dropped: bool = False
     """Whether its queue's deletion was asked for since."""
+    lies_in: State | None = None
+    """Where a daemon has moved it, flushed, and nobody has asked for it since."""
 
     @property
     def must_live(self) -> bool:
@@ -55,17 +57,19 @@ class Ledger:
 
     messages: dict[str, Told] = field(default_factory=dict)
     queues: dict[str, str] = field(default_factory=dict)
-    """The last mark of each queue: make_asked, made (was there), made_anew, drop_asked, dropped."""
+    """The last mark of each queue: make_asked, made (was there), made_anew, drop_asked, dropped,
+    swept (its tombstone is gone).
+    """
     until_ms: int = 0
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
         ledger = cls(until_ms=until_ms)
         for mark in marks:
-            ledger._note(**mark.facts)
+            ledger.note(**mark.facts)
         return ledger
 
-    def _note(self, what: str, at_ms: int, **facts: Any) -> None:
+    def note(self, what: str, at_ms: int, **facts: Any) -> None:
         match what:
             case "published":
                 told = self._message(**facts)
@@ -73,17 +77,29 @@ class Ledger:
             case "fetched":
                 told = self._message(**facts)
                 told.receives, told.due_ms = facts["receives"], facts["due_ms"]
+                told.lies_in = None
+            case "moved":
+                self._message(**facts).lies_in = State(facts["to"])
             case "delete_asked":
-                self._message(**facts).delete_asked = True
+                told = self._message(**facts)
+                told.delete_asked, told.lies_in = True, None
             case "deleted":
                 self._message(**facts).deleted = True
-            case "end":
+            case "fetch_asked":
+                for told in self._of(facts["queue"]):
+                    told.lies_in = None
+            case "end" | "later":
                 pass
             case _:
-                self.queues[facts["queue"]] = what
-                if what == "drop_asked":
-                    for told in self.messages.values():
-                        told.dropped |= told.queue == facts["queue"]
+                self._note_queue(what, facts["queue"])
+
+    def _note_queue(self, what: str, queue: str) -> None:
+        self.queues[queue] = what
+        for told in self._of(queue):
+            told.dropped |= what == "drop_asked"
+
+    def _of(self, queue: str) -> list[Told]:
+        return [told for told in self.messages.values() if told.queue == queue]
 
     def _message(self, queue: str, id: str, **_: Any) -> Told:  # noqa: A002 - the mark's word
         return self.messages.setdefault(id, Told(queue))
@@ -108,7 +124,10 @@ class Found:
     """The messages' files in a root, by id, and its queues."""
 
     def __init__(self, root: Path) -> None:
-        self.queues = {path.name for path in (root / "queues").iterdir()}
+        self.queues = {
+            path.name for path in (root / "queues").iterdir() if not path.name.startswith(".")
+        }
+        self.tombstones = {path.name for path in (root / "deleted").iterdir()}
         self.places: dict[str, list[Place]] = defaultdict(list)
         for place in _places(root):
             self.places[place.id].append(place)
@@ -139,10 +158,13 @@ def _places(root: Path) -> Iterator[Place]:
                 yield Place(state, queue, message_id, path, path.lstat())
 
 
-def broken(ledger: Ledger, found: Found, two_names_allowed: bool) -> list[str]:
+def broken(
+    ledger: Ledger, found: Found, two_names_allowed: bool, new_returns: bool = False
+) -> list[str]:
     """The promises that the root does not keep; none when all is well.
 
-    `two_names_allowed`: whether a rename that was not answered may leave both of its names
+    `two_names_allowed`: whether a rename that was not answered may leave both of its names;
+    `new_returns`: whether the name in new/ may come back although its end was flushed
     (FORMAT.md, "Two names").
     """
     return [
@@ -152,7 +174,7 @@ def broken(ledger: Ledger, found: Found, two_names_allowed: bool) -> list[str]:
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
-            for problem in _message(ledger, told, found, message_id, two_names_allowed)
+            for problem in _message(ledger, told, found, message_id, new_returns)
         ),
     ]
 
@@ -161,8 +183,10 @@ def _queues(ledger: Ledger, found: Found) -> Iterator[str]:
     for queue, last in ledger.queues.items():
         if last in ("made", "made_anew") and queue not in found.queues:
             yield f"the queue {queue} was made and is not there"
-        if last == "dropped" and queue in found.queues:
+        if last in ("dropped", "swept") and queue in found.queues:
             yield f"the queue {queue} was deleted and is there"
+        if last in ("swept", "made_anew") and queue in found.tombstones:
+            yield f"the tombstone of {queue} came back"
 
 
 def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
@@ -189,7 +213,7 @@ def _names(found: Found, two_allowed: bool) -> Iterator[str]:
 
 
 def _message(
-    ledger: Ledger, told: Told, found: Found, message_id: str, two_names_allowed: bool
+    ledger: Ledger, told: Told, found: Found, message_id: str, new_returns: bool
 ) -> Iterator[str]:
     states = found.states(message_id)
     alive = states & {READY, DELAYED}
@@ -197,7 +221,7 @@ def _message(
         yield "is nowhere"
     # btrfs was seen to bring the name in new/ back although that folder was flushed after the
     # rename; beside the ready one it does no harm, since it is never delivered.
-    if told.published and NEW in states and not two_names_allowed:
+    if told.published and NEW in states and not new_returns:
         yield "is in new/ still"
     if told.deleted and alive:
         yield "came back after its delete"
@@ -207,6 +231,12 @@ def _message(
         yield "is ready in a queue that was deleted"
     if told.must_live and told.due_ms > ledger.until_ms and alive != {DELAYED}:
         yield "was fetched, is not due, and is not in delay/ alone"
+    if told.lies_in and states != {told.lies_in}:
+        yield f"was moved to {told.lies_in.value}, and is not there alone"
+    if told.lies_in is READY and any(
+        place.stamp.due_ms > ledger.until_ms for place in found.places[message_id]
+    ):
+        yield "was put back, and is not due"
     if alive and told.receives > max(
         place.stamp.receives for place in found.places[message_id] if place.state in alive
     ):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from crash.blocks import check_fuse
+from crash.blocks import LOOP_CONTROL
 from crash.images import Cut, Images, Kept, choose_cuts
 from crash.load import QUEUE
 from crash.promises import Found, broken, unresolved
@@ -29,6 +29,7 @@ from crash.recording import (
     make_file_system,
     record,
 )
+from harness.fuse import check_fuse
 from harness.messages import number_in
 from harness.mounts import mounted, tmpfs
 from harness.needs import cannot_run
@@ -64,7 +65,7 @@ def work(tmp_path: Path) -> Iterator[Path]:
     for program in ("losetup", *(kind.mkfs[0] for kind in KINDS)):
         if shutil.which(program) is None:
             cannot_run(f"needs {program}")
-    check_fuse()
+    check_fuse(LOOP_CONTROL)
     with tmpfs(tmp_path / "memory", "size=2g") as memory:
         yield memory
 
@@ -75,7 +76,7 @@ def start_up(recording: Recording, image: Path, cut: Cut) -> list[str]:
     with mounted(image, image.with_name("checked"), "loop", *kind.image) as top:
         root = open_root(str(top), Files(), SystemClock())
         found = Found(top)
-        problems = broken(recording.ledger(cut), found, kind.two_names)
+        problems = broken(recording.ledger(cut), found, kind.two_names, kind.two_names)
         return problems + unresolved(root, found, random.Random(cut.seed))
 
 

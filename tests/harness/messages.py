@@ -48,7 +48,8 @@ def ctime_ms(path: Path) -> int:
 
 def make_body(number: int, size: int = 64) -> bytes:
     """A body with a number of its own, filled up, and a checksum over both."""
-    content = b"%d:" % number + (b"%d." % number) * (size // 8)
+    filling = b"%d." % number
+    content = b"%d:" % number + filling * (size // len(filling))
     return hashlib.sha256(content).hexdigest().encode() + b":" + content
 
 

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.fuse import check_fuse
 from harness.server import Serve
-from nfs.mounts import Mount, check_fuse, nfs_mount
+from nfs.mounts import Mount, nfs_mount
 from nfs.pairs import Pair, serve_pair
 
 

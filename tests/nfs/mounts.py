@@ -3,20 +3,15 @@
 import contextlib
 import json
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.mounts import unmount
-from harness.needs import cannot_run
-from harness.processes import PATIENCE_S, eventually
+from harness.fuse import served
+from harness.processes import PATIENCE_S
 
 ALWAYS = -1
-
-_TESTS = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +52,6 @@ def nfs_mount(work: Path, name: str, **options: Any) -> Iterator[Mount]:
     (`imitation.Options`).
     """
     folder, where, control = work / "server", work / name, work / f"{name}.socket"
-    for each in (folder, where):
-        each.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "nfs.imitation", str(where), str(folder), str(control)]
-    client = subprocess.Popen([*command, json.dumps(options)], cwd=_TESTS)
-    try:
-        eventually(lambda: client.poll() is not None or where.is_mount(), "the FUSE mount")
-        assert client.poll() is None, f"the FUSE process ended with {client.returncode}"
+    folder.mkdir(exist_ok=True)
+    with served("nfs.imitation", where, str(folder), str(control), json.dumps(options)):
         yield Mount(where, control)
-        unmount(where)
-        assert client.wait(PATIENCE_S) == 0
-    finally:
-        # Whatever failed, no mount stays, nor one that nobody serves any more.
-        subprocess.run(["umount", "--quiet", "--lazy", str(where)], check=False)
-        client.kill()
-        client.wait(PATIENCE_S)
-
-
-def check_fuse() -> None:
-    """Skips the test, or fails it in CI, where nothing can be mounted."""
-    if not Path("/dev/fuse").exists():
-        cannot_run("needs /dev/fuse")
-    tried = subprocess.run([sys.executable, "-c", "import mfusepy"], capture_output=True, text=True)
-    if tried.returncode != 0:
-        cannot_run(f"needs mfusepy and libfuse3: {tried.stderr.strip().splitlines()[-1]}")

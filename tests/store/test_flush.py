@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
-from crash.blocks import check_fuse, logged_disk
+from crash.blocks import LOOP_CONTROL, logged_disk
 from crash.images import Flush as DiskFlush
 from crash.images import Mark, Write, read_log
 from crash.recording import EXT4, make_file_system
 from harness.faults import FaultyFiles
+from harness.fuse import check_fuse
 from harness.mounts import mounted, tmpfs
 
 from mq.store.files import Files
@@ -62,7 +63,7 @@ def test_a_flush_reaches_the_disk(
     tmp_path: Path, policy: type[SyncfsFlusher] | type[FsyncFlusher]
 ) -> None:
     """On return the disk was flushed after it had the body."""
-    check_fuse()
+    check_fuse(LOOP_CONTROL)
     files = Files()
     with tmpfs(tmp_path / "memory", "size=200m") as memory:
         image = memory / "image"

@@ -137,6 +137,19 @@ def test_a_folder_s_failure_is_that_of_all_who_need_it(files: RecordingFiles, fo
     assert failed
 
 
+def test_a_folder_that_is_gone_hides_no_other_s_failure(
+    files: RecordingFiles, folder: Path
+) -> None:
+    files.failing = {"first/": OSError(errno.EIO, "broken")}
+    (folder / "first").mkdir()
+
+    def operation() -> Steps[None]:
+        yield Flush(folders=(str(folder / "first"), str(folder / "gone")))
+
+    with contextlib.closing(FsyncFlusher(files, 1)) as flusher, pytest.raises(StorageFailed):
+        run_alone(operation(), flusher)
+
+
 def test_a_bug_in_one_operation_leaves_the_others_alone(
     flusher: Flusher, files: RecordingFiles, folder: Path
 ) -> None:

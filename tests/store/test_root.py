@@ -53,7 +53,16 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     assert not list((tmp_path / "new").iterdir())
 
 
-@pytest.mark.parametrize("line", ["mq 2\n", "mq 1", "something else"])
+@pytest.mark.parametrize("line", ["", "m", "mq 1", "mq\0\0\0", "\0\0\0\0\0"])
+def test_a_format_line_that_a_power_cut_left_unfinished_is_written_again(
+    tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "format").write_text(line)
+    open_root(str(tmp_path), Files(), FakeClock())
+    assert (tmp_path / "format").read_text() == "mq 1\n"
+
+
+@pytest.mark.parametrize("line", ["mq 2\n", "mq 1\nmore", "\0\0\0\0\0\0", "something else"])
 def test_another_format_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "format").write_text(line)
     with pytest.raises(StartupError, match="format"):

@@ -1,0 +1,166 @@
+"""A root after a power cut: started on, used, and given time, it comes to hold what it must.
+
+Everything runs in this process, on any file system, as the daemons do it: start-up, then requests,
+then mq-mover's and mq-reaper's passes, hours later.
+"""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from crash.promises import Found, Ledger, broken, unresolved
+from harness.clock import FakeClock
+from harness.messages import number_in
+
+from mq.errors import MqError
+from mq.names import MessageId, QueueName, UuidSource
+from mq.store.audit import Audit, Breach, audit
+from mq.store.fetch import fetch
+from mq.store.files import Files
+from mq.store.flush import NoFlusher
+from mq.store.group import run_alone
+from mq.store.layout import FORMAT_LINE
+from mq.store.listing import list_ready
+from mq.store.publish import Draft, publish
+from mq.store.queues import create_queue
+from mq.store.reap import reap
+from mq.store.redeliver import Timer
+from mq.store.remove import remove
+from mq.store.root import Root, open_root
+from mq.store.steps import Steps, T
+from mq_mover.mover import Mover
+from mq_mover.sweeper import Sweeper
+
+VISIBILITY_S = 60.0
+_NEVER_S = 1e9
+_HOURS_S = 2 * 3600.0
+
+
+def recovered(top: Path, ledger: Ledger, two_names: bool, seed: int) -> list[str]:
+    """What is broken in the root at `top`, which is used up. `two_names`: as in `broken`."""
+    answered = any(last in ("made", "made_anew") for last in ledger.queues.values())
+    try:
+        if answered and (top / "format").read_text() != FORMAT_LINE:
+            return ["clients were answered, and its format is not written"]
+        return _Recovery(top, ledger, two_names, random.Random(seed)).problems()
+    except (MqError, OSError, AssertionError, ValueError) as error:
+        return [f"it does not go on: {error!r}"]
+
+
+class _Recovery:
+    def __init__(self, top: Path, ledger: Ledger, two_names: bool, chance: random.Random) -> None:
+        self._top = top
+        self._ledger = ledger
+        self._two_names = two_names
+        self._chance = chance
+        self._clock = FakeClock()
+        self._clock.set_ms(ledger.until_ms)
+        self._flusher = NoFlusher()
+        self._root: Root = open_root(str(top), Files(), self._clock)
+        self._uuids = UuidSource(self._clock)
+        self._resolved: set[str] = set()
+        self._delivered: set[str] = set()
+
+    def problems(self) -> list[str]:
+        """The first stage's problems, where there are any: later ones follow from them."""
+        for stage in (self._keeps, self._serves, self._settles):
+            if problems := stage():
+                return problems
+        return []
+
+    def _keeps(self) -> list[str]:
+        """What stands right after start-up."""
+        found = Found(self._top)
+        problems = broken(self._ledger, found, self._two_names)
+        problems += _breaches(audit(self._root, _NEVER_S), self._may_be)
+        if not problems and self._chance.random() < 0.5:
+            # For what depends on ctimes, which are of this moment.
+            self._clock.set_ms(max(self._ledger.until_ms, FakeClock().now_ms()) + 1000)
+            self._resolved = {places[0].id for places in found.with_two_names()}
+            problems = unresolved(self._root, found, self._chance)
+        return problems
+
+    def _may_be(self, breach: Breach, name: str) -> bool:
+        """What a crash may leave for a while."""
+        if breach in (Breach.LINKED, Breach.TWO_STATES):
+            return self._two_names
+        return breach is Breach.TOMBSTONE and self._ledger.queues.get(name) == "drop_asked"
+
+    def _serves(self) -> list[str]:
+        """Every queue at once: publish, fetch, delete; a queue that is gone is made, empty."""
+        problems = []
+        for name in sorted(self._ledger.queues):
+            queue = QueueName.parse(name)
+            if self._run(create_queue(self._root, queue)) and (ready := self._ready(queue)):
+                problems.append(f"{ready} turned up in {queue} as it was made")
+            before = self._ready(queue)
+            message_id = MessageId(self._uuids.next())
+            draft = Draft(queue, message_id, message_id.published_ms)
+            self._run(publish(self._root, draft, b"after the cut"))
+            if self._ready(queue) != sorted([*before, message_id], key=lambda each: each.text):
+                problems.append(f"{message_id} was published, and is not ready alone beside others")
+            problems += self._drain(queue, limit=1)
+        return problems
+
+    def _settles(self) -> list[str]:
+        """Hours later all that lives was delivered, and nothing else is left."""
+        self._clock.advance(_HOURS_S)
+        mover = Mover(self._root, self._flusher, Timer())
+        sweeper = Sweeper(self._root, self._flusher)
+        for _ in range(2):
+            mover.run_once()
+            sweeper.run_if_due()
+            self._clock.advance(120)
+        problems = []
+        for name in sorted(Found(self._top).queues):
+            problems += self._drain(QueueName.parse(name))
+        reap(self._root.files, self._root.layout.remove, self._clock.now_ms(), 0)
+        end = audit(self._root)
+        problems += _breaches(end, lambda breach, name: False)
+        if any(end.messages.values()):
+            problems.append(f"what stays for ever: {end.messages}")
+        for message_id, told in self._ledger.messages.items():
+            if message_id in self._resolved:
+                continue
+            if told.must_live and message_id not in self._delivered:
+                problems.append(f"{message_id} was never delivered; {told}")
+            gone = told.deleted or (
+                told.dropped
+                and self._ledger.queues[told.queue] in ("dropped", "swept", "made_anew")
+            )
+            if gone and message_id in self._delivered:
+                problems.append(f"{message_id} was delivered after its delete; {told}")
+        return problems
+
+    def _drain(self, queue: QueueName, limit: int = 1000) -> list[str]:
+        """Fetches and deletes the first ready messages; torn ones are problems."""
+        problems = []
+        for message_id in self._ready(queue)[:limit]:
+            delivery = self._run(fetch(self._root, queue, message_id, VISIBILITY_S))
+            if delivery is None or not self._run(remove(self._root, queue, message_id)):
+                problems.append(f"{message_id} is ready, and was not fetched and deleted")
+                continue
+            self._delivered.add(message_id.text)
+            body = delivery.body
+            if delivery.descriptor is not None:
+                body = self._root.files.read(delivery.descriptor, delivery.size, delivery.offset)
+                self._root.files.close(delivery.descriptor)
+            if body is not None and body != b"after the cut":
+                number_in(body)
+        return problems
+
+    def _ready(self, queue: QueueName) -> list[MessageId]:
+        listing = list_ready(self._root, queue, 1000)
+        assert listing is not None
+        return listing.ids
+
+    def _run(self, operation: Steps[T]) -> T:
+        return run_alone(operation, self._flusher)
+
+
+def _breaches(found: Audit, may_be: Callable[[Breach, str], bool]) -> list[str]:
+    return [
+        f"{violation.breach.value}: {violation.path} {violation.detail}"
+        for violation in found.violations
+        if not may_be(violation.breach, Path(violation.path).name)
+    ]

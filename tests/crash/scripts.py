@@ -1,0 +1,438 @@
+"""Every operation and its variants, each in a script that clients and daemons play on a disk.
+
+What another process does here and does not flush is what a kill -9 leaves: a rename, a folder, a
+file that nobody has flushed yet, met by the operation that the script is about.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+from crash.forgetting import ForgettingDisk
+from crash.load import LARGE, Clients
+from harness.clock import FakeClock
+from harness.faults import FaultyFiles
+from harness.internals import connections
+from harness.messages import make_body, new_id
+from harness.raw import raw_connection, raw_head
+from harness.server import Server
+from harness.waiting import comes_true
+
+from mq.daemon import Daemon
+from mq.lifecycle import State
+from mq.names import QueueName
+from mq.settings import QueueSettings, ServerSettings
+from mq.store.files import Files
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.queues import delete_queue
+from mq.store.redeliver import Timer
+from mq.store.root import Root, open_root
+from mq_mover.mover import Mover
+from mq_mover.sweeper import Sweeper
+from mq_reaper.reaper import Reaper
+
+VISIBILITY_S = 600
+LATER_S = VISIBILITY_S + 100.0
+HOURS_S = 2 * 3600.0
+ORDERS = "orders"
+ROOT = "srv/mq/root"
+"""The root's place on the disk; nothing of it is there when a script begins."""
+
+
+@dataclass
+class Stage:
+    """A disk, clients, and the daemons that a script starts."""
+
+    disk: ForgettingDisk
+    clients: Clients
+    session: aiohttp.ClientSession
+    ports: list[int]
+    _running: list[Daemon] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.disk.top / ROOT
+
+    async def start(self, files: Files | None = None) -> Server:
+        """An mq that every request goes to."""
+        settings = ServerSettings(
+            root=self.root, port=0, commit="fsync", queue=QueueSettings(visibility_s=VISIBILITY_S)
+        )
+        daemon = Daemon(settings, files)
+        self._running.append(daemon)
+        self.ports[:] = [await daemon.start()]
+        url = f"http://127.0.0.1:{self.ports[0]}"
+        return Server(daemon, self.root, url, self.ports[0], self.session)
+
+    async def stop(self) -> None:
+        """Ends what runs, with all that it does in the background."""
+        while self._running:
+            await self._running.pop().drain()
+
+    async def other(self, work: "Callable[[Root, FsyncFlusher], object]") -> None:
+        """What another daemon does, as late as it is by the disk's marks."""
+
+        def run() -> None:
+            clock = FakeClock()
+            clock.advance(self.disk.ahead_s)
+            flusher = FsyncFlusher(Files(), 2)
+            work(open_root(str(self.root), Files(), clock), flusher)
+            flusher.close()
+
+        await asyncio.to_thread(run)
+
+    async def move_due(self) -> None:
+        """mq-mover's passes: what is due goes back."""
+
+        def passes(root: Root, flusher: FsyncFlusher) -> None:
+            mover = Mover(root, flusher, Timer())
+            mover.run_once()
+            assert isinstance(root.clock, FakeClock)
+            root.clock.advance(2)
+            assert mover.run_once()
+
+        await self.other(passes)
+
+    async def sweep(self) -> None:
+        """mq-mover's other pass."""
+        await self.other(lambda root, flusher: Sweeper(root, flusher).run_if_due())
+
+    async def reap(self) -> None:
+        """mq-reaper's pass."""
+        await self.other(
+            lambda root, flusher: Reaper(root.files, root.clock, root.layout.remove, 0).run_once()
+        )
+
+    def moved(self, message_id: str, to: State, queue: str = ORDERS) -> None:
+        self.disk.mark("moved", queue=queue, id=message_id, to=to.value)
+
+    def ready(self, message_id: str, queue: str = ORDERS) -> Path:
+        return self.root / "queues" / queue / message_id
+
+    def delayed(self, message_id: str, queue: str = ORDERS) -> Path:
+        return self.root / "delay" / f"{queue}:{message_id}"
+
+    def removed(self, message_id: str, queue: str = ORDERS) -> Path:
+        return self.root / "remove" / f"{queue}:{message_id}"
+
+
+@contextlib.asynccontextmanager
+async def stage(disk: ForgettingDisk) -> AsyncIterator[Stage]:
+    """A stage whose daemons are gone afterwards."""
+    ports: list[int] = []
+    async with aiohttp.ClientSession() as session:
+        made = Stage(disk, Clients(disk.mark, session, ports), session, ports)
+        try:
+            yield made
+        finally:
+            await made.stop()
+
+
+Script = Callable[[Stage], Awaitable[None]]
+
+
+async def _begin(on: Stage) -> None:
+    await on.start()
+    await on.clients.make(ORDERS)
+
+
+async def _fetched(on: Stage, queue: str = ORDERS) -> str:
+    on.disk.mark("fetch_asked", queue=queue)
+    message_id = await on.clients.fetch(queue)
+    assert message_id is not None
+    return message_id
+
+
+async def first_start(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(300)
+
+
+async def root_made_by_another(on: Stage) -> None:
+    """Which died before it flushed anything below the folder that was there."""
+    parent = on.root.parent
+    parent.mkdir(mode=0o700, parents=True)
+    for folder in (parent, *parent.relative_to(on.disk.top).parents):
+        Files().sync_folder(str(on.disk.top / folder))
+    on.root.mkdir(mode=0o700)
+    for name in ("new", "queues", "delay", "remove", "deleted"):
+        (on.root / name).mkdir(mode=0o700)
+    await first_start(on)
+
+
+async def restart(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(300)
+    await _fetched(on)
+    await on.stop()
+    await on.start()
+    await on.clients.delete(await on.clients.publish(16))
+
+
+async def start_after_another(on: Stage) -> None:
+    """Which died before it flushed what it moved and made: start-up flushes the root's folders."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    await _fetched(on)
+    await on.stop()
+    on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
+    os.rename(on.delayed(message_id), on.removed(message_id))
+    on.disk.mark("make_asked", queue="others")
+    (on.root / "queues" / "others").mkdir(mode=0o700)
+    await on.start()
+    on.moved(message_id, State.REMOVED)
+    on.disk.mark("made", queue="others")
+
+
+async def make_again(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.make(ORDERS)
+    await on.clients.make("others")
+
+
+async def make_what_another_made(on: Stage) -> None:
+    """The other died before it flushed it."""
+    await on.start()
+    (on.root / "queues" / ORDERS).mkdir(mode=0o700)
+    await on.clients.make(ORDERS)
+
+
+async def publish_to_what_another_made(on: Stage) -> None:
+    await on.start()
+    (on.root / "queues" / ORDERS).mkdir(mode=0o700)
+    await on.clients.publish(300)
+    await on.clients.publish(16)
+
+
+async def publish(on: Stage) -> None:
+    await _begin(on)
+    for size in (16, 300, 5000):
+        await on.clients.publish(size)
+
+
+async def publish_streamed(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(LARGE)
+
+
+async def fetch(on: Stage) -> None:
+    await _begin(on)
+    for size in (300, 16):
+        await on.clients.publish(size)
+    for _ in range(2):
+        await _fetched(on)
+
+
+async def fetch_large(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(LARGE)
+    await on.clients.delete(await _fetched(on))
+
+
+async def release(on: Stage) -> None:
+    """The client is gone before its claim is flushed."""
+    files = FaultyFiles()
+    server = await on.start(files)
+    await on.clients.make(ORDERS)
+    message_id = await on.clients.publish(300)
+    claim = files.hold("rename", f"/delay/{ORDERS}:")
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", f"/{ORDERS}/messages"))
+        await comes_true(claim.reached.is_set, "a claim")
+    await comes_true(lambda: connections(server) <= 1, "the connection is gone")
+    claim.open()
+    await on.stop()
+    assert on.ready(message_id).stat().st_mtime_ns % 10**6, "a release counts the receive"
+    on.moved(message_id, State.READY)
+
+
+async def delete_ready(on: Stage) -> None:
+    await _begin(on)
+    for size in (300, 16):
+        await on.clients.delete(await on.clients.publish(size))
+
+
+async def delete_delayed(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(300)
+    await on.clients.delete(await _fetched(on))
+
+
+async def delete_removed(on: Stage) -> None:
+    """By another process, which died before it flushed that."""
+    await _begin(on)
+    ready, delayed = [await on.clients.publish(size) for size in (300, 16)]
+    assert await _fetched(on) == ready
+    ready, delayed = delayed, ready
+    on.disk.mark("delete_asked", queue=ORDERS, id=ready)
+    os.rename(on.ready(ready), on.removed(ready))
+    await on.clients.delete(ready)
+    on.disk.mark("delete_asked", queue=ORDERS, id=delayed)
+    os.rename(on.delayed(delayed), on.removed(delayed))
+    await on.clients.delete(delayed)
+
+
+async def delete_redelivered(on: Stage) -> None:
+    """By a mover that died before it flushed that."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    os.rename(on.delayed(message_id), on.ready(message_id))
+    await on.clients.delete(message_id)
+
+
+async def fetch_redelivered(on: Stage) -> None:
+    """By a mover that died before it flushed that."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    os.rename(on.delayed(message_id), on.ready(message_id))
+    await on.clients.delete(await _fetched(on))
+
+
+async def delete_claimed(on: Stage) -> None:
+    """By an mq that died before it flushed its claim."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    os.rename(on.ready(message_id), on.delayed(message_id))
+    await on.clients.delete(message_id)
+
+
+async def two_names(on: Stage) -> None:
+    """An earlier crash has left messages at both ends of a rename."""
+    await _begin(on)
+    ids = [await on.clients.publish(300) for _ in range(2)]
+    for message_id in ids:
+        os.link(on.ready(message_id), on.delayed(message_id))
+    for folder in ("delay", f"queues/{ORDERS}"):
+        Files().sync_folder(str(on.root / folder))
+    await on.clients.delete(ids[1])
+    assert await _fetched(on) == ids[0]
+
+
+async def redeliver(on: Stage) -> None:
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    await on.move_due()
+    on.moved(message_id, State.READY)
+    await on.clients.delete(await _fetched(on))
+
+
+async def forget(on: Stage) -> None:
+    """What an mq left in new/ that died in the middle of a publish."""
+    await _begin(on)
+    message_id = new_id().text
+    name = f"{ORDERS}:{message_id}"
+    descriptor = os.open(on.root / "new" / name, os.O_CREAT | os.O_WRONLY, 0o600)
+    os.write(descriptor, make_body(77, 300)[:200])
+    os.close(descriptor)
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    on.moved(message_id, State.REMOVED)
+    await on.clients.publish(300)
+
+
+async def drop(on: Stage) -> None:
+    await _begin(on)
+    for size in (300, 16, 5000):
+        await on.clients.publish(size)
+    await _fetched(on)
+    await on.clients.drop(ORDERS)
+    await on.stop()
+
+
+async def _dropped_by_another(on: Stage) -> list[str]:
+    """The queue, by an mq that died before it took away what is in delay/; the ids of that."""
+    await _begin(on)
+    for size in (300, 16, 16):
+        await on.clients.publish(size)
+    delayed = [await _fetched(on) for _ in range(2)]
+    on.disk.mark("drop_asked", queue=ORDERS)
+    uuid = new_id().uuid
+    await on.other(
+        lambda root, flusher: run_alone(delete_queue(root, QueueName(ORDERS), uuid), flusher)
+    )
+    on.disk.mark("dropped", queue=ORDERS)
+    return delayed
+
+
+async def make_anew(on: Stage) -> None:
+    await _dropped_by_another(on)
+    await on.clients.make(ORDERS)
+    await on.clients.publish(300)
+
+
+async def retire_due(on: Stage) -> None:
+    """What a deleted queue has in delay/ is due, and a mover comes before a sweeper."""
+    for message_id in await _dropped_by_another(on):
+        on.disk.mark("later", id=message_id)
+    on.disk.pass_time(LATER_S)
+    await on.move_due()
+
+
+async def sweep(on: Stage) -> None:
+    delayed = await _dropped_by_another(on)
+    await on.sweep()
+    for message_id in delayed:
+        on.moved(message_id, State.REMOVED)
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    assert not (on.root / "deleted" / ORDERS).exists()
+    on.disk.mark("swept", queue=ORDERS)
+
+
+async def reap(on: Stage) -> None:
+    await drop(on)
+    await on.start()
+    await on.clients.make(ORDERS)
+    await on.clients.delete(await on.clients.publish(300))
+    on.disk.pass_time(10)
+    await on.reap()
+    assert not any((on.root / "remove").iterdir())
+
+
+async def together(on: Stage) -> None:
+    """Groups of every operation at once."""
+    await _begin(on)
+    await on.clients.make("others")
+    queues = [ORDERS, "others"] * 3
+    ids = await asyncio.gather(*(on.clients.publish(300, queue) for queue in queues))
+    fetched = await asyncio.gather(
+        *(on.clients.fetch(queue) for queue in queues[:4]),
+        *(on.clients.publish(16, queue) for queue in queues[:3]),
+        on.clients.delete(ids[5], "others"),
+    )
+    await asyncio.gather(
+        *(
+            on.clients.delete(str(each), queue)
+            for each, queue in zip(fetched[:3], queues[:3], strict=True)
+        ),
+        *(on.clients.publish(300, queue) for queue in queues[:2]),
+        on.clients.hang_up(),
+        on.clients.fetch("others"),
+    )
+
+
+SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        first_start, start_after_another, root_made_by_another, restart, make_again,
+        make_what_another_made, two_names,
+        publish_to_what_another_made, publish, publish_streamed, fetch, fetch_large, release,
+        delete_ready, delete_delayed, delete_removed, delete_redelivered, fetch_redelivered,
+        delete_claimed, redeliver, forget, drop, make_anew, retire_due, sweep, reap, together,
+    )
+}  # fmt: skip
+SIDE_BY_SIDE = (together,)
+"""Those whose operations are not one after the other."""
+WITH_TWO_NAMES = (two_names,)
+"""Those that only a file system without whole renames plays."""

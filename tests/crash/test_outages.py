@@ -1,0 +1,222 @@
+"""A hundred outages in a row, in the middle of a load: what mq answered holds after each.
+
+In the one test the power is cut: the file system (`forgetting_server.py`) fails from a call on that
+chance chooses, the daemons are killed, and it comes back with one of the trees that the cut may
+have left. In the other the daemons are killed, and nothing is lost. The same promises are checked,
+those of all earlier rounds too. MQ_POWER_CUTS=10 makes ten times as many outages, and
+MQ_OUTAGE_SEED plays others; it is printed.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from crash.forgetting import ForgettingDisk, forgetting_disk
+from crash.legal_states import Model
+from crash.load import QUEUE, SIZES, Clients, Refused
+from crash.promises import DELAYED, READY, Found, Ledger, broken
+from harness.fuse import check_fuse
+from harness.processes import Process, Processes, processes
+from harness.tally import tally
+from harness.waiting import comes_true
+
+from mq.store.files import Files
+from mq.store.reap import reap
+
+TIMES = int(os.environ.get("MQ_POWER_CUTS", "1"))
+SEED = int(os.environ.get("MQ_OUTAGE_SEED", "1"))
+OUTAGES = 100 * TIMES
+PUBLISHERS = 8
+CONSUMERS = 4
+ALIVE_MAX = 150
+CALLS_BEFORE_A_CUT = 600
+MARKS_BEFORE_A_KILL = 120
+# Operations run side by side here: see `test_states.models`.
+MODELS = [Model.JOURNAL, Model.ATOMIC, Model.HALVES]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 * TIMES)]
+
+GONE = (Refused, aiohttp.ClientError, ConnectionError, asyncio.TimeoutError)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Herd:
+    """Clients that go on until nothing is answered any more, and what they know."""
+
+    root: Path
+    chance: random.Random
+    ledger: Ledger = field(default_factory=Ledger)
+    ports: list[int] = field(default_factory=list)
+    marks: int = 0
+    alive: int = 0
+    _due: tuple[int, Callable[[], None]] | None = None
+
+    def mark(self, what: str, **facts: Any) -> None:
+        """What a client asked for or was told."""
+        self.ledger.note(what, now_ms(), **facts)
+        self.marks += 1
+        self.alive += (what == "published") - (what == "deleted")
+        if self._due is not None and self.marks >= self._due[0]:
+            self._due[1]()
+
+    def at_mark(self, number: int, act: Callable[[], None]) -> None:
+        """Acts as soon as there were so many marks."""
+        self._due = (number, act)
+
+    async def run(self, clients: Clients) -> None:
+        """Until each client was refused, or got no answer."""
+        await asyncio.gather(
+            *(self._go_on(lambda: self._publish(clients)) for _ in range(PUBLISHERS)),
+            *(self._go_on(lambda: self._consume(clients)) for _ in range(CONSUMERS)),
+        )
+
+    async def _go_on(self, step: Callable[[], Any]) -> None:
+        try:
+            while True:
+                await step()
+        except GONE:
+            return
+
+    async def _publish(self, clients: Clients) -> None:
+        if self.alive < ALIVE_MAX:
+            await clients.publish(self.chance.choice(SIZES))
+        else:
+            await self._consume(clients)
+
+    async def _consume(self, clients: Clients) -> None:
+        message_id = await clients.fetch()
+        if message_id is not None and self.chance.random() < 0.85:
+            await clients.delete(message_id)
+
+    def check(self, two_names: bool) -> None:
+        """That the root, which nobody uses, keeps every promise."""
+        if not (self.root / "remove").exists():
+            assert not self.ledger.messages
+            return  # The first start was cut short.
+        self.ledger.until_ms = now_ms()
+        problems = broken(self.ledger, Found(self.root), two_names)
+        assert not problems, "\n".join(problems[:10])
+        # What was deleted may go: the files that lie there would be looked at in every round.
+        reap(Files(), str(self.root / "remove"), now_ms(), 0)
+
+    async def drain(self, clients: Clients) -> None:
+        """Fetches and deletes until nothing is alive."""
+
+        async def drained() -> bool:
+            message_id = await clients.fetch()
+            if message_id is not None:
+                await clients.delete(message_id)
+                return False
+            return not {READY, DELAYED} & {
+                place.state for places in Found(self.root).places.values() for place in places
+            }
+
+        await comes_true(drained, "an empty root", patience_s=120)
+
+    def tell(self, what: str) -> None:
+        """Prints what was done, and that all of it was needed."""
+        told = self.ledger.messages.values()
+        published, deleted = (
+            sum(each.published for each in told),
+            sum(each.deleted for each in told),
+        )
+        print(f"{published} published, {deleted} deleted")
+        assert deleted > OUTAGES
+        tally(what, OUTAGES)
+
+
+def session() -> aiohttp.ClientSession:
+    """A connection a request: aiohttp would send some again by itself on one that was cut."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0))
+
+
+async def start(daemons: Processes, root: Path) -> tuple[Process, Process]:
+    """An mq and a mover. AssertionError when one does not start."""
+    flags = ("--commit", "fsync", "--visibility", "1")
+    return await asyncio.gather(
+        asyncio.to_thread(daemons.mq, root, *flags),
+        asyncio.to_thread(daemons.mover, "--root", str(root)),
+    )
+
+
+@pytest.fixture
+def disk(needs_root: None, tmp_path: Path) -> Iterator[ForgettingDisk]:
+    check_fuse()
+    with forgetting_disk(tmp_path) as disk:
+        yield disk
+
+
+async def work_until_the_power_goes(
+    disk: ForgettingDisk, herd: Herd, clients: Clients, daemons: Processes
+) -> None:
+    """One time in ten it goes so soon that the daemons hardly start."""
+    soon = herd.chance.random() < 0.1
+    if soon:
+        disk.cut_after(herd.chance.randrange(40))
+    try:
+        mq, _ = await start(daemons, herd.root)
+        herd.ports[:] = [mq.port]
+        if not soon:
+            disk.cut_after(herd.chance.randrange(CALLS_BEFORE_A_CUT))
+        await clients.make(QUEUE)
+        await herd.run(clients)
+    except AssertionError:
+        if not disk.is_cut():  # A daemon that cannot reach its root does not start.
+            raise
+    except GONE:
+        pass
+    assert disk.is_cut(), "the clients were refused, and the power is on"
+
+
+@pytest.mark.needs_root
+async def test_a_hundred_power_cuts(disk: ForgettingDisk) -> None:
+    print(f"MQ_OUTAGE_SEED={SEED}")
+    herd = Herd(disk.top / "root", random.Random(SEED))
+    async with session() as requests:
+        clients = Clients(herd.mark, requests, herd.ports)
+        for _ in range(OUTAGES):
+            with processes() as daemons:
+                await work_until_the_power_goes(disk, herd, clients, daemons)
+            disk.power_on(herd.chance.choice(MODELS), herd.chance.randrange(2**31))
+            herd.check(two_names=True)
+        with processes() as daemons:
+            mq, _ = await start(daemons, herd.root)
+            herd.ports[:] = [mq.port]
+            await herd.drain(clients)
+    herd.check(two_names=True)
+    herd.tell("cuts")
+
+
+async def test_a_hundred_kills(root: Path) -> None:
+    print(f"MQ_OUTAGE_SEED={SEED}")
+    herd = Herd(root, random.Random(SEED))
+    with processes() as daemons:
+        mq, mover = await start(daemons, herd.root)
+        async with session() as requests:
+            clients = Clients(herd.mark, requests, herd.ports)
+            for _ in range(OUTAGES):
+                herd.ports[:] = [mq.port]
+                await clients.make(QUEUE)
+                herd.at_mark(
+                    herd.marks + herd.chance.randint(1, MARKS_BEFORE_A_KILL), mq.popen.kill
+                )
+                await herd.run(clients)
+                assert mq.popen.wait() == -9
+                mover.kill()
+                herd.check(two_names=False)
+                mq, mover = await start(daemons, herd.root)
+            herd.ports[:] = [mq.port]
+            await herd.drain(clients)
+    herd.check(two_names=False)
+    herd.tell("kills")
