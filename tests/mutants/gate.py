@@ -17,9 +17,10 @@ CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 # The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
-    "tests/conformance/test_faults.py",
-    "tests/crash/test_faults.py",
+    "tests/crash/test_states.py",
     "tests/store",
+    "tests/crash/test_faults.py",
+    "tests/faults",
 )
 PATIENCE_S = 600.0
 

@@ -195,6 +195,10 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
             os.close(folder)
         return 0
 
+    def chmod(self, path: str, mode: int) -> int:
+        os.chmod(self._here(path), mode)
+        return 0
+
     def utimens(self, path: str, times: tuple[int, int] | None) -> int:
         """By the handle where the file is open: another client may have moved it."""
         handles = (handle for handle, each in self._opened.items() if each.path == path)
