@@ -67,12 +67,12 @@ def remove(
             return found is _Found.HERE
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
-    if _Found.BUSY in seen:
-        raise Busy("another process is at the message")
     for folder in (root.layout.delay, root.layout.remove):
         if root.files.status(folder) is None:
             # What may lie there, or could not be taken there, is not gone.
             raise StorageFailed(f"{folder} is gone")
+    if _Found.BUSY in seen:
+        raise Busy("another process is at the message")
     raise MessageNotFound(message_id.text)
 
 

@@ -2,12 +2,16 @@
 
 import sys
 
-from mutants.gate import judge, mutants
+from mutants.gate import judge, mutants, unchanged
 
 
 def main(words: list[str]) -> int:
-    """The exit code: 1 when a mutant lives."""
+    """The exit code: 1 when a mutant lives, 2 when the package itself does not."""
     chosen = mutants(words)
+    [itself] = judge([unchanged()])
+    if itself.is_killed:
+        print(f"red without a mutant: {itself.killer}", file=sys.stderr)
+        return 2
     alive = 0
     for verdict in judge(chosen):
         alive += not verdict.is_killed

@@ -139,11 +139,11 @@ ORDERINGS = (
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
             root.files.close(descriptor)
-        root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+        _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
 """,
         """\
-        root.files.rename(root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+        _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
@@ -171,10 +171,10 @@ ORDERINGS = (
         """\
     while (yield from _retire_pass(root, frozenset({queue}))):
         pass
-    root.files.unlink(root.layout.tombstone(queue))
+    unlink_if_there(root.files, root.layout.tombstone(queue))
 """,
         """\
-    root.files.unlink(root.layout.tombstone(queue))
+    unlink_if_there(root.files, root.layout.tombstone(queue))
     while (yield from _retire_pass(root, frozenset({queue}))):
         pass
 """,

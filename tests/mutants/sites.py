@@ -43,18 +43,10 @@ def left_out(checkout: Path, modules: list[str]) -> Iterator[Mutant]:
     """A mutant for each flush, and each part of one, that these modules have."""
     for module in modules:
         source = (checkout / module).read_text()
-        made: set[str] = set()
         for function in _functions(ast.parse(source)):
             for change in _changes(function):
-                mutant = replaced(source, change.node, change.text)
-                if _meaning(mutant) in made:
-                    continue  # `yield Flush(folders=...)` is both a yield and its only part.
-                made.add(_meaning(mutant))
-                yield Mutant(f"{module} {function.name}: {change.what}", module, mutant)
-
-
-def _meaning(source: str) -> str:
-    return ast.unparse(ast.parse(source.removesuffix(IMPORT))).replace(UNFLUSHED, "Flush")
+                name = f"{module} {function.name}: {change.what}"
+                yield Mutant(name, module, replaced(source, change.node, change.text))
 
 
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
@@ -65,12 +57,14 @@ def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
 
 def _changes(function: ast.FunctionDef) -> Iterator[_Change]:
     steps = function.returns is not None and "Steps[" in ast.unparse(function.returns)
+    yielded = {node.value for node in ast.walk(function) if isinstance(node, ast.Yield)}
     for node in ast.walk(function):
         match node:
             case ast.Yield(value=ast.expr() as value) if steps:
-                yield _Change(f"flush nothing for {ast.unparse(value)}", value, f"{UNFLUSHED}()")
+                text = f"({ast.unparse(value)}, {UNFLUSHED}())[1]"
+                yield _Change(f"flush nothing for {ast.unparse(value)}", value, text)
             case ast.Call(func=ast.Name(id="Flush" | "replace"), keywords=[_, *_]):
-                yield from _without_parts(node)
+                yield from _without_parts(node, is_yielded=node in yielded)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple() as value):
                 if name in NAMED_FOLDERS:
                     yield from _without_folders(value)
@@ -80,13 +74,14 @@ def _changes(function: ast.FunctionDef) -> Iterator[_Change]:
                 pass
 
 
-def _without_parts(call: ast.Call) -> Iterator[_Change]:
+def _without_parts(call: ast.Call, is_yielded: bool) -> Iterator[_Change]:
     for keyword in call.keywords:
         if keyword.arg not in PARTS:
             continue
         rest = [ast.unparse(other) for other in call.keywords if other is not keyword]
         text = f"{ast.unparse(call.func)}({', '.join([*map(ast.unparse, call.args), *rest])})"
-        yield _Change(f"flush no {keyword.arg} of {ast.unparse(call)}", call, text)
+        if rest or call.args or not is_yielded:  # Else it is the mutant that flushes nothing.
+            yield _Change(f"flush no {keyword.arg} of {ast.unparse(call)}", call, text)
         if isinstance(keyword.value, ast.Tuple):
             yield from _without_folders(keyword.value)
 
