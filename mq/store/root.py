@@ -1,5 +1,6 @@
 """An opened root: what every operation needs, and what start-up does before the first one."""
 
+import contextlib
 import errno
 import itertools
 import logging
@@ -43,18 +44,17 @@ def open_root(path: str, files: Files, clock: Clock, reserve_bytes: int | None =
 
     Raises StartupError when the root is of another format, its folders lie on different file
     systems, or it keeps no exact mtimes; OSError when it cannot be written.
-    Durable on return: yes, the root, its parent and its folders.
+    Durable on return: yes, the root, its folders, and those that lead to it.
     """
     layout = Layout.of(path)
     if not os.path.isdir(layout.root):
         _log.debug("a new root", extra={"fields": {"root": layout.root}})
     for missing in _missing(layout.root):
         _make_folder(files, missing)
-        files.sync_folder(os.path.dirname(missing))
     for folder in layout.folders():
         _make_folder(files, folder)
     check_format(layout, files)
-    files.sync_folder(os.path.dirname(layout.root))
+    _sync_ancestors(layout.root, files)
     files.sync_folder(layout.root)
     for folder in layout.folders():
         files.sync_folder(folder)
@@ -127,6 +127,18 @@ def _missing(path: str) -> list[str]:
         missing.insert(0, path)
         path = os.path.dirname(path)
     return missing
+
+
+def _sync_ancestors(path: str, files: Files) -> None:
+    """Flushes the folders that lead to the root on its file system: whoever made them, `mkdir -p`
+    or a daemon that was killed at its first start, has perhaps not. Where one cannot be opened,
+    none was made by this user.
+    """
+    device = os.stat(path).st_dev
+    while (parent := os.path.dirname(path)) != path and os.stat(parent).st_dev == device:
+        with contextlib.suppress(PermissionError):
+            files.sync_folder(parent)
+        path = parent
 
 
 def _make_folder(files: Files, folder: str) -> None:

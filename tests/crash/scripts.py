@@ -154,12 +154,8 @@ async def first_start(on: Stage) -> None:
 
 
 async def root_made_by_another(on: Stage) -> None:
-    """Which died before it flushed anything below the folder that was there."""
-    parent = on.root.parent
-    parent.mkdir(mode=0o700, parents=True)
-    for folder in (parent, *parent.relative_to(on.disk.top).parents):
-        Files().sync_folder(str(on.disk.top / folder))
-    on.root.mkdir(mode=0o700)
+    """Which died before it flushed any folder, or by a mkdir -p that flushes none."""
+    on.root.mkdir(mode=0o700, parents=True)
     for name in ("new", "queues", "delay", "remove", "deleted"):
         (on.root / name).mkdir(mode=0o700)
     await first_start(on)

@@ -3,7 +3,7 @@
 In the one test the power is cut: the file system (`forgetting_server.py`) fails from a call on that
 chance chooses, the daemons are killed, and it comes back with one of the trees that the cut may
 have left. In the other the daemons are killed, and nothing is lost. The same promises are checked,
-those of all earlier rounds too. MQ_POWER_CUTS=10 makes ten times as many outages, and
+those of all earlier rounds too. MQ_TIMES=10 makes ten times as many outages, and
 MQ_OUTAGE_SEED plays others; it is printed.
 """
 
@@ -22,6 +22,7 @@ from crash.forgetting import ForgettingDisk, forgetting_disk
 from crash.legal_states import Model
 from crash.load import QUEUE, SIZES, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken
+from harness.amount import TIMES
 from harness.fuse import check_fuse
 from harness.processes import Process, Processes, processes
 from harness.tally import tally
@@ -30,7 +31,6 @@ from harness.waiting import comes_true
 from mq.store.files import Files
 from mq.store.reap import reap
 
-TIMES = int(os.environ.get("MQ_POWER_CUTS", "1"))
 SEED = int(os.environ.get("MQ_OUTAGE_SEED", "1"))
 OUTAGES = 100 * TIMES
 PUBLISHERS = 8

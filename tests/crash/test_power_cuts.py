@@ -2,11 +2,10 @@
 
 A disk's writes and flushes are logged while clients work (`recording.py`); legal images of what it
 may hold after a cut are made from the log (`images.py`), mounted, started on, and compared with
-what the clients had been told by then (`promises.py`). MQ_POWER_CUTS=10 makes ten times as many.
+what the clients had been told by then (`promises.py`). MQ_TIMES=10 makes ten times as many.
 """
 
 import asyncio
-import os
 import random
 import shutil
 from collections.abc import Iterator
@@ -29,6 +28,7 @@ from crash.recording import (
     make_file_system,
     record,
 )
+from harness.amount import TIMES
 from harness.fuse import check_fuse
 from harness.messages import number_in
 from harness.mounts import mounted, tmpfs
@@ -40,7 +40,6 @@ from mq.clock import SystemClock
 from mq.store.files import Files
 from mq.store.root import open_root
 
-TIMES = int(os.environ.get("MQ_POWER_CUTS", "1"))
 IMAGES = {EXT4.name: 60, BTRFS.name: 20, XFS.name: 12}
 SERVED_EVERY = 20
 

@@ -2,7 +2,7 @@
 
 The operations are played (`scripts.py`) on a file system that logs all changes; for each place in
 the log each legal tree (`legal_states.py`) is made, started on, and held against what clients had
-been told by then (`recovery.py`). MQ_POWER_CUTS=10 takes ten times as many samples where a cut
+been told by then (`recovery.py`). MQ_TIMES=10 takes ten times as many samples where a cut
 makes so many choices that not every tree is made. `pytest -x` with this file alone is the quick
 way to see whether a flush is missing.
 """
@@ -22,11 +22,11 @@ from crash.legal_states import Disk, File, Model, Tree, fingerprint, trees
 from crash.promises import Ledger
 from crash.recovery import recovered
 from crash.scripts import ROOT, SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script, stage
+from harness.amount import TIMES
 from harness.fuse import check_fuse
 from harness.mounts import tmpfs
 from harness.tally import tally
 
-TIMES = int(os.environ.get("MQ_POWER_CUTS", "1"))
 EXHAUSTIVE = 128 * TIMES
 SAMPLES = 4 * TIMES
 # Stricter rules first: a tree that is legal twice is looked at once.

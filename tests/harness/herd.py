@@ -31,7 +31,7 @@ from mq.store.root import open_root
 
 VISIBILITY_S = 1.0
 # By then all that is alive was due, brought back and delivered.
-DRAIN_S = 10.0
+DRAIN_S = 60.0
 # A queue that its owner deletes and makes again while clients use it.
 OWNED_QUEUE = "returns"
 # Calls on files between two places where a daemon stops itself, about.

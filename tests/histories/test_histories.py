@@ -8,7 +8,7 @@ left.
 A history's faults come from its seed, which is printed. These variables say more:
 
 MQ_HISTORY_SEED      the first history's seed; the next ones count on from it
-MQ_HISTORIES         how many histories of each kind; a long run has hundreds
+MQ_TIMES             how many histories of each kind; a long run has hundreds
 MQ_HISTORY_FAULTS    how many faults each; five times as many where daemons stop themselves
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from harness.amount import TIMES
 from harness.clients import QUEUE
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
@@ -37,7 +38,7 @@ STOP_S = (1.3, 2.5)
 OPERATIONS_BETWEEN_FAULTS = (60, 260)
 
 SEED = int(os.environ.get("MQ_HISTORY_SEED", "0")) or secrets.randbelow(2**31)
-HISTORIES = int(os.environ.get("MQ_HISTORIES", "2"))
+HISTORIES = 2 * TIMES
 FAULTS = int(os.environ.get("MQ_HISTORY_FAULTS", "8"))
 
 

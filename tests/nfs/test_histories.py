@@ -4,7 +4,7 @@ while replies are lost and handles go stale; afterwards the rules hold.
 A history's faults come from its seed, which is printed. These variables say more:
 
 MQ_NFS_SEED         the first history's seed; the next ones count on from it
-MQ_NFS_HISTORIES    how many histories of each kind
+MQ_TIMES            how many histories of each kind
 MQ_NFS_OPERATIONS   how many operations of clients each
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from harness.amount import TIMES
 from harness.clients import QUEUE
 from harness.herd import Cluster
 from harness.processes import Processes
@@ -29,7 +30,7 @@ SERVERS = 2
 CLIENTS_EACH = 5
 
 SEED = int(os.environ.get("MQ_NFS_SEED", "0")) or secrets.randbelow(2**31)
-HISTORIES = int(os.environ.get("MQ_NFS_HISTORIES", "1"))
+HISTORIES = TIMES
 OPERATIONS = int(os.environ.get("MQ_NFS_OPERATIONS", "3000"))
 
 seeds = pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
