@@ -20,6 +20,20 @@ from mq.store.steps import Steps, T
 _log = logging.getLogger("mq.commit")
 
 
+async def finish(running: "asyncio.Future[T]") -> T:
+    """Waits for what goes on to its end even when the caller is cancelled."""
+    running.add_done_callback(_hear)
+    return await asyncio.shield(running)
+
+
+def _hear(ended: "asyncio.Future[Any]") -> None:
+    """Nobody else may be left to hear of an error, which asyncio would then log as one of ours;
+    what went on has cleaned up.
+    """
+    if not ended.cancelled():
+        ended.exception()
+
+
 class Committer:
     """Runs durable operations for an event loop. Made and used on that loop's thread."""
 
@@ -40,8 +54,7 @@ class Committer:
     def submit(self, operation: Steps[T]) -> "asyncio.Future[T]":
         """Like `commit`, for a caller that waits for many: nobody may cancel the future."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        # Nobody may be left to hear of an error; the operation itself has cleaned up.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        future.add_done_callback(_hear)
         self._waiting.append((operation, future))
         if len(self._waiting) == 1:
             # At the end of this turn of the loop: what else arrives in it joins the group.
@@ -59,7 +72,7 @@ class Committer:
         """
         loop = asyncio.get_running_loop()
         try:
-            return await asyncio.shield(loop.run_in_executor(None, function, *arguments))
+            return await finish(loop.run_in_executor(None, function, *arguments))
         except OSError as error:
             raise unavailable(error) from error
         except RuntimeError as error:  # No thread can be started.

@@ -14,7 +14,7 @@ from mq.errors import StorageFailed, unavailable
 from mq.limits import CHUNK_BYTES
 from mq.message import Delivery
 from mq.names import MessageId
-from mq.store.commit import Committer
+from mq.store.commit import Committer, finish
 from mq.store.files import Files
 from mq.store.publish import Draft, append, deliver, discard, seal, stage
 from mq.store.root import Root
@@ -34,7 +34,7 @@ class _OpenFile:
         running = asyncio.ensure_future(hop)
         self._hop = running
         try:
-            return await asyncio.shield(running)
+            return await finish(running)
         except OSError as error:
             raise unavailable(error) from error
 

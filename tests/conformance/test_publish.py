@@ -1,6 +1,8 @@
 """`POST /{queue}/messages`: the body's bytes on the disk before 201, or nothing at all."""
 
 import asyncio
+import errno
+import gc
 import gzip
 import hashlib
 import logging
@@ -391,6 +393,33 @@ async def test_a_clients_broken_body_is_no_error_of_the_daemons(
             assert (await connection.response()).status == 400
     await comes_true(lambda: connections(server) <= 1, "the connection is gone")
     # Whoever watches the log for errors must not be woken by anybody who can send bytes.
+    assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+HALF_A_BODY = raw_head("POST", "/q/messages", f"Content-Length: {2 * MIB}") + b"x" * MIB
+
+
+@pytest.mark.parametrize(
+    ("sent", "step"),
+    [(HALF_A_BODY, "write"), (HALF_A_BODY, "create"), (raw_head("PUT", "/other"), "mkdir")],
+    ids=["writing", "staging", "making a queue"],
+)
+async def test_a_failure_that_nobody_waits_for_is_no_error_of_the_daemons(
+    serve: Serve, caplog: pytest.LogCaptureFixture, sent: bytes, step: str
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    gate = files.hold(step)
+    failed = files.fail(step, errno.EIO)
+    async with raw_connection(server.port) as connection:
+        await connection.send(sent)
+        await comes_true(gate.reached.is_set)
+    await comes_true(lambda: connections(server) <= 1, "the connection is gone")
+    gate.open()
+    await comes_true(lambda: failed.hits, "the failure")
+    await server.daemon.drain()
+    gc.collect()  # Who asked for a task's exception is known when the task is gone.
     assert [record.name for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

@@ -147,7 +147,7 @@ class Cluster:
         files = message_files(self._root)
         return len(files["queues"]) + len(files["delay"])
 
-    async def drain(self, clients: list[Client]) -> None:
+    async def drain(self, clients: list[Client], patience_s: float = DRAIN_S) -> None:
         """Fetches and deletes whatever is there, until nothing is."""
 
         began_ms = SystemClock().now_ms()
@@ -155,7 +155,7 @@ class Cluster:
         async def consume(client: Client) -> None:
             while self.alive():
                 late_ms = SystemClock().now_ms() - began_ms
-                assert late_ms < DRAIN_S * 1000, self.left()
+                assert late_ms < patience_s * 1000, self.left()
                 if (fetched := await client.fetch()) is not None:
                     surely = partial(client.delete, fetched, client.home, surely=True)
                     await comes_true(surely, f"the delete of {fetched.id}")
