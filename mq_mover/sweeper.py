@@ -5,10 +5,9 @@ from typing import Final
 
 from mq.errors import BadName, MqError
 from mq.lifecycle import State
-from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX
-from mq.names import MessageId, QueueName
+from mq.limits import FORGOTTEN_AFTER_S
 from mq.store.flush import Flusher
-from mq.store.group import run_alone, run_group
+from mq.store.group import run_alone
 from mq.store.layout import parse_entry
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget
@@ -40,37 +39,20 @@ class Sweeper:
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""
         swept = 0
-        batch: list[tuple[QueueName, MessageId]] = []
         for entry in self._root.files.entries(self._root.layout.folder(State.NEW)):
             if not entry.is_file(follow_symlinks=False):
                 continue  # Foreign.
             try:
-                batch.append(parse_entry(entry.name))
+                swept += forget(self._root, *parse_entry(entry.name), FORGOTTEN_AFTER_S)
             except BadName:
                 continue  # Foreign, or a probe.
-            if len(batch) == GROUP_OPERATIONS_MAX:
-                swept += self._forget(batch)
-                batch = []
-        swept += self._forget(batch)
+            except OSError as error:
+                _log.warning(
+                    "a forgotten publish stays for now", extra={"fields": {"error": repr(error)}}
+                )
         if swept:
             _log.info("forgotten publishes removed", extra={"fields": {"count": swept}})
         return swept
-
-    def _forget(self, batch: list[tuple[QueueName, MessageId]]) -> int:
-        outcomes = run_group(
-            [
-                forget(self._root, queue, message_id, FORGOTTEN_AFTER_S)
-                for queue, message_id in batch
-            ],
-            self._flusher,
-        )
-        for outcome in outcomes:
-            if outcome.error is not None:
-                _log.warning(
-                    "a forgotten publish stays for now",
-                    extra={"fields": {"error": repr(outcome.error)}},
-                )
-        return sum(1 for outcome in outcomes if outcome.value)
 
     def _sweep_deleted(self) -> int:
         try:

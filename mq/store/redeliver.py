@@ -3,17 +3,16 @@
 FORMAT.md, "redeliver" and "forget", has the steps and what a crash after each leaves.
 """
 
-import contextlib
 from dataclasses import dataclass
 from enum import Enum
 
-from mq.lifecycle import DISCARD, FORGET, REDELIVER, RETIRE
+from mq.lifecycle import FORGET, REDELIVER, RETIRE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.moves import claimed, move, queue_exists
 from mq.store.root import Root
-from mq.store.steps import Flush, Steps
+from mq.store.steps import Steps
 
 
 class Redelivery(Enum):
@@ -79,32 +78,27 @@ def redeliver(
     return result, due_ms
 
 
-def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) -> Steps[bool]:
+def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) -> bool:
     """Moves a file of new/ to remove/ when nothing was written to it for `after_s` seconds.
 
-    Such a publish was never answered, and the file may be torn. Durable on return: yes.
+    Such a publish was never answered, and the file may be torn. False when it stays, went
+    meanwhile, or was the name of a delivered message that a crash had left: that alone goes.
+    Raises OSError. Durable on return: no; what a crash undoes is forgotten again.
     """
-    status = root.files.status(root.layout.path(FORGET.source, queue, message_id))
+    path = root.layout.path(FORGET.source, queue, message_id)
+    status = root.files.status(path)
     if status is None or root.now_ms() - status.st_ctime_ns // 1_000_000 < after_s * 1000:
         return False
-    if status.st_nlink > 1:
-        # It was delivered, and a crash left the name behind: that alone goes.
-        yield _discard_name(root, queue, message_id)
-        return False
     try:
-        flush = move(root, FORGET, queue, message_id)
+        if status.st_nlink > 1:
+            root.files.unlink(path)
+            return False
+        move(root, FORGET, queue, message_id)
     except OSError as error:
         if is_gone(error):
             return False
         raise
-    yield flush
     return True
-
-
-def _discard_name(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
-    with contextlib.suppress(FileNotFoundError):
-        root.files.unlink(root.layout.path(DISCARD.source, queue, message_id))
-    return Flush(folders=(root.layout.new,))
 
 
 def _was_deleted(root: Root, queue: QueueName) -> bool:

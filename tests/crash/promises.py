@@ -7,8 +7,9 @@ the two and says, in a line each, what was promised and is not so.
 import os
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from mq.store.group import run_alone
 from mq.store.redeliver import Timer, forget, redeliver
 from mq.store.remove import remove
 from mq.store.root import Root
-from mq.store.steps import Steps
+
+Operation = Callable[[FsyncFlusher], object]
 
 NEW, READY, DELAYED, REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
 
@@ -250,7 +252,7 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
     for places in found.with_two_names():
         exists = places[0].queue in found.queues
         name, operation, left = chance.choice(_next_operations(root, places, exists))
-        run_alone(operation, flusher)
+        operation(flusher)
         states = Found(Path(root.layout.root)).states(places[0].id)
         if states != {left}:
             before = [place.path for place in places]
@@ -261,19 +263,22 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
 
 def _next_operations(
     root: Root, places: list[Place], queue_exists: bool
-) -> list[tuple[str, Steps[Any], State]]:
+) -> list[tuple[str, Operation, State]]:
     """What may come to the message next, and where it is then."""
     states = {place.state for place in places}
     queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
     latest = next(state for state in (REMOVED, DELAYED, READY) if state in states)
-    operations: list[tuple[str, Steps[Any], State]] = []
+    operations: list[tuple[str, Operation, State]] = []
     if NEW in states:
-        operations.append(("forget", forget(root, queue, message_id, 0), latest))
+        forgotten = partial(forget, root, queue, message_id, 0)
+        operations.append(("forget", lambda flusher: forgotten(), latest))
     if queue_exists and states & {READY, DELAYED}:
-        operations.append(("remove", remove(root, queue, message_id), REMOVED))
+        operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
     if READY in states:
-        operations.append(("fetch", fetch(root, queue, message_id, 60), DELAYED))
+        claim = fetch(root, queue, message_id, 60)
+        operations.append(("fetch", partial(run_alone, claim), DELAYED))
     if DELAYED in states:
         again = redeliver(root, queue, message_id, Timer(lain_s=0))
-        operations.append(("redeliver", again, READY if queue_exists else REMOVED))
+        left = READY if queue_exists else REMOVED
+        operations.append(("redeliver", partial(run_alone, again), left))
     return operations

@@ -333,7 +333,6 @@ async def forget(on: Stage) -> None:
     os.close(descriptor)
     on.disk.pass_time(HOURS_S)
     await on.sweep()
-    on.moved(message_id, State.REMOVED)
     await on.clients.publish(300)
 
 

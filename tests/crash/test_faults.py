@@ -192,8 +192,7 @@ async def test_forgetting_a_name_that_a_crash_left_loses_no_message(
     os.link(message.ready, message.new)
     os.rename(message.ready, getattr(message, state))
     opened = open_root(str(root), Files(), FakeClock())
-    forgotten = forget(opened, QueueName.parse("q"), MessageId.parse(message_id), after_s=0)
-    assert not run_alone(forgotten, NoFlusher())
+    assert not forget(opened, QueueName.parse("q"), MessageId.parse(message_id), after_s=0)
     assert message.names() == [state]
 
 

@@ -147,19 +147,36 @@ async def test_making_a_queue_whose_folder_is_not_fsynced_is_503(serve: Serve) -
 
 
 @commit_modes
+@pytest.mark.parametrize(
+    "request_line", ["POST /q/messages", "GET /q/messages", "PUT /new", "DELETE /q"]
+)
 async def test_a_folders_failed_fsync_ends_readiness_until_a_probe_succeeds(
-    serve: Serve, commit: str
+    serve: Serve, commit: str, request_line: str
 ) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit=commit)
     await make_queue(server)
+    await publish(server)
     assert (await call(server, "GET", "/-/readyz")).status == 200
     files.fail("sync_folder", errno.EIO)
-    assert (await post(server)).status == 503
-    assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
+    if commit == "syncfs":
+        files.fail("sync_file_system", errno.EIO)
+    method, path = request_line.split()
+    assert (await call(server, method, path)).status == 503
+    for _ in range(2):
+        assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
+    files.heal()
+    files.fail("sync", errno.EIO, "/.probe")
     assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
     files.heal()
     assert (await call(server, "GET", "/-/readyz")).status == 200
+
+
+async def test_a_start_whose_probe_is_not_fsynced_is_refused(serve: Serve) -> None:
+    files = FaultyFiles()
+    files.fail("sync", errno.EIO, "/.probe")
+    with pytest.raises(StartupError):
+        await serve(files=files)
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ from harness.api import (
 from harness.cases import body_sizes, commit_modes
 from harness.faults import FaultyFiles, steps_of
 from harness.folders import message_files
+from harness.internals import background_work
 from harness.server import Serve
+from harness.waiting import comes_true
 
 pytestmark = pytest.mark.usefixtures("audited")
 
@@ -83,6 +85,23 @@ async def test_the_steps_of_making_and_deleting_a_queue(serve: Serve) -> None:
     assert steps[steps.index(("rename", "queues")) + 1 :][:2] == [
         ("sync_folder", "remove"),
         ("sync_folder", "queues"),
+    ]
+
+
+async def test_the_steps_of_retiring_what_a_deleted_queue_has_in_delay(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    await publish(server)
+    await fetch(server)
+    before = len(files.calls)
+    assert (await call(server, "DELETE", "/q")).status == 200
+    await comes_true(lambda: not background_work(server))
+    steps = steps_of(files, before)
+    assert steps[steps.index(("rename", "delay")) :] == [
+        ("rename", "delay"),
+        ("sync_folder", "remove"),
+        ("sync_folder", "delay"),
     ]
 
 

@@ -85,8 +85,12 @@ def _first_failure(checkout: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return "(did not end)"
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    failed = [
+        line
+        for line in done.stdout.splitlines()
+        if line.startswith(("FAILED tests", "ERROR tests"))
+    ]
     if done.returncode == 0:
         return ""
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr
-    return failed[0].split(" - ")[0].removeprefix("FAILED ")
+    return failed[0].split(" - ")[0].partition(" ")[2]

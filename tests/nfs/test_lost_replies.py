@@ -132,7 +132,7 @@ async def test_what_is_forgotten_is_gone(clients: tuple[Mount, Mount], pair: Pai
     clock.advance(7200)
     root = open_root(str(one.root), Files(), clock)
     clients[0].arm("rename", errno.ENOENT, "/remove/", done=True)
-    run_alone(forget(root, QueueName.parse("q"), MessageId.parse(message_id), 3600), NoFlusher())
+    forget(root, QueueName.parse("q"), MessageId.parse(message_id), 3600)
     assert message_files(other.root) == nothing_anywhere() | {"remove": [staged.name]}
 
 
