@@ -31,8 +31,10 @@ from crash.calls import (
     Truncate,
     Write,
 )  # fmt: skip
+from crash.changes import Tree
 from crash.images import Mark
-from crash.legal_states import Disk, Model, Tree, any_tree
+from crash.legal_states import Disk, Model
+from crash.trees import any_tree
 
 CONTROL, DISK = "control", "disk"
 _CONTROL_HANDLE = 1

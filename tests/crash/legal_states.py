@@ -5,12 +5,9 @@ and which `Tree` each way to choose leaves. `Model` has four readings of what an
 """
 
 import itertools
-import math
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
 
 from crash.calls import (
     TOP,
@@ -24,6 +21,7 @@ from crash.calls import (
     Truncate,
     Write,
 )  # fmt: skip
+from crash.changes import Change, Choice, Content, Data, Entry, File, Mtime, Tree
 from crash.images import Mark
 
 
@@ -34,68 +32,6 @@ class Model(Enum):
     ATOMIC = "a name is kept by an fsync of its folder, whole renames, each file's in their order"
     HALVES = "a rename's new name may be kept without the old one's end, but not that alone"
     APART = "a name is kept by an fsync of its folder, and an old name's end by one of its own"
-
-
-class Data(Enum):
-    """What is left of bytes that no fsync covered."""
-
-    FLUSHED = "what was flushed"
-    ALL = "all of them"
-    TORN = "the first ones"
-    ZEROS = "their number"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a name means from a call on: an inode, or nothing. `at` is the call's place, `about`
-    the inode that it moved, made or unlinked.
-    """
-
-    at: int
-    about: int
-    folder: int
-    name: str
-    inode: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Mtime:
-    """A file's mtime from a call on."""
-
-    at: int
-    inode: int
-    mtime_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What is left of a file's bytes."""
-
-    inode: int
-    data: Data
-
-
-Change: TypeAlias = Entry | Mtime | Content
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a power cut decides on its own: one of these, the first for least, the last for most."""
-
-    ways: tuple[tuple[Change, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A file in a tree; two names with one inode are one file."""
-
-    inode: int
-    data: bytes
-    mtime_ns: int
-
-
-Tree: TypeAlias = dict[str, File | None]
-"""Paths below the top, each after its folder's; None is a folder."""
 
 
 @dataclass
@@ -308,50 +244,3 @@ def _left(file: _Inode, data: Data) -> bytes:
             Data.ZEROS: file.flushed[:size] + bytes(max(0, size - len(file.flushed))),
         }[data]
     return file.torn[data]
-
-
-def trees(disk: Disk, exhaustive: int, samples: int, chance: random.Random) -> Iterator[Tree]:
-    """The legal trees of a cut now, each once: all of them where it has at most `exhaustive` ways
-    to choose; else nothing kept, all kept, and so many samples twice: any choices, and one choice
-    against all others.
-    """
-    seen: set[int] = set()
-    for way in _ways_to_choose(disk.choices(), exhaustive, samples, chance):
-        tree = disk.tree(list(itertools.chain(*way)))
-        key = fingerprint(tree)
-        if key not in seen:
-            seen.add(key)
-            yield tree
-
-
-def any_tree(disk: Disk, chance: random.Random) -> Tree:
-    """One legal tree of a cut now."""
-    keep = chance.random()
-    ways = [_some_way(choice, keep, chance) for choice in disk.choices()]
-    return disk.tree(list(itertools.chain(*ways)))
-
-
-def fingerprint(tree: Tree) -> int:
-    """Equal for equal trees."""
-    return hash(frozenset(tree.items()))
-
-
-def _ways_to_choose(
-    choices: list[Choice], exhaustive: int, samples: int, chance: random.Random
-) -> Iterator[Sequence[tuple[Change, ...]]]:
-    if math.prod(len(choice.ways) for choice in choices) <= exhaustive:
-        yield from itertools.product(*(choice.ways for choice in choices))
-        return
-    least = [choice.ways[0] for choice in choices]
-    most = [choice.ways[-1] for choice in choices]
-    yield from (least, most)
-    for _ in range(samples):
-        keep = chance.random()
-        yield [_some_way(choice, keep, chance) for choice in choices]
-        base, place = chance.choice((least, most)), chance.randrange(len(choices))
-        yield [*base[:place], chance.choice(choices[place].ways), *base[place + 1 :]]
-
-
-def _some_way(choice: Choice, keep: float, chance: random.Random) -> tuple[Change, ...]:
-    """Kept whole with this probability, else any way."""
-    return choice.ways[-1] if chance.random() < keep else chance.choice(choice.ways)

@@ -5,133 +5,22 @@ file that nobody has flushed yet, met by the operation that the script is about.
 """
 
 import asyncio
-import contextlib
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
-import aiohttp
-from crash.forgetting import ForgettingDisk
-from crash.load import LARGE, Clients
-from harness.clock import FakeClock
+from crash.load import LARGE
+from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 from harness.faults import FaultyFiles
 from harness.internals import connections
 from harness.messages import make_body, new_id
 from harness.raw import raw_connection, raw_head
-from harness.server import Server
 from harness.waiting import comes_true
 
-from mq.daemon import Daemon
 from mq.lifecycle import State
 from mq.names import QueueName
-from mq.settings import QueueSettings, ServerSettings
 from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
 from mq.store.queues import delete_queue
-from mq.store.redeliver import Timer
-from mq.store.root import Root, open_root
-from mq_mover.mover import Mover
-from mq_mover.sweeper import Sweeper
-from mq_reaper.reaper import Reaper
-
-VISIBILITY_S = 600
-LATER_S = VISIBILITY_S + 100.0
-HOURS_S = 2 * 3600.0
-ORDERS = "orders"
-ROOT = "srv/mq/root"
-"""The root's place on the disk; nothing of it is there when a script begins."""
-
-
-@dataclass
-class Stage:
-    """A disk, clients, and the daemons that a script starts."""
-
-    disk: ForgettingDisk
-    clients: Clients
-    session: aiohttp.ClientSession
-    ports: list[int]
-    _running: list[Daemon] = field(default_factory=list)
-
-    @property
-    def root(self) -> Path:
-        return self.disk.top / ROOT
-
-    async def start(self, files: Files | None = None) -> Server:
-        """An mq that every request goes to."""
-        settings = ServerSettings(
-            root=self.root, port=0, commit="fsync", queue=QueueSettings(visibility_s=VISIBILITY_S)
-        )
-        daemon = Daemon(settings, files)
-        self._running.append(daemon)
-        self.ports[:] = [await daemon.start()]
-        url = f"http://127.0.0.1:{self.ports[0]}"
-        return Server(daemon, self.root, url, self.ports[0], self.session)
-
-    async def stop(self) -> None:
-        """Ends what runs, with all that it does in the background."""
-        while self._running:
-            await self._running.pop().drain()
-
-    async def other(self, work: "Callable[[Root, FsyncFlusher], object]") -> None:
-        """What another daemon does, as late as it is by the disk's marks."""
-
-        def run() -> None:
-            clock = FakeClock()
-            clock.advance(self.disk.ahead_s)
-            flusher = FsyncFlusher(Files(), 2)
-            work(open_root(str(self.root), Files(), clock), flusher)
-            flusher.close()
-
-        await asyncio.to_thread(run)
-
-    async def move_due(self) -> None:
-        """mq-mover's passes: what is due goes back."""
-
-        def passes(root: Root, flusher: FsyncFlusher) -> None:
-            mover = Mover(root, flusher, Timer())
-            mover.run_once()
-            assert isinstance(root.clock, FakeClock)
-            root.clock.advance(2)
-            assert mover.run_once()
-
-        await self.other(passes)
-
-    async def sweep(self) -> None:
-        """mq-mover's other pass."""
-        await self.other(lambda root, flusher: Sweeper(root, flusher).run_if_due())
-
-    async def reap(self) -> None:
-        """mq-reaper's pass."""
-        await self.other(
-            lambda root, flusher: Reaper(root.files, root.clock, root.layout.remove, 0).run_once()
-        )
-
-    def moved(self, message_id: str, to: State, queue: str = ORDERS) -> None:
-        self.disk.mark("moved", queue=queue, id=message_id, to=to.value)
-
-    def ready(self, message_id: str, queue: str = ORDERS) -> Path:
-        return self.root / "queues" / queue / message_id
-
-    def delayed(self, message_id: str, queue: str = ORDERS) -> Path:
-        return self.root / "delay" / f"{queue}:{message_id}"
-
-    def removed(self, message_id: str, queue: str = ORDERS) -> Path:
-        return self.root / "remove" / f"{queue}:{message_id}"
-
-
-@contextlib.asynccontextmanager
-async def stage(disk: ForgettingDisk) -> AsyncIterator[Stage]:
-    """A stage whose daemons are gone afterwards."""
-    ports: list[int] = []
-    async with aiohttp.ClientSession() as session:
-        made = Stage(disk, Clients(disk.mark, session, ports), session, ports)
-        try:
-            yield made
-        finally:
-            await made.stop()
-
 
 Script = Callable[[Stage], Awaitable[None]]
 

@@ -5,7 +5,9 @@ import random
 
 import pytest
 from crash.calls import TOP, Call, Link, Make, Remove, Rename, Stamp, Sync, Truncate, Write
-from crash.legal_states import Disk, File, Model, Tree, any_tree, fingerprint, trees
+from crash.changes import File, Tree
+from crash.legal_states import Disk, Model
+from crash.trees import any_tree, fingerprint, trees
 from hypothesis import given
 from hypothesis import strategies as st
 

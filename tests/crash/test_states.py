@@ -16,12 +16,15 @@ from pathlib import Path
 
 import pytest
 from crash.calls import Log
+from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
 from crash.images import Mark
-from crash.legal_states import Disk, File, Model, Tree, fingerprint, trees
+from crash.legal_states import Disk, Model
 from crash.promises import Ledger
 from crash.recovery import recovered
-from crash.scripts import ROOT, SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script, stage
+from crash.scripts import SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script
+from crash.stage import ROOT, stage
+from crash.trees import fingerprint, trees
 from harness.amount import TIMES
 from harness.fuse import check_fuse
 from harness.mounts import tmpfs
