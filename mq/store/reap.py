@@ -35,7 +35,7 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
     """Unlinks what came to `source` (by ctime) at least `keep_s` seconds ago; blocking.
 
     Names that are no message's and no deleted queue's are left alone. Raises OSError when the
-    folder cannot be listed, and, after all others went, when one could not be unlinked.
+    folder cannot be listed, and, after all others went, when one could not be seen or unlinked.
     """
     unlinked = folders = foreign = 0
     foreign_name = ""
@@ -47,15 +47,13 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
                 foreign, foreign_name = foreign + 1, entry.name
             continue
         try:
-            came_ms = entry.stat(follow_symlinks=False).st_ctime_ns // 1_000_000
-        except FileNotFoundError:
-            continue
-        goes_ms = came_ms + round(keep_s * 1000)
-        if goes_ms > now_ms:
-            next_ms = goes_ms if next_ms is None else min(next_ms, goes_ms)
-            continue
-        try:
-            if entry.is_dir(follow_symlinks=False):
+            status = files.status(entry.path)
+            if status is None:
+                continue
+            goes_ms = status.st_ctime_ns // 1_000_000 + round(keep_s * 1000)
+            if goes_ms > now_ms:
+                next_ms = goes_ms if next_ms is None else min(next_ms, goes_ms)
+            elif entry.is_dir(follow_symlinks=False):
                 unlinked += _empty(files, entry.path)
                 went = _rmdir(files, entry.path)
                 folders += went

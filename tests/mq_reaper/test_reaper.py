@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from harness.clock import FakeClock
 from harness.commands import run_command
+from harness.faults import FaultyFiles
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 from harness.processes import PATIENCE_S, Processes, eventually
 
@@ -206,20 +207,18 @@ def test_files_that_vanish_meanwhile_are_done(folder: Path, clock: FakeClock, wh
     assert list(folder.iterdir()) == []
 
 
-def test_a_file_that_cannot_be_unlinked_does_not_keep_the_others(
-    folder: Path, clock: FakeClock
+@pytest.mark.parametrize("call", ["status", "unlink"])
+def test_a_file_that_cannot_be_seen_or_unlinked_does_not_keep_the_others(
+    folder: Path, clock: FakeClock, call: str
 ) -> None:
     stuck = {put_entry(folder) for _ in range(3)}
     for _ in range(50):
         put_entry(folder)
 
-    class StubbornFiles(Files):
-        def unlink(self, path: str) -> None:
-            if Path(path) in stuck:
-                raise OSError(errno.EPERM, os.strerror(errno.EPERM))
-            super().unlink(path)
-
-    reaper = _reaper(folder, clock, files=StubbornFiles())
+    files = FaultyFiles()
+    for path in stuck:
+        files.fail(call, errno.EPERM, path.name)
+    reaper = _reaper(folder, clock, files=files)
     for _ in range(3):
         clock.advance(1)
         # Whether a pass that could not do it all says so is open.
