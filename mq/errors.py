@@ -119,7 +119,7 @@ class ReadOnly(Unavailable):
 
 
 class StorageFailed(Unavailable):
-    """The storage failed: an fsync's error, an I/O error."""
+    """The storage failed: an fsync's error, an I/O error, a folder of the root that is gone."""
 
     slug = "storage-failed"
 
@@ -131,7 +131,7 @@ class StagedFileGone(Unavailable):
 
 
 class Busy(Unavailable):
-    """Another process was at the message each time this one looked."""
+    """Another process was at the message each time this one looked, or it moved between looks."""
 
     slug = "message-busy"
 

@@ -59,7 +59,10 @@ FOLDER_MTIME_TRUST_S: Final = 2.0
 TIMERS_MAX: Final = 100_000
 FIRST_SIGHT_S: Final = 1.0
 FORGOTTEN_AFTER_S: Final = 3600
+SWEEP_EVERY_S: Final = 60.0
 TOMBSTONE_KEPT_S: Final = 3600
+# Looks for what a deleted queue has in delay/ before the queue is made again.
+RETIRE_PASSES_MAX: Final = 4
 IDLE_WAIT_S_MIN: Final = 0.05
 IDLE_WAIT_S_MAX: Final = 1.0
 CLOCK_OFFSET_EVERY_S: Final = 60

@@ -1,11 +1,10 @@
 """Sweeping: files forgotten in new/, and what deleted queues left behind."""
 
 import logging
-from typing import Final
 
 from mq.errors import BadName, MqError
 from mq.lifecycle import State
-from mq.limits import FORGOTTEN_AFTER_S
+from mq.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.layout import parse_entry
@@ -14,8 +13,6 @@ from mq.store.redeliver import forget
 from mq.store.root import Root
 
 _log = logging.getLogger("mq-mover.sweeper")
-
-_EVERY_S: Final = 60.0
 
 
 class Sweeper:
@@ -33,16 +30,16 @@ class Sweeper:
         now_s = self._root.clock.steady_s()
         if now_s < self._again_s:
             return 0
-        self._again_s = now_s + _EVERY_S
+        self._again_s = now_s + SWEEP_EVERY_S
         return self._sweep_new() + self._sweep_deleted()
 
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""
         swept = 0
         for entry in self._root.files.entries(self._root.layout.folder(State.NEW)):
-            if not entry.is_file(follow_symlinks=False):
-                continue  # Foreign.
             try:
+                if not entry.is_file(follow_symlinks=False):
+                    continue  # Foreign.
                 swept += forget(self._root, *parse_entry(entry.name), FORGOTTEN_AFTER_S)
             except BadName:
                 continue  # Foreign, or a probe.

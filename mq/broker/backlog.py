@@ -28,7 +28,7 @@ class Backlog:
         self._look_cost_s = 0.0
         self._offered_meanwhile: list[MessageId] | None = None
         self._aside_until_s: dict[MessageId, float] = {}
-        self._lost: set[MessageId] = set()
+        self._lost_since_s: dict[MessageId, float] = {}
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -67,7 +67,13 @@ class Backlog:
             for message_id, until_s in self._aside_until_s.items()
             if now_s < until_s
         }
-        self._lost.intersection_update(listing.ids)
+        if self._lost_since_s:
+            listed = set(listing.ids)
+            self._lost_since_s = {
+                message_id: since_s
+                for message_id, since_s in self._lost_since_s.items()
+                if message_id in listed
+            }
         self._candidates = [each for each in listing.ids if each not in self._aside_until_s]
         self._complete = listing.complete
         self._mark = None if self._aside_until_s else listing.mark
@@ -84,11 +90,14 @@ class Backlog:
 
     def was_lost(self, message_id: MessageId, now_s: float) -> None:
         """A candidate that was taken is not there. One that looks find again and again all the
-        same, as NFS's cache of absent names can have it, is put aside, so that a fetch ends.
+        same, as NFS's cache of absent names can have it, is put aside, so that a fetch ends: each
+        time for longer than since its first loss, for there may be many.
         """
-        if message_id in self._lost:
-            self.put_aside(message_id, now_s)
-        self._lost.add(message_id)
+        since_s = self._lost_since_s.get(message_id)
+        if since_s is None:
+            self._lost_since_s[message_id] = now_s
+        else:
+            self.put_aside(message_id, 2 * now_s - since_s)
         self.distrust()
 
     def put_aside(self, message_id: MessageId, now_s: float) -> None:

@@ -67,20 +67,19 @@ class Broker:
         """Deletes a queue and its messages, to the end also when the caller is cancelled.
         Raises QueueNotFound, Busy. Durable: yes.
         """
-        queue = await self.queue(name)
-        await asyncio.shield(self._in_background(self._delete_queue(queue)))
+        await asyncio.shield(self._in_background(self._delete_queue(name)))
 
-    async def _delete_queue(self, queue: Queue) -> None:
+    async def _delete_queue(self, name: QueueName) -> None:
         uuid = self._uuids.next()
         try:
             await self._with_lock_tries(
-                lambda: self.committer.commit_alone(delete_queue(self.root, queue.name, uuid))
+                lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
             )
         except QueueNotFound:
-            self._forget(queue)
+            self._queues.pop(name, None)
             raise
-        self._forget(queue)
-        self._in_background(self._retire_delayed(queue.name))
+        self._queues.pop(name, None)
+        self._in_background(self._retire_delayed(name))
 
     async def describe(self, name: QueueName) -> tuple[Queue, Description]:
         """A queue and its counts. Raises QueueNotFound."""
@@ -125,13 +124,12 @@ class Broker:
         """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
         Unavailable. Durable: yes.
         """
-        queue = await self.queue(name)
         try:
             removed = await self.committer.commit(remove(self.root, name, message_id, if_receives))
         except QueueNotFound:
-            self._forget(queue)
+            self._queues.pop(name, None)
             raise
-        queue.totals.deleted += removed
+        self._queues.setdefault(name, self._make(name)).totals.deleted += removed
 
     async def queue(self, name: QueueName) -> Queue:
         """The queue, looked for on disk when this process has not used it. Raises

@@ -1,7 +1,8 @@
 """An auditor: what lies in a root, held against what FORMAT.md says may lie there.
 
 Read-only, and in one pass that remembers no names. On a root that daemons use, a message that
-moves while it is looked at is not held against it.
+moves while it is looked at is not held against it. Right after a crash, second names and a
+tombstone beside its queue are what FORMAT.md allows until somebody comes to them.
 """
 
 import os
@@ -13,7 +14,7 @@ from typing import Final
 
 from mq.errors import BadName
 from mq.lifecycle import State
-from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S
+from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import FILE_MODE, FOLDER_MODE
@@ -88,14 +89,16 @@ class _Auditor:
         self._root = root
         self._layout = root.layout
         self._overdue_ms = round(overdue_s * 1000)
+        self._has_queues = True
 
     def run(self) -> Audit:
         self._format()
         standing = [folder for folder in self._layout.folders() if self._top_folder(folder)]
+        self._has_queues = self._layout.queues in standing
         for state in _SHARED:
             if self._layout.folder(state) in standing:
                 self._shared(state)
-        if self._layout.queues in standing:
+        if self._has_queues:
             self._queues()
         if self._layout.tombstones in standing:
             self._tombstones()
@@ -226,17 +229,22 @@ class _Auditor:
         now_ms = self._root.now_ms()
         if state is State.NEW:
             written_ms = status.st_ctime_ns // 1_000_000
-            if now_ms - written_ms > FORGOTTEN_AFTER_S * 1000 + self._overdue_ms:
+            swept_ms = (FORGOTTEN_AFTER_S + SWEEP_EVERY_S) * 1000 + self._overdue_ms
+            if now_ms - written_ms > swept_ms:
                 self._say(Breach.FORGOTTEN, path, f"for {(now_ms - written_ms) // 1000} s")
             return
         late_ms = now_ms - Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
         lain_ms = now_ms - status.st_ctime_ns // 1_000_000
-        tombstone = self._root.files.status(self._layout.tombstone(queue))
-        if tombstone is None and not queue_exists(self._root, queue):
+        if all(self._is_stray(queue) for _ in range(_LOOKS)):
             self._say(Breach.STRAY, path)
         elif late_ms > self._overdue_ms and lain_ms > self._overdue_ms:
             # By ctime too: what has just been claimed is perhaps not stamped yet.
             self._say(Breach.OVERDUE, path, f"for {late_ms / 1000:g} s")
+
+    def _is_stray(self, queue: QueueName) -> bool:
+        if not self._has_queues or queue_exists(self._root, queue):
+            return False
+        return self._root.files.status(self._layout.tombstone(queue)) is None
 
     def _tombstones(self) -> None:
         for entry, status in self._entries(self._layout.tombstones):
@@ -244,7 +252,7 @@ class _Auditor:
                 continue
             if stat.S_ISREG(status.st_mode):
                 self._mode(entry.path, status, FILE_MODE)
-                if queue_exists(self._root, queue):
+                if self._has_queues and queue_exists(self._root, queue):
                     self._say(Breach.TOMBSTONE, entry.path)
             else:
                 self._foreign(entry.name)

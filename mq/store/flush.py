@@ -210,7 +210,7 @@ def sync_each(files: Files, todo: list[tuple[int, int]]) -> Failures:
 
 def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
     """The folders in an order that keeps every sequence's own; where two contradict each other
-    (a fetch and a release of one queue at a time), in the order of their coming.
+    (a fetch, or a delete, and a release of one queue at a time), in the order of their coming.
     """
     sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
     for folders in sequences:

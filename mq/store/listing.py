@@ -18,6 +18,7 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import entry_prefix, parse_entry
+from mq.store.moves import queue_exists
 from mq.store.root import Root
 
 
@@ -84,7 +85,7 @@ def list_ready(
     folder = root.layout.queue(queue)
     status = root.files.status(folder)
     if status is None:
-        raise QueueNotFound(queue.text)
+        raise _not_found(root, queue)
     if known is not None and known.trusted and known.mtime_ns == status.st_mtime_ns:
         return None
     mark = FolderMark(status.st_mtime_ns, is_settled(status, root.now_ms()))
@@ -161,6 +162,12 @@ def _ids(root: Root, folder: str, queue: QueueName) -> tuple[list[MessageId], in
                 foreign += 1
     except OSError as error:
         if is_gone(error):
-            raise QueueNotFound(queue.text) from None
+            raise _not_found(root, queue) from None
         raise
     return found, foreign
+
+
+def _not_found(root: Root, queue: QueueName) -> QueueNotFound:
+    """What says that there is no such queue. Raises StorageFailed when that is not sure."""
+    queue_exists(root, queue)
+    return QueueNotFound(queue.text)

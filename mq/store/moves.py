@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from mq.errors import QueueNotFound, StorageFailed
 from mq.lifecycle import State, Transition
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.root import Root
-from mq.store.steps import Flush
+from mq.store.steps import Flush, Steps
 
 _LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
 
@@ -110,8 +111,19 @@ def message_status(root: Root, path: str) -> os.stat_result | None:
     return status if status is not None and stat.S_ISREG(status.st_mode) else None
 
 
+def no_such_queue(root: Root, queue: QueueName) -> Steps[None]:
+    """Ends a deletion that finds no queue: raises QueueNotFound. Durable then: that it is gone,
+    since whoever deleted it may have died before its own flush.
+    """
+    yield Flush(folders=(root.layout.remove, root.layout.queues))
+    raise QueueNotFound(queue.text)
+
+
 def queue_exists(root: Root, queue: QueueName) -> bool:
-    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue."""
-    path = root.layout.queue(queue)
-    status = root.files.status(path)
+    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue.
+    Raises StorageFailed when it is the folder of all queues that is gone.
+    """
+    status = root.files.status(root.layout.queue(queue))
+    if status is None and root.files.status(root.layout.queues) is None:
+        raise StorageFailed(f"{root.layout.queues} is gone")
     return status is not None and stat.S_ISDIR(status.st_mode)

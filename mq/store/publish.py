@@ -108,7 +108,7 @@ def _after_gone(root: Root, draft: Draft) -> Flush:
     delivered = root.layout.path(DELIVER.target, draft.queue, draft.id)
     if root.files.status(delivered) is not None:
         return folders_of(root, DELIVER, draft.queue)
+    discard(root, draft)
     if not queue_exists(root, draft.queue):
-        discard(root, draft)
         raise QueueNotFound(draft.queue.text)
     raise StagedFileGone("its file in new/ is gone")

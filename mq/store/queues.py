@@ -8,14 +8,14 @@ what a crash after each leaves.
 import contextlib
 from collections.abc import Iterator
 
-from mq.errors import BadName, Busy, NameTaken, QueueNotFound
+from mq.errors import BadName, Busy, NameTaken
 from mq.lifecycle import RETIRE
-from mq.limits import TOMBSTONE_KEPT_S
+from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.moves import claimed, move, queue_exists
+from mq.store.moves import claimed, move, no_such_queue, queue_exists
 from mq.store.root import Root, unlink_if_there
 from mq.store.steps import Flush, Steps
 
@@ -59,7 +59,7 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
     """
     with queues_locked(root):
         if not queue_exists(root, queue):
-            raise QueueNotFound(queue.text)
+            yield from no_such_queue(root, queue)
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
@@ -136,41 +136,44 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
     """Ends a deletion: delay/ is swept until nothing is found, then the tombstone goes."""
     if not _has_tombstone(root, queue):
         return
-    while (yield from _retire_pass(root, frozenset({queue}))):
-        pass
+    for _ in range(RETIRE_PASSES_MAX):
+        if not (yield from _retire_pass(root, frozenset({queue}))):
+            break
+    else:
+        raise Busy("messages of the deleted queue are still on their way")
     unlink_if_there(root.files, root.layout.tombstone(queue))
     yield Flush(folders=(root.layout.tombstones,))
 
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
-    """Moves what these queues have in delay/ to remove/; how many.
+    """Moves what these queues have in delay/ to remove/; how many names it met.
 
     Flushed also when nothing was found: whoever moved the last one from delay/ has perhaps not
     flushed that yet, and a message that came back would turn up in the queue that is made next.
     """
-    retired = 0
+    met = 0
     for entry in root.files.entries(root.layout.delay):
         try:
             queue, message_id = parse_entry(entry.name)
         except BadName:
             continue  # Foreign: left alone.
         if queue in deleted and entry.is_file(follow_symlinks=False):
-            retired += _retire(root, queue, message_id)
+            _retire(root, queue, message_id)
+            met += 1
     yield Flush(folders=(root.layout.remove, root.layout.delay))
-    return retired
+    return met
 
 
-def _retire(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+def _retire(root: Root, queue: QueueName, message_id: MessageId) -> None:
+    """Moves it, unless it has moved meanwhile, or a network mount's cache hides it."""
     path = root.layout.path(RETIRE.source, queue, message_id)
     with claimed(root, path) as claim:
         if claim is None:
             if root.files.status(path) is None:
-                return False
+                return
             raise Busy("another process is at a message of the deleted queue")
         try:
             move(root, RETIRE, queue, message_id, claim.status.st_nlink)
         except OSError as error:
             if not is_gone(error) or root.files.status(path) is not None:
                 raise  # It is there still: a queue that is made now would get it.
-            return False
-    return True

@@ -42,11 +42,11 @@ def reap(files: Files, source: str, now_ms: int, keep_s: float) -> Reaped:
     failure: OSError | None = None
     next_ms: int | None = None
     for entry in files.entries(source):
-        if not _is_ours(entry):
-            if not entry.name.startswith("."):
-                foreign, foreign_name = foreign + 1, entry.name
-            continue
         try:
+            if not _is_ours(entry):
+                if not entry.name.startswith("."):
+                    foreign, foreign_name = foreign + 1, entry.name
+                continue
             status = files.status(entry.path)
             if status is None:
                 continue

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from mq.errors import Busy, DeliveredAgain, MessageNotFound, QueueNotFound, StorageFailed
+from mq.errors import Busy, DeliveredAgain, MessageNotFound, StorageFailed
 from mq.lifecycle import (
     EXPUNGE_DELAYED,
     EXPUNGE_READY,
@@ -20,7 +20,14 @@ from mq.lifecycle import (
 )
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, keep_one_name, message_status, move, queue_exists
+from mq.store.moves import (
+    claimed,
+    keep_one_name,
+    message_status,
+    move,
+    no_such_queue,
+    queue_exists,
+)
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -48,11 +55,13 @@ def remove(
 
     `if_receives` is asked, under the inode's lock, whether the message's receives are those
     that the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy,
-    StorageFailed.
-    Durable on return: yes.
+    StorageFailed. Durable on return: yes; and so is what a not-found says, since whoever removed
+    the message may have died before its own flush.
     """
+    layout = root.layout
     if not queue_exists(root, queue):
-        raise QueueNotFound(queue.text)
+        yield from no_such_queue(root, queue)
+    everywhere = Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
     seen = set()
     for _ in range(_PASSES):
         found = _pass(root, queue, message_id, if_receives)
@@ -62,17 +71,18 @@ def remove(
             # not flushed that yet. A folder that is gone is a queue deleted meanwhile; remove/,
             # flushed first, has the message.
             with contextlib.suppress(FileNotFoundError):
-                layout = root.layout
-                yield Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
+                yield everywhere
             return found is _Found.HERE
     if not queue_exists(root, queue):
-        raise QueueNotFound(queue.text)
-    for folder in (root.layout.delay, root.layout.remove):
+        yield from no_such_queue(root, queue)
+    for folder in (layout.delay, layout.remove):
         if root.files.status(folder) is None:
             # What may lie there, or could not be taken there, is not gone.
             raise StorageFailed(f"{folder} is gone")
     if _Found.BUSY in seen:
-        raise Busy("another process is at the message")
+        raise Busy("another process is at the message, or it moved between two looks")
+    with contextlib.suppress(FileNotFoundError):
+        yield everywhere
     raise MessageNotFound(message_id.text)
 
 

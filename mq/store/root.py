@@ -1,6 +1,5 @@
 """An opened root: what every operation needs, and what start-up does before the first one."""
 
-import contextlib
 import errno
 import itertools
 import logging
@@ -49,12 +48,13 @@ def open_root(path: str, files: Files, clock: Clock, reserve_bytes: int | None =
     layout = Layout.of(path)
     if not os.path.isdir(layout.root):
         _log.debug("a new root", extra={"fields": {"root": layout.root}})
-    for missing in _missing(layout.root):
+    made = _missing(layout.root)
+    for missing in made:
         _make_folder(files, missing)
     for folder in layout.folders():
         _make_folder(files, folder)
     check_format(layout, files)
-    _sync_ancestors(layout.root, files)
+    _sync_ancestors(layout.root, files, made)
     files.sync_folder(layout.root)
     for folder in layout.folders():
         files.sync_folder(folder)
@@ -129,15 +129,20 @@ def _missing(path: str) -> list[str]:
     return missing
 
 
-def _sync_ancestors(path: str, files: Files) -> None:
+def _sync_ancestors(root: str, files: Files, made: list[str]) -> None:
     """Flushes the folders that lead to the root on its file system: whoever made them, `mkdir -p`
-    or a daemon that was killed at its first start, has perhaps not. Where one cannot be opened,
-    none was made by this user.
+    or a daemon that was killed at its first start, has perhaps not. Those that this user may not
+    open are left out, but for the parents of what was `made` just now.
     """
+    path = os.path.realpath(root)
+    needed = {os.path.dirname(os.path.realpath(folder)) for folder in made}
     device = os.stat(path).st_dev
     while (parent := os.path.dirname(path)) != path and os.stat(parent).st_dev == device:
-        with contextlib.suppress(PermissionError):
+        try:
             files.sync_folder(parent)
+        except PermissionError:
+            if parent in needed:
+                raise
         path = parent
 
 

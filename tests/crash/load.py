@@ -91,8 +91,7 @@ class Clients:
     async def delete(self, message_id: str, queue: str = QUEUE) -> None:
         self._mark("delete_asked", queue=queue, id=message_id)
         async with self._session.delete(self._url(queue, "messages", message_id)) as response:
-            if await _check(response, 202, 404) == 404:  # Removed by another delete, and reaped.
-                return
+            await _check(response, 202, 404)  # Not found: by another delete, and reaped.
         self._mark("deleted", queue=queue, id=message_id)
 
     async def hang_up(self, queue: str = QUEUE) -> None:

@@ -162,6 +162,31 @@ async def delete_removed(on: Stage) -> None:
     await on.clients.delete(delayed)
 
 
+async def delete_reaped(on: Stage) -> None:
+    """Deleted by another process, which died before it flushed that, and reaped: not found is an
+    answer that a client takes for a delete that was done before.
+    """
+    await _begin(on)
+    ready, delayed = [await on.clients.publish(size) for size in (300, 16)]
+    assert await _fetched(on) == ready
+    for message_id, path in ((ready, on.delayed(ready)), (delayed, on.ready(delayed))):
+        on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
+        os.rename(path, on.removed(message_id))
+        os.unlink(on.removed(message_id))
+        await on.clients.delete(message_id)
+
+
+async def drop_again(on: Stage) -> None:
+    """Deleted by another process, which died before it flushed that."""
+    await _begin(on)
+    await on.clients.publish(300)
+    on.disk.mark("drop_asked", queue=ORDERS)
+    os.rename(on.root / "queues" / ORDERS, on.root / "remove" / f"{ORDERS}:{new_id().uuid}.d")
+    async with on.session.delete(f"http://127.0.0.1:{on.ports[0]}/{ORDERS}") as response:
+        assert response.status == 404
+    on.disk.mark("dropped", queue=ORDERS)
+
+
 async def delete_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
     await _begin(on)
@@ -312,8 +337,9 @@ SCRIPTS: dict[str, Script] = {
         first_start, start_after_another, root_made_by_another, restart, make_again,
         make_what_another_made, two_names,
         publish_to_what_another_made, publish, publish_streamed, fetch, fetch_large, release,
-        delete_ready, delete_delayed, delete_removed, delete_redelivered, fetch_redelivered,
-        delete_claimed, redeliver, forget, drop, make_anew, retire_due, sweep, reap, together,
+        delete_ready, delete_delayed, delete_removed, delete_reaped, delete_redelivered,
+        fetch_redelivered, drop_again, delete_claimed, redeliver, forget, drop, make_anew,
+        retire_due, sweep, reap, together,
     )
 }  # fmt: skip
 SIDE_BY_SIDE = (together,)

@@ -12,7 +12,7 @@ from harness.api import assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
-from harness.messages import new_id, put_entry
+from harness.messages import new_id, put_entry, put_file
 from harness.mounts import tmpfs
 from harness.processes import Processes, eventually
 from harness.server import Serve, Server
@@ -87,6 +87,36 @@ async def test_a_fetch_ends_though_a_name_is_in_listings_alone(serve: Serve) -> 
     assert (await fetch(server)).status == 204
     files.heal()
     await comes_true(lambda: _is_served(server, absent_id), "the message is served")
+
+
+async def test_a_fetch_ends_though_thousands_of_names_are_in_listings_alone(
+    serve: Serve, root: Path
+) -> None:
+    class HidingFiles(Files):
+        """A client's cache has it that no message is in the queue."""
+
+        hides = True
+
+        def open_claimed(self, path: str) -> int:
+            if self.hides and "/queues/q/" in path:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            return super().open_claimed(path)
+
+        def status(self, path: str) -> os.stat_result | None:
+            return None if self.hides and "/queues/q/" in path else super().status(path)
+
+    files = HidingFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    for _ in range(2000):
+        put_file(root / "queues" / "q" / new_id().text, due_ms=1_000)
+    assert (await fetch(server)).status == 204
+    files.hides = False
+    await comes_true(lambda: _is_any_served(server), "a message is served")
+
+
+async def _is_any_served(server: Server) -> bool:
+    return (await fetch(server)).status == 200
 
 
 async def _is_served(server: Server, message_id: str) -> bool:

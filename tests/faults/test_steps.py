@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from harness.api import (
+    UNKNOWN_ID,
     call,
     delete,
     fetch,
@@ -85,6 +86,24 @@ async def test_the_steps_of_making_and_deleting_a_queue(serve: Serve) -> None:
     assert steps[steps.index(("rename", "queues")) + 1 :][:2] == [
         ("sync_folder", "remove"),
         ("sync_folder", "queues"),
+    ]
+
+
+async def test_what_is_not_found_is_gone_for_good(serve: Serve) -> None:
+    """Whoever removed it may have died before its own flush."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    before = len(files.calls)
+    assert (await delete(server, UNKNOWN_ID)).status == 404
+    assert (await call(server, "DELETE", "/q")).status == 404
+    assert steps_of(files, before) == [("sync_folder", "remove"), ("sync_folder", "queues")] * 2
+    await make_queue(server)
+    before = len(files.calls)
+    assert (await delete(server, UNKNOWN_ID)).status == 404
+    assert steps_of(files, before) == [
+        ("sync_folder", "remove"),
+        ("sync_folder", "delay"),
+        ("sync_folder", "q"),
     ]
 
 

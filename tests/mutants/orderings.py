@@ -169,14 +169,13 @@ ORDERINGS = (
         "a tombstone goes before the messages that it stands for",
         "mq/store/queues.py",
         """\
-    while (yield from _retire_pass(root, frozenset({queue}))):
-        pass
-    unlink_if_there(root.files, root.layout.tombstone(queue))
+        return
+    for _ in range(RETIRE_PASSES_MAX):
 """,
         """\
+        return
     unlink_if_there(root.files, root.layout.tombstone(queue))
-    while (yield from _retire_pass(root, frozenset({queue}))):
-        pass
+    for _ in range(RETIRE_PASSES_MAX):
 """,
     ),
     Ordering(

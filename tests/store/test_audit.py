@@ -9,7 +9,7 @@ from harness.clock import FakeClock
 from harness.messages import new_id, put_entry, put_file
 
 from mq.lifecycle import State
-from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S
+from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.store.audit import Breach, audit
 from mq.store.files import Files
@@ -136,7 +136,7 @@ def overdue(place: Place) -> Path:
 
 def forgotten(place: Place) -> Path:
     path = place.entry("new")
-    place.clock.advance(FORGOTTEN_AFTER_S + 2 * OVERDUE_AFTER_S)
+    place.clock.advance(FORGOTTEN_AFTER_S + SWEEP_EVERY_S + 2 * OVERDUE_AFTER_S)
     return path
 
 

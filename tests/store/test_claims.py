@@ -1,5 +1,6 @@
 """The lock on a message's inode: what it keeps out, how long, and when it is not believed."""
 
+import errno
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,16 +8,18 @@ from pathlib import Path
 
 import pytest
 from harness.faults import FaultyFiles
-from harness.messages import new_id, put_file
+from harness.messages import new_id, put_entry, put_file
 from harness.processes import PATIENCE_S
 
 from mq.clock import SystemClock
+from mq.errors import Busy
 from mq.names import MessageId, QueueName
 from mq.store.fetch import fetch
 from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
+from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.moves import claimed
+from mq.store.queues import create_queue
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.root import Root, open_root
 
@@ -76,6 +79,31 @@ def test_a_claim_is_kept_until_it_is_stamped_and_flushed(
     assert moved == (Redelivery.LOST, 0)
     assert delivery is not None
     assert delivery.stamp.receives == 1
+
+
+def test_a_deleted_queue_is_not_made_again_over_a_message_that_is_hidden(root: Path) -> None:
+    """As by a network mount's cache: it is listed, and no look by its name finds it."""
+
+    class HidingFiles(Files):
+        hides = True
+
+        def open_claimed(self, path: str) -> int:
+            if self.hides and "/delay/" in path:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            return super().open_claimed(path)
+
+        def status(self, path: str) -> os.stat_result | None:
+            return None if self.hides and "/delay/" in path else super().status(path)
+
+    files = HidingFiles()
+    opened = open_root(str(root), files, SystemClock())
+    put_file(root / "deleted" / "orders")
+    hidden = put_entry(root / "delay", "orders", due_ms=1_000)
+    with pytest.raises(Busy):
+        run_alone(create_queue(opened, ORDERS), NoFlusher())
+    files.hides = False
+    assert run_alone(create_queue(opened, ORDERS), NoFlusher())
+    assert not hidden.exists()
 
 
 def test_a_lock_on_a_file_that_lost_its_name_is_no_claim(root: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness.clock import FakeClock
+from harness.faults import FaultyFiles
 
 from mq.errors import AcrossFileSystems, NoInodes, NoSpace, StartupError
 from mq.lifecycle import State
@@ -68,6 +69,17 @@ def test_another_format_is_refused(tmp_path: Path, line: str) -> None:
     with pytest.raises(StartupError, match="format"):
         open_root(str(tmp_path), Files(), FakeClock())
     assert (tmp_path / "format").read_text() == line
+
+
+def test_a_root_below_a_symbolic_link_has_the_folders_flushed_that_lead_to_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "disk" / "apps").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    files = FaultyFiles()
+    open_root(str(tmp_path / "link" / "apps" / "mq"), files, FakeClock())
+    for folder in (tmp_path / "disk" / "apps", tmp_path / "disk", tmp_path):
+        assert ("sync_folder", str(folder)) in files.calls
 
 
 def test_a_symbolic_link_for_a_folder_is_refused(tmp_path: Path) -> None:
