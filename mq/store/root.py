@@ -108,8 +108,11 @@ def probe_renames(layout: Layout, files: Files) -> None:
 def probe_write(root: Root) -> None:
     """Writes, fsyncs and removes a file, and fsyncs its folder: can the root persist now?
 
-    Raises OSError when it cannot.
+    Raises OSError when it cannot, or when one of its folders is gone.
     """
+    for folder in root.layout.folders():
+        if root.files.status(folder) is None:
+            raise FileNotFoundError(errno.ENOENT, "the folder is gone", folder)
     path = root.layout.probe(State.NEW)
     descriptor = root.files.open_kept(path)
     try:

@@ -61,6 +61,15 @@ async def held(serve: Serve) -> Held:
     return made
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+async def test_a_root_without_a_folder_is_not_ready(
+    server: Server, root: Path, folder: str
+) -> None:
+    with away(root, folder):
+        assert_problem(await call(server, "GET", "/-/readyz"), 503, STORAGE_FAILED)
+    assert (await call(server, "GET", "/-/readyz")).status == 200
+
+
 @body_sizes
 @commit_modes
 @pytest.mark.parametrize("folder", ["new", "."])
