@@ -316,9 +316,9 @@ def test_a_seed_replays_its_schedule() -> None:
 
 
 def test_a_daemon_says_where_it_stood_still() -> None:
-    line = "stopped: 1000 to 3000 us, fetch after stamp, at /root/delay/orders:id-1"
+    line = "stopped: 1000 to 3000 us, fetch after stamp, at /srv/mq/delay/orders:id-1"
     assert stalls(["listening", line, "draining"]) == [
-        DaemonStall("fetch after stamp", "/root/delay/orders:id-1", 1000, 3000)
+        DaemonStall("fetch after stamp", "/srv/mq/delay/orders:id-1", 1000, 3000)
     ]
 
 

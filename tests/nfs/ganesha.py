@@ -20,8 +20,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.waiting import comes_true
+
 HOST = "127.0.0.1"
-PATIENCE_S = 20.0
 CHUNK_BYTES = 1 << 20
 # How many such calls are answered before the next answer is lost.
 APART = (15, 40)
@@ -95,9 +96,7 @@ class Server:
         flags = [word for flag, name in files.items() for word in (flag, str(self._work / name))]
         command = ["setpriv", "--pdeathsig", "KILL", "ganesha.nfsd", "-F", *flags]
         self._process = await asyncio.create_subprocess_exec(*command)
-        async with asyncio.timeout(PATIENCE_S):
-            while not await self._is_up():
-                await asyncio.sleep(0.02)
+        await comes_true(self._is_up, "a server that listens")
 
     async def _is_up(self) -> bool:
         assert self._process.returncode is None, (self._work / "ganesha.log").read_text()
