@@ -6,6 +6,7 @@ kind is written down in `orderings.py`.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +44,13 @@ def left_out(checkout: Path, modules: list[str]) -> Iterator[Mutant]:
     """A mutant for each flush, and each part of one, that these modules have."""
     for module in modules:
         source = (checkout / module).read_text()
+        named: Counter[str] = Counter()
         for function in _functions(ast.parse(source)):
             for change in _changes(function):
                 name = f"{module} {function.name}: {change.what}"
-                yield Mutant(name, module, replaced(source, change.node, change.text))
+                named[name] += 1
+                again = f" ({named[name]})" if named[name] > 1 else ""
+                yield Mutant(name + again, module, replaced(source, change.node, change.text))
 
 
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef]:
