@@ -60,7 +60,7 @@ class Broker:
             created = await self._with_lock_tries(
                 lambda: self.committer.commit_alone(create_queue(self.root, name))
             )
-        self._queues.setdefault(name, self._make(name))
+        self._known(name)
         return created
 
     async def delete_queue(self, name: QueueName) -> None:
@@ -70,15 +70,15 @@ class Broker:
         await asyncio.shield(self._in_background(self._delete_queue(name)))
 
     async def _delete_queue(self, name: QueueName) -> None:
-        uuid = self._uuids.next()
+        uuid, queue = self._uuids.next(), self._queues.get(name)
         try:
             await self._with_lock_tries(
                 lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
             )
         except QueueNotFound:
-            self._queues.pop(name, None)
+            self._forget(queue)
             raise
-        self._queues.pop(name, None)
+        self._forget(queue)
         self._in_background(self._retire_delayed(name))
 
     async def describe(self, name: QueueName) -> tuple[Queue, Description]:
@@ -124,12 +124,13 @@ class Broker:
         """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
         Unavailable. Durable: yes.
         """
+        queue = self._queues.get(name)
         try:
             removed = await self.committer.commit(remove(self.root, name, message_id, if_receives))
         except QueueNotFound:
-            self._queues.pop(name, None)
+            self._forget(queue)
             raise
-        self._queues.setdefault(name, self._make(name)).totals.deleted += removed
+        (queue or self._known(name)).totals.deleted += removed
 
     async def queue(self, name: QueueName) -> Queue:
         """The queue, looked for on disk when this process has not used it. Raises
@@ -140,7 +141,7 @@ class Broker:
             return known
         if not await self.committer.call(queue_exists, self.root, name):
             raise QueueNotFound(name.text)
-        return self._queues.setdefault(name, self._make(name))
+        return self._known(name)
 
     async def drain(self) -> None:
         """Waits for what goes on in the background, and gives the threads back."""
@@ -150,8 +151,13 @@ class Broker:
             await asyncio.wait(self.background)
         await self.committer.drain()
 
-    def _make(self, name: QueueName) -> Queue:
-        return Queue(name, self.root, self.committer, self._settings, self._peers, self._chance)
+    def _known(self, name: QueueName) -> Queue:
+        """The queue as this process knows it, from its first use on."""
+        if (queue := self._queues.get(name)) is None:
+            queue = self._queues[name] = Queue(
+                name, self.root, self.committer, self._settings, self._peers, self._chance
+            )
+        return queue
 
     def _draft(self, name: QueueName, extension: str) -> Draft:
         message_id = MessageId(self._uuids.next(), extension=extension)
@@ -178,9 +184,11 @@ class Broker:
         if not task.cancelled() and task.exception() is not None:
             _log.debug("in the background", extra={"fields": {"error": repr(task.exception())}})
 
-    def _forget(self, queue: Queue) -> None:
-        """The queue's folder is gone; one of the same name may have come since."""
-        if self._queues.get(queue.name) is queue:
+    def _forget(self, queue: Queue | None) -> None:
+        """The queue's folder is gone; one of the same name may have come since. None: this process
+        did not use it.
+        """
+        if queue is not None and self._queues.get(queue.name) is queue:
             del self._queues[queue.name]
 
     async def _retire_delayed(self, name: QueueName) -> None:
