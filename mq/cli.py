@@ -5,6 +5,7 @@ Floor 4.
 
 import asyncio
 import contextlib
+import gc
 import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -174,6 +175,7 @@ async def _serve(settings: ServerSettings, children: Children | None) -> None:
         loop.add_signal_handler(number, stopped.set)
     daemon = Daemon(settings)
     await daemon.start()
+    _spare_the_collector()
     if children is not None:
         children.start()
     await stopped.wait()
@@ -182,6 +184,14 @@ async def _serve(settings: ServerSettings, children: Children | None) -> None:
     await daemon.drain()
     if children is not None:
         await children.stop()
+
+
+def _spare_the_collector() -> None:
+    """What start-up made stays, and a request leaves no cycles: looking for some after every few
+    hundred objects took a twentieth of the time.
+    """
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def _raise_descriptor_limit() -> None:

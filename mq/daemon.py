@@ -56,7 +56,8 @@ class Daemon:
             settings.force,
             self._folder_failed,
         )
-        committer = Committer(flusher)
+        in_memory = file_system.in_memory and settings.durability == "none"
+        committer = Committer(flusher, on_loop=in_memory)
         self._broker = Broker(root, committer, settings.queue, settings.peers)
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:

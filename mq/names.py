@@ -10,8 +10,10 @@ text that says the same thing in another way (`p=0`, leading zeros, `=41` for `A
 Attributes follow maildir++; UUIDv7 is RFC 9562, section 5.7.
 """
 
+import os
 import re
-import secrets
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -215,6 +217,10 @@ class MessageId:
         return self.text
 
 
+_RANDOM_WORDS: Final = 512
+_RANDOM_MASK: Final = (1 << 62) - 1
+
+
 class UuidSource:
     """UUIDv7s that rise strictly in this process (RFC 9562, section 6.2, method 1).
 
@@ -223,25 +229,34 @@ class UuidSource:
     followed. One thread at a time: it belongs to the event loop.
     """
 
-    __slots__ = ("_clock", "_count", "_ms")
+    __slots__ = ("_clock", "_count", "_ms", "_random")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ms = -1
         self._count = 0
+        self._random: Iterator[int] = iter(())
 
     def next(self) -> str:
         """The next UUID, in its usual text."""
         now_ms = self._clock.now_ms()
-        if now_ms > self._ms:
-            self._ms, self._count = now_ms, secrets.randbits(11)
-        elif self._count < 0xFFF:
+        if now_ms <= self._ms and self._count < 0xFFF:
             self._count += 1
         else:
-            self._ms, self._count = self._ms + 1, secrets.randbits(11)
-        tail = (0b10 << 62) | secrets.randbits(62)
-        digits = f"{self._ms:012x}7{self._count:03x}{tail:016x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+            self._ms = max(now_ms, self._ms + 1)
+            self._count = self._random_bits() & 0x7FF
+        tail = (0b10 << 62) | (self._random_bits() & _RANDOM_MASK)
+        return (
+            f"{self._ms >> 16:08x}-{self._ms & 0xFFFF:04x}-7{self._count:03x}-"
+            f"{tail >> 48:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+        )
+
+    def _random_bits(self) -> int:
+        """64 random bits, asked of the kernel many at a time: it is a system call."""
+        for bits in self._random:
+            return bits
+        self._random = iter(struct.unpack(f"={_RANDOM_WORDS}Q", os.urandom(8 * _RANDOM_WORDS)))
+        return next(self._random)
 
 
 def extension_for(content_type: str) -> str:

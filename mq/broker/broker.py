@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from mq.broker.queue import Description, Queue
@@ -45,7 +46,7 @@ class Broker:
         self._peers = peers
         self._chance = chance or random.Random()
         self._uuids = UuidSource(root.clock)
-        self._queues: dict[QueueName, Queue] = {}
+        self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
         self.background: set[asyncio.Task[None]] = set()
 
@@ -70,7 +71,7 @@ class Broker:
         await asyncio.shield(self._in_background(self._delete_queue(name)))
 
     async def _delete_queue(self, name: QueueName) -> None:
-        uuid, queue = self._uuids.next(), self._queues.get(name)
+        uuid, queue = self._uuids.next(), self._queues.get(name.text)
         try:
             await self._with_lock_tries(
                 lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
@@ -94,9 +95,14 @@ class Broker:
         """Publishes a body that is held in memory. Raises QueueNotFound, Unavailable.
         Durable: yes.
         """
-        queue = await self.queue(name)
-        draft = self._draft(name, extension)
-        return await self._deliver(queue, publish(self.root, draft, body))
+        return await asyncio.shield(self.begin_publish(await self.queue(name), body, extension))
+
+    def begin_publish(
+        self, queue: Queue, body: bytes | bytearray, extension: str
+    ) -> "asyncio.Future[MessageId]":
+        """Like `publish`; nobody may cancel the future."""
+        draft = self._draft(queue.name, extension)
+        return self._deliver(queue, publish(self.root, draft, body))
 
     async def upload(self, name: QueueName, extension: str) -> Upload:
         """Begins a publish that is written bit by bit. Raises Unavailable. Durable: no."""
@@ -105,18 +111,26 @@ class Broker:
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
         queue = await self.queue(name)
-        return await self._deliver(queue, await upload.seal())
+        return await asyncio.shield(self._deliver(queue, await upload.seal()))
 
     async def fetch(self, name: QueueName) -> Delivery | None:
         """Claims the queue's next message; None when nothing is ready. Raises QueueNotFound,
-        Unavailable. Durable: yes.
+        Unavailable. A caller that is cancelled meanwhile gets nothing, and what was claimed for it
+        is released. Durable: yes.
         """
         queue = await self.queue(name)
+        future = self.begin_fetch(queue)
         try:
-            return await queue.fetch()
-        except QueueNotFound:
-            self._forget(queue)
+            return await future
+        except asyncio.CancelledError:
+            queue.abandon(future)
             raise
+
+    def begin_fetch(self, queue: Queue) -> "asyncio.Future[Delivery | None]":
+        """Like `fetch`; whoever is gone before the answer calls the queue's `abandon`."""
+        future = queue.begin_fetch()
+        future.add_done_callback(partial(self._heard, queue))
+        return future
 
     async def remove(
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
@@ -124,19 +138,26 @@ class Broker:
         """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
         Unavailable. Durable: yes.
         """
-        queue = self._queues.get(name)
-        try:
-            removed = await self.committer.commit(remove(self.root, name, message_id, if_receives))
-        except QueueNotFound:
-            self._forget(queue)
-            raise
-        (queue or self._known(name)).totals.deleted += removed
+        await asyncio.shield(self.begin_remove(name, message_id, if_receives))
+
+    def begin_remove(
+        self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
+    ) -> "asyncio.Future[bool]":
+        """Like `remove`, false when it was removed before; nobody may cancel the future."""
+        queue = self._queues.get(name.text)
+        future = self.committer.submit(remove(self.root, name, message_id, if_receives))
+        future.add_done_callback(partial(self._removed, name, queue))
+        return future
+
+    def known(self, name: str) -> Queue | None:
+        """The queue of that name, when this process has used it; for any text."""
+        return self._queues.get(name)
 
     async def queue(self, name: QueueName) -> Queue:
         """The queue, looked for on disk when this process has not used it. Raises
         QueueNotFound.
         """
-        known = self._queues.get(name)
+        known = self._queues.get(name.text)
         if known is not None:
             return known
         if not await self.committer.call(queue_exists, self.root, name):
@@ -153,8 +174,8 @@ class Broker:
 
     def _known(self, name: QueueName) -> Queue:
         """The queue as this process knows it, from its first use on."""
-        if (queue := self._queues.get(name)) is None:
-            queue = self._queues[name] = Queue(
+        if (queue := self._queues.get(name.text)) is None:
+            queue = self._queues[name.text] = Queue(
                 name, self.root, self.committer, self._settings, self._peers, self._chance
             )
         return queue
@@ -163,15 +184,30 @@ class Broker:
         message_id = MessageId(self._uuids.next(), extension=extension)
         return Draft(name, message_id, message_id.published_ms)
 
-    async def _deliver(self, queue: Queue, operation: Steps[MessageId]) -> MessageId:
+    def _deliver(self, queue: Queue, operation: Steps[MessageId]) -> "asyncio.Future[MessageId]":
         future = self.committer.submit(operation)
         # By a callback, since the message is there also when whoever published it is gone.
-        future.add_done_callback(queue.was_published)
-        try:
-            return await asyncio.shield(future)
-        except QueueNotFound:
+        future.add_done_callback(partial(self._delivered, queue))
+        return future
+
+    def _delivered(self, queue: Queue, future: "asyncio.Future[MessageId]") -> None:
+        if self._heard(queue, future):
+            queue.was_published(future.result())
+
+    def _removed(
+        self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"
+    ) -> None:
+        if self._heard(queue, future):
+            (queue or self._known(name)).totals.deleted += future.result()
+
+    def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
+        """Hears of an operation's end, whoever else still does; whether it ended well."""
+        if future.cancelled():
+            return False
+        error = future.exception()
+        if isinstance(error, QueueNotFound):
             self._forget(queue)
-            raise
+        return error is None
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -188,8 +224,8 @@ class Broker:
         """The queue's folder is gone; one of the same name may have come since. None: this process
         did not use it.
         """
-        if queue is not None and self._queues.get(queue.name) is queue:
-            del self._queues[queue.name]
+        if queue is not None and self._queues.get(queue.name.text) is queue:
+            del self._queues[queue.name.text]
 
     async def _retire_delayed(self, name: QueueName) -> None:
         try:

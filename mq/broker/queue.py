@@ -74,25 +74,25 @@ class Queue:
         self._description: Description | None = None
         self._describing: asyncio.Task[Description] | None = None
 
-    async def fetch(self) -> Delivery | None:
+    def begin_fetch(self) -> "asyncio.Future[Delivery | None]":
         """The next message, claimed; None when nothing is ready.
 
-        Raises QueueNotFound, Unavailable. A caller that is cancelled meanwhile gets nothing,
-        and what was claimed for it is released. Durable on return: yes.
+        Raises QueueNotFound, Unavailable. Whoever no longer waits for it says so by `abandon`.
+        Durable once the future is done: yes.
         """
         future: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
-        try:
-            return await future
-        except asyncio.CancelledError:
-            # The answer may have come in the same turn of the loop as the cancellation.
-            if future.done() and not future.cancelled() and future.exception() is None:
-                delivery = future.result()
-                if delivery is not None:
-                    self.give_back(delivery)
-            raise
+        return future
+
+    def abandon(self, future: "asyncio.Future[Delivery | None]") -> None:
+        """Whoever asked is gone: what was claimed for it, or is, is released."""
+        # The answer may have come in the same turn of the loop.
+        if not future.cancel() and not future.cancelled() and future.exception() is None:
+            delivery = future.result()
+            if delivery is not None:
+                self.give_back(delivery)
 
     async def describe(self) -> Description:
         """The queue's counts, at most a second old, or older when counting takes long; whoever
@@ -111,11 +111,10 @@ class Queue:
         while tasks := self._giving_back | ({self._serving} if self._serving else set()):
             await asyncio.wait(tasks)
 
-    def was_published(self, delivered: "asyncio.Future[MessageId]") -> None:
-        """Hears of a publish's end, good or bad."""
-        if not delivered.cancelled() and delivered.exception() is None:
-            self.totals.published += 1
-            self._backlog.offer(delivered.result())
+    def was_published(self, message_id: MessageId) -> None:
+        """A message became ready by this process's hand."""
+        self.totals.published += 1
+        self._backlog.offer(message_id)
 
     async def _describe(self) -> Description:
         began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
@@ -168,8 +167,10 @@ class Queue:
             )
             for candidate in candidates
         ]
-        results = await asyncio.gather(*claims, return_exceptions=True)
-        for candidate, result in zip(candidates, results, strict=True):
+        for candidate, claim in zip(candidates, claims, strict=True):
+            if not claim.done():
+                await asyncio.wait((claim,))
+            result = claim.exception() or claim.result()
             if isinstance(result, Busy):
                 # Whoever holds it may be stopped: nobody waits for that, and others go first.
                 self._backlog.put_aside(candidate, self._root.clock.steady_s())

@@ -5,20 +5,16 @@ from dataclasses import asdict
 
 from aiohttp import web
 
-from mq.http.responses import json_response
+from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
 
 
-async def livez(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def livez(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """GET: 200 while the event loop turns."""
-    return json_response({"alive": True})
+    return json_answer({"alive": True})
 
 
-async def readyz(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def readyz(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """GET: 200 when a file was just written and fsynced; else 503, with the reason's type."""
     readiness = await service.readiness.check()
-    return json_response({"ready": True, **asdict(readiness)})
+    return json_answer({"ready": True, **asdict(readiness)})

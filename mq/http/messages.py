@@ -8,8 +8,8 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import BadPrecondition, Unavailable
+from mq.http.answers import SERVER, Answer, rfc3339
 from mq.http.bodies import body_chunks
-from mq.http.responses import SERVER, json_response, rfc3339
 from mq.http.service import Service
 from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
 from mq.message import Delivery
@@ -21,12 +21,12 @@ _log = logging.getLogger("mq.http")
 
 # A list of entity tags; empty elements are ignored (RFC 9110, section 5.6.1).
 _ENTITY_TAGS: Final = re.compile(r'[\s,]*(?:W/)?"[^"]*"(?:\s*,[\s,]*(?:W/)?"[^"]*")*[\s,]*')
+DELETED: Final = Answer(202)
+_NOTHING: Final = Answer(204, {"Cache-Control": "no-store"})
 _ENTITY_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
 
 
-async def publish(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """POST: 201 once the message is on stable media."""
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
@@ -40,31 +40,27 @@ async def publish(
             if len(held) > BODY_HELD_BYTES_MAX:
                 break
         else:
-            return _published(name, await service.broker.publish(name, held, extension))
-    return _published(name, await _upload(service, name, extension, held, chunks))
+            return published(name, await service.broker.publish(name, held, extension))
+    return published(name, await _upload(service, name, extension, held, chunks))
 
 
 async def fetch(
     service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+) -> Answer | web.StreamResponse:
     """GET: the next message, claimed for its visibility; 204 when there is none."""
     delivery = await service.broker.fetch(QueueName.parse(path["queue"]))
-    if delivery is None:
-        return web.Response(status=204, headers={"Cache-Control": "no-store"})
-    if delivery.descriptor is None:
-        return web.Response(body=delivery.body, headers=_headers(delivery))
-    return await _stream(service, request, delivery, delivery.descriptor)
+    if delivery is not None and delivery.descriptor is not None:
+        return await stream(service, request, delivery)
+    return fetched(delivery)
 
 
-async def delete(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """DELETE: 202 once the message is gone for good, also when it was before."""
     name = QueueName.parse(path["queue"])
     message_id = MessageId.parse(path["id"])
     if_receives = parse_if_match(request.headers.getall("If-Match", []))
     await service.broker.remove(name, message_id, if_receives)
-    return web.Response(status=202)
+    return DELETED
 
 
 def parse_if_match(values: list[str]) -> Precondition | None:
@@ -104,15 +100,23 @@ async def _upload(
         await upload.abort()
 
 
-def _published(name: QueueName, message_id: MessageId) -> web.Response:
-    return json_response(
-        {"id": message_id.text},
-        201,
-        {
-            "X-Message-Id": message_id.text,
-            "Location": f"/{name.text}/messages/{message_id.text}",
-        },
-    )
+def published(name: QueueName, message_id: MessageId) -> Answer:
+    """The answer to a publish."""
+    text = message_id.text
+    headers = {
+        "X-Message-Id": text,
+        "Location": f"/{name.text}/messages/{text}",
+        "Content-Type": "application/json",
+    }
+    # An id needs no escapes in JSON, nor in a URL.
+    return Answer(201, headers, f'{{"id": "{text}"}}\n'.encode("ascii"))
+
+
+def fetched(delivery: Delivery | None) -> Answer:
+    """The answer to a fetch whose body is held."""
+    if delivery is None or delivery.body is None:
+        return _NOTHING
+    return Answer(200, _headers(delivery), delivery.body)
 
 
 def _headers(delivery: Delivery) -> dict[str, str]:
@@ -128,10 +132,11 @@ def _headers(delivery: Delivery) -> dict[str, str]:
     }
 
 
-async def _stream(
-    service: Service, request: web.BaseRequest, delivery: Delivery, descriptor: int
+async def stream(
+    service: Service, request: web.BaseRequest, delivery: Delivery
 ) -> web.StreamResponse:
-    download = Download(service.broker.root.files, delivery, descriptor)
+    """Answers a fetch whose body is not held: the response has been sent on return."""
+    download = Download(service.broker.root.files, delivery)
     try:
         response = web.StreamResponse(headers=_headers(delivery) | {"Server": SERVER})
         response.content_length = delivery.size

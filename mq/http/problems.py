@@ -3,11 +3,8 @@
 Only the facts of an error's class reach a client, never an exception's text or a path.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Final
-
-from aiohttp import web
 
 from mq.errors import (
     BadName,
@@ -32,6 +29,7 @@ from mq.errors import (
     Unavailable,
     UnknownParameter,
 )
+from mq.http.answers import Answer, json_answer
 from mq.limits import RETRY_AFTER_S
 
 TYPE_PREFIX: Final = "urn:mq:problem:"
@@ -132,10 +130,10 @@ def problem_for(error: MqError) -> Problem:
     return INTERNAL
 
 
-def problem_response(
+def problem_answer(
     problem: Problem, facts: dict[str, object] | None = None, headers: dict[str, str] | None = None
-) -> web.Response:
-    """The problem as a response. `facts` fill its detail, and those that are for programs
+) -> Answer:
+    """The problem as an answer. `facts` fill its detail, and those that are for programs
     become members beside the standard ones.
     """
     facts = facts or {}
@@ -147,20 +145,13 @@ def problem_response(
         "retryable": problem.retryable,
         **{name: value for name, value in facts.items() if name in _MEMBERS},
     }
-    response = web.Response(
-        body=json.dumps(content).encode() + b"\n",
-        status=problem.status,
-        content_type=MEDIA_TYPE,
-        headers=headers,
-    )
+    headers = headers or {}
     if problem.status == 503:
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
-    if problem.closes:
-        response.force_close()
-    return response
+        headers = {**headers, "Retry-After": str(RETRY_AFTER_S)}
+    return json_answer(content, problem.status, headers, MEDIA_TYPE, problem.closes)
 
 
-def error_response(error: MqError) -> web.Response:
-    """The response for an error: the fields of its class are all that a client may know of it."""
+def error_answer(error: MqError) -> Answer:
+    """The answer to an error: the fields of its class are all that a client may know of it."""
     names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
-    return problem_response(problem_for(error), {name: getattr(error, name) for name in names})
+    return problem_answer(problem_for(error), {name: getattr(error, name) for name in names})

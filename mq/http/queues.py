@@ -5,25 +5,19 @@ from dataclasses import asdict
 
 from aiohttp import web
 
-from mq.http.responses import json_response, rfc3339
+from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.service import Service
 from mq.names import QueueName
 
 
-async def create(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def create(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """PUT: 201 when it was made, 200 when it was there. The body is discarded."""
     name = QueueName.parse(path["queue"])
     created = await service.broker.create_queue(name)
-    return json_response(
-        {"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"}
-    )
+    return json_answer({"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"})
 
 
-async def describe(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def describe(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """GET: counts, oldest age, what this process did, settings."""
     name = QueueName.parse(path["queue"])
     queue, description = await service.broker.describe(name)
@@ -31,7 +25,7 @@ async def describe(
     oldest_ms = counts.oldest_ready_ms
     age_s = None if oldest_ms is None else max(0, description.counted_ms - oldest_ms) / 1000
     now_ms = service.broker.root.now_ms()
-    return json_response(
+    return json_answer(
         {
             "name": name.text,
             "ready": counts.ready,
@@ -49,10 +43,8 @@ async def describe(
     )
 
 
-async def delete(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
+async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """DELETE: the queue and its messages in every folder."""
     name = QueueName.parse(path["queue"])
     await service.broker.delete_queue(name)
-    return json_response({"name": name.text})
+    return json_answer({"name": name.text})

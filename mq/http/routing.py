@@ -12,10 +12,11 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from mq.errors import BadName
+from mq.http.answers import Answer
 from mq.http.service import Service
 
 Handler: TypeAlias = Callable[
-    [Service, web.BaseRequest, Mapping[str, str]], Awaitable[web.StreamResponse]
+    [Service, web.BaseRequest, Mapping[str, str]], Awaitable[Answer | web.StreamResponse]
 ]
 
 OPERATIONS: Final = "-"

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from mq.errors import Unavailable, unavailable
@@ -35,13 +36,18 @@ def _hear(ended: "asyncio.Future[Any]") -> None:
 
 
 class Committer:
-    """Runs durable operations for an event loop. Made and used on that loop's thread."""
+    """Runs durable operations for an event loop. Made and used on that loop's thread.
 
-    def __init__(self, flusher: Flusher) -> None:
+    `on_loop`: groups are run by the loop itself, in no thread; for a root in memory, where no
+    call waits and a hop would cost more than the work.
+    """
+
+    def __init__(self, flusher: Flusher, on_loop: bool = False) -> None:
         self._flusher = flusher
+        self._on_loop = on_loop
         self._pool = ThreadPoolExecutor(GROUPS_IN_FLIGHT_MAX, thread_name_prefix="mq-commit")
         self._waiting: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
-        self._in_flight: set[asyncio.Task[None]] = set()
+        self._in_flight: set[asyncio.Future[list[Outcome]]] = set()
 
     async def commit(self, operation: Steps[T]) -> T:
         """Runs the operation in the next group; its value, or what it raised.
@@ -49,16 +55,18 @@ class Committer:
         Durable on return: yes, what the operation says. A caller that is cancelled does not
         stop it: what was begun is finished.
         """
-        return await asyncio.shield(self.submit(operation))
+        return await finish(self.submit(operation))
 
     def submit(self, operation: Steps[T]) -> "asyncio.Future[T]":
-        """Like `commit`, for a caller that waits for many: nobody may cancel the future."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_hear)
+        """Like `commit`, for a caller that waits for many, and hears of each one's end: nobody may
+        cancel the future.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         self._waiting.append((operation, future))
         if len(self._waiting) == 1:
             # At the end of this turn of the loop: what else arrives in it joins the group.
-            asyncio.get_running_loop().call_soon(self._start_groups)
+            loop.call_soon(self._start_groups)
         return future
 
     async def commit_alone(self, operation: Steps[T]) -> T:
@@ -89,27 +97,53 @@ class Committer:
     def _start_groups(self) -> None:
         while self._waiting and len(self._in_flight) < GROUPS_IN_FLIGHT_MAX:
             size = min(len(self._waiting), GROUP_OPERATIONS_MAX)
-            group = [self._waiting.popleft() for _ in range(size)]
-            running = asyncio.create_task(self._run(group))
-            self._in_flight.add(running)
+            self._start(_Group([self._waiting.popleft() for _ in range(size)]))
 
-    async def _run(self, group: list[tuple[Steps[Any], asyncio.Future[Any]]]) -> None:
-        operations = [operation for operation, _ in group]
-        loop = asyncio.get_running_loop()
+    def _start(self, group: "_Group") -> None:
+        if self._on_loop:
+            group.settle(run_group(group.operations(), self._flusher))
+            return
         try:
-            outcomes = await loop.run_in_executor(self._pool, run_group, operations, self._flusher)
-        except Exception as error:  # A fault of the driver must answer, not hang.
-            _log.exception("a commit group failed")
-            for operation in operations:
-                operation.close()
-            outcomes = [Outcome(error=Unavailable(repr(error)))] * len(group)
-        running = asyncio.current_task()
-        self._in_flight = {task for task in self._in_flight if task is not running}
+            running = asyncio.get_running_loop().run_in_executor(
+                self._pool, run_group, group.operations(), self._flusher
+            )
+        except RuntimeError as error:  # No thread can be started.
+            group.fail(error)
+            return
+        self._in_flight.add(running)
+        running.add_done_callback(partial(self._ended, group))
+
+    def _ended(self, group: "_Group", running: "asyncio.Future[list[Outcome]]") -> None:
+        self._in_flight.discard(running)
         self._start_groups()
-        for (_, future), outcome in zip(group, outcomes, strict=True):
+        error = running.exception()
+        if error is None:
+            group.settle(running.result())
+        else:
+            group.fail(error)
+
+
+class _Group:
+    """Operations that run together, and who waits for each."""
+
+    def __init__(self, members: "list[tuple[Steps[Any], asyncio.Future[Any]]]") -> None:
+        self._members = members
+
+    def operations(self) -> list[Steps[Any]]:
+        return [operation for operation, _ in self._members]
+
+    def settle(self, outcomes: list[Outcome]) -> None:
+        for (_, future), outcome in zip(self._members, outcomes, strict=True):
             if future.done():
                 continue
             if outcome.error is not None:
                 future.set_exception(outcome.error)
             else:
                 future.set_result(outcome.value)
+
+    def fail(self, error: BaseException) -> None:
+        """A fault of the driver must answer, not hang."""
+        _log.error("a commit group failed", exc_info=error)
+        for operation in self.operations():
+            operation.close()
+        self.settle([Outcome(error=Unavailable(repr(error)))] * len(self._members))

@@ -97,11 +97,13 @@ class Upload:
 
 
 class Download:
-    """A delivery's body, read bit by bit."""
+    """A delivery's body that is not held, read bit by bit."""
 
-    def __init__(self, files: Files, delivery: Delivery, descriptor: int) -> None:
+    def __init__(self, files: Files, delivery: Delivery) -> None:
+        if delivery.descriptor is None:
+            raise ValueError("the body is held")
         self._delivery = delivery
-        self._file = _OpenFile(files, descriptor)
+        self._file = _OpenFile(files, delivery.descriptor)
         self._read = wrap(files.read)
 
     async def chunks(self) -> AsyncIterator[bytes]:

@@ -1,7 +1,6 @@
 """What a test must know of a server to wait for it, and no interface tells."""
 
 from harness.server import Server
-from mq.names import QueueName
 
 
 def connections(server: Server) -> int:
@@ -24,7 +23,7 @@ def fetches_waiting(server: Server, queue: str) -> int:
     """How many fetches of a queue wait for a message."""
     broker = server.daemon._broker
     assert broker is not None
-    waiting = broker._queues[QueueName.parse(queue)]._waiting
+    waiting = broker._queues[queue]._waiting
     return sum(1 for future in waiting if not future.done())
 
 

@@ -1,0 +1,79 @@
+"""Whole answers: status, headers and body, as aiohttp's response or as the bytes themselves.
+
+Both ways of answering (`app` and `connection`) send the same bytes for the same answer.
+"""
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Final
+
+from aiohttp import web
+from aiohttp.helpers import rfc822_formatted_time
+
+from mq import __version__
+
+SERVER: Final = f"mq/{__version__}"
+
+_SECONDS_KEPT: Final = 1024
+_SERVER_LINE: Final = f"Server: {SERVER}\r\n"
+_STATUS_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer whose body is held; `closes`: the connection ends with it."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    closes: bool = False
+
+    def response(self) -> web.Response:
+        """For aiohttp to send."""
+        response = web.Response(status=self.status, headers=self.headers, body=self.body or None)
+        response.headers["Server"] = SERVER
+        if self.closes:
+            response.force_close()
+        return response
+
+    def encoded(self) -> bytes:
+        """The bytes for the socket, head and body, as aiohttp would send them."""
+        head = _STATUS_LINES[self.status]
+        for name, value in self.headers.items():
+            head += f"{name}: {value}\r\n"
+        head += _SERVER_LINE
+        if self.status != HTTPStatus.NO_CONTENT:
+            head += f"Content-Length: {len(self.body)}\r\n"
+        ending = "\r\nConnection: close\r\n\r\n" if self.closes else "\r\n\r\n"
+        head += f"Date: {rfc822_formatted_time()}{ending}"
+        return head.encode("latin-1") + self.body
+
+
+def json_answer(
+    content: Mapping[str, object],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    media_type: str = "application/json",
+    closes: bool = False,
+) -> Answer:
+    """One line of JSON, for people and programs."""
+    body = json.dumps(content).encode() + b"\n"
+    return Answer(status, {**(headers or {}), "Content-Type": media_type}, body, closes)
+
+
+def rfc3339(ms: int) -> str:
+    """Milliseconds since the epoch in UTC, such as 2026-01-31T23:59:59.999Z."""
+    seconds, millis = divmod(ms, 1000)
+    return f"{_second(seconds)}.{millis:03d}Z"
+
+
+@functools.lru_cache(maxsize=_SECONDS_KEPT)
+def _second(seconds: int) -> str:
+    """Kept for the next: what goes on at a time is published, fetched and due in few seconds."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

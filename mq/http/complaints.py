@@ -1,0 +1,51 @@
+"""What went wrong: a problem for the client, and for the log what only the log may know."""
+
+import logging
+
+from mq.clock import Clock
+from mq.errors import MqError, Unavailable
+from mq.http.answers import Answer
+from mq.http.problems import INTERNAL, error_answer, problem_answer, problem_for
+from mq.limits import COMPLAINT_EVERY_S
+
+_log = logging.getLogger("mq.http")
+
+
+class Complaints:
+    """Answers errors, and logs why a request was answered 503: the first of a kind, and then one
+    a second with how many there were.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said: dict[type[MqError], tuple[float, int]] = {}
+
+    def answer(self, error: BaseException, method: str, path: str) -> Answer:
+        """The answer to a request that ended with the error."""
+        if isinstance(error, MqError):
+            if isinstance(error, Unavailable):
+                self._complain(error, method, path)
+            return error_answer(error)
+        fields = {"method": method, "path": path}
+        _log.error("a request failed", exc_info=error, extra={"fields": fields})
+        return problem_answer(INTERNAL)
+
+    def _complain(self, error: Unavailable, method: str, path: str) -> None:
+        now_s = self._clock.steady_s()
+        said_s, more = self._said.get(type(error), (float("-inf"), 0))
+        if now_s - said_s < COMPLAINT_EVERY_S:
+            self._said[type(error)] = (said_s, more + 1)
+            return
+        self._said[type(error)] = (now_s, 0)
+        _log.warning(
+            "unavailable",
+            extra={
+                "fields": {
+                    "problem": problem_for(error).slug,
+                    "method": method,
+                    "path": path,
+                    "error": str(error),
+                    "more_since": more,
+                }
+            },
+        )

@@ -1,0 +1,211 @@
+"""A connection: aiohttp's own, which also answers plain requests by the direct way.
+
+It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below its next minor
+version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
+`_request_in_progress`, `_handler_waiter`, `_next_keepalive_close_time`, `_request_factory`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, cast
+
+from aiohttp import ClientPayloadError, StreamReader, web
+from aiohttp.http_parser import HttpParser, RawRequestMessage
+from aiohttp.http_writer import StreamWriter
+from aiohttp.streams import EMPTY_PAYLOAD
+
+from mq.http.direct import DirectWay, InHand
+from mq.http.messages import stream
+from mq.http.problems import BAD_REQUEST, INTERNAL, problem_answer
+from mq.message import Delivery
+
+_log = logging.getLogger("mq.http")
+
+
+class Connection(web.RequestHandler):
+    """One client's connection, one request at a time.
+
+    While a request goes the direct way, aiohttp's own task waits for a first one, and what comes
+    meanwhile is held back.
+    """
+
+    __slots__ = ("_direct", "_held_back", "_in_hand", "_streaming")
+
+    def __init__(self, server: "ConnectionServer", direct: DirectWay, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._direct = direct
+        self._in_hand: InHand | None = None
+        self._streaming: asyncio.Task[None] | None = None
+        self._held_back = b""
+        self._parser = cast("HttpParser[Any]", _Sieve(self._parser, self._begin))
+
+    def data_received(self, data: bytes) -> None:
+        """Also takes the rest of a body while the server drains, which aiohttp would drop, and
+        ends a body whose transfer coding broke, which aiohttp would wait for.
+        """
+        if self._in_hand is not None:
+            self._hold_back(data)
+            return
+        current = self._current_request
+        if current is None:
+            super().data_received(data)
+            return
+        closing, forced = self._close, self._force_close
+        if not current.content.is_eof():
+            self._close = self._force_close = False
+        super().data_received(data)
+        self._close, self._force_close = self._close or closing, self._force_close or forced
+        broken = any(not isinstance(message, RawRequestMessage) for message, _ in self._messages)
+        if broken and not current.content.is_eof():
+            current.content.set_exception(ClientPayloadError())
+            current.content.feed_eof()  # Nothing more of it is worth waiting for.
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Whoever asked is gone: a fetch in hand is given up."""
+        super().connection_lost(exc)
+        self._held_back = b""
+        if self._streaming is not None:
+            self._streaming.cancel()
+        elif self._in_hand is not None and self._in_hand.abandon is not None:
+            self._in_hand.abandon()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """Does nothing where nothing is paused: aiohttp asks after each body, and would run the
+        parser once more.
+        """
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
+
+    def close(self) -> None:
+        """Ends the connection after the request in hand. A handler that has not begun to wait for
+        its first request yet would wait for ever, since aiohttp cancels only a wait that is there:
+        such a connection, from which nothing was read, ends at once.
+        """
+        super().close()
+        idle = self._current_request is None and self._in_hand is None
+        if idle and self._waiter is None and not self._messages:
+            self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """A problem without the parser's text, and the connection's end."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("the response has begun")
+        _log.debug("malformed request", extra={"fields": {"error": repr(exc)}})
+        response = problem_answer(BAD_REQUEST if status < 500 else INTERNAL).response()
+        response.force_close()
+        return response
+
+    def _begin(self, message: RawRequestMessage, body: StreamReader) -> bool:
+        """Begins a request the direct way, when it is plain and nothing else is in hand."""
+        idle = self._waiter is not None and not self._waiter.done() and not self._messages
+        if not idle or self._in_hand is not None or self._paused or self._close:
+            return False
+        in_hand = self._direct.begin(message, body)
+        if in_hand is None:
+            return False
+        self._in_hand = in_hand
+        self._request_in_progress = True
+        in_hand.future.add_done_callback(self._ended)
+        return True
+
+    def _ended(self, future: "asyncio.Future[Any]") -> None:
+        in_hand = self._in_hand
+        if in_hand is None or self.transport is None:
+            self._settle(False)
+            return
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        answer = (
+            in_hand.answer(future.result())
+            if error is None
+            else (self._direct.failed(in_hand, error))
+        )
+        if answer is None:
+            self._streaming = self._loop.create_task(self._stream(in_hand, future.result()))
+            return
+        self.transport.write(answer.encoded())
+        self._settle(not answer.closes)
+
+    async def _stream(self, in_hand: InHand, delivery: Delivery) -> None:
+        """Sends a body that is not held."""
+        keeps = False
+        try:
+            task = cast("asyncio.Task[None]", asyncio.current_task())
+            writer = StreamWriter(self, self._loop)
+            request = web.BaseRequest(
+                in_hand.message, EMPTY_PAYLOAD, self, writer, task, self._loop
+            )
+            response = await stream(self._direct.service, request, delivery)
+            _, lost = await self.finish_response(request, response, None)
+            keeps = bool(response.keep_alive) and not lost
+        except ConnectionError:
+            pass
+        finally:
+            self._streaming = None
+            self._settle(keeps)
+
+    def _settle(self, keeps: bool) -> None:
+        """The request in hand is answered, or nobody is there for the answer."""
+        self._in_hand = None
+        self._request_in_progress = False
+        if self._handler_waiter is not None and not self._handler_waiter.done():
+            self._handler_waiter.set_result(None)
+        if self.transport is None:
+            return
+        if not keeps or self._close or self._force_close:
+            self.force_close()
+            return
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        if self._held_back:
+            data, self._held_back = self._held_back, b""
+            if self._buffer_paused:
+                self._resume_reading_for_buffer()
+            self.data_received(data)
+
+    def _hold_back(self, data: bytes) -> None:
+        self._held_back += data
+        if len(self._held_back) >= self._read_bufsize and not self._buffer_paused:
+            self._pause_reading_for_buffer()
+
+    def _process_keepalive(self) -> None:
+        """Whoever waits for an answer is not idle, however long that takes."""
+        if self._in_hand is not None:
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
+
+
+class _Sieve:
+    """aiohttp's parser, from which plain requests go the direct way as they come."""
+
+    def __init__(self, parser: Any, begin: Callable[[RawRequestMessage, StreamReader], bool]):
+        self._parser = parser
+        self._begin = begin
+
+    def feed_data(self, data: bytes) -> Any:
+        """What aiohttp is left with: messages, whether the last upgrades, and its tail."""
+        found = self._parser.feed_data(data)
+        messages, upgraded, tail = found
+        if len(messages) != 1 or upgraded or not self._begin(*messages[0]):
+            return found
+        self._parser.message_consumed()
+        return (), False, tail
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._parser, name)
+
+
+class ConnectionServer(web.Server):
+    """aiohttp's server, with connections that know the direct way."""
+
+    def __init__(self, handler: Any, direct: DirectWay, **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._direct = direct
+
+    def __call__(self) -> web.RequestHandler:
+        return Connection(self, self._direct, loop=self._loop, **self._kwargs)

@@ -1,0 +1,115 @@
+"""The direct way: the three plain requests, begun as soon as they are parsed, with no task.
+
+A publish, a fetch or a delete that carries nothing but what nearly all carry goes from aiohttp's
+parser to the broker, and its answer from the broker to the socket. Whatever else a request may
+have (a query, a header that means something, a body that has not come whole) goes the long way
+by `app`, which answers the plain ones just the same.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import HttpVersion11, StreamReader
+from aiohttp.http_parser import RawRequestMessage
+
+from mq.broker.queue import Queue
+from mq.errors import BadName
+from mq.http.answers import Answer
+from mq.http.complaints import Complaints
+from mq.http.messages import DELETED, fetched, published
+from mq.http.service import Service
+from mq.limits import BODY_HELD_BYTES_MAX
+from mq.message import Delivery
+from mq.names import MessageId, extension_for
+
+# Headers that change nothing of an answer, as clients write them. What Connection, Content-Length
+# and Host say is the parser's to judge.
+_PLAIN: Final = frozenset(
+    form.encode()
+    for name in (
+        "Accept", "Accept-Encoding", "Accept-Language", "Connection", "Content-Length",
+        "Content-Type", "Host", "User-Agent",
+    )
+    for form in (name, name.lower())
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """A request that was begun: its end to come, how that is answered (None: its body is not
+    held), and what to do when the client is gone before.
+    """
+
+    message: RawRequestMessage
+    future: "asyncio.Future[Any]"
+    answer: Callable[[Any], Answer | None]
+    abandon: Callable[[], None] | None = None
+
+
+class DirectWay:
+    """Begins plain requests of a service."""
+
+    def __init__(self, service: Service, complaints: Complaints) -> None:
+        self.service = service
+        self._broker = service.broker
+        self._complaints = complaints
+        self._body_bytes_max = min(BODY_HELD_BYTES_MAX, service.settings.queue.body_bytes_max)
+
+    def begin(self, message: RawRequestMessage, body: StreamReader) -> InHand | None:
+        """Begins the request, whose body must have come whole; None: it is not a plain one."""
+        parts = message.path.split("/")
+        if parts[0] or parts[2:3] != ["messages"] or not _is_plain(message, body):
+            return None
+        # Only what this process knows: a name that is none, or an unknown queue, is not among it.
+        queue = self._broker.known(parts[1])
+        if queue is None:
+            return None
+        match message.method, len(parts), body.total_bytes:
+            case "POST", 3, size if size <= self._body_bytes_max:
+                return self._publish(message, queue, body)
+            case "GET", 3, 0:
+                return self._fetch(message, queue)
+            case "DELETE", 4, 0:
+                return self._delete(message, queue, parts[3])
+        return None
+
+    def failed(self, in_hand: InHand, error: BaseException) -> Answer:
+        """The answer to a request that ended with an error."""
+        return self._complaints.answer(error, in_hand.message.method, in_hand.message.path)
+
+    def _publish(self, message: RawRequestMessage, queue: Queue, body: StreamReader) -> InHand:
+        content_type = message.headers.get("Content-Type")
+        extension = extension_for(content_type) if content_type else ""
+        future = self._broker.begin_publish(queue, body.read_nowait(), extension)
+        return InHand(message, future, lambda message_id: published(queue.name, message_id))
+
+    def _fetch(self, message: RawRequestMessage, queue: Queue) -> InHand:
+        future = self._broker.begin_fetch(queue)
+        return InHand(message, future, _fetched, lambda: queue.abandon(future))
+
+    def _delete(self, message: RawRequestMessage, queue: Queue, text: str) -> InHand | None:
+        try:
+            message_id = MessageId.parse(text)
+        except BadName:
+            return None  # Percent-encoded, or no id at all.
+        return InHand(message, self._broker.begin_remove(queue.name, message_id), _deleted)
+
+
+def _is_plain(message: RawRequestMessage, body: StreamReader) -> bool:
+    if message.should_close or message.upgrade or message.chunked or message.compression:
+        return False
+    if message.version != HttpVersion11 or not body.is_eof():
+        return False
+    return all(name in _PLAIN for name, _ in message.raw_headers)
+
+
+def _fetched(delivery: Delivery | None) -> Answer | None:
+    if delivery is not None and delivery.body is None:
+        return None
+    return fetched(delivery)
+
+
+def _deleted(removed: bool) -> Answer:
+    return DELETED
