@@ -163,6 +163,7 @@ async def test_a_client_that_does_not_read_gets_no_more_than_its_buffers_hold(
         await publish(server, b"x" * MEBIBYTE)
     with socket.socket() as unread:
         unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         unread.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(unread, ("127.0.0.1", server.port))
