@@ -16,16 +16,15 @@ from mq.store.mounts import file_system_of
 from tests.bench.ceiling import BareLoop, Commit, bare_loops
 from tests.bench.http import (
     EMPTY_POST,
-    BenchError,
     Load,
     measure_cycle,
     measure_empty_post,
     measure_operations,
-    wrk_version,
 )
+from tests.bench.load import CONNECTIONS, BenchError, compiled
 from tests.bench.machine import has_journal, heading
 from tests.bench.places import clear, folder, loop_ext4, tmpfs
-from tests.bench.table import Figures
+from tests.bench.table import Figures, Measured
 
 
 @click.command("python -m tests.bench", context_settings={"show_default": True})
@@ -36,7 +35,7 @@ from tests.bench.table import Figures
 )
 @click.option("--seconds", type=click.IntRange(1), default=3, help="Of each measurement.")
 @click.option("--rounds", type=click.IntRange(1), default=3, help="Interleaved.")
-@click.option("--connections", type=click.IntRange(1), default=64, help="Kept open by wrk.")
+@click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Kept open.")
 @click.option(
     "--commit",
     type=click.Choice(get_args(Commit)),
@@ -61,11 +60,11 @@ def main(
     commit = commit or ("none" if on_tmpfs else "fsync")
     signal.signal(signal.SIGTERM, _end)
     try:
-        tool = wrk_version()
+        compiled()
         with _place(root, on_tmpfs, on_loop) as where:
             forced = not file_system_of(str(where)).in_memory
             load = Load(connections, seconds, commit, forced)
-            click.echo(heading(where, commit, connections, tool))
+            click.echo(heading(where, commit, connections))
             click.echo(f"median (min-max) of {rounds} interleaved rounds of {seconds} s each\n")
             loops = bare_loops(commit)
             figures = _measure(where, load, rounds, loops)
@@ -75,7 +74,7 @@ def main(
 
 
 def _measure(where: Path, load: Load, rounds: int, loops: list[BareLoop]) -> Figures:
-    steps: list[Callable[[Path], dict[str, float]]] = [
+    steps: list[Callable[[Path], Measured]] = [
         *(_bare(loop, load.seconds) for loop in loops),
         lambda made: measure_empty_post(load),
         lambda made: measure_operations(load, made),
@@ -92,12 +91,12 @@ def _measure(where: Path, load: Load, rounds: int, loops: list[BareLoop]) -> Fig
             if not keeps:
                 clear(made)
             figures.add(measured)
-            for what, rate in measured.items():
-                click.echo(f"round {number}: {what}: {rate:,.0f}/s", err=True)
+            for what in measured:
+                click.echo(f"round {number}: {what}: {figures.last_rate(what):,.0f}/s", err=True)
     return figures
 
 
-def _bare(loop: BareLoop, seconds: float) -> Callable[[Path], dict[str, float]]:
+def _bare(loop: BareLoop, seconds: float) -> Callable[[Path], Measured]:
     return lambda made: {loop.name: loop.measure(made, seconds)}
 
 

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-BODY: Final = b"x" * 300
+from tests.bench.load import BODY_BYTES
+
+BODY: Final = b"x" * BODY_BYTES
 GROUP_MESSAGES: Final = 64
 THREADS: Final = (1, 2, 4, 8, 16, 32)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.bench.http import BenchError
+from tests.bench.load import BenchError
 
 _TMPFS: Final = "/dev/shm"
 _IMAGE_BYTES: Final = 2 << 30
