@@ -9,13 +9,12 @@ from aiohttp import __version__ as aiohttp_version
 
 from mq.store.mounts import file_system_of
 from tests.bench.ceiling import Commit
-from tests.bench.load import BODY_BYTES
 
 _JOURNALS: Final = Path("/proc/fs/jbd2")
 
 
-def heading(where: Path, commit: Commit, connections: int) -> str:
-    """File system, device, durability, commit mode, kernel, cores, Python and load."""
+def heading(where: Path, commit: Commit, *more: str) -> str:
+    """File system, device, durability, commit mode, kernel, cores, Python, and more lines."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
     cores = len(os.sched_getaffinity(0))
@@ -25,7 +24,7 @@ def heading(where: Path, commit: Commit, connections: int) -> str:
             f"durability {durability}, commit {commit}",
             f"kernel {platform.system()} {platform.release()}, {cores} cores",
             f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
-            f"{connections} connections, bodies of {BODY_BYTES} bytes",
+            *more,
         )
     )
 
