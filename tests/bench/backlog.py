@@ -79,8 +79,8 @@ class Backlog:
         return -((self.began_ms - ms) * self.per_s // 1000)
 
 
-def write_backlog(queue: Path, backlog: Backlog, processes: int) -> None:
-    """Fills the folder of a queue that was made; on the disk when it returns."""
+def write_backlog(queue: Path, backlog: Backlog, processes: int, *, flushed: bool = True) -> None:
+    """Fills the folder of a queue that was made; on the disk when it returns, if `flushed`."""
     tasks = [
         (os.fspath(queue), backlog, range(start, min(start + _RANGE, backlog.messages)))
         for start in range(0, backlog.messages, _RANGE)
@@ -91,7 +91,8 @@ def write_backlog(queue: Path, backlog: Backlog, processes: int) -> None:
         with multiprocessing.get_context("spawn").Pool(processes) as pool:
             for _ in pool.imap(_write, tasks):
                 pass
-    os.sync()
+    if flushed:
+        os.sync()
 
 
 def _write(task: tuple[str, Backlog, range]) -> None:

@@ -3,22 +3,25 @@
 import contextlib
 import signal
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from tests.bench.ceiling import Commit
 from tests.bench.load import BenchError
 
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @contextlib.contextmanager
 def running() -> Iterator[None]:
-    """SIGTERM ends like Ctrl-C: what is mounted is unmounted, what was started is ended. A
-    BenchError is told in a line.
+    """Ctrl-C and SIGTERM end it: what is mounted is unmounted, what was started is ended, and
+    nothing stops that. A BenchError is told in a line.
     """
-    signal.signal(signal.SIGTERM, _end)
+    for number in _ENDING:
+        signal.signal(number, _end)
     try:
         yield
     except BenchError as error:
@@ -47,4 +50,6 @@ def commit_flag(command: Command) -> Command:
 
 
 def _end(number: int, frame: object) -> None:
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,11 +1,9 @@
 """What a process costs while it runs, as Linux tells."""
 
-import os
 from pathlib import Path
 from typing import Final
 
 _KIB: Final = 1024
-_TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def resident_mib(pid: int) -> tuple[float, float]:
@@ -18,6 +16,6 @@ def resident_mib(pid: int) -> tuple[float, float]:
 
 
 def cpu_s(pid: int) -> float:
-    """The seconds of a core that a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS_S
+    """The seconds of a core that a process's threads of now have used so far, to the nanosecond."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
