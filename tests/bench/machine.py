@@ -13,8 +13,8 @@ from tests.bench.ceiling import Commit
 _JOURNALS: Final = Path("/proc/fs/jbd2")
 
 
-def heading(where: Path, commit: Commit, connections: int, tool: str) -> str:
-    """File system, device, durability, commit mode, kernel, cores, Python and load tool."""
+def heading(where: Path, commit: Commit, *more: str) -> str:
+    """File system, device, durability, commit mode, kernel, cores, Python, and more lines."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
     cores = len(os.sched_getaffinity(0))
@@ -24,7 +24,7 @@ def heading(where: Path, commit: Commit, connections: int, tool: str) -> str:
             f"durability {durability}, commit {commit}",
             f"kernel {platform.system()} {platform.release()}, {cores} cores",
             f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
-            f"{tool}, 1 thread, {connections} connections, bodies of 300 bytes",
+            *more,
         )
     )
 

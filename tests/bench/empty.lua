@@ -1,4 +1,0 @@
--- An empty POST.
-require("report")
-
-wrk.method = "POST"
