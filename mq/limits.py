@@ -30,9 +30,10 @@ BODY_BYTES_MAX_DEFAULT: Final = 64 * MIB
 BODY_HELD_BYTES_MAX: Final = MIB
 CHUNK_BYTES: Final = 256 * KIB
 
-# Commit groups.
+# Group commit. Of two threads one flushes and one lets newcomers act.
 GROUP_OPERATIONS_MAX: Final = 128
-GROUPS_IN_FLIGHT_MAX: Final = 2
+OPERATIONS_STANDING_MAX: Final = 2 * GROUP_OPERATIONS_MAX
+COMMIT_THREADS: Final = 2
 WORKERS_MAX: Final = 256
 # Threads for what is no commit group: listings, large bodies.
 IO_THREADS_MAX: Final = 32
@@ -100,8 +101,8 @@ _RELATIONS: Final = {
     "a file's name holds the longest queue, a separator and the longest id": (
         QUEUE_NAME_CHARS_MAX + len(SIDELINE_SUFFIX) + 1 + _ID_CHARS_MAX <= FILE_NAME_BYTES_MAX
     ),
-    "a group's open files leave room under 1024 descriptors": (
-        GROUPS_IN_FLIGHT_MAX * GROUP_OPERATIONS_MAX <= 512
+    "the open files of operations leave room under 1024 descriptors": (
+        OPERATIONS_STANDING_MAX + GROUP_OPERATIONS_MAX <= 512
     ),
     "a backlog feeds more than one round of claims": BACKLOG_IDS_MAX >= 2 * CLAIMS_PER_ROUND_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,

@@ -1,24 +1,17 @@
-"""Group commit: operations that wait together are persisted together, one thread hop a group.
+"""Group commit for an event loop: operations that wait together are persisted together.
 
-A group is all that waits when a thread is free; at most GROUPS_IN_FLIGHT_MAX run at once, so
-that groups grow with the load instead of splitting it into many small flushes.
+Each hops once into a thread of the commit line, and its end once back.
 """
 
 import asyncio
-import logging
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 from mq.errors import Unavailable, unavailable
-from mq.limits import GROUP_OPERATIONS_MAX, GROUPS_IN_FLIGHT_MAX
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_alone, run_group
+from mq.store.line import CommitLine
 from mq.store.steps import Steps, T
-
-_log = logging.getLogger("mq.commit")
 
 
 async def finish(running: "asyncio.Future[T]") -> T:
@@ -38,16 +31,23 @@ def _hear(ended: "asyncio.Future[Any]") -> None:
 class Committer:
     """Runs durable operations for an event loop. Made and used on that loop's thread.
 
-    `on_loop`: groups are run by the loop itself, in no thread; for a root in memory, where no
-    call waits and a hop would cost more than the work.
+    `on_loop`: they are run by the loop itself, in no thread; for a root in memory, where no call
+    waits and a hop would cost more than the work.
     """
 
     def __init__(self, flusher: Flusher, on_loop: bool = False) -> None:
         self._flusher = flusher
         self._on_loop = on_loop
-        self._pool = ThreadPoolExecutor(GROUPS_IN_FLIGHT_MAX, thread_name_prefix="mq-commit")
-        self._waiting: deque[tuple[Steps[Any], asyncio.Future[Any]]] = deque()
-        self._in_flight: set[asyncio.Future[list[Outcome]]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._line: CommitLine[asyncio.Future[Any]] = CommitLine(flusher, self._ended)
+        self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
+        self._unsettled = 0
+        self._settled = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """How many operations have not begun."""
+        return len(self._waiting) + self._line.arrived
 
     async def commit(self, operation: Steps[T]) -> T:
         """Runs the operation in the next group; its value, or what it raised.
@@ -61,12 +61,12 @@ class Committer:
         """Like `commit`, for a caller that waits for many, and hears of each one's end: nobody may
         cancel the future.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append((operation, future))
+        self._unsettled += 1
         if len(self._waiting) == 1:
-            # At the end of this turn of the loop: what else arrives in it joins the group.
-            loop.call_soon(self._start_groups)
+            # At the end of this turn of the loop: what else arrives in it goes along.
+            self._loop.call_soon(self._hand_over)
         return future
 
     async def commit_alone(self, operation: Steps[T]) -> T:
@@ -88,62 +88,39 @@ class Committer:
 
     async def drain(self) -> None:
         """Waits for what was begun, then gives the threads back."""
-        self._start_groups()
-        while self._in_flight:
-            await asyncio.wait(self._in_flight)
-        self._pool.shutdown()
+        while self._unsettled:
+            self._settled.clear()
+            await self._settled.wait()
+        await self._loop.run_in_executor(None, self._line.close)
         self._flusher.close()
 
-    def _start_groups(self) -> None:
-        while self._waiting and len(self._in_flight) < GROUPS_IN_FLIGHT_MAX:
-            size = min(len(self._waiting), GROUP_OPERATIONS_MAX)
-            self._start(_Group([self._waiting.popleft() for _ in range(size)]))
-
-    def _start(self, group: "_Group") -> None:
+    def _hand_over(self) -> None:
+        batch, self._waiting = self._waiting, []
+        futures = [future for _, future in batch]
         if self._on_loop:
-            group.settle(run_group(group.operations(), self._flusher))
+            outcomes = run_group([operation for operation, _ in batch], self._flusher)
+            self._settle(list(zip(futures, outcomes, strict=True)))
             return
         try:
-            running = asyncio.get_running_loop().run_in_executor(
-                self._pool, run_group, group.operations(), self._flusher
-            )
+            self._line.put(batch)
         except RuntimeError as error:  # No thread can be started.
-            group.fail(error)
-            return
-        self._in_flight.add(running)
-        running.add_done_callback(partial(self._ended, group))
+            for operation, _ in batch:
+                operation.close()
+            outcome = Outcome(error=Unavailable(repr(error)))
+            self._settle([(future, outcome) for future in futures])
 
-    def _ended(self, group: "_Group", running: "asyncio.Future[list[Outcome]]") -> None:
-        self._in_flight.discard(running)
-        self._start_groups()
-        error = running.exception()
-        if error is None:
-            group.settle(running.result())
-        else:
-            group.fail(error)
+    def _ended(self, ended: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
+        """In one of the line's threads."""
+        self._loop.call_soon_threadsafe(self._settle, ended)
 
-
-class _Group:
-    """Operations that run together, and who waits for each."""
-
-    def __init__(self, members: "list[tuple[Steps[Any], asyncio.Future[Any]]]") -> None:
-        self._members = members
-
-    def operations(self) -> list[Steps[Any]]:
-        return [operation for operation, _ in self._members]
-
-    def settle(self, outcomes: list[Outcome]) -> None:
-        for (_, future), outcome in zip(self._members, outcomes, strict=True):
+    def _settle(self, ended: list[tuple["asyncio.Future[Any]", Outcome]]) -> None:
+        self._unsettled -= len(ended)
+        if not self._unsettled:
+            self._settled.set()
+        for future, outcome in ended:
             if future.done():
                 continue
             if outcome.error is not None:
                 future.set_exception(outcome.error)
             else:
                 future.set_result(outcome.value)
-
-    def fail(self, error: BaseException) -> None:
-        """A fault of the driver must answer, not hang."""
-        _log.error("a commit group failed", exc_info=error)
-        for operation in self.operations():
-            operation.close()
-        self.settle([Outcome(error=Unavailable(repr(error)))] * len(self._members))

@@ -3,8 +3,6 @@
 FORMAT.md, "fetch", has the steps and what a crash after each leaves.
 """
 
-from dataclasses import replace
-
 from mq.errors import Busy, Unavailable
 from mq.lifecycle import FETCH, RELEASE
 from mq.limits import BODY_HELD_BYTES_MAX
@@ -47,7 +45,7 @@ def fetch(
         stamp = claim.stamp.received(due_ms)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         try:
-            yield replace(flush, files=(claim.descriptor,))
+            yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             return None  # The queue was deleted meanwhile.
         return _delivery(root, queue, message_id, stamp, claim)
@@ -72,7 +70,7 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
         # Without the lock: whoever fetches it now has won it, flushed or not.
         root.files.unlock(claim.descriptor)
         try:
-            yield replace(flush, files=(claim.descriptor,))
+            yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             return False  # The queue was deleted meanwhile, the message with it.
         return True

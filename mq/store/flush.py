@@ -1,25 +1,39 @@
-"""Flush policies: how a group gets what its operations wrote onto stable media.
+"""Flush policies: how what operations wrote gets onto stable media.
 
-One class a policy, all alike: `group()` opens one for a group of operations, before their
-first write, and the policy it yields makes one flush after another, each for many operations,
-and says which of them failed, by operation.
+One class a policy, all alike: `session()` gives whoever drives operations what makes their
+flushes one after another, each for many operations, and says which of them failed, by operation.
 """
 
-import contextlib
 import errno
 import graphlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from mq.limits import FLUSHED_ENTRIES_MAX, FOLDERS_BEFORE_SYNCFS_MAX
 from mq.store.files import Files, is_gone
 from mq.store.steps import Flush
 
 Failures: TypeAlias = dict[int, OSError]
-FlushRound: TypeAlias = Callable[[Mapping[int, Flush]], Failures]
+
+
+class Session(Protocol):
+    """The flushes of one driver of operations. Its threads may share it; one flushes at a time."""
+
+    def begin(self) -> int:
+        """Before operations act. What it gives goes with what they then ask to flush."""
+        ...
+
+    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+        """Flushes what operations asked for; `begun`: the least that `begin` gave any of them."""
+        ...
+
+    def rest(self) -> None:
+        """No operation stands: nothing is kept open."""
+        ...
 
 
 class Flusher(Protocol):
@@ -27,8 +41,8 @@ class Flusher(Protocol):
 
     name: str
 
-    def group(self) -> contextlib.AbstractContextManager[FlushRound]:
-        """For one group of operations."""
+    def session(self) -> Session:
+        """For one driver of operations."""
         ...
 
     def close(self) -> None:
@@ -36,15 +50,27 @@ class Flusher(Protocol):
         ...
 
 
-class NoFlusher:
+class _Stateless:
+    """A policy whose sessions have nothing to remember."""
+
+    def session(self) -> Self:
+        return self
+
+    def begin(self) -> int:
+        return 0
+
+    def rest(self) -> None:
+        return
+
+
+class NoFlusher(_Stateless):
     """Flushes nothing: for tmpfs, where nothing outlives the power anyway."""
 
     name = "none"
 
-    @contextlib.contextmanager
-    def group(self) -> Iterator[FlushRound]:
-        """Every flush succeeds at once."""
-        yield lambda asked: {}
+    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+        """Succeeds at once."""
+        return {}
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -57,21 +83,28 @@ class FolderFlusher:
     made anew since: whoever made it may have died before its own flush. Threads share it.
     """
 
-    def __init__(self, files: Files, on_failure: Callable[[], None]) -> None:
+    def __init__(
+        self, files: Files, on_failure: Callable[[], None], whole_renames: bool = False
+    ) -> None:
         self._files = files
         self._on_failure = on_failure
+        self._whole_renames = whole_renames
         self._flushed: dict[str, int] = {}
         """The inodes of folders whose entries are on stable media."""
 
+    def needed(self, flush: Flush) -> tuple[str, ...]:
+        """The folders that a flush of it takes: of those that one covers, that one."""
+        return flush.folders[:1] if self._whole_renames and flush.first_covers else flush.folders
+
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """A folder that is gone has nothing left to lose: whoever asked decides what it means."""
-        sequences = list(dict.fromkeys(flush.folders for flush in asked.values()))
+        sequences = list(dict.fromkeys(map(self.needed, asked.values())))
         done = {folder: self._sync(folder) for folder in _in_order(sequences)}
         for entry in dict.fromkeys(itertools.chain(*(flush.entries for flush in asked.values()))):
             done[_entry_of(entry)] = self._sync_entry(entry, done.get(os.path.dirname(entry)))
         failed: Failures = {}
         for index, flush in asked.items():
-            for folder in (*flush.folders, *map(_entry_of, flush.entries)):
+            for folder in (*self.needed(flush), *map(_entry_of, flush.entries)):
                 # That a folder is gone may be all right: a failure is told before that.
                 if (error := done[folder]) is not None and not _is_failure(failed.get(index)):
                     failed[index] = error
@@ -102,7 +135,7 @@ class FolderFlusher:
         return None
 
 
-class FsyncFlusher:
+class FsyncFlusher(_Stateless):
     """An fsync for each file, in parallel, and one for each folder, whoever shares it.
 
     fsyncs one after the other would each wait for a commit of the journal; side by side they
@@ -112,25 +145,25 @@ class FsyncFlusher:
     name = "fsync"
 
     def __init__(
-        self, files: Files, threads: int, on_folder_failure: Callable[[], None] = lambda: None
+        self,
+        files: Files,
+        threads: int,
+        on_folder_failure: Callable[[], None] = lambda: None,
+        whole_renames: bool = False,
     ) -> None:
         self._files = files
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mq-fsync")
-        self._folders = FolderFlusher(files, on_folder_failure)
+        self._folders = FolderFlusher(files, on_folder_failure, whole_renames)
 
-    @contextlib.contextmanager
-    def group(self) -> Iterator[FlushRound]:
-        """Stateless: an fsync's error is the file's own."""
-        yield self._flush
+    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+        """An fsync's error is the file's own."""
+        failed = self._sync_files(asked)
+        return failed | self._folders.flush(asked)
 
     def close(self) -> None:
         """Ends the threads."""
         self._pool.shutdown()
-
-    def _flush(self, asked: Mapping[int, Flush]) -> Failures:
-        failed = self._sync_files(asked)
-        return failed | self._folders.flush(asked)
 
     def _sync_files(self, asked: Mapping[int, Flush]) -> Failures:
         todo = files_of(asked)
@@ -146,46 +179,74 @@ class FsyncFlusher:
 class SyncfsFlusher:
     """One syncfs for all the files of a flush, where the file system is the root's own.
 
-    A flush of a few folders alone is an fsync each. The kernel tells an error of write-back
-    once to each descriptor that was open before, so each group opens its own; what is then not
-    known to be stored is fsynced once, file by file, and what fails that has failed.
+    A flush of a few folders alone is an fsync each.
     """
 
     name = "syncfs"
 
     def __init__(
-        self, files: Files, root: str, on_folder_failure: Callable[[], None] = lambda: None
+        self,
+        files: Files,
+        root: str,
+        on_folder_failure: Callable[[], None] = lambda: None,
+        whole_renames: bool = False,
     ) -> None:
         self._files = files
         self._root = root
-        self._folders = FolderFlusher(files, on_folder_failure)
+        self._folders = FolderFlusher(files, on_folder_failure, whole_renames)
 
-    @contextlib.contextmanager
-    def group(self) -> Iterator[FlushRound]:
-        """Opens the group's descriptor; where none is left, each file is fsynced."""
-        try:
-            descriptor = self._files.open_folder(self._root)
-        except OSError:
-            yield self._flush_each
-            return
-        try:
-            yield lambda asked: self._flush(descriptor, asked)
-        finally:
-            self._files.close(descriptor)
+    def session(self) -> "_SyncfsSession":
+        """With a descriptor of its own."""
+        return _SyncfsSession(self._files, self._root, self._folders)
 
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _flush(self, descriptor: int, asked: Mapping[int, Flush]) -> Failures:
+
+class _SyncfsSession:
+    """The kernel tells an error of write-back once to each descriptor that was open before, at its
+    next syncfs. So each session has its own, opened before the first write, and after a syncfs
+    that failed, whatever was begun before that is fsynced once, file by file; what fails that has
+    failed.
+    """
+
+    def __init__(self, files: Files, root: str, folders: FolderFlusher) -> None:
+        self._files = files
+        self._root = root
+        self._folders = folders
+        self._opening = threading.Lock()
+        self._descriptor = -1
+        self._failures = 0
+
+    def begin(self) -> int:
+        """How many syncfs have failed; where no descriptor is left, each file is fsynced."""
+        with self._opening:
+            if self._descriptor < 0:
+                try:
+                    self._descriptor = self._files.open_folder(self._root)
+                except OSError:
+                    return -1
+            return self._failures
+
+    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+        """A syncfs, unless it is for few folders, or tells nothing of what began before."""
         has_files = any(flush.files for flush in asked.values())
-        folders = {folder for flush in asked.values() for folder in flush.folders}
-        if not has_files and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX:
+        folders = {folder for flush in asked.values() for folder in self._folders.needed(flush)}
+        few = not has_files and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX
+        if few or begun != self._failures or self._descriptor < 0:
             return self._flush_each(asked)
         try:
-            self._files.sync_file_system(descriptor)
+            self._files.sync_file_system(self._descriptor)
         except OSError:
+            self._failures += 1
             return self._flush_each(asked)
         return {}
+
+    def rest(self) -> None:
+        with self._opening:
+            if self._descriptor >= 0:
+                self._files.close(self._descriptor)
+                self._descriptor = -1
 
     def _flush_each(self, asked: Mapping[int, Flush]) -> Failures:
         failed = sync_each(self._files, files_of(asked))

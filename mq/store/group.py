@@ -5,17 +5,15 @@ others go on. An OSError that an operation does not decide about itself ends it 
 Blocking; for one thread.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mq.errors import unavailable
 from mq.store.flush import Failures, Flusher
 from mq.store.steps import Flush, Steps, T
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What became of an operation: its value, or the error that it ended with."""
 
     value: Any = None
@@ -28,15 +26,17 @@ def run_group(operations: Sequence[Steps[Any]], flusher: Flusher) -> list[Outcom
     Durable on return: whatever each operation asked to be flushed before it returned a value.
     """
     outcomes: dict[int, Outcome] = {}
-    with flusher.group() as flush:
-        standing = dict(enumerate(operations))
-        failures: Failures = {}
+    standing = dict(enumerate(operations))
+    failures: Failures = {}
+    session = flusher.session()
+    try:
         while standing:
-            asked: dict[int, Flush] = {}
-            for index, operation in standing.items():
-                _advance(index, operation, failures, asked, outcomes)
+            begun = session.begin()
+            asked = advance(standing, failures, outcomes)
             standing = {index: standing[index] for index in asked}
-            failures = flush(asked) if asked else {}
+            failures = session.flush(asked, begun) if asked else {}
+    finally:
+        session.rest()
     return [outcomes[index] for index in range(len(operations))]
 
 
@@ -49,19 +49,21 @@ def run_alone(operation: Steps[T], flusher: Flusher) -> T:
     return value
 
 
-def _advance(
-    index: int,
-    operation: Steps[Any],
-    failures: Failures,
-    asked: dict[int, Flush],
-    outcomes: dict[int, Outcome],
-) -> None:
-    try:
-        failure = failures.get(index)
-        asked[index] = next(operation) if failure is None else operation.throw(failure)
-    except StopIteration as end:
-        outcomes[index] = Outcome(value=end.value)
-    except OSError as error:
-        outcomes[index] = Outcome(error=unavailable(error))
-    except Exception as error:  # Whatever it is, it is this operation's alone.
-        outcomes[index] = Outcome(error=error)
+def advance(
+    standing: Mapping[int, Steps[Any]], failures: Failures, outcomes: dict[int, Outcome]
+) -> dict[int, Flush]:
+    """Lets each operation act until it ends or asks for a flush; what they ask for. Those whose
+    last flush failed hear of it. The ends are added to `outcomes`.
+    """
+    asked: dict[int, Flush] = {}
+    for index, operation in standing.items():
+        try:
+            failure = failures.get(index)
+            asked[index] = next(operation) if failure is None else operation.throw(failure)
+        except StopIteration as end:
+            outcomes[index] = Outcome(value=end.value)
+        except OSError as error:
+            outcomes[index] = Outcome(error=unavailable(error))
+        except Exception as error:  # Whatever it is, it is this operation's alone.
+            outcomes[index] = Outcome(error=error)
+    return asked

@@ -30,15 +30,20 @@ _log = logging.getLogger("mq.mounts")
 
 _SYNCFS_KINDS: Final = frozenset({"ext4", "xfs", "btrfs"})
 _MEMORY_KINDS: Final = frozenset({"tmpfs", "ramfs"})
+_DEVICES: Final = "/sys/dev/block"
+_JOURNALS: Final = "/proc/fs/jbd2"
 _NETWORK_KINDS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.sshfs"})
 
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`) and where it is mounted."""
+    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`), where it is mounted, and its
+    device, major:minor.
+    """
 
     kind: str
     mount_point: str
+    device: str = ""
 
     @property
     def in_memory(self) -> bool:
@@ -50,6 +55,22 @@ class FileSystem:
         """Whether a server with a clock of its own sets its times."""
         return self.kind in _NETWORK_KINDS
 
+    @property
+    def has_whole_renames(self) -> bool:
+        """Whether a journal keeps each rename whole and all in their order, so that a flush of the
+        folder that a file went to covers the one that it came from: xfs, and ext4 with a journal.
+        """
+        return self.kind == "xfs" or (self.kind == "ext4" and has_journal(self.device))
+
+
+def has_journal(device: str) -> bool:
+    """Whether Linux tells of a journal on the device, major:minor: an ext4 may be without."""
+    name = os.path.basename(os.path.realpath(f"{_DEVICES}/{device}"))
+    try:
+        return any(journal.startswith(f"{name}-") for journal in os.listdir(_JOURNALS))
+    except OSError:
+        return False
+
 
 def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSystem:
     """The file system under the path, by the longest mount point above it, last mounted first."""
@@ -59,9 +80,10 @@ def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSy
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as lines:
             for line in lines:
                 left, _, right = line.partition(" - ")
-                point = _unescape(left.split(" ")[4])
+                _, _, device, _, escaped, *_ = left.split(" ")
+                point = _unescape(escaped)
                 if _is_below(real, point) and len(point) >= len(best.mount_point):
-                    best = FileSystem(right.split(" ")[0], point)
+                    best = FileSystem(right.split(" ")[0], point, device)
     except OSError:
         return best
     return best
@@ -90,8 +112,8 @@ def choose_flusher(
         can = is_kernel_with_syncfs_errors(platform.release())
         commit = "syncfs" if own and can and file_system.kind in _SYNCFS_KINDS else "fsync"
     if commit == "syncfs":
-        return SyncfsFlusher(files, root, on_folder_failure)
-    return FsyncFlusher(files, 2 * workers, on_folder_failure)
+        return SyncfsFlusher(files, root, on_folder_failure, file_system.has_whole_renames)
+    return FsyncFlusher(files, 2 * workers, on_folder_failure, file_system.has_whole_renames)
 
 
 def promise(flusher: Flusher, file_system: FileSystem, files: Files) -> str:

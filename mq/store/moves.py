@@ -102,6 +102,7 @@ def folders_of(root: Root, transition: Transition, queue: QueueName) -> Flush:
     return Flush(
         folders=tuple(root.layout.parent(state, queue) for state in ends),
         entries=(root.layout.queue(queue),) if State.READY in ends else (),
+        first_covers=True,
     )
 
 

@@ -71,7 +71,7 @@ def remove(
             # not flushed that yet. A folder that is gone is a queue deleted meanwhile; remove/,
             # flushed first, has the message.
             with contextlib.suppress(FileNotFoundError):
-                yield everywhere
+                yield everywhere._replace(first_covers=True)
             return found is _Found.HERE
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)

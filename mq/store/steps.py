@@ -11,22 +11,25 @@ driven together, and what they ask to flush at the same step is flushed together
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(NamedTuple):
     """What an operation waits for: open files' descriptors, then folders' paths in this order
     (of a rename's two, the destination first), then those folders' own entries in theirs that
     this process has not flushed before, whoever made them.
+
+    `first_covers`: the folders are one rename's, or of renames one after the other that ended in
+    the first; where the file system's journal keeps each rename whole and all in their order, its
+    flush covers the others.
     """
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
+    first_covers: bool = False
 
 
 Steps: TypeAlias = Generator[Flush, None, T]

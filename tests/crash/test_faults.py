@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from mq.names import MessageId, QueueName
 from mq.store.commit import Committer
 from mq.store.fetch import fetch as fetch_steps
 from mq.store.files import Files
-from mq.store.flush import Failures, FlushRound, NoFlusher
+from mq.store.flush import Failures, NoFlusher
 from mq.store.group import run_alone
 from mq.store.publish import Draft
 from mq.store.publish import publish as publish_steps
@@ -247,12 +247,8 @@ async def test_a_queue_is_deleted_to_the_end_though_its_client_went(
 
 async def test_a_group_that_cannot_run_answers_and_leaves_nothing(root: Path) -> None:
     class ThreadlessFlusher(NoFlusher):
-        @contextlib.contextmanager
-        def group(self) -> Iterator[FlushRound]:
-            def flush(asked: Mapping[int, Flush]) -> Failures:
-                raise RuntimeError("can't start new thread")
-
-            yield flush
+        def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+            raise RuntimeError("can't start new thread")
 
     opened = open_root(str(root), Files(), FakeClock())
     (root / "queues" / "q").mkdir()

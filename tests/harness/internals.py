@@ -16,7 +16,7 @@ def operations_waiting(server: Server) -> int:
     """How many durable operations wait for their commit group."""
     broker = server.daemon._broker
     assert broker is not None
-    return len(broker.committer._waiting)
+    return broker.committer.waiting
 
 
 def fetches_waiting(server: Server, queue: str) -> int:

@@ -33,11 +33,11 @@ MOUNTINFO = """\
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
-        ("/var/lib/mq", FileSystem("ext4", "/")),
-        ("/mnt/x", FileSystem("tmpfs", "/mnt")),
-        ("/mnt/a b/c", FileSystem("xfs", "/mnt/a b")),
-        ("/mnt/q", FileSystem("btrfs", "/mnt/q")),
-        ("/mntx", FileSystem("ext4", "/")),
+        ("/var/lib/mq", FileSystem("ext4", "/", "254:0")),
+        ("/mnt/x", FileSystem("tmpfs", "/mnt", "0:25")),
+        ("/mnt/a b/c", FileSystem("xfs", "/mnt/a b", "0:26")),
+        ("/mnt/q", FileSystem("btrfs", "/mnt/q", "0:28")),
+        ("/mntx", FileSystem("ext4", "/", "254:0")),
     ],
 )
 def test_the_longest_mount_point_above_mounted_last(
@@ -86,7 +86,7 @@ def test_what_is_promised() -> None:
     files = Files()
     flusher = choose_flusher("/dev/shm", files, 1)
     assert promise(flusher, FileSystem("tmpfs", "/"), files) == "memory"
-    assert promise(flusher, FileSystem("ext4", "/"), files) == "media"
+    assert promise(flusher, FileSystem("ext4", "/", "254:0"), files) == "media"
     files.folder_fsync_missing = True
     assert promise(flusher, FileSystem("vfat", "/"), files) != "media"
     flusher.close()

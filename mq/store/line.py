@@ -1,0 +1,137 @@
+"""The line of commits: two threads that drive operations, and one flush at a time for all.
+
+Whoever arrives acts at once, also while a flush goes on; the next flush takes all that wait for
+one by then, at whichever of their steps. So every flush serves as many operations as there are,
+the disk is never without one, and a lone operation is driven by one thread from end to end.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from mq.errors import Unavailable
+from mq.limits import COMMIT_THREADS, GROUP_OPERATIONS_MAX, OPERATIONS_STANDING_MAX
+from mq.store.flush import Failures, Flusher
+from mq.store.group import Outcome, advance
+from mq.store.steps import Flush, Steps
+
+_log = logging.getLogger("mq.commit")
+
+W = TypeVar("W")
+
+
+class CommitLine(Generic[W]):
+    """Drives operations, each with someone who waits for it; `ended` is called in one of the
+    line's threads with some of those and what became of their operations.
+    """
+
+    def __init__(self, flusher: Flusher, ended: Callable[[list[tuple[W, Outcome]]], None]) -> None:
+        self._session = flusher.session()
+        self._ended = ended
+        self._changed = threading.Condition()
+        self._arrived: deque[tuple[Steps[Any], W]] = deque()
+        self._standing: dict[int, tuple[Steps[Any], W]] = {}
+        self._asked: dict[int, Flush] = {}
+        self._begun = 0
+        self._flushing = False
+        self._closing = False
+        self._next = 0
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def arrived(self) -> int:
+        """How many operations have not acted yet."""
+        return len(self._arrived)
+
+    def put(self, arrivals: Sequence[tuple[Steps[Any], W]]) -> None:
+        """Takes operations in. Raises RuntimeError, and takes none, when no thread can be
+        started.
+        """
+        while len(self._threads) < COMMIT_THREADS:
+            thread = threading.Thread(target=self._work, name="mq-commit", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        with self._changed:
+            self._arrived.extend(arrivals)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Ends the threads, once all that was taken in has ended; blocking."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while batch := self._take():
+            self._act(batch, {})
+            if self._may_flush():
+                while asked := self._next_flush():
+                    self._flush(*asked)
+
+    def _take(self) -> list[int]:
+        """Waits for operations to begin; none: the line closes."""
+        with self._changed:
+            while not self._arrived or len(self._standing) >= OPERATIONS_STANDING_MAX:
+                if self._closing and not self._arrived:
+                    return []
+                self._changed.wait()
+            batch: list[int] = []
+            while self._arrived and len(batch) < GROUP_OPERATIONS_MAX:
+                self._standing[self._next] = self._arrived.popleft()
+                batch.append(self._next)
+                self._next += 1
+            return batch
+
+    def _may_flush(self) -> bool:
+        """Whether this thread flushes from here on: one does, as long as anything asks for it."""
+        with self._changed:
+            mine = bool(self._asked) and not self._flushing
+            self._flushing = self._flushing or mine
+            return mine
+
+    def _next_flush(self) -> tuple[dict[int, Flush], int] | None:
+        with self._changed:
+            asked, self._asked = self._asked, {}
+            if asked:
+                return asked, self._begun
+            self._flushing = False
+            if not self._standing:
+                self._session.rest()
+            return None
+
+    def _flush(self, asked: dict[int, Flush], begun: int) -> None:
+        try:
+            failures = self._session.flush(asked, begun)
+        except Exception as error:
+            self._fail(list(asked), error)
+        else:
+            self._act(list(asked), failures)
+
+    def _act(self, numbers: list[int], failures: Failures) -> None:
+        """Lets operations act; tells of those that ended, and what the others ask for is next."""
+        begun = self._session.begin()
+        outcomes: dict[int, Outcome] = {}
+        asked = advance({n: self._standing[n][0] for n in numbers}, failures, outcomes)
+        ended = [(self._standing[number][1], outcome) for number, outcome in outcomes.items()]
+        with self._changed:
+            for number in outcomes:
+                del self._standing[number]
+            self._begun = min(self._begun, begun) if self._asked else begun
+            self._asked |= asked
+            self._changed.notify()
+        if ended:
+            self._ended(ended)
+
+    def _fail(self, numbers: list[int], error: Exception) -> None:
+        """A fault of the policy must answer, not hang."""
+        _log.error("a flush failed", exc_info=error)
+        with self._changed:
+            failed = [self._standing.pop(number) for number in numbers]
+            self._changed.notify()
+        for operation, _ in failed:
+            operation.close()
+        self._ended([(waits, Outcome(error=Unavailable(repr(error)))) for _, waits in failed])

@@ -1,0 +1,186 @@
+"""The line of commits: who comes while a flush goes on acts at once, and joins the next."""
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness.processes import PATIENCE_S, eventually
+
+from mq.limits import GROUP_OPERATIONS_MAX, OPERATIONS_STANDING_MAX
+from mq.store.files import Files
+from mq.store.flush import SyncfsFlusher
+from mq.store.group import Outcome
+from mq.store.line import CommitLine
+from mq.store.steps import Flush, Steps
+
+
+class GatedFiles(Files):
+    """Real files, whose syncfs waits for the gate, and fails when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.failing = 0
+        self.syncfs_begun = 0
+        self.synced: list[str] = []
+
+    def sync_file_system(self, descriptor: int) -> None:
+        self.syncfs_begun += 1
+        assert self.gate.wait(PATIENCE_S)
+        if self.failing:
+            self.failing -= 1
+            raise OSError(errno.EIO, "syncfs failed")
+        super().sync_file_system(descriptor)
+
+    def sync(self, descriptor: int) -> None:
+        self.synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        super().sync(descriptor)
+
+
+@pytest.fixture
+def files() -> GatedFiles:
+    return GatedFiles()
+
+
+class Ends:
+    """What became of operations, by the names they were put in under."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, Outcome] = {}
+
+    def __call__(self, ended: list[tuple[str, Outcome]]) -> None:
+        self.of.update(ended)
+
+
+@pytest.fixture
+def ends() -> Ends:
+    return Ends()
+
+
+@pytest.fixture
+def line(files: GatedFiles, ends: Ends, tmp_path: Path) -> Iterator[CommitLine[str]]:
+    made: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ends)
+    yield made
+    files.gate.set()
+    made.close()
+
+
+def write(path: Path, acted: list[str]) -> Steps[str]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        acted.append(path.name)
+        yield Flush(files=(descriptor,))
+    finally:
+        os.close(descriptor)
+    acted.append(f"{path.name} flushed")
+    return path.name
+
+
+def test_who_comes_during_a_flush_acts_at_once_and_is_flushed_by_the_next(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    acted: list[str] = []
+    line.put([(write(tmp_path / "a", acted), "a")])
+    eventually(lambda: files.syncfs_begun == 1, "the first flush goes on")
+    line.put([(write(tmp_path / name, acted), name) for name in ("b", "c")])
+    eventually(lambda: acted == ["a", "b", "c"], "the newcomers have acted")
+    assert not ends.of
+    files.gate.set()
+    eventually(lambda: set(ends.of) == {"a", "b", "c"}, "all ended")
+    assert files.syncfs_begun == 2
+    assert [outcome.value for outcome in ends.of.values()] == ["a", "b", "c"]
+
+
+def test_a_syncfs_that_fails_is_no_word_for_what_was_begun_before_it_ended(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    """An error is told once: it may be the newcomer's, of which the next syncfs says nothing."""
+    acted: list[str] = []
+    files.failing = 1
+    line.put([(write(tmp_path / "a", acted), "a")])
+    eventually(lambda: files.syncfs_begun == 1, "the first flush goes on")
+    line.put([(write(tmp_path / "b", acted), "b")])
+    eventually(lambda: "b" in acted, "the newcomer has acted")
+    files.gate.set()
+    eventually(lambda: set(ends.of) == {"a", "b"}, "both ended")
+    assert files.synced == ["a", "b"]
+    line.put([(write(tmp_path / "c", acted), "c")])
+    eventually(lambda: "c" in ends.of, "the next ended")
+    assert files.synced == ["a", "b"]  # What began after is the business of a syncfs again.
+
+
+def test_no_more_operations_stand_than_descriptors_are_meant_for(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    acted: list[str] = []
+    names = [f"{number:04}" for number in range(2 * OPERATIONS_STANDING_MAX)]
+    line.put([(write(tmp_path / "first", acted), "first")])
+    eventually(lambda: files.syncfs_begun == 1, "the first flush goes on")
+    line.put([(write(tmp_path / name, acted), name) for name in names])
+    eventually(lambda: len(acted) >= OPERATIONS_STANDING_MAX, "as many as may have acted")
+    assert len(acted) < OPERATIONS_STANDING_MAX + GROUP_OPERATIONS_MAX
+    files.gate.set()
+    eventually(lambda: len(ends.of) == len(names) + 1, "all ended")
+
+
+def test_a_fault_of_the_policy_answers_and_the_line_goes_on(
+    files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    class Broken(SyncfsFlusher):
+        def session(self):  # type: ignore[no-untyped-def]
+            session = super().session()
+            real, broken = session.flush, [True]
+
+            def flush(asked, begun):  # type: ignore[no-untyped-def]
+                if broken.pop() if broken else False:
+                    raise RuntimeError("no flush today")
+                return real(asked, begun)
+
+            session.flush = flush
+            return session
+
+    files.gate.set()
+    line: CommitLine[str] = CommitLine(Broken(files, str(tmp_path)), ends)
+    acted: list[str] = []
+    line.put([(write(tmp_path / "a", acted), "a")])
+    eventually(lambda: "a" in ends.of, "the first ended")
+    assert "no flush today" in repr(ends.of["a"].error)
+    line.put([(write(tmp_path / "b", acted), "b")])
+    eventually(lambda: "b" in ends.of, "the next ended")
+    assert ends.of["b"].value == "b"
+    line.close()
+
+
+def test_close_lets_all_that_was_taken_in_end(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    acted: list[str] = []
+    files.gate.set()
+    line.put([(write(tmp_path / str(number), acted), str(number)) for number in range(300)])
+    line.close()
+    assert len(ends.of) == 300
+
+
+def test_an_idle_line_keeps_nothing_open(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    """A root that nobody uses can be unmounted."""
+    files.gate.set()
+    line.put([(write(tmp_path / "a", []), "a")])
+    eventually(lambda: "a" in ends.of, "it ended")
+    eventually(lambda: not opened_below(tmp_path), "nothing is open")
+
+
+def opened_below(folder: Path) -> list[str]:
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{descriptor}")
+        except OSError:
+            continue
+        if target.startswith(str(folder)):
+            found.append(target)
+    return found
