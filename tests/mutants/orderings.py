@@ -99,13 +99,13 @@ ORDERINGS = (
         """\
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         try:
-            yield replace(flush, files=(claim.descriptor,))
+            yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             return None  # The queue was deleted meanwhile.
 """,
         """\
         try:
-            yield replace(flush, files=(claim.descriptor,))
+            yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             return None
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
@@ -116,14 +116,14 @@ ORDERINGS = (
         "mq/store/fetch.py",
         """\
         try:
-            yield replace(flush, files=(claim.descriptor,))
+            yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             return False  # The queue was deleted meanwhile, the message with it.
 """,
         """\
         root.files.stamp(claim.descriptor, delivery.stamp.mtime_ns())
         try:
-            yield replace(flush, files=(claim.descriptor,))
+            yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             return False
         root.files.stamp(claim.descriptor, again.mtime_ns())
@@ -197,6 +197,18 @@ ORDERINGS = (
         "for folder in reversed(_in_order(sequences))}",
     ),
     Ordering(
+        "a rename's source is left out whatever the file system",
+        "mq/store/flush.py",
+        "flush.folders[:1] if self._whole_renames and flush.first_covers else",
+        "flush.folders[:1] if flush.first_covers else",
+    ),
+    Ordering(
+        "a syncfs that failed says all of what began before it ended",
+        "mq/store/flush.py",
+        "            self._failures += 1\n",
+        "",
+    ),
+    Ordering(
         "a folder's entry is taken for flushed before it is",
         "mq/store/flush.py",
         "        failure = self._sync(os.path.dirname(folder))\n",
@@ -236,12 +248,13 @@ ORDERINGS = (
         "a failed syncfs is taken for a good one",
         "mq/store/flush.py",
         """\
-            self._files.sync_file_system(descriptor)
+            self._files.sync_file_system(self._descriptor)
         except OSError:
+            self._failures += 1
             return self._flush_each(asked)
 """,
         """\
-            self._files.sync_file_system(descriptor)
+            self._files.sync_file_system(self._descriptor)
         except OSError:
             return {}
 """,
@@ -249,8 +262,8 @@ ORDERINGS = (
     Ordering(
         "the descriptor for syncfs is opened after the writes, and hears of no error",
         "mq/store/flush.py",
-        "yield lambda asked: self._flush(descriptor, asked)",
-        "yield lambda asked: self._flush(self._files.open_folder(self._root), asked)",
+        "self._files.sync_file_system(self._descriptor)",
+        "self._files.sync_file_system(self._files.open_folder(self._root))",
     ),
     Ordering(
         "a claim is made without the inode's lock",

@@ -67,7 +67,9 @@ def _changes(function: ast.FunctionDef) -> Iterator[_Change]:
             case ast.Yield(value=ast.expr() as value) if steps:
                 text = f"({ast.unparse(value)}, {UNFLUSHED}())[1]"
                 yield _Change(f"flush nothing for {ast.unparse(value)}", value, text)
-            case ast.Call(func=ast.Name(id="Flush" | "replace"), keywords=[_, *_]):
+            case ast.Call(
+                func=ast.Name(id="Flush") | ast.Attribute(attr="_replace"), keywords=[_, *_]
+            ):
                 yield from _without_parts(node, is_yielded=node in yielded)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple() as value):
                 if name in NAMED_FOLDERS:
@@ -84,7 +86,8 @@ def _without_parts(call: ast.Call, is_yielded: bool) -> Iterator[_Change]:
             continue
         rest = [ast.unparse(other) for other in call.keywords if other is not keyword]
         text = f"{ast.unparse(call.func)}({', '.join([*map(ast.unparse, call.args), *rest])})"
-        if rest or call.args or not is_yielded:  # Else it is the mutant that flushes nothing.
+        # Else it is the mutant that flushes nothing.
+        if rest or isinstance(call.func, ast.Attribute) or not is_yielded:
             yield _Change(f"flush no {keyword.arg} of {ast.unparse(call)}", call, text)
         if isinstance(keyword.value, ast.Tuple):
             yield from _without_folders(keyword.value)

@@ -1,5 +1,6 @@
 """Flush policies: what they open and when, and what they remember."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from harness.mounts import mounted, tmpfs
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, SyncfsFlusher
 from mq.store.group import run_alone
+from mq.store.mounts import file_system_of
 from mq.store.steps import Flush, Steps
 
 BODY = b"a body that no file system has by itself"
@@ -54,6 +56,51 @@ def test_a_folder_that_was_made_anew_has_its_entry_flushed_again(tmp_path: Path)
         assert files.count("sync_folder", str(tmp_path)) == generation + 1
         folder.rename(tmp_path / f"old-{generation}")
     flusher.close()
+
+
+def rename(folders: tuple[str, ...], first_covers: bool) -> Steps[None]:
+    """What a rename, or several, asks to be flushed."""
+    yield Flush(folders=folders, first_covers=first_covers)
+
+
+@pytest.mark.parametrize("whole_renames", [False, True])
+@pytest.mark.parametrize("first_covers", [False, True])
+def test_a_rename_s_source_is_left_out_only_where_a_journal_keeps_renames_whole(
+    tmp_path: Path, whole_renames: bool, first_covers: bool
+) -> None:
+    folders = tuple(str(tmp_path / name) for name in ("target", "source"))
+    for folder in folders:
+        Path(folder).mkdir()
+    files = FaultyFiles()
+    flusher = FsyncFlusher(files, 1, whole_renames=whole_renames)
+    run_alone(rename(folders, first_covers), flusher)
+    flusher.close()
+    synced = [path for call, path in files.calls if call == "sync_folder"]
+    assert synced == list(folders[:1] if whole_renames and first_covers else folders)
+
+
+@pytest.mark.needs_root
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize(
+    ("made", "kind", "whole"),
+    [
+        (["mkfs.ext4", "-q"], "ext4", True),
+        (["mkfs.ext4", "-q", "-O", "^has_journal"], "ext4", False),
+        (["mkfs.xfs", "-q"], "xfs", True),
+        (["mkfs.btrfs", "-q"], "btrfs", False),
+    ],
+)
+def test_which_file_systems_keep_renames_whole(
+    tmp_path: Path, made: list[str], kind: str, whole: bool
+) -> None:
+    image, point = tmp_path / "image", tmp_path / "mounted"
+    with image.open("wb") as file:
+        file.truncate(400 << 20)
+    point.mkdir()
+    subprocess.run([*made, str(image)], check=True)
+    with mounted(image, point, "loop"):
+        found = file_system_of(str(point))
+        assert (found.kind, found.has_whole_renames) == (kind, whole)
 
 
 @pytest.mark.needs_root
