@@ -44,7 +44,7 @@ FLUSHED_ENTRIES_MAX: Final = 100_000
 
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
-CLAIMS_PER_ROUND_MAX: Final = GROUP_OPERATIONS_MAX
+CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
@@ -104,7 +104,7 @@ _RELATIONS: Final = {
     "the open files of operations leave room under 1024 descriptors": (
         OPERATIONS_STANDING_MAX + GROUP_OPERATIONS_MAX <= 512
     ),
-    "a backlog feeds more than one round of claims": BACKLOG_IDS_MAX >= 2 * CLAIMS_PER_ROUND_MAX,
+    "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,
     "others' messages are found within a second": LOOK_INTERVAL_S < 1.0,

@@ -1,7 +1,7 @@
 """One queue in one process: who waits for a message, and which candidates are tried for them.
 
-All fetches of a queue are served in rounds, one round at a time: what waits takes the first
-candidates together, in one commit group, and who lost a race goes into the next round.
+All fetches of a queue are served by one task: a candidate is claimed for each who waits, in their
+order, and who lost a race has another claimed. It looks into the folder only between claims.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from mq.broker.backlog import Backlog
 from mq.errors import Busy, MqError, Unavailable
 from mq.limits import (
     BACKLOG_IDS_MAX,
-    CLAIMS_PER_ROUND_MAX,
+    CLAIMS_MAX,
     DESCRIBE_AGE_S,
 )
 from mq.message import Delivery
@@ -48,6 +48,15 @@ class Description:
     stale_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A claim that goes on; `asked`: the number of the last one to ask when it began."""
+
+    candidate: MessageId
+    asked: int
+    future: "asyncio.Future[Delivery | None]"
+
+
 class Queue:
     """A queue that this process has used. Lives on the event loop's thread."""
 
@@ -68,7 +77,11 @@ class Queue:
         self._peers = peers
         self._chance = chance
         self._backlog = Backlog()
-        self._waiting: deque[asyncio.Future[Delivery | None]] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[Delivery | None]]] = deque()
+        """With each one's number."""
+        self._asked = 0
+        self._claims: deque[_Claim] = deque()
+        self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._giving_back: set[asyncio.Task[None]] = set()
         self._description: Description | None = None
@@ -81,7 +94,9 @@ class Queue:
         Durable once the future is done: yes.
         """
         future: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._asked += 1
+        self._waiting.append((self._asked, future))
+        self._changed.set()
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
         return future
@@ -130,8 +145,14 @@ class Queue:
 
     async def _serve(self) -> None:
         try:
-            while self._drop_gone():
-                await self._round()
+            while self._drop_gone() or self._claims:
+                self._changed.clear()
+                if not self._backlog.is_due_for_look(self._root.clock.steady_s()):
+                    self._claim(len(self._waiting) - len(self._claims))
+                elif not self._claims:
+                    await self._look_for_those_who_wait()
+                    continue
+                await self._changed.wait()
         except MqError as error:
             self._answer_all(error)
         except Exception as error:
@@ -142,50 +163,56 @@ class Queue:
             self._serving = None
 
     def _drop_gone(self) -> int:
-        self._waiting = deque(future for future in self._waiting if not future.done())
+        if any(future.done() for _, future in self._waiting):
+            self._waiting = deque(each for each in self._waiting if not each[1].done())
         return len(self._waiting)
 
     def _answer_all(self, error: MqError) -> None:
         while (future := self._next_waiting()) is not None:
             future.set_exception(error)
 
-    async def _round(self) -> None:
-        if self._backlog.is_due_for_look(self._root.clock.steady_s()):
-            waiting_before = list(self._waiting)
-            await self._look()
-            if not len(self._backlog):
-                # Nothing is there for those who came before the look.
-                for future in waiting_before:
-                    if not future.done():
-                        future.set_result(None)
-                return
-        candidates = self._candidates(min(self._drop_gone(), CLAIMS_PER_ROUND_MAX))
-        asked_before = set(self._waiting)
-        claims = [
-            self._committer.submit(
-                fetch(self._root, self.name, candidate, self.settings.visibility_s)
-            )
-            for candidate in candidates
-        ]
-        for candidate, claim in zip(candidates, claims, strict=True):
-            if not claim.done():
-                await asyncio.wait((claim,))
-            result = claim.exception() or claim.result()
-            if isinstance(result, Busy):
-                # Whoever holds it may be stopped: nobody waits for that, and others go first.
-                self._backlog.put_aside(candidate, self._root.clock.steady_s())
-                self.totals.lost_races += 1
-            elif isinstance(result, BaseException):
-                # The message is in delay/ and comes back, or is where it was; one who waits
-                # hears of it.
-                self._backlog.distrust()
-                self._answer_next(result)
-            elif result is None:
-                self._backlog.was_lost(candidate, self._root.clock.steady_s())
-                self.totals.lost_races += 1
-            else:
-                self.totals.fetched += 1
-                self._hand_over(result, asked_before)
+    async def _look_for_those_who_wait(self) -> None:
+        last = self._asked
+        await self._look()
+        if len(self._backlog):
+            return
+        # Nothing is there for those who came before the look.
+        while (future := self._next_waiting(last)) is not None:
+            future.set_result(None)
+
+    def _claim(self, wanted: int) -> None:
+        """Begins a claim for each who waits and has none yet."""
+        for candidate in self._candidates(min(wanted, CLAIMS_MAX - len(self._claims))):
+            operation = fetch(self._root, self.name, candidate, self.settings.visibility_s)
+            future = self._committer.submit(operation)
+            self._claims.append(_Claim(candidate, self._asked, future))
+            future.add_done_callback(self._claim_ended)
+
+    def _claim_ended(self, ended: "asyncio.Future[Delivery | None]") -> None:
+        """Claims are handed over in the order of their beginnings: one that began later may go to
+        somebody whom an earlier one may not.
+        """
+        while self._claims and self._claims[0].future.done():
+            self._settle(self._claims.popleft())
+        self._changed.set()
+
+    def _settle(self, claim: "_Claim") -> None:
+        candidate, error = claim.candidate, claim.future.exception()
+        if isinstance(error, Busy):
+            # Whoever holds it may be stopped: nobody waits for that, and others go first.
+            self._backlog.put_aside(candidate, self._root.clock.steady_s())
+            self.totals.lost_races += 1
+        elif error is not None:
+            # The message is in delay/ and comes back, or is where it was; one who waits hears of
+            # it.
+            self._backlog.distrust()
+            self._answer_next(error)
+        elif (delivery := claim.future.result()) is None:
+            self._backlog.was_lost(candidate, self._root.clock.steady_s())
+            self.totals.lost_races += 1
+        else:
+            self.totals.fetched += 1
+            self._hand_over(delivery, claim.asked)
 
     async def _look(self) -> None:
         began_s = self._root.clock.steady_s()
@@ -209,9 +236,7 @@ class Queue:
             candidates.append(candidate)
         return candidates
 
-    def _hand_over(
-        self, delivery: Delivery, asked_before: "set[asyncio.Future[Delivery | None]]"
-    ) -> None:
+    def _hand_over(self, delivery: Delivery, asked: int) -> None:
         """Gives the delivery to one who waited before its claim began: since then the message may
         have been deleted, and whoever asks after that must not get it.
         """
@@ -220,13 +245,11 @@ class Queue:
             if delivery.descriptor is not None:
                 self._root.files.close(delivery.descriptor)
             return
-        future = self._next_waiting()
-        if future is not None and future in asked_before:
+        future = self._next_waiting(asked)
+        if future is None:
+            self.give_back(delivery)
+        else:
             future.set_result(delivery)
-            return
-        if future is not None:
-            self._waiting.appendleft(future)
-        self.give_back(delivery)
 
     def _answer_next(self, failure: BaseException) -> None:
         if (future := self._next_waiting()) is not None:
@@ -236,9 +259,11 @@ class Queue:
             "a claim failed", extra={"fields": {"queue": self.name.text, "error": repr(failure)}}
         )
 
-    def _next_waiting(self) -> "asyncio.Future[Delivery | None] | None":
-        while self._waiting:
-            if not (future := self._waiting.popleft()).done():
+    def _next_waiting(self, asked: int | None = None) -> "asyncio.Future[Delivery | None] | None":
+        """Who waits first, when that one's number is at most `asked`."""
+        while self._waiting and (asked is None or self._waiting[0][0] <= asked):
+            _, future = self._waiting.popleft()
+            if not future.done():
                 return future
         return None
 

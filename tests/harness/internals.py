@@ -24,7 +24,7 @@ def fetches_waiting(server: Server, queue: str) -> int:
     broker = server.daemon._broker
     assert broker is not None
     waiting = broker._queues[queue]._waiting
-    return sum(1 for future in waiting if not future.done())
+    return sum(1 for _, future in waiting if not future.done())
 
 
 def background_work(server: Server) -> int:
