@@ -99,8 +99,11 @@ class Processes:
         *flags: str,
         env: dict[str, str] | None = None,
         python: tuple[str, ...] = (),
+        own_group: bool = False,
     ) -> Process:
-        """`python -m module flags`, without waiting for anything."""
+        """`python -m module flags`, without waiting for anything. `own_group`: in a process group
+        of its own, as a terminal makes one for a command.
+        """
         popen = subprocess.Popen(
             [sys.executable, *python, "-m", module, *flags],
             stderr=subprocess.PIPE,
@@ -108,6 +111,7 @@ class Processes:
             stdin=subprocess.DEVNULL,
             text=True,
             env=os.environ | (env or {}),
+            start_new_session=own_group,
         )
         process = Process(popen)
         threading.Thread(target=process.read_log, daemon=True).start()
