@@ -45,6 +45,8 @@ FLUSHED_ENTRIES_MAX: Final = 100_000
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_PER_ROUND_MAX: Final = GROUP_OPERATIONS_MAX
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
+# How many other processes a fetch reckons with that was not told, whatever --processes says.
+PEERS_DEFAULT: Final = 0
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
@@ -71,7 +73,6 @@ CLOCK_ROUND_TRIPS: Final = 3
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.
 PROCESSES_MAX: Final = 64
-PEERS_DEFAULT: Final = 0
 CHILD_RESTART_S_MIN: Final = 0.5
 CHILD_RESTART_S_MAX: Final = 30.0
 CHILD_LONG_LIFE_S: Final = 30.0

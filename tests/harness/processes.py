@@ -62,6 +62,14 @@ class Process:
 
         return eventually(found, f"a log line with {pattern!r}")
 
+    def kill_children(self) -> None:
+        """Those it says it started, in case a fault keeps them alive: they hold its log open."""
+        for line in list(self.lines):
+            match = re.search(r"started daemon=\S+ pid=(\d+)", line)
+            if match and _is_daemon(int(match.group(1))):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(match.group(1)), signal.SIGKILL)
+
     def kill(self) -> None:
         self.popen.kill()
         self.popen.wait(PATIENCE_S)
@@ -69,6 +77,13 @@ class Process:
     def terminate(self) -> int:
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(PATIENCE_S)
+
+
+def _is_daemon(pid: int) -> bool:
+    try:
+        return b"\0-m\0mq" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 class Processes:
@@ -122,6 +137,7 @@ class Processes:
         for process in self._started:
             if process.popen.poll() is None:
                 process.kill()
+            process.kill_children()
             if process.popen.stderr is not None:
                 process.popen.stderr.close()
 
