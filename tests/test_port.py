@@ -2,7 +2,9 @@
 
 import contextlib
 import socket
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.needs import cannot_run
@@ -134,6 +136,33 @@ def test_connections_that_are_left_do_not_keep_the_port(reuse_port: bool) -> Non
     finally:
         for end in ends:
             end.close()
+
+
+def test_of_those_that_want_a_left_port_at_once_one_at_most_has_it() -> None:
+    port, *ends = _leave_connections(True)
+    barrier = threading.Barrier(4)
+
+    def want() -> HeldPort | None:
+        barrier.wait()
+        try:
+            return hold_port(HERE, port)
+        except StartupError:
+            return None
+
+    held_by_one = 0
+    try:
+        with ThreadPoolExecutor(barrier.parties) as pool:
+            for _ in range(300):
+                wanting = [pool.submit(want) for _ in range(barrier.parties)]
+                held = [each for each in (future.result() for future in wanting) if each]
+                for each in held:
+                    each.release()
+                assert len(held) <= 1
+                held_by_one += len(held)
+    finally:
+        for end in ends:
+            end.close()
+    assert held_by_one > 0
 
 
 def test_a_held_port_accepts_nobody() -> None:
