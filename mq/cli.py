@@ -5,31 +5,32 @@ Floor 4.
 
 import asyncio
 import contextlib
-import gc
 import resource
-import signal
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from pathlib import Path
 from typing import get_args
 
 import click
 import uvloop
 
-from mq.daemon import Daemon
+from mq.children import Children
 from mq.errors import StartupError
 from mq.limits import (
     BODY_BYTES_MAX_DEFAULT,
     BODY_IDLE_S_DEFAULT,
     DRAIN_S_DEFAULT,
-    IO_THREADS_MAX,
     MIB,
+    PEERS_DEFAULT,
     PEERS_MAX,
+    PROCESSES_MAX,
     VISIBILITY_S_MAX,
     WORKERS_MAX,
 )
 from mq.options import begin_logs, context, daemon_options, fail, root_option, size
+from mq.process import serve, supervise
 from mq.settings import CommitMode, Durability, QueueSettings, ServerSettings
-from mq.standalone import Children
+from mq.standalone import upkeep
+from mq.supervisor import Supervisor
 
 
 @click.command("mq", context_settings=context("MQ"))
@@ -43,6 +44,21 @@ from mq.standalone import Children
     help="The port to listen on; 0 takes a free one and logs it.",
 )
 @click.option(
+    "--processes",
+    type=click.IntRange(1, PROCESSES_MAX),
+    default=1,
+    show_envvar=True,
+    help="So many mq processes serve on the port, and one more looks after them.",
+)
+@click.option(
+    "--process-index",
+    type=click.IntRange(0, PROCESSES_MAX - 1),
+    default=None,
+    hidden=True,
+    allow_from_autoenv=False,
+    help="Which of several this is: what their supervisor says to each.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     default=8,
@@ -52,7 +68,7 @@ from mq.standalone import Children
 @click.option(
     "--peers",
     type=click.IntRange(0, PEERS_MAX),
-    default=0,
+    default=PEERS_DEFAULT,
     show_envvar=True,
     help="Other mq processes on this root: fetch picks at random among the first N+1 messages, "
     "which trades order for fewer lost races.",
@@ -122,6 +138,8 @@ def main(
     root: Path,
     address: str,
     port: int,
+    processes: int,
+    process_index: int | None,
     workers: int,
     peers: int,
     visibility: float,
@@ -141,11 +159,14 @@ def main(
     A message is one file, its folder is its state, and a success response means that the change
     is on stable media.
     """
-    begin_logs(log_format, log_level)
+    is_one_of_several = process_index is not None
+    begin_logs(log_format, log_level, {"process": process_index} if is_one_of_several else None)
     settings = ServerSettings(
         root=root.absolute(),
         address=address,
         port=port,
+        processes=processes,
+        process_index=process_index or 0,
         workers=workers,
         peers=peers,
         commit=commit,
@@ -156,42 +177,20 @@ def main(
         drain_s=drain_timeout,
         queue=QueueSettings(visibility_s=visibility, body_bytes_max=max_body),
     )
-    children = None
-    if standalone:
-        children = Children(settings, "json" if log_format == "json" else "human", log_level)
+    children = Children()
+    if standalone and not is_one_of_several:
+        children = upkeep(settings, "json" if log_format == "json" else "human", log_level)
     _raise_descriptor_limit()
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(settings, children))
+        if processes == 1 or is_one_of_several:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(serve(settings, children))
+        else:
+            with asyncio.Runner() as runner:
+                status = runner.run(supervise(Supervisor(settings, sys.argv[1:], children)))
+            raise click.exceptions.Exit(status)
     except StartupError as error:
         raise fail("mq", error) from error
-
-
-async def _serve(settings: ServerSettings, children: Children | None) -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(ThreadPoolExecutor(IO_THREADS_MAX, thread_name_prefix="mq-io"))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    daemon = Daemon(settings)
-    await daemon.start()
-    _spare_the_collector()
-    if children is not None:
-        children.start()
-    await stopped.wait()
-    if children is not None:
-        children.expect_end()
-    await daemon.drain()
-    if children is not None:
-        await children.stop()
-
-
-def _spare_the_collector() -> None:
-    """What start-up made stays, and a request leaves no cycles: looking for some after every few
-    hundred objects took a twentieth of the time.
-    """
-    gc.freeze()
-    gc.set_threshold(10_000)
 
 
 def _raise_descriptor_limit() -> None:

@@ -68,7 +68,9 @@ class Daemon:
         self._runner = make_runner(Service(self._broker, self._probe, settings), settings.drain_s)
         await self._runner.setup()
         port = await _listen(self._runner, settings)
-        _log.info("listening", extra={"fields": _facts(settings, port, file_system, flusher.name)})
+        # That all of several listen is for their supervisor to say.
+        event = "serving" if settings.is_supervised else "listening"
+        _log.info(event, extra={"fields": _facts(settings, port, file_system, flusher.name)})
         return port
 
     async def drain(self) -> None:
@@ -98,7 +100,7 @@ def _open(settings: ServerSettings, files: Files, clock: Clock) -> Root:
 
 async def _listen(runner: web.ServerRunner, settings: ServerSettings) -> int:
     # Peers on one machine may share a port.
-    shares_port = settings.peers > 0 or None
+    shares_port = settings.is_supervised or settings.peers > 0 or None
     site = web.TCPSite(runner, settings.address, settings.port, reuse_port=shares_port)
     try:
         await site.start()

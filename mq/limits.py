@@ -46,6 +46,8 @@ FLUSHED_ENTRIES_MAX: Final = 100_000
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
+# How many other processes a fetch reckons with that was not told, whatever --processes says.
+PEERS_DEFAULT: Final = 0
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
@@ -68,6 +70,15 @@ IDLE_WAIT_S_MIN: Final = 0.05
 IDLE_WAIT_S_MAX: Final = 1.0
 CLOCK_OFFSET_EVERY_S: Final = 60
 CLOCK_ROUND_TRIPS: Final = 3
+
+# Processes of one machine on one port, and how a child that died is started again: at once, then
+# after waits from MIN to MAX, until it lived for LONG_LIFE.
+PROCESSES_MAX: Final = 64
+CHILD_RESTART_S_MIN: Final = 0.5
+CHILD_RESTART_S_MAX: Final = 30.0
+CHILD_LONG_LIFE_S: Final = 30.0
+# How long a child may take to end, beyond what it has to drain.
+CHILD_END_S: Final = 10.0
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0
@@ -108,6 +119,7 @@ _RELATIONS: Final = {
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,
     "others' messages are found within a second": LOOK_INTERVAL_S < 1.0,
+    "a process may count all others as peers": PROCESSES_MAX - 1 <= PEERS_MAX,
 }
 
 for _relation, _holds in _RELATIONS.items():

@@ -6,6 +6,7 @@ Floor 0. A record's `fields` (given as `extra={"fields": {...}}`) are the event'
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -13,12 +14,13 @@ LogFormat = Literal["human", "json"]
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, facts: Mapping[str, object]) -> None:
         super().__init__()
         self._as_json = as_json
+        self._facts = facts
 
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = dict(getattr(record, "fields", {}))
+        fields: dict[str, object] = {**getattr(record, "fields", {}), **self._facts}
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -35,10 +37,14 @@ class _Formatter(logging.Formatter):
         return f"{when} {record.levelname:<7} {record.name}: {_one_line(record)}{facts}"
 
 
-def configure(log_format: LogFormat = "human", level: str = "info") -> None:
-    """Sends the process's logs to stderr in this format, from this level up."""
+def configure(
+    log_format: LogFormat = "human", level: str = "info", facts: Mapping[str, object] | None = None
+) -> None:
+    """Sends the process's logs to stderr in this format, from this level up; every line has the
+    `facts`.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(log_format == "json"))
+    handler.setFormatter(_Formatter(log_format == "json", facts or {}))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for chatty in ("asyncio", "aiohttp"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -5,7 +5,7 @@ Floor 4, and the one module of it that mq_mover's and mq_reaper's own commands u
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -110,6 +110,6 @@ def fail(name: str, error: Exception) -> "click.exceptions.Exit":
     return click.exceptions.Exit(1)
 
 
-def begin_logs(log_format: str, log_level: str) -> None:
-    """Configures the process's logs from the flags' values."""
-    configure("json" if log_format == "json" else "human", log_level)
+def begin_logs(log_format: str, log_level: str, facts: Mapping[str, object] | None = None) -> None:
+    """Configures the process's logs from the flags' values; each line has the `facts`."""
+    configure("json" if log_format == "json" else "human", log_level, facts)

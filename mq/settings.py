@@ -11,6 +11,7 @@ from mq.limits import (
     BODY_BYTES_MAX_DEFAULT,
     BODY_IDLE_S_DEFAULT,
     DRAIN_S_DEFAULT,
+    PEERS_DEFAULT,
 )
 
 CommitMode = Literal["auto", "fsync", "syncfs"]
@@ -31,13 +32,17 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What one mq process is told by its flags and environment."""
+    """What one mq process is told by its flags and environment. With more than one of
+    `processes` it is the one with this index among them, under a supervisor.
+    """
 
     root: Path
     address: str = "127.0.0.1"
     port: int = 8080
     workers: int = 8
-    peers: int = 0
+    processes: int = 1
+    process_index: int = 0
+    peers: int = PEERS_DEFAULT
     commit: CommitMode = "auto"
     durability: Durability = "media"
     force: bool = False
@@ -45,3 +50,8 @@ class ServerSettings:
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
     queue: QueueSettings = QueueSettings()
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether a supervisor started the process and ends it."""
+        return self.processes > 1

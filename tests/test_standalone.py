@@ -171,7 +171,18 @@ def _variable(module: str, flag: str) -> str:
 @pytest.mark.parametrize(
     ("module", "flags"),
     [
-        ("mq", {"--root", "--port", "--workers", "--peers", "--durability", "--standalone"}),
+        (
+            "mq",
+            {
+                "--root",
+                "--port",
+                "--processes",
+                "--workers",
+                "--peers",
+                "--durability",
+                "--standalone",
+            },
+        ),
         ("mq_mover", {"--root", "--source", "--destination", "--delay"}),
         ("mq_reaper", {"--root", "--source", "--keep"}),
     ],
@@ -245,6 +256,8 @@ def test_a_flag_that_is_unknown_is_a_clear_error(module: str) -> None:
     [
         ("mq", "--port", "http"),
         ("mq", "--port", "65536"),
+        ("mq", "--processes", "0"),
+        ("mq", "--processes", "65"),
         ("mq", "--workers", "0"),
         ("mq", "--peers", "-1"),
         ("mq", "--visibility", "0"),

@@ -37,6 +37,10 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             "foreign": counts.foreign,
             "oldest_ready_age_s": age_s,
             "totals": asdict(queue.totals),
+            "process": {
+                "index": service.settings.process_index,
+                "of": service.settings.processes,
+            },
             "as_of": {"counts": rfc3339(description.counted_ms), "totals": rfc3339(now_ms)},
             "settings": queue.settings.as_json(),
         }

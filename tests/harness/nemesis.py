@@ -7,10 +7,11 @@ clients have ended since the one before it, and not at a time.
 import asyncio
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Protocol
 
 from harness.processes import Process
 from harness.tally import tally
@@ -86,13 +87,12 @@ class Member:
             began_ms = SystemClock().now_ms()
             await self._suffer(fault)
             self.ill_ms.append((began_ms, SystemClock().now_ms()))
-            for done in _TALLIED[fault.kind]:
-                tally(done, 1)
+            tally_fault(fault.kind)
 
     async def _suffer(self, fault: Fault) -> None:
         if fault.kind in (Kind.STOP, Kind.STOP_AND_KILL):
             self.process.popen.send_signal(signal.SIGSTOP)
-            await _until(SystemClock().now_ms() + round(fault.lasts_s * 1000))
+            await stand_still(fault.lasts_s)
         match fault.kind:
             case Kind.STOP:
                 self.process.popen.send_signal(signal.SIGCONT)
@@ -137,13 +137,31 @@ class Member:
             await self.suffer(stopped if self.is_stopped else killed)
 
 
-async def _until(ms: int) -> None:
+async def stand_still(lasts_s: float) -> None:
+    """Waits while what was stopped stands still."""
     clock = SystemClock()
-    await comes_true(lambda: clock.now_ms() >= ms, "the end of a stop")
+    until_ms = clock.now_ms() + round(lasts_s * 1000)
+    await comes_true(lambda: clock.now_ms() >= until_ms, "the end of a stop")
+
+
+def tally_fault(kind: Kind) -> None:
+    """Counts what was done."""
+    for done in _TALLIED[kind]:
+        tally(done, 1)
+
+
+class Sufferer(Protocol):
+    """What faults are done to."""
+
+    name: str
+
+    async def suffer(self, fault: Fault) -> None:
+        """One fault, to its end."""
+        ...
 
 
 async def torment(
-    members: list[Member], faults: list[Fault], operations: Callable[[], int]
+    members: Sequence[Sufferer], faults: list[Fault], operations: Callable[[], int]
 ) -> None:
     """Does all faults, side by side where their times fall together; all members serve then."""
     by_name = {member.name: member for member in members}

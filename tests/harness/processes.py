@@ -62,6 +62,14 @@ class Process:
 
         return eventually(found, f"a log line with {pattern!r}")
 
+    def kill_children(self) -> None:
+        """Those it says it started, in case a fault keeps them alive: they hold its log open."""
+        for line in list(self.lines):
+            match = re.search(r"started daemon=\S+ pid=(\d+)", line)
+            if match and _is_daemon(int(match.group(1))):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(match.group(1)), signal.SIGKILL)
+
     def kill(self) -> None:
         self.popen.kill()
         self.popen.wait(PATIENCE_S)
@@ -69,6 +77,13 @@ class Process:
     def terminate(self) -> int:
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(PATIENCE_S)
+
+
+def _is_daemon(pid: int) -> bool:
+    try:
+        return b"\0-m\0mq" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 class Processes:
@@ -99,8 +114,11 @@ class Processes:
         *flags: str,
         env: dict[str, str] | None = None,
         python: tuple[str, ...] = (),
+        own_group: bool = False,
     ) -> Process:
-        """`python -m module flags`, without waiting for anything."""
+        """`python -m module flags`, without waiting for anything. `own_group`: in a process group
+        of its own, as a terminal makes one for a command.
+        """
         popen = subprocess.Popen(
             [sys.executable, *python, "-m", module, *flags],
             stderr=subprocess.PIPE,
@@ -108,6 +126,7 @@ class Processes:
             stdin=subprocess.DEVNULL,
             text=True,
             env=os.environ | (env or {}),
+            start_new_session=own_group,
         )
         process = Process(popen)
         threading.Thread(target=process.read_log, daemon=True).start()
@@ -118,6 +137,7 @@ class Processes:
         for process in self._started:
             if process.popen.poll() is None:
                 process.kill()
+            process.kill_children()
             if process.popen.stderr is not None:
                 process.popen.stderr.close()
 

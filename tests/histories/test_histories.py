@@ -29,6 +29,7 @@ from harness.history import US_PER_MS, History, Operation
 from harness.nemesis import Member, schedule, torment
 from harness.processes import Processes
 from harness.rules import ALWAYS, WITHOUT_FAULTS
+from harness.siblings import Sibling
 from harness.stopping import stalls
 from harness.waiting import comes_true
 
@@ -141,6 +142,29 @@ async def test_a_history_with_faults(daemons: Processes, root: Path, seed: int) 
         await _make_queues(cluster, session)
         running = _begin(cluster, session, seed, 0.6, over.is_set)
         await torment(cluster.members, faults, cluster.recorder.count)
+        over.set()
+        await running
+        await _drain(cluster, session, seed)
+    _tell(cluster)
+    cluster.assert_it_holds(seed, ALWAYS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120 + FAULTS * 20)
+@pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
+async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, seed: int) -> None:
+    """Clients never know which of them answers; each of them suffers, and their supervisor."""
+    print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
+    flags = ("--processes", "2", "--peers", str(random.Random(seed).choice([0, 1])))
+    cluster = await asyncio.to_thread(Cluster, daemons, root, 1, *flags)
+    siblings = [Sibling(cluster.servers[0], index) for index in range(2)]
+    targets = [each.name for each in (*siblings, *siblings, *cluster.members)]
+    faults = schedule(seed, FAULTS, targets, STOP_S, OPERATIONS_BETWEEN_FAULTS)
+    over = asyncio.Event()
+    async with _session() as session:
+        await _make_queues(cluster, session)
+        running = _begin(cluster, session, seed, 0.6, over.is_set)
+        await torment([*siblings, *cluster.members], faults, cluster.recorder.count)
         over.set()
         await running
         await _drain(cluster, session, seed)
