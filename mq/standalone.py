@@ -28,7 +28,10 @@ class Children:
         root = str(settings.root)
         self._commands = {
             # -P: the installed daemons, not what the current folder has under their names.
-            "mq-mover": ("-P", "-m", "mq_mover", "--root", root, *common),
+            "mq-mover": (
+                *("-P", "-m", "mq_mover", "--root", root),
+                *("--folder-max", str(settings.folder_max), *common),
+            ),
             "mq-reaper": ("-P", "-m", "mq_reaper", "--root", root, *common),
         }
         self._tasks: list[asyncio.Task[None]] = []

@@ -19,14 +19,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """What an operation waits for: open files' descriptors, then folders' paths in this order
-    (of a rename's two, the destination first), then those folders' own entries in theirs that
-    this process has not flushed before, whoever made them.
+    """What an operation waits for: open files' descriptors; then the entries of these folders in
+    the ones they lie in, the outer first, where this process has not flushed them before, whoever
+    made them; then folders' paths in this order (of a rename's two, the destination first); then
+    those `beside` them that are there, each of them a row of folders, the outer first.
     """
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
+    beside: tuple[tuple[str, ...], ...] = ()
 
 
 Steps: TypeAlias = Generator[Flush, None, T]
