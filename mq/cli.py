@@ -26,7 +26,15 @@ from mq.limits import (
     VISIBILITY_S_MAX,
     WORKERS_MAX,
 )
-from mq.options import begin_logs, context, daemon_options, fail, root_option, size
+from mq.options import (
+    begin_logs,
+    context,
+    daemon_options,
+    fail,
+    folder_max_option,
+    root_option,
+    size,
+)
 from mq.process import serve, supervise
 from mq.settings import CommitMode, Durability, QueueSettings, ServerSettings
 from mq.standalone import upkeep
@@ -133,6 +141,7 @@ from mq.supervisor import Supervisor
     show_envvar=True,
     help="Run mq-mover and mq-reaper too, as children that go when mq goes.",
 )
+@folder_max_option
 @daemon_options
 def main(
     root: Path,
@@ -151,6 +160,7 @@ def main(
     reserve: int | None,
     drain_timeout: float,
     standalone: bool,
+    folder_max: int,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -175,6 +185,7 @@ def main(
         reserve_bytes=reserve,
         body_idle_s=body_timeout,
         drain_s=drain_timeout,
+        folder_max=folder_max,
         queue=QueueSettings(visibility_s=visibility, body_bytes_max=max_body),
     )
     children = Children()

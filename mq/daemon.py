@@ -58,7 +58,9 @@ class Daemon:
         )
         in_memory = file_system.in_memory and settings.durability == "none"
         committer = Committer(flusher, on_loop=in_memory)
-        self._broker = Broker(root, committer, settings.queue, settings.peers)
+        self._broker = Broker(
+            root, committer, settings.queue, settings.peers, shard_start=settings.shard_start
+        )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
@@ -93,7 +95,9 @@ class Daemon:
 
 def _open(settings: ServerSettings, files: Files, clock: Clock) -> Root:
     try:
-        return open_root(str(settings.root), files, clock, settings.reserve_bytes)
+        return open_root(
+            str(settings.root), files, clock, settings.reserve_bytes, settings.folder_max
+        )
     except OSError as error:
         raise StartupError(f"cannot open the root {settings.root}: {error}") from error
 

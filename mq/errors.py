@@ -29,6 +29,14 @@ class UnknownParameter(MqError):
 
 
 @dataclass(eq=False)
+class BadParameter(MqError):
+    """A query parameter whose value is none that it can have."""
+
+    parameter: str
+    expected: str
+
+
+@dataclass(eq=False)
 class QueueNotFound(MqError):
     """The queue's folder is not there."""
 
@@ -38,6 +46,13 @@ class QueueNotFound(MqError):
 @dataclass(eq=False)
 class NameTaken(MqError):
     """Something that is no folder has the queue's name."""
+
+    queue: str
+
+
+@dataclass(eq=False)
+class ShapeFixed(MqError):
+    """The queue was made with other buckets or shards, which stay for its life."""
 
     queue: str
 
@@ -122,6 +137,12 @@ class StorageFailed(Unavailable):
     """The storage failed: an fsync's error, an I/O error, a folder of the root that is gone."""
 
     slug = "storage-failed"
+
+
+class SettingsUnreadable(Unavailable):
+    """A queue's settings file says nothing that this mq understands."""
+
+    slug = "settings-unreadable"
 
 
 class StagedFileGone(Unavailable):

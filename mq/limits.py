@@ -42,12 +42,33 @@ FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
 # Queues' folders whose entries are known to be flushed; forgetting them costs an fsync each.
 FLUSHED_ENTRIES_MAX: Final = 100_000
 
+# Folders. What comes once so many lie flat goes to buckets by the time of its id's publish.
+FOLDER_FILES_MAX: Final = 10_000
+BUCKET_DIGITS_MIN: Final = 7
+BUCKET_DIGITS_MAX: Final = 9
+BUCKET_DIGITS_DEFAULT: Final = 8
+DEEP_DIGITS: Final = 2
+SHARDS_MAX: Final = 16
+# Into so many own arrivals a folder's limit is parted; after each the folder is listed again.
+FOLDER_LOOKS: Final = 4
+# Folders whose fill is remembered; forgetting one costs a bounded listing.
+FILLS_MAX: Final = 20_000
+# How often a rename into a bucket is tried that others take away meanwhile.
+BUCKET_TRIES_MAX: Final = 5
+# How long after its window an empty bucket stays at least: a margin for daemons' clocks.
+BUCKET_KEPT_S: Final = 60
+SETTINGS_BYTES_MAX: Final = 64 * KIB
+
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 # How many other processes a fetch reckons with that was not told, whatever --processes says.
 PEERS_DEFAULT: Final = 0
+# Folders that one look lists before it is content with what it has found.
+FOLDERS_PER_LOOK_MAX: Final = 64
+# Of so many looks one begins at another's shard, so that none waits for ever.
+LOOKS_PER_SHARD: Final = 4
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
@@ -64,6 +85,8 @@ FIRST_SIGHT_S: Final = 1.0
 FORGOTTEN_AFTER_S: Final = 3600
 SWEEP_EVERY_S: Final = 60.0
 TOMBSTONE_KEPT_S: Final = 3600
+# Names that one pass of the reaper takes away, so that it hears when it is told to stop.
+REAPED_PER_PASS_MAX: Final = 20_000
 # Looks for what a deleted queue has in delay/ before the queue is made again.
 RETIRE_PASSES_MAX: Final = 4
 IDLE_WAIT_S_MIN: Final = 0.05
@@ -117,6 +140,9 @@ _RELATIONS: Final = {
     ),
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
+    "a bucket's name is told from an id's": BUCKET_DIGITS_MAX + DEEP_DIGITS < UUID_CHARS,
+    "a shard is one hexadecimal digit": SHARDS_MAX <= 16,
+    "one folder's files are a few looks": FOLDER_FILES_MAX <= 4 * BACKLOG_IDS_MAX,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,
     "others' messages are found within a second": LOOK_INTERVAL_S < 1.0,
     "a process may count all others as peers": PROCESSES_MAX - 1 <= PEERS_MAX,

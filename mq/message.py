@@ -56,3 +56,5 @@ class Delivery:
     offset: int
     body: bytes | None
     descriptor: int | None
+    bucket: str = ""
+    """Where below delay/ it lies."""

@@ -26,6 +26,7 @@ from mq.limits import (
     PUBLISHED_MS_MAX,
     QUEUE_NAME_CHARS_MAX,
     SIDELINE_SUFFIX,
+    UUID_CHARS,
     VISIBILITY_S_MAX,
 )
 
@@ -70,6 +71,11 @@ _ID: Final = re.compile(
     r"(?:,h=(?P<headers>[1-9][0-9]{0,3}))?"
     r"(?:\.(?P<extension>[a-z0-9]+))?"
 )
+# The ids without attributes, which are nearly all, and the text that all are before.
+_PLAIN_ID: Final = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}(?:\.[a-z0-9]+)?"
+)
+_UUIDS_END: Final = f"{PUBLISHED_MS_MAX >> 16:08x}-{PUBLISHED_MS_MAX & 0xFFFF:04x}-8"
 _KEY_BYTES_AS_THEY_ARE: Final = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 )
@@ -202,6 +208,17 @@ class MessageId:
         if message_id.header_bytes > HEADER_BLOCK_BYTES_MAX:
             raise BadName("id", f"a header block of at most {HEADER_BLOCK_BYTES_MAX} bytes")
         return message_id
+
+    @staticmethod
+    def is_written(text: str) -> bool:
+        """Whether `text` is how some id is written: what `parse` takes, for many names at once."""
+        if _PLAIN_ID.fullmatch(text) is not None and text < _UUIDS_END:
+            return len(text) == UUID_CHARS or text[UUID_CHARS + 1 :] in EXTENSIONS
+        try:
+            MessageId.parse(text)
+        except BadName:
+            return False
+        return True
 
     @property
     def published_ms(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from mq import __version__
-from mq.limits import KIB, MIB
+from mq.limits import FOLDER_FILES_MAX, KIB, MIB
 from mq.logs import configure
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +68,18 @@ def _root(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     if not value:
         raise click.BadParameter("is empty; an unset variable, perhaps")
     return Path(value)
+
+
+def folder_max_option(command: F) -> F:
+    """How many files lie flat in a folder, as mq and mq-mover take it."""
+    return click.option(
+        "--folder-max",
+        type=click.IntRange(1),
+        default=FOLDER_FILES_MAX,
+        show_envvar=True,
+        help="Files in a folder beyond which more go to buckets below it. Daemons of one root may "
+        "differ.",
+    )(command)
 
 
 def daemon_options(command: F) -> F:

@@ -11,6 +11,7 @@ from mq.limits import (
     BODY_BYTES_MAX_DEFAULT,
     BODY_IDLE_S_DEFAULT,
     DRAIN_S_DEFAULT,
+    FOLDER_FILES_MAX,
     PEERS_DEFAULT,
 )
 
@@ -20,7 +21,7 @@ Durability = Literal["media", "none"]
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What holds for one queue. Every field is a default until queues keep settings files."""
+    """What holds for every queue of a process; a queue's own shape is in the store."""
 
     visibility_s: float = 30
     body_bytes_max: int = BODY_BYTES_MAX_DEFAULT
@@ -49,6 +50,9 @@ class ServerSettings:
     reserve_bytes: int | None = None
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
+    folder_max: int = FOLDER_FILES_MAX
+    shard_start: int | None = None
+    """The shard that a process with peers begins at; None: one that it draws."""
     queue: QueueSettings = QueueSettings()
 
     @property

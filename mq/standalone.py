@@ -14,7 +14,13 @@ def upkeep(settings: ServerSettings, log_format: LogFormat, log_level: str) -> C
     return Children(
         [
             # -P: the installed daemons, not what the current folder has under their names.
-            Child("mq-mover", ("-P", "-m", "mq_mover", "--exit-with-stdin", *flags)),
+            Child(
+                "mq-mover",
+                (
+                    *("-P", "-m", "mq_mover", "--exit-with-stdin", *flags),
+                    *("--folder-max", str(settings.folder_max)),
+                ),
+            ),
             Child("mq-reaper", ("-P", "-m", "mq_reaper", "--exit-with-stdin", *flags)),
         ]
     )

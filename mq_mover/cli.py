@@ -9,14 +9,20 @@ import click
 
 from mq.clock import SystemClock
 from mq.errors import AcrossFileSystems, StartupError
-from mq.options import begin_logs, context, fail, root_option, upkeep_options
+from mq.options import (
+    begin_logs,
+    context,
+    fail,
+    folder_max_option,
+    root_option,
+    upkeep_options,
+)
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower, choose_flusher
 from mq.store.redeliver import Timer
 from mq.store.root import Root, open_root
-from mq.store.space import Space
 from mq.upkeep import Stop, make_passes
 from mq_mover.mover import Mover
 from mq_mover.sweeper import Sweeper
@@ -50,12 +56,14 @@ _THREADS: Final = 8
     help="0: a message leaves when its own due time (its mtime) has passed. N: when it has lain "
     "there for N seconds, whatever its due time.",
 )
+@folder_max_option
 @upkeep_options
 def main(
     root: Path,
     source: Path | None,
     destination: Path | None,
     delay: float,
+    folder_max: int,
     exit_with_stdin: bool,
     log_format: str,
     log_level: str,
@@ -73,9 +81,9 @@ def main(
         if (source is None) != (destination is None):
             raise StartupError("--source and --destination go together")
         if source is None or destination is None:
-            passes, due_in_s = _over_root(root, delay)
+            passes, due_in_s = _over_root(root, delay, folder_max)
         else:
-            passes, due_in_s = _between(source, destination, delay)
+            passes, due_in_s = _between(source, destination, delay, folder_max)
     except StartupError as error:
         raise fail("mq-mover", error) from error
     except OSError as error:
@@ -84,9 +92,11 @@ def main(
     _log.info("stopped")
 
 
-def _over_root(path: Path, delay_s: float) -> tuple[Callable[[], int], Callable[[], float | None]]:
+def _over_root(
+    path: Path, delay_s: float, folder_max: int
+) -> tuple[Callable[[], int], Callable[[], float | None]]:
     files, clock = Files(), SystemClock()
-    root = open_root(str(path), files, clock)
+    root = open_root(str(path), files, clock, folder_max=folder_max)
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     sweeper = Sweeper(root, flusher)
@@ -101,7 +111,7 @@ def _over_root(path: Path, delay_s: float) -> tuple[Callable[[], int], Callable[
 
 
 def _between(
-    source: Path, destination: Path, delay_s: float
+    source: Path, destination: Path, delay_s: float, folder_max: int
 ) -> tuple[Callable[[], int], Callable[[], float | None]]:
     layout = Layout.between(source.resolve(), destination.resolve())
     if layout.delay == layout.new:
@@ -115,7 +125,7 @@ def _between(
     if source.stat().st_dev != destination.stat().st_dev:
         raise AcrossFileSystems(source, destination)
     files, clock = Files(), SystemClock()
-    root = Root(layout, files, clock, Space(files, clock, layout.root))
+    root = Root.of(layout, files, clock, folder_max=folder_max)
     flusher = FsyncFlusher(files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     clock_follower = ClockFollower(root, clock)

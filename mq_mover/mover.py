@@ -18,10 +18,12 @@ from mq.limits import (
 )
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_group
-from mq.store.layout import parse_entry
+from mq.store.layout import leading, parse_delayed, parse_entry
 from mq.store.listing import is_settled, look_pause_s
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.root import Root
+from mq.store.steps import Steps
+from mq.store.walk import walk
 from mq_mover.timers import Timers
 
 _log = logging.getLogger("mq-mover")
@@ -42,7 +44,8 @@ class Mover:
         self._timer = timer
         self._timers = Timers() if timers is None else timers
         self._folder = root.layout.folder(State.DELAYED)
-        self._folder_mtime_ns: int | None = None
+        self._mtimes_ns: dict[str, int | None] = {}
+        """When delay/ and its buckets last changed; None where that is not to be believed."""
         self._look_again_s = float("-inf")
         self._recheck_again_s = float("-inf")
         self._foreign = 0
@@ -58,7 +61,7 @@ class Mover:
         if not names:
             return 0
         outcomes = run_group(
-            [redeliver(self._root, *parse_entry(name), self._timer) for name in names],
+            [self._redelivery(name) for name in names],
             self._flusher,
         )
         moved = 0
@@ -70,6 +73,10 @@ class Mover:
         """Seconds until the next message is due; None when none is known."""
         next_ms = self._timers.next_ms()
         return None if next_ms is None else max(0, next_ms - self._root.now_ms()) / 1000
+
+    def _redelivery(self, name: str) -> Steps[tuple[Redelivery, int]]:
+        queue, message_id, bucket = parse_delayed(name)
+        return redeliver(self._root, queue, message_id, self._timer, bucket)
 
     def _settle(self, name: str, outcome: Outcome) -> int:
         if outcome.error is not None:
@@ -102,13 +109,20 @@ class Mover:
             self._recheck_again_s = ended_s + max(LOOK_INTERVAL_S, pause_s)
 
     def _folder_changed(self) -> bool:
-        """Whether names may have come: an mtime is believed once it is old enough."""
-        status = self._root.files.status(self._folder)
-        if status is None:
-            raise FileNotFoundError(2, "the source folder is gone", self._folder)
-        changed = status.st_mtime_ns != self._folder_mtime_ns
-        settled = is_settled(status, self._root.now_ms())
-        self._folder_mtime_ns = status.st_mtime_ns if settled else None
+        """Whether names may have come to delay/ or a bucket: an mtime is believed once it is old
+        enough.
+        """
+        changed = False
+        for folder in dict.fromkeys((self._folder, *self._mtimes_ns)):
+            status = self._root.files.status(folder)
+            if status is None:
+                if folder == self._folder:
+                    raise FileNotFoundError(2, "the source folder is gone", folder)
+                del self._mtimes_ns[folder]
+                continue
+            changed = changed or status.st_mtime_ns != self._mtimes_ns.get(folder)
+            settled = is_settled(status, self._root.now_ms())
+            self._mtimes_ns[folder] = status.st_mtime_ns if settled else None
         return changed
 
     def _look(self, recheck: bool) -> None:
@@ -118,18 +132,22 @@ class Mover:
         found = Timers(self._timers.capacity)
         foreign = 0
         foreign_name = ""
-        for entry in self._root.files.entries(self._folder):
-            known_ms = self._timers.due_ms(entry.name)
+        mtimes_ns: dict[str, int | None] = {self._folder: self._mtimes_ns.get(self._folder)}
+        for bucket, entry in walk(self._root.files, self._folder):
+            for folder in leading(self._folder, bucket):
+                mtimes_ns.setdefault(folder, self._mtimes_ns.get(folder))
+            name = bucket + entry.name
+            known_ms = self._timers.due_ms(name)
             if known_ms is not None and not recheck:
-                found.put(entry.name, known_ms)
+                found.put(name, known_ms)
                 continue
             if known_ms is None and not _is_message(entry):
                 if not entry.name.startswith("."):
                     foreign, foreign_name = foreign + 1, entry.name
                 continue
             with contextlib.suppress(FileNotFoundError):
-                found.put(entry.name, self._due_ms(entry, known_ms))
-        self._timers = found
+                found.put(name, self._due_ms(entry, known_ms))
+        self._timers, self._mtimes_ns = found, mtimes_ns
         if recheck and foreign != self._foreign:
             self._foreign = foreign
             _log.warning(
@@ -156,7 +174,7 @@ class Mover:
         return soonest_ms if known_ms is None else min(known_ms, soonest_ms)
 
     def _report_stray(self, name: str) -> None:
-        queue = parse_entry(name)[0].text
+        queue = parse_delayed(name)[0].text
         if queue not in self._strays and len(self._strays) < GROUP_OPERATIONS_MAX:
             self._strays.add(queue)
             _log.warning(

@@ -1,13 +1,15 @@
-"""Sweeping: files forgotten in new/, and what deleted queues left behind."""
+"""Sweeping: files forgotten in new/, buckets that emptied, and what deleted queues left behind."""
 
 import logging
 
 from mq.errors import BadName, MqError
 from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
+from mq.store.buckets import sweep_buckets
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.layout import parse_entry
+from mq.store.listing import is_settled
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget
 from mq.store.root import Root
@@ -22,6 +24,8 @@ class Sweeper:
         self._root = root
         self._flusher = flusher
         self._again_s = float("-inf")
+        self._without_buckets: dict[str, int] = {}
+        """Queues' folders that had no bucket, and their mtimes then."""
 
     def run_if_due(self) -> int:
         """Sweeps when that is due; how many files it moved. Raises OSError when a folder cannot
@@ -31,6 +35,7 @@ class Sweeper:
         if now_s < self._again_s:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
+        self._sweep_buckets()
         return self._sweep_new() + self._sweep_deleted()
 
     def _sweep_new(self) -> int:
@@ -50,6 +55,32 @@ class Sweeper:
         if swept:
             _log.info("forgotten publishes removed", extra={"fields": {"count": swept}})
         return swept
+
+    def _sweep_buckets(self) -> None:
+        """Those that emptied: of delay/ and of every queue whose folder has changed."""
+        layout = self._root.layout
+        self._sweep_folder(layout.folder(State.DELAYED))
+        seen = {}
+        for entry in self._root.files.entries(layout.folder(State.READY)):
+            if entry.name.startswith(".") or not entry.is_dir(follow_symlinks=False):
+                continue
+            status = self._root.files.status(entry.path)
+            if status is None:
+                continue
+            known = self._without_buckets.get(entry.path)
+            if known == status.st_mtime_ns or self._sweep_folder(entry.path):
+                seen[entry.path] = status.st_mtime_ns
+        self._without_buckets = seen
+
+    def _sweep_folder(self, folder: str) -> bool:
+        """Whether the folder has no bucket any more, for sure."""
+        try:
+            status = self._root.files.status(folder)
+            none_left = run_alone(sweep_buckets(self._root, folder), self._flusher)
+        except (MqError, OSError) as error:
+            _log.info("empty buckets stay for now", extra={"fields": {"error": repr(error)}})
+            return False
+        return none_left and status is not None and is_settled(status, self._root.now_ms())
 
     def _sweep_deleted(self) -> int:
         try:

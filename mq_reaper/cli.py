@@ -13,7 +13,6 @@ from mq.store.files import Files
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower
 from mq.store.root import Root, check_format, open_root
-from mq.store.space import Space
 from mq.upkeep import Stop, make_passes
 from mq_reaper.reaper import Reaper
 
@@ -73,7 +72,7 @@ def main(
     _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
     reaper = Reaper(files, clock, folder, keep)
     layout = replace(Layout.of(Path(folder).parent), remove=folder)
-    follower = ClockFollower(Root(layout, files, clock, Space(files, clock, folder)), clock)
+    follower = ClockFollower(Root.of(layout, files, clock), clock)
 
     def passes() -> int:
         follower.follow()

@@ -41,7 +41,7 @@ class Reaper:
             raise
         ended_s = self._clock.steady_s()
         went = self._last.files + self._last.folders
-        if self._last.next_ms is not None:
+        if self._last.next_ms is not None or (self._last.more and not went):
             # A folder full of files that are kept: look at it again in proportion to its size.
             self._again_s = ended_s + look_pause_s(ended_s - began_s)
         if went:
@@ -74,4 +74,5 @@ class Reaper:
         now_ms = self._clock.now_ms()
         changed = status.st_mtime_ns != self._folder_mtime_ns
         self._folder_mtime_ns = status.st_mtime_ns if is_settled(status, now_ms) else None
-        return changed or (self._last.next_ms is not None and self._last.next_ms <= now_ms)
+        is_due = self._last.next_ms is not None and self._last.next_ms <= now_ms
+        return changed or self._last.more or is_due

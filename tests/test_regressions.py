@@ -138,9 +138,9 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
         ("stamp", "new/q:ID"),
         ("sync", "new/q:ID"),
         ("rename", "new/q:ID", "queues/q/ID"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
     assert (await fetch(server)).id == message_id
@@ -202,9 +202,9 @@ async def test_a_streamed_publish_is_fsynced_before_its_rename(serve: Serve, roo
         ("stamp", "new/q:ID"),
         ("sync", "new/q:ID"),
         ("rename", "new/q:ID", "queues/q/ID"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
 
@@ -219,9 +219,9 @@ async def test_syncfs_stands_for_the_files_fsync_alone(serve: Serve, root: Path)
         ("stamp", "new/q:ID"),
         ("sync_file_system",),
         ("rename", "new/q:ID", "queues/q/ID"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
 

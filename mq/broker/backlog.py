@@ -5,7 +5,9 @@ message: whoever takes a candidate still has to win its rename.
 """
 
 import random
-from bisect import bisect_left, insort
+from bisect import bisect_left
+from operator import attrgetter
+from typing import Final
 
 from mq.limits import (
     BACKLOG_IDS_MAX,
@@ -13,7 +15,10 @@ from mq.limits import (
     LOOK_INTERVAL_S,
 )
 from mq.names import MessageId
-from mq.store.listing import FolderMark, Listing, delivery_order, look_pause_s
+from mq.store.listing import look_pause_s
+from mq.store.order import STRICT, Candidate, FolderMark, Listing
+
+_key: Final = attrgetter("key")
 
 
 class Backlog:
@@ -21,14 +26,15 @@ class Backlog:
 
     def __init__(self, capacity: int = BACKLOG_IDS_MAX) -> None:
         self._capacity = capacity
-        self._candidates: list[MessageId] = []
+        self._candidates: list[Candidate] = []
+        self._order = STRICT
         self._complete = False
         self._mark: FolderMark | None = None
         self._looked_s = float("-inf")
         self._look_cost_s = 0.0
         self._offered_meanwhile: list[MessageId] | None = None
-        self._aside_until_s: dict[MessageId, float] = {}
-        self._lost_since_s: dict[MessageId, float] = {}
+        self._aside_until_s: dict[str, float] = {}
+        self._lost_since_s: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -63,18 +69,19 @@ class Backlog:
         if listing is None:
             return
         self._aside_until_s = {
-            message_id: until_s
-            for message_id, until_s in self._aside_until_s.items()
-            if now_s < until_s
+            name: until_s for name, until_s in self._aside_until_s.items() if now_s < until_s
         }
         if self._lost_since_s:
-            listed = set(listing.ids)
+            listed = {each.name for each in listing.candidates}
             self._lost_since_s = {
-                message_id: since_s
-                for message_id, since_s in self._lost_since_s.items()
-                if message_id in listed
+                name: since_s for name, since_s in self._lost_since_s.items() if name in listed
             }
-        self._candidates = [each for each in listing.ids if each not in self._aside_until_s]
+        self._order = listing.order
+        self._candidates = listing.candidates
+        if self._aside_until_s:
+            self._candidates = [
+                each for each in listing.candidates if each.name not in self._aside_until_s
+            ]
         self._complete = listing.complete
         self._mark = None if self._aside_until_s else listing.mark
         for message_id in offered:
@@ -88,23 +95,23 @@ class Backlog:
         """A candidate that was taken may be there still: an unchanged folder says nothing."""
         self._mark = None
 
-    def was_lost(self, message_id: MessageId, now_s: float) -> None:
+    def was_lost(self, candidate: Candidate, now_s: float) -> None:
         """A candidate that was taken is not there. One that looks find again and again all the
         same, as NFS's cache of absent names can have it, is put aside, so that a fetch ends: each
         time for longer than since its first loss, for there may be many.
         """
-        since_s = self._lost_since_s.get(message_id)
+        since_s = self._lost_since_s.get(candidate.name)
         if since_s is None:
-            self._lost_since_s[message_id] = now_s
+            self._lost_since_s[candidate.name] = now_s
         else:
-            self.put_aside(message_id, 2 * now_s - since_s)
+            self.put_aside(candidate, 2 * now_s - since_s)
         self.distrust()
 
-    def put_aside(self, message_id: MessageId, now_s: float) -> None:
+    def put_aside(self, candidate: Candidate, now_s: float) -> None:
         """A candidate that was taken cannot be had now: for a moment no look finds it, so that a
         fetch ends though another process holds it and is stopped.
         """
-        self._aside_until_s[message_id] = now_s + BUSY_ASIDE_S
+        self._aside_until_s[candidate.name] = now_s + BUSY_ASIDE_S
         self._mark = None
 
     def offer(self, message_id: MessageId) -> None:
@@ -115,20 +122,18 @@ class Backlog:
         """
         if self._offered_meanwhile is not None:
             self._offered_meanwhile.append(message_id)
-        order = delivery_order(message_id)
-        if not self._complete and (
-            not self._candidates or order > delivery_order(self._candidates[-1])
-        ):
+        key = self._order.key(message_id.text)
+        if not self._complete and (not self._candidates or key > self._candidates[-1].key):
             return
-        place = bisect_left(self._candidates, order, key=delivery_order)
-        if place < len(self._candidates) and self._candidates[place] == message_id:
+        place = bisect_left(self._candidates, key, key=_key)
+        if place < len(self._candidates) and self._candidates[place].key == key:
             return
-        insort(self._candidates, message_id, key=delivery_order)
+        self._candidates.insert(place, Candidate(key, None))
         if len(self._candidates) > self._capacity:
             self._candidates.pop()
             self._complete = False
 
-    def take(self, peers: int, chance: random.Random) -> MessageId | None:
+    def take(self, peers: int, chance: random.Random) -> Candidate | None:
         """The next candidate: the first, or any of the first `peers` + 1."""
         if not self._candidates:
             return None

@@ -9,13 +9,14 @@ from typing import Any, Final, TypeVar
 
 from mq.broker.queue import Description, Queue
 from mq.errors import Busy, QueueNotFound
+from mq.limits import SHARDS_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.moves import queue_exists
 from mq.store.publish import Draft, publish
-from mq.store.queues import create_queue, delete_queue, retire_delayed
+from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue, retire_delayed
 from mq.store.remove import Precondition, remove
 from mq.store.root import Root
 from mq.store.steps import Steps
@@ -39,27 +40,32 @@ class Broker:
         settings: QueueSettings,
         peers: int = 0,
         chance: random.Random | None = None,
+        shard_start: int | None = None,
     ) -> None:
         self.root = root
         self.committer = committer
         self._settings = settings
         self._peers = peers
         self._chance = chance or random.Random()
+        # The shard that this process begins at where a queue has some.
+        self._shard_start = (
+            self._chance.randrange(SHARDS_MAX) if shard_start is None else shard_start
+        )
         self._uuids = UuidSource(root.clock)
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
         self.background: set[asyncio.Task[None]] = set()
 
-    async def create_queue(self, name: QueueName) -> bool:
-        """Makes a queue; False when it was there. Raises Busy, NameTaken, Unavailable.
+    async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
+        """Makes a queue; False when it was there. Raises Busy, NameTaken, ShapeFixed, Unavailable.
         Durable: yes.
         """
         if await self.committer.call(queue_exists, self.root, name):
             # No turn to wait for; what another process made is flushed all the same.
-            created = await self.committer.commit_alone(create_queue(self.root, name))
+            created = await self.committer.commit_alone(create_queue(self.root, name, wanted))
         else:
             created = await self._with_lock_tries(
-                lambda: self.committer.commit_alone(create_queue(self.root, name))
+                lambda: self.committer.commit_alone(create_queue(self.root, name, wanted))
             )
         self._known(name)
         return created
@@ -176,7 +182,13 @@ class Broker:
         """The queue as this process knows it, from its first use on."""
         if (queue := self._queues.get(name.text)) is None:
             queue = self._queues[name.text] = Queue(
-                name, self.root, self.committer, self._settings, self._peers, self._chance
+                name,
+                self.root,
+                self.committer,
+                self._settings,
+                self._peers,
+                self._chance,
+                self._shard_start,
             )
         return queue
 

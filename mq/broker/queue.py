@@ -11,18 +11,22 @@ from collections import deque
 from dataclasses import dataclass
 
 from mq.broker.backlog import Backlog
-from mq.errors import Busy, MqError, Unavailable
+from mq.errors import Busy, MqError, SettingsUnreadable, Unavailable
 from mq.limits import (
     BACKLOG_IDS_MAX,
     CLAIMS_MAX,
     DESCRIBE_AGE_S,
+    LOOKS_PER_SHARD,
 )
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
+from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
 from mq.store.fetch import fetch, release
-from mq.store.listing import Counts, count, list_ready, look_pause_s
+from mq.store.layout import Shape
+from mq.store.listing import Counts, count, look_pause_s
+from mq.store.order import STRICT, Candidate, FolderMark, Listing, Order, list_ready
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.queue")
@@ -41,9 +45,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A queue's counts, taken at `counted_ms` (since the epoch), fresh until `stale_s`."""
+    """A queue's counts and shape, of `counted_ms` (since the epoch), fresh until `stale_s`."""
 
     counts: Counts
+    shape: Shape
     counted_ms: int
     stale_s: float
 
@@ -52,7 +57,7 @@ class Description:
 class _Claim:
     """A claim that goes on; `asked`: the number of the last one to ask when it began."""
 
-    candidate: MessageId
+    candidate: Candidate
     asked: int
     future: "asyncio.Future[Delivery | None]"
 
@@ -68,6 +73,7 @@ class Queue:
         settings: QueueSettings,
         peers: int,
         chance: random.Random,
+        shard_start: int = 0,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -76,6 +82,8 @@ class Queue:
         self._committer = committer
         self._peers = peers
         self._chance = chance
+        self._shard_start = shard_start
+        self._looks = 0
         self._backlog = Backlog()
         self._waiting: deque[tuple[int, asyncio.Future[Delivery | None]]] = deque()
         """With each one's number."""
@@ -84,6 +92,7 @@ class Queue:
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._giving_back: set[asyncio.Task[None]] = set()
+        self._clearing: asyncio.Task[None] | None = None
         self._description: Description | None = None
         self._describing: asyncio.Task[Description] | None = None
 
@@ -123,8 +132,10 @@ class Queue:
 
     async def drain(self) -> None:
         """Waits until nothing goes on here."""
-        while tasks := self._giving_back | ({self._serving} if self._serving else set()):
-            await asyncio.wait(tasks)
+        while tasks := {task for task in (self._serving, self._clearing) if task is not None}:
+            await asyncio.wait(tasks | self._giving_back)
+        while self._giving_back:
+            await asyncio.wait(self._giving_back)
 
     def was_published(self, message_id: MessageId) -> None:
         """A message became ready by this process's hand."""
@@ -134,9 +145,10 @@ class Queue:
     async def _describe(self) -> Description:
         began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
         counts = await self._committer.call(count, self._root, self.name)
+        shape = await self._committer.call(self._root.places.shape, self.name)
         ended_s = self._root.clock.steady_s()
         fresh_s = max(DESCRIBE_AGE_S, look_pause_s(ended_s - began_s))
-        return Description(counts, counted_ms, ended_s + fresh_s)
+        return Description(counts, shape, counted_ms, ended_s + fresh_s)
 
     def _was_described(self, describing: "asyncio.Task[Description]") -> None:
         self._describing = None
@@ -183,7 +195,13 @@ class Queue:
     def _claim(self, wanted: int) -> None:
         """Begins a claim for each who waits and has none yet."""
         for candidate in self._candidates(min(wanted, CLAIMS_MAX - len(self._claims))):
-            operation = fetch(self._root, self.name, candidate, self.settings.visibility_s)
+            operation = fetch(
+                self._root,
+                self.name,
+                candidate.id,
+                self.settings.visibility_s,
+                candidate.bucket,
+            )
             future = self._committer.submit(operation)
             self._claims.append(_Claim(candidate, self._asked, future))
             future.add_done_callback(self._claim_ended)
@@ -219,16 +237,48 @@ class Queue:
         mark = self._backlog.mark
         self._backlog.look_began()
         try:
-            listing = await self._committer.call(
-                list_ready, self._root, self.name, BACKLOG_IDS_MAX, mark
-            )
+            listing = await self._committer.call(self._list, mark)
         except BaseException:
             self._backlog.look_failed()
             raise
         self._backlog.look_ended(listing, began_s, self._root.clock.steady_s())
+        if listing is not None and listing.empty and self._clearing is None:
+            self._clearing = asyncio.create_task(self._clear(listing.empty))
+            self._clearing.add_done_callback(self._was_cleared)
 
-    def _candidates(self, wanted: int) -> list[MessageId]:
-        candidates: list[MessageId] = []
+    def _list(self, mark: FolderMark | None) -> Listing | None:
+        return list_ready(self._root, self.name, BACKLOG_IDS_MAX, mark, self._order())
+
+    def _order(self) -> Order:
+        """Strict without peers; else from this process's own shard on, where the queue has shards,
+        and now and then from another one's, which nobody else may begin at.
+        """
+        if self._peers == 0:
+            return STRICT
+        try:
+            shards = self._root.places.shape(self.name).shards
+        except SettingsUnreadable:
+            return STRICT
+        turn, more = divmod(self._looks, LOOKS_PER_SHARD)
+        self._looks += 1
+        start = self._shard_start + (0 if more else turn)
+        return Order(shards, start % shards)
+
+    async def _clear(self, buckets: tuple[str, ...]) -> None:
+        """Takes empty buckets away, in the background."""
+        try:
+            await self._committer.commit_alone(drop_buckets(self._root, buckets))
+        except Unavailable as error:
+            _log.info(
+                "empty buckets stay for now",
+                extra={"fields": {"queue": self.name.text, "error": repr(error)}},
+            )
+
+    def _was_cleared(self, clearing: "asyncio.Task[None]") -> None:
+        self._clearing = None
+
+    def _candidates(self, wanted: int) -> list[Candidate]:
+        candidates: list[Candidate] = []
         while len(candidates) < wanted:
             candidate = self._backlog.take(self._peers, self._chance)
             if candidate is None:

@@ -27,6 +27,7 @@ ROUTES: Final = [
             "HEAD": queues.describe,
             "DELETE": queues.delete,
         },
+        {"PUT": queues.CREATE_PARAMETERS},
     ),
     Route("/{queue}/messages", {"POST": messages.publish, "GET": messages.fetch}),
     Route("/{queue}/messages/{id}", {"DELETE": messages.delete}),
@@ -72,7 +73,7 @@ class Dispatcher:
             return problem_answer(METHOD_NOT_ALLOWED, headers=allow)
         if request.query_string:
             for parameter in request.query:
-                if parameter not in route.parameters:
+                if parameter not in route.parameters.get(request.method, ()):
                     raise UnknownParameter(parameter)
         return await handler(self._service, request, path)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from mq.errors import (
     BadName,
+    BadParameter,
     BadPrecondition,
     BodyTooLarge,
     BodyTooSlow,
@@ -24,6 +25,8 @@ from mq.errors import (
     QueueNotFound,
     QuotaExceeded,
     ReadOnly,
+    SettingsUnreadable,
+    ShapeFixed,
     StagedFileGone,
     StorageFailed,
     Unavailable,
@@ -58,6 +61,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     UnknownParameter: Problem(
         "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
     ),
+    BadParameter: Problem(
+        "bad-parameter", 400, "Bad parameter",
+        "The query parameter {parameter} is malformed; expected: {expected}.",
+    ),
     BadPrecondition: Problem(
         "bad-if-match", 400, "Bad If-Match", 'If-Match takes * or entity tags such as "1".'
     ),
@@ -71,6 +78,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
+    ),
+    ShapeFixed: Problem(
+        "settings-fixed", 409, "Settings fixed",
+        "The queue was made with other settings, which stay as long as it does.",
     ),
     BodyTooSlow: Problem(
         "body-too-slow", 408, "Body too slow", "No byte of the body came for {idle_s:g} s.",
@@ -106,6 +117,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     StorageFailed: Problem("storage-failed", 503, "Storage failed", "The storage failed.", True),
     StagedFileGone: Problem(
         "publish-forgotten", 503, "Publish forgotten", "The publish took too long.", True
+    ),
+    SettingsUnreadable: Problem(
+        "settings-unreadable", 503, "Settings unreadable",
+        "The queue's settings cannot be understood.", True,
     ),
     Busy: Problem("message-busy", 503, "Busy", "Another process is at it.", True),
 }  # fmt: skip

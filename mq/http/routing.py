@@ -29,7 +29,8 @@ class Route:
 
     pattern: str
     handlers: Mapping[str, Handler]
-    parameters: frozenset[str] = frozenset()
+    parameters: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The query parameters that a method has."""
     segments: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:

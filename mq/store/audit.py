@@ -5,6 +5,7 @@ moves while it is looked at is not held against it. Right after a crash, second 
 tombstone beside its queue are what FORMAT.md allows until somebody comes to them.
 """
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -12,16 +13,24 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mq.errors import BadName
+from mq.errors import BadName, SettingsUnreadable
 from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import FILE_MODE, FOLDER_MODE
-from mq.store.layout import FORMAT_LINE, is_deleted_folder, parse_entry
+from mq.store.layout import (
+    FORMAT_LINE,
+    IN_COMMON,
+    Shape,
+    is_deleted_folder,
+    parse_entry,
+    parse_settings,
+)
 from mq.store.moves import queue_exists
 from mq.store.root import Root
 from mq.store.steps import T
+from mq.store.walk import is_bucket, is_deep_folder
 
 # In one folder for all queues; ready messages lie in their queues' own.
 _SHARED: Final = (State.NEW, State.DELAYED, State.REMOVED)
@@ -44,6 +53,8 @@ class Breach(Enum):
     FORGOTTEN = "left in new/, and nobody took it away"
     STRAY = "a message whose queue is not there and was not deleted"
     TOMBSTONE = "a tombstone beside its queue"
+    MISPLACED = "a message in a bucket that is not its own"
+    SETTINGS = "settings that cannot be understood, or of no queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,8 @@ class _Auditor:
             self._queues()
         if self._layout.tombstones in standing:
             self._tombstones()
+        if self._layout.settings in standing:
+            self._settings()
         return self.found
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:
@@ -156,9 +169,9 @@ class _Auditor:
             return None
 
     def _shared(self, state: State) -> None:
-        for entry, status in self._entries(self._layout.folder(state)):
+        for bucket, entry, status in self._walk(self._layout.folder(state), state):
             if stat.S_ISDIR(status.st_mode):
-                if state is State.REMOVED and is_deleted_folder(entry.name):
+                if state is State.REMOVED and not bucket and is_deleted_folder(entry.name):
                     self._mode(entry.path, status, FOLDER_MODE)
                     self._messages_in(entry.path, State.REMOVED)
                 else:
@@ -168,8 +181,31 @@ class _Auditor:
                 continue
             queue, message_id = parsed
             if self._message(state, message_id, entry.path, status):
-                self._other_states(state, queue, message_id, status)
+                self._place(IN_COMMON, message_id, bucket, entry.path)
+                self._other_states(state, queue, message_id, entry.path, status)
                 self._timely(state, queue, entry.path, status)
+
+    def _walk(
+        self, top: str, state: State
+    ) -> "Iterator[tuple[str, os.DirEntry[str], os.stat_result]]":
+        """What may be ours in a folder and its buckets, each with its bucket; new/ has none."""
+        for entry, status in self._entries(top):
+            if state is State.NEW or not is_bucket(entry):
+                yield "", entry, status
+                continue
+            self._mode(entry.path, status, FOLDER_MODE)
+            bucket = f"{entry.name}/"
+            for inner, inner_status in self._entries(entry.path):
+                if not is_deep_folder(inner):
+                    yield bucket, inner, inner_status
+                    continue
+                self._mode(inner.path, inner_status, FOLDER_MODE)
+                for innermost, innermost_status in self._entries(inner.path):
+                    yield f"{bucket}{inner.name}/", innermost, innermost_status
+
+    def _place(self, shape: Shape, message_id: MessageId, bucket: str, path: str) -> None:
+        if bucket not in ("", shape.bucket(message_id), shape.deep(message_id)):
+            self._say(Breach.MISPLACED, path)
 
     def _queues(self) -> None:
         for entry, status in self._entries(self._layout.queues):
@@ -177,15 +213,24 @@ class _Auditor:
                 continue
             if stat.S_ISDIR(status.st_mode):
                 self._mode(entry.path, status, FOLDER_MODE)
-                self._messages_in(entry.path, State.READY)
+                self._messages_in(entry.path, State.READY, self._shape(QueueName(entry.name)))
             else:
                 self._foreign(entry.name)
 
-    def _messages_in(self, folder: str, state: State) -> None:
-        for entry, status in self._entries(folder):
+    def _shape(self, queue: QueueName) -> Shape | None:
+        try:
+            return self._root.places.shape(queue)
+        except SettingsUnreadable:
+            return None  # Told beside the file.
+
+    def _messages_in(self, folder: str, state: State, shape: Shape | None = None) -> None:
+        """`shape` None: it is not known, or whatever it was has gone."""
+        for bucket, entry, status in self._walk(folder, state):
             message_id = self._parsed(MessageId.parse, entry.name)
-            if message_id is not None:
-                self._message(state, message_id, entry.path, status)
+            if message_id is None or not self._message(state, message_id, entry.path, status):
+                continue
+            if shape is not None:
+                self._place(shape, message_id, bucket, entry.path)
 
     def _message(
         self, state: State, message_id: MessageId, path: str, status: os.stat_result
@@ -208,14 +253,21 @@ class _Auditor:
         return True
 
     def _other_states(
-        self, state: State, queue: QueueName, message_id: MessageId, status: os.stat_result
+        self,
+        state: State,
+        queue: QueueName,
+        message_id: MessageId,
+        here: str,
+        status: os.stat_result,
     ) -> None:
         """Each pair of states is told once, by the one that is first in _SHARED."""
-        here = self._layout.path(state, queue, message_id)
         for other in (*_SHARED[_SHARED.index(state) + 1 :], State.READY):
-            there = self._layout.path(other, queue, message_id)
-            if all(self._is_in_both(here, there, status) for _ in range(_LOOKS)):
-                self._say(Breach.TWO_STATES, here, f"and in {there}")
+            # Of a shape that cannot be read the first place is all that is known.
+            with contextlib.suppress(SettingsUnreadable):
+                for bucket in self._root.places.spots(other, queue, message_id):
+                    there = self._layout.path(other, queue, message_id, bucket)
+                    if all(self._is_in_both(here, there, status) for _ in range(_LOOKS)):
+                        self._say(Breach.TWO_STATES, here, f"and in {there}")
 
     def _is_in_both(self, here: str, there: str, status: os.stat_result) -> bool:
         if self._root.files.status(there) is None:
@@ -245,6 +297,19 @@ class _Auditor:
         if not self._has_queues or queue_exists(self._root, queue):
             return False
         return self._root.files.status(self._layout.tombstone(queue)) is None
+
+    def _settings(self) -> None:
+        for entry, status in self._entries(self._layout.settings):
+            if (queue := self._parsed(parse_settings, entry.name)) is None:
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                self._foreign(entry.name)
+                continue
+            self._mode(entry.path, status, FILE_MODE)
+            if self._shape(queue) is None:
+                self._say(Breach.SETTINGS, entry.path)
+            elif self._has_queues and not queue_exists(self._root, queue):
+                self._say(Breach.SETTINGS, entry.path, "there is no such queue")
 
     def _tombstones(self) -> None:
         for entry, status in self._entries(self._layout.tombstones):

@@ -76,6 +76,31 @@ class NoFlusher(_Stateless):
         """Nothing to give back."""
 
 
+class _Looks:
+    """What one flush has found of folders, each looked at once; `failed` where that failed."""
+
+    def __init__(self, files: Files) -> None:
+        self.failed: dict[str, OSError] = {}
+        self._files = files
+        self._inodes: dict[str, int | None] = {}
+
+    def inode(self, folder: str) -> int | None:
+        """The folder's inode; None: it is not there. -1 when nobody can tell."""
+        try:
+            return self._inodes[folder]
+        except KeyError:
+            found = self._inodes[folder] = self._look(folder)
+            return found
+
+    def _look(self, folder: str) -> int | None:
+        try:
+            status = self._files.status(folder)
+        except OSError as error:
+            self.failed[folder] = error
+            return -1
+        return None if status is None else status.st_ino
+
+
 class FolderFlusher:
     """fsyncs each folder once, each flush's in its order: destinations before sources.
 
@@ -93,36 +118,60 @@ class FolderFlusher:
         """The inodes of folders whose entries are on stable media."""
 
     def needed(self, flush: Flush) -> tuple[str, ...]:
-        """The folders that a flush of it takes: of those that one covers, that one."""
-        return flush.folders[:1] if self._whole_renames and flush.first_covers else flush.folders
+        """The folders that a flush of it takes."""
+        return flush.folders[: -flush.covered] if self._covers(flush) else flush.folders
+
+    def _covers(self, flush: Flush) -> bool:
+        return self._whole_renames and flush.covered > 0
 
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """A folder that is gone has nothing left to lose: whoever asked decides what it means."""
-        sequences = list(dict.fromkeys(map(self.needed, asked.values())))
-        done = {folder: self._sync(folder) for folder in _in_order(sequences)}
-        for entry in dict.fromkeys(itertools.chain(*(flush.entries for flush in asked.values()))):
-            done[_entry_of(entry)] = self._sync_entry(entry, done.get(os.path.dirname(entry)))
+        looks = _Looks(self._files)
+        entries = dict.fromkeys(itertools.chain(*(flush.entries for flush in asked.values())))
+        made = {folder: inode for folder in entries if (inode := self._made(folder, looks))}
+        sequences = {
+            index: self._sequence(flush, made, looks)
+            if made or flush.beside
+            else self.needed(flush)
+            for index, flush in asked.items()
+        }
+        ordered = _in_order(list(dict.fromkeys(sequences.values())))
+        done = {folder: looks.failed.get(folder) or self._sync(folder) for folder in ordered}
+        for entry, inode in made.items():
+            if entry not in looks.failed and done[os.path.dirname(entry)] is None:
+                self._remember(entry, inode)
         failed: Failures = {}
-        for index, flush in asked.items():
-            for folder in (*self.needed(flush), *map(_entry_of, flush.entries)):
+        for index, folders in sequences.items():
+            for folder in folders:
                 # That a folder is gone may be all right: a failure is told before that.
                 if (error := done[folder]) is not None and not _is_failure(failed.get(index)):
                     failed[index] = error
         return failed
 
-    def _sync_entry(self, folder: str, parent_error: OSError | None) -> OSError | None:
-        try:
-            status = self._files.status(folder)
-        except OSError as error:
-            return error
-        if status is None or self._flushed.get(folder) == status.st_ino:
-            return parent_error
-        failure = self._sync(os.path.dirname(folder))
-        if failure is None:
-            if len(self._flushed) >= FLUSHED_ENTRIES_MAX:
-                self._flushed.clear()
-            self._flushed[folder] = status.st_ino
-        return failure
+    def _made(self, folder: str, looks: "_Looks") -> int | None:
+        """The folder's inode, when its entry is not known to be flushed; None: nothing is to do."""
+        inode = looks.inode(folder)
+        return None if self._flushed.get(folder) == inode else inode
+
+    def _sequence(self, flush: Flush, made: Mapping[str, int], looks: "_Looks") -> tuple[str, ...]:
+        """The folders of one flush: those that lead to what was made come first, since a message
+        moves there for good when the folder that it leaves is flushed. Where it could not be
+        looked whether a folder is there, that folder itself stands for the failure.
+        """
+        found = [
+            entry if entry in looks.failed else os.path.dirname(entry)
+            for entry in flush.entries
+            if entry in made
+        ]
+        beside: list[str] = []
+        for row in () if self._covers(flush) else flush.beside:
+            beside += itertools.takewhile(looks.inode, row)
+        return (*found, *self.needed(flush), *beside)
+
+    def _remember(self, entry: str, inode: int) -> None:
+        if len(self._flushed) >= FLUSHED_ENTRIES_MAX:
+            self._flushed.clear()
+        self._flushed[entry] = inode
 
     def _sync(self, folder: str) -> OSError | None:
         try:
@@ -285,11 +334,6 @@ def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _is_failure(error: OSError | None) -> bool:
     return error is not None and not is_gone(error)
-
-
-def _entry_of(folder: str) -> str:
-    """What stands for a folder's entry beside folders' paths: no path ends so."""
-    return folder + "/"
 
 
 def is_kernel_with_syncfs_errors(release: str) -> bool:

@@ -1,16 +1,27 @@
 """Folders and paths of a root: the one module that knows their names and separators.
 
 `new/{queue}:{id}`, `queues/{queue}/{id}`, `delay/{queue}:{id}`, `remove/{queue}:{id}`,
-`deleted/{queue}`, `format`. A deleted queue's folder lies in `remove/{queue}:{uuid}.d`.
+`deleted/{queue}`, `settings/{queue}.json`, `format`. A deleted queue's folder lies in
+`remove/{queue}:{uuid}.d`. Below queues/{queue}/, delay/ and remove/ a message may lie in a bucket,
+or below one: a `bucket` here is what stands between such a folder and the message's name, "" or
+`{bucket}/` or `{bucket}/{two digits}/`.
 """
 
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
 from mq.errors import BadName
 from mq.lifecycle import State
+from mq.limits import (
+    BUCKET_DIGITS_DEFAULT,
+    BUCKET_DIGITS_MAX,
+    BUCKET_DIGITS_MIN,
+    BUCKET_KEPT_S,
+    DEEP_DIGITS,
+)
 from mq.names import MessageId, QueueName
 
 FORMAT_LINE: Final = "mq 1\n"
@@ -19,6 +30,108 @@ _SEPARATOR: Final = ":"
 # Not the pid, which processes of two machines or containers may share.
 _PROCESS: Final = os.urandom(8).hex()
 _DELETED_FOLDER_SUFFIX: Final = ".d"
+_SETTINGS_SUFFIX: Final = ".json"
+
+# Paths are made several times in every operation, and an enumeration's members cost a look each.
+_NEW, _READY, _DELAYED, _REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
+
+_BUCKET: Final = re.compile(
+    rf"(?:p([1-9])-)?([0-9a-f]{{{BUCKET_DIGITS_MIN},{BUCKET_DIGITS_MAX}}})(?:-([0-9]|1[0-5]))?"
+)
+_DEEP: Final = re.compile(rf"[0-9a-f]{{{DEEP_DIGITS}}}")
+# The hexadecimal digits of a UUIDv7 that tell its time, and those before its first dash.
+_TIME_DIGITS: Final = 12
+_FIRST_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a folder's buckets are named: by how many of the id's first digits, by how many
+    concurrency shards, and whether by priority too. Fixed for a queue's life.
+    """
+
+    digits: int = BUCKET_DIGITS_DEFAULT
+    shards: int = 1
+    by_priority: bool = True
+
+    def bucket(self, message_id: MessageId) -> str:
+        """The bucket of an id."""
+        return self.deep(message_id)[: -DEEP_DIGITS - 1]
+
+    def deep(self, message_id: MessageId) -> str:
+        """Where an id goes whose bucket is full."""
+        uuid = message_id.uuid
+        hex_digits = uuid.replace("-", "")
+        bucket = hex_digits[: self.digits]
+        if self.by_priority and message_id.priority:
+            bucket = f"p{message_id.priority}-{bucket}"
+        if self.shards > 1:
+            bucket = f"{bucket}-{shard_of(uuid, self.shards)}"
+        return f"{bucket}/{hex_digits[self.digits : self.digits + DEEP_DIGITS]}/"
+
+
+IN_COMMON: Final = Shape(by_priority=False)
+"""The shape of delay/ and remove/: whoever moves a message need not know its queue's settings."""
+
+
+def shard_of(name: str, shards: int) -> int:
+    """The concurrency shard of an id: the last four digits of its uuid, modulo."""
+    return int(name[32:36], 16) % shards
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What a bucket's name says. `shard` is None where the name has none."""
+
+    priority: int
+    digits: str
+    shard: int | None
+
+    @property
+    def first_name(self) -> str:
+        """No id in the bucket is before this text."""
+        return dashed(self.digits)
+
+    def may_be_written(self, now_ms: int) -> bool:
+        """Whether what is published now, or was a moment ago by some daemon's clock, may go there:
+        its window, and as long again, or a minute, have not passed.
+        """
+        window_ms = 1 << (4 * (_TIME_DIGITS - len(self.digits)))
+        end_ms = (int(self.digits, 16) + 1) * window_ms
+        return now_ms - end_ms < max(window_ms, BUCKET_KEPT_S * 1000)
+
+
+def parse_bucket(name: str) -> Bucket | None:
+    """Reads a bucket folder's name; None: it is none's."""
+    match = _BUCKET.fullmatch(name)
+    if match is None:
+        return None
+    priority, digits, shard = match.groups()
+    return Bucket(int(priority or 0), digits, None if shard is None else int(shard))
+
+
+def is_deep(name: str) -> bool:
+    """Whether a folder of this name in a bucket holds what the bucket could not."""
+    return _DEEP.fullmatch(name) is not None
+
+
+def dashed(digits: str) -> str:
+    """How an id begins that has these first digits."""
+    if len(digits) <= _FIRST_DIGITS:
+        return digits
+    return f"{digits[:_FIRST_DIGITS]}-{digits[_FIRST_DIGITS:]}"
+
+
+def leading(folder: str, bucket: str) -> tuple[str, ...]:
+    """The folders that lead to a bucket, and its own, the outer ones first; `folder` is not
+    among them.
+    """
+    found = []
+    end = bucket.find("/")
+    while end >= 0:
+        found.append(f"{folder}/{bucket[:end]}")
+        end = bucket.find("/", end + 1)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +175,32 @@ class Layout:
 
     def folder(self, state: State) -> str:
         """The top folder of a state; for READY, the folder of the queues' folders."""
-        match state:
-            case State.NEW:
-                return self.new
-            case State.READY:
-                return self.queues
-            case State.DELAYED:
-                return self.delay
-            case State.REMOVED:
-                return self.remove
-            case State.ABSENT:
-                raise ValueError("nothing lies nowhere")
+        if state is _READY:
+            return self.queues
+        if state is _DELAYED:
+            return self.delay
+        if state is _REMOVED:
+            return self.remove
+        if state is _NEW:
+            return self.new
+        raise ValueError("nothing lies nowhere")
 
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
-        return (self.new, self.queues, self.delay, self.remove, self.tombstones)
+        return (self.new, self.queues, self.delay, self.remove, self.tombstones, self.settings)
+
+    @property
+    def settings(self) -> str:
+        """The folder of queues' settings."""
+        return f"{self.root}/settings"
+
+    def settings_of(self, queue: QueueName) -> str:
+        """The file with the queue's settings, where they are not all defaults."""
+        return f"{self.settings}/{queue.text}{_SETTINGS_SUFFIX}"
+
+    def new_settings_of(self, queue: QueueName) -> str:
+        """Where this process writes them. A dotfile: it means nothing until it is renamed."""
+        return f"{self.settings}/.{queue.text}.{_PROCESS}"
 
     def queue(self, queue: QueueName) -> str:
         """The folder of a queue's ready messages; the queue exists while it does."""
@@ -86,15 +210,21 @@ class Layout:
         """The file that says that the queue was deleted and not yet made again."""
         return f"{self.tombstones}/{queue.text}"
 
-    def parent(self, state: State, queue: QueueName) -> str:
-        """The folder that a message of the queue lies in while it is in the state."""
-        return self.queue(queue) if state is State.READY else self.folder(state)
+    def base(self, state: State, queue: QueueName) -> str:
+        """The folder whose buckets the queue's messages of a state may lie in."""
+        return self.queue(queue) if state is _READY else self.folder(state)
 
-    def path(self, state: State, queue: QueueName, message_id: MessageId) -> str:
+    def parent(self, state: State, queue: QueueName, bucket: str = "") -> str:
+        """The folder that a message of the queue lies in while it is in the state."""
+        if bucket:
+            return f"{self.base(state, queue)}/{bucket[:-1]}"
+        return f"{self.queues}/{queue.text}" if state is _READY else self.folder(state)
+
+    def path(self, state: State, queue: QueueName, message_id: MessageId, bucket: str = "") -> str:
         """Where the message's file is while it is in the state."""
-        if state is State.READY:
-            return f"{self.queues}/{queue.text}/{message_id.text}"
-        return f"{self.folder(state)}/{queue.text}{_SEPARATOR}{message_id.text}"
+        if state is _READY:
+            return f"{self.queues}/{queue.text}/{bucket}{message_id.text}"
+        return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}{message_id.text}"
 
     def deleted_folder(self, queue: QueueName, uuid: str) -> str:
         """Where a deleted queue's folder goes: the uuid tells one deletion from the next."""
@@ -118,6 +248,19 @@ def parse_entry(name: str) -> tuple[QueueName, MessageId]:
     if not separator:
         raise BadName("entry", "{queue}:{id}")
     return QueueName.parse(queue), MessageId.parse(message_id)
+
+
+def parse_delayed(name: str) -> tuple[QueueName, MessageId, str]:
+    """Reads what follows `delay/` in a message's path: queue, id and bucket. Raises BadName."""
+    bucket, separator, entry = name.rpartition("/")
+    return (*parse_entry(entry), bucket + separator)
+
+
+def parse_settings(name: str) -> QueueName:
+    """The queue that a file of settings/ is of. Raises BadName: the file is foreign."""
+    if not name.endswith(_SETTINGS_SUFFIX):
+        raise BadName("settings", "{queue}.json")
+    return QueueName.parse(name.removesuffix(_SETTINGS_SUFFIX))
 
 
 def is_deleted_folder(name: str) -> bool:

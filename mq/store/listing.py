@@ -1,6 +1,5 @@
-"""Looking into folders without changing them: candidates for a fetch, and counts."""
+"""Looking into folders without changing them: counts, and how often to look."""
 
-import heapq
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,25 +19,7 @@ from mq.store.files import is_gone
 from mq.store.layout import entry_prefix, parse_entry
 from mq.store.moves import queue_exists
 from mq.store.root import Root
-
-
-@dataclass(frozen=True, slots=True)
-class FolderMark:
-    """When a folder last changed, as a listing saw it; believed only when it is old enough,
-    since a change soon after another may leave the same mtime.
-    """
-
-    mtime_ns: int
-    trusted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The first ready messages of a queue in delivery order; `complete` when they are all."""
-
-    ids: list[MessageId]
-    complete: bool
-    mark: FolderMark
+from mq.store.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +39,6 @@ class Counts:
     oldest_ready_ms: int | None
 
 
-def delivery_order(message_id: MessageId) -> tuple[int, str]:
-    """What messages are served by: priority first, then publish order."""
-    return (-message_id.priority, message_id.text)
-
-
 def look_pause_s(cost_s: float) -> float:
     """How long to leave a folder alone after a look that cost so long: looking takes a small
     share of the time, and a process that was stopped in the middle of a look is soon back.
@@ -75,30 +51,9 @@ def is_settled(folder: os.stat_result, now_ms: int) -> bool:
     return now_ms - folder.st_mtime_ns // 1_000_000 >= FOLDER_MTIME_TRUST_S * 1000
 
 
-def list_ready(
-    root: Root, queue: QueueName, limit: int, known: FolderMark | None = None
-) -> Listing | None:
-    """The queue's first `limit` ready messages, or None when nothing changed since `known`.
-
-    Blocking, and as long as the folder is large. Raises QueueNotFound.
-    """
-    folder = root.layout.queue(queue)
-    status = root.files.status(folder)
-    if status is None:
-        raise _not_found(root, queue)
-    if known is not None and known.trusted and known.mtime_ns == status.st_mtime_ns:
-        return None
-    mark = FolderMark(status.st_mtime_ns, is_settled(status, root.now_ms()))
-    found, _ = _ids(root, folder, queue)
-    if len(found) <= limit:
-        return Listing(sorted(found, key=delivery_order), True, mark)
-    return Listing(heapq.nsmallest(limit, found, key=delivery_order), False, mark)
-
-
 def count(root: Root, queue: QueueName) -> Counts:
     """Counts the queue's files by listing their folders; blocking. Raises QueueNotFound."""
-    folder = root.layout.queue(queue)
-    ready, foreign = _ids(root, folder, queue)
+    ready, foreign, oldest = _ready(root, queue)
     delayed = in_flight = overdue = 0
     overdue_ms = root.now_ms() - round(OVERDUE_AFTER_S * 1000)
     for entry in _entries(root, State.DELAYED, queue):
@@ -112,21 +67,21 @@ def count(root: Root, queue: QueueName) -> Counts:
         else:
             delayed += 1
     return Counts(
-        ready=len(ready),
+        ready=ready,
         delayed=delayed,
         in_flight=in_flight,
         overdue=overdue,
         removed=sum(1 for _ in _entries(root, State.REMOVED, queue)),
         sidelined=_sidelined(root, queue),
         foreign=foreign,
-        oldest_ready_ms=min((found.published_ms for found in ready), default=None),
+        oldest_ready_ms=MessageId.parse(oldest).published_ms if oldest else None,
     )
 
 
 def _entries(root: Root, state: State, queue: QueueName) -> "Iterator[os.DirEntry[str]]":
     """The queue's messages in a folder that it shares with other queues."""
     prefix = entry_prefix(queue)
-    for entry in root.files.entries(root.layout.folder(state)):
+    for _, entry in walk(root.files, root.layout.folder(state)):
         if not entry.name.startswith(prefix) or not entry.is_file(follow_symlinks=False):
             continue
         try:
@@ -140,34 +95,32 @@ def _sidelined(root: Root, queue: QueueName) -> int:
     if queue.text.endswith(SIDELINE_SUFFIX):
         return 0
     try:
-        return len(_ids(root, root.layout.queue(queue.sideline()), queue)[0])
+        return _ready(root, queue.sideline())[0]
     except QueueNotFound:
         return 0
 
 
-def _ids(root: Root, folder: str, queue: QueueName) -> tuple[list[MessageId], int]:
-    """The ids of the messages in a queue's folder, and how many other names there are."""
-    foreign = 0
-    found = []
+def _ready(root: Root, queue: QueueName) -> tuple[int, int, str]:
+    """How many ready messages the queue has, how many other names, and the first id ("": none)."""
+    ready = foreign = 0
+    oldest = ""
     try:
-        for entry in root.files.entries(folder):
-            try:
-                message_id = MessageId.parse(entry.name)
-            except BadName:
+        for _, entry in walk(root.files, root.layout.queue(queue)):
+            name = entry.name
+            if not MessageId.is_written(name) or not entry.is_file(follow_symlinks=False):
                 foreign += 1
                 continue
-            if entry.is_file(follow_symlinks=False):
-                found.append(message_id)
-            else:
-                foreign += 1
+            ready += 1
+            if not oldest or name < oldest:
+                oldest = name
     except OSError as error:
         if is_gone(error):
-            raise _not_found(root, queue) from None
+            raise not_found(root, queue) from None
         raise
-    return found, foreign
+    return ready, foreign, oldest
 
 
-def _not_found(root: Root, queue: QueueName) -> QueueNotFound:
+def not_found(root: Root, queue: QueueName) -> QueueNotFound:
     """What says that there is no such queue. Raises StorageFailed when that is not sure."""
     queue_exists(root, queue)
     return QueueNotFound(queue.text)

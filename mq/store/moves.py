@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import QueueNotFound, StorageFailed
+from mq.errors import Busy, QueueNotFound, StorageFailed
 from mq.lifecycle import State, Transition
+from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
+from mq.store.layout import IN_COMMON, leading, parse_bucket
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -63,47 +65,167 @@ def _claim(root: Root, path: str, descriptor: int) -> Claim | None:
 
 
 def move(
-    root: Root, transition: Transition, queue: QueueName, message_id: MessageId, links: int = 1
+    root: Root,
+    transition: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    links: int = 1,
+    source: str = "",
+    target: str | None = None,
 ) -> Flush:
     """Renames the message as the transition says; gives what makes the rename durable.
 
-    `links` is the file's link count before. Raises OSError as rename does: ENOENT or ESTALE is
-    a lost race, or a folder that is gone.
+    `links` is the file's link count before, `source` the bucket that it lies in, `target` the one
+    that it goes to (None: as `root.places` judges), which is made where it is missing. Raises
+    OSError as rename does: ENOENT or ESTALE is a lost race, or a folder that is gone;
+    SettingsUnreadable; Busy when others take the bucket away again and again.
     """
+    if target is None:
+        target = root.places.target(transition.target, queue, message_id)
+    for _ in range(BUCKET_TRIES_MAX):
+        try:
+            return _move(root, transition, queue, message_id, links, source, target)
+        except OSError as error:
+            if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
+                raise
+        _make_bucket(root, transition, queue, target)
+    raise Busy("the message's bucket is taken away again and again")
+
+
+def move_alive(
+    root: Root,
+    transition: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    links: int = 1,
+    source: str = "",
+    target: str | None = None,
+) -> Steps[Flush]:
+    """Like `move`, for a message that must not be lost by it: the bucket that it goes to is on
+    stable media before it goes there. Raises also what that flush fails with.
+    """
+    if target is None:
+        target = root.places.target(transition.target, queue, message_id)
+    for _ in range(BUCKET_TRIES_MAX):
+        if target:
+            # Before the flush, and by each: it may be there because another has just made it.
+            _make_bucket(root, transition, queue, target)
+            yield _way_to(root, transition, queue, target)
+        try:
+            return _move(root, transition, queue, message_id, links, source, target)
+        except OSError as error:
+            if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
+                raise
+    raise Busy("the message's bucket is taken away again and again")
+
+
+def _move(
+    root: Root,
+    transition: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    links: int,
+    source: str,
+    target: str,
+) -> Flush:
+    layout = root.layout
     root.files.rename(
-        root.layout.path(transition.source, queue, message_id),
-        root.layout.path(transition.target, queue, message_id),
+        layout.path(transition.source, queue, message_id, source),
+        layout.path(transition.target, queue, message_id, target),
     )
+    flush = folders_of(root, transition, queue, source, target)
+    root.places.went(flush.folders[-1])
     if links > 1:
-        return keep_one_name(root, transition.target, queue, message_id)
-    return folders_of(root, transition, queue)
+        return keep_one_name(root, transition.target, queue, message_id, target)
+    return flush
 
 
-def keep_one_name(root: Root, kept: State, queue: QueueName, message_id: MessageId) -> Flush:
+def _lacks_bucket(
+    root: Root,
+    error: OSError,
+    transition: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    source: str,
+    target: str,
+) -> bool:
+    """Whether a rename has failed only because the bucket is not there."""
+    if not target or not is_gone(error):
+        return False
+    path = root.layout.path(transition.source, queue, message_id, source)
+    return root.files.status(path) is not None
+
+
+def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: str) -> None:
+    """Makes what is missing of a bucket; never the folder that it belongs in."""
+    for folder in leading(root.layout.base(transition.target, queue), bucket):
+        with contextlib.suppress(FileExistsError):
+            root.files.mkdir(folder)
+
+
+def keep_one_name(
+    root: Root, kept: State, queue: QueueName, message_id: MessageId, bucket: str = ""
+) -> Flush:
     """Takes a file's other names away; gives what makes that durable.
 
     A crash between the flushes of a rename's two folders can leave both names (btrfs), and
     rename(2) between two names of one inode does nothing.
     """
-    inode = root.files.status(root.layout.path(kept, queue, message_id))
+    layout = root.layout
+    kept_path = layout.path(kept, queue, message_id, bucket)
+    inode = root.files.status(kept_path)
     for state in _LATEST_FIRST:
-        path = root.layout.path(state, queue, message_id)
-        other = None if state is kept else root.files.status(path)
-        if other is not None and inode is not None and os.path.samestat(other, inode):
-            with contextlib.suppress(FileNotFoundError):
-                root.files.unlink(path)
-    states = dict.fromkeys((kept, *_LATEST_FIRST))
-    return Flush(folders=tuple(root.layout.parent(state, queue) for state in states))
+        for spot in root.places.spots(state, queue, message_id):
+            path = layout.path(state, queue, message_id, spot)
+            other = None if path == kept_path else root.files.status(path)
+            if other is not None and inode is not None and os.path.samestat(other, inode):
+                with contextlib.suppress(FileNotFoundError):
+                    root.files.unlink(path)
+    base = layout.base(kept, queue)
+    others = (layout.base(state, queue) for state in _LATEST_FIRST)
+    ways = dict.fromkeys((base, *leading(base, bucket), *others))
+    removed = root.layout.parent(State.REMOVED, queue, IN_COMMON.deep(message_id))
+    beside = ((os.path.dirname(removed), removed), *root.places.buckets(queue, message_id))
+    return Flush(folders=tuple(ways), beside=beside)
 
 
-def folders_of(root: Root, transition: Transition, queue: QueueName) -> Flush:
-    """The folders that a rename by this transition changes, the destination first."""
-    ends = (transition.target, transition.source)
-    return Flush(
-        folders=tuple(root.layout.parent(state, queue) for state in ends),
-        entries=(root.layout.queue(queue),) if State.READY in ends else (),
-        first_covers=True,
+def folders_of(
+    root: Root, transition: Transition, queue: QueueName, source: str = "", target: str = ""
+) -> Flush:
+    """The folders that a rename by this transition changes, the destination first, and those that
+    lead to it before that.
+    """
+    layout = root.layout
+    ends = (
+        layout.parent(transition.target, queue, target),
+        layout.parent(transition.source, queue, source),
     )
+    is_ready = State.READY in (transition.target, transition.source)
+    entries = (layout.queue(queue),) if is_ready else ()
+    if not target:
+        return Flush(folders=ends, entries=entries, covered=1)
+    base = layout.base(transition.target, queue)
+    made = leading(base, target)
+    if _is_kept(root, made[0]):
+        return Flush(folders=ends, entries=(*entries, *made), covered=1)
+    return Flush(folders=(base, *made[:-1], *ends), entries=entries, covered=1)
+
+
+def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:
+    """What makes durable that a bucket is there, where it is."""
+    base = root.layout.base(transition.target, queue)
+    made = leading(base, bucket)
+    if _is_kept(root, made[0]):
+        return Flush(entries=made)
+    return Flush(folders=(base,), beside=(made[:-1],))
+
+
+def _is_kept(root: Root, folder: str) -> bool:
+    """Whether nobody takes the bucket away now, though it is empty. Else it may have been made anew
+    by others, with the same inode: what this process has flushed of it before says nothing.
+    """
+    bucket = parse_bucket(os.path.basename(folder))
+    return bucket is not None and bucket.may_be_written(root.now_ms())
 
 
 def message_status(root: Root, path: str) -> os.stat_result | None:

@@ -6,7 +6,7 @@ FORMAT.md, "publish", has the steps and what a crash after each leaves.
 import errno
 from dataclasses import dataclass
 
-from mq.errors import NoInodes, QueueNotFound, StagedFileGone
+from mq.errors import NoInodes, QueueNotFound, StagedFileGone, Unavailable
 from mq.lifecycle import DELIVER, DISCARD, STAGE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
@@ -75,16 +75,21 @@ def seal(root: Root, draft: Draft, descriptor: int) -> None:
 def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     """Renames a staged file, whose bytes are on stable media, to its queue.
 
-    Raises QueueNotFound, and takes the file away; StagedFileGone when it lay in new/ for so
-    long that it was taken for forgotten. Durable on return: yes.
+    Raises QueueNotFound, SettingsUnreadable, Busy, and takes the file away; StagedFileGone when
+    it lay in new/ for so long that it was taken for forgotten. Durable on return: yes.
     """
+    target = ""
     try:
-        flush = move(root, DELIVER, draft.queue, draft.id)
+        target = root.places.target(DELIVER.target, draft.queue, draft.id)
+        flush = move(root, DELIVER, draft.queue, draft.id, target=target)
     except OSError as error:
         if not is_gone(error):
             discard(root, draft)
             raise
-        flush = _after_gone(root, draft)
+        flush = _after_gone(root, draft, target)
+    except Unavailable:
+        discard(root, draft)
+        raise
     try:
         yield flush
     except FileNotFoundError:
@@ -103,11 +108,11 @@ def discard(root: Root, draft: Draft) -> None:
         return  # What stays is never delivered, and goes when it is an hour old.
 
 
-def _after_gone(root: Root, draft: Draft) -> Flush:
+def _after_gone(root: Root, draft: Draft, target: str) -> Flush:
     """A rename that said ENOENT: NFS may have done it and lost the answer; else say what lacks."""
-    delivered = root.layout.path(DELIVER.target, draft.queue, draft.id)
+    delivered = root.layout.path(DELIVER.target, draft.queue, draft.id, target)
     if root.files.status(delivered) is not None:
-        return folders_of(root, DELIVER, draft.queue)
+        return folders_of(root, DELIVER, draft.queue, target=target)
     discard(root, draft)
     if not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)

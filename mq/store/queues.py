@@ -7,17 +7,21 @@ what a crash after each leaves.
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
-from mq.errors import BadName, Busy, NameTaken
+from mq.errors import BadName, Busy, NameTaken, ShapeFixed
 from mq.lifecycle import RETIRE
 from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.layout import parse_entry
+from mq.store.layout import Shape, leading, parse_entry, parse_settings
 from mq.store.moves import claimed, move, no_such_queue, queue_exists
 from mq.store.root import Root, unlink_if_there
+from mq.store.shapes import forget_shape, write_shape
 from mq.store.steps import Flush, Steps
+from mq.store.walk import folders, walk
 
 
 @contextlib.contextmanager
@@ -34,19 +38,45 @@ def queues_locked(root: Root) -> Iterator[None]:
         root.files.close(descriptor)
 
 
-def create_queue(root: Root, queue: QueueName) -> Steps[bool]:
+@dataclass(frozen=True, slots=True)
+class WantedShape:
+    """What whoever makes a queue says of its shape; None where nothing is said."""
+
+    digits: int | None = None
+    shards: int | None = None
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether a queue of this shape is what is wanted."""
+        return self.digits in (None, shape.digits) and self.shards in (None, shape.shards)
+
+    def shape(self) -> Shape:
+        """The shape of a queue that is made so."""
+        made = Shape()
+        return Shape(self.digits or made.digits, self.shards or made.shards)
+
+
+ANY_SHAPE: Final = WantedShape()
+
+
+def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) -> Steps[bool]:
     """Makes the queue; False when it was there.
 
-    Nothing of a deleted queue of that name turns up in it. Raises Busy; NameTaken when what has
-    the name is no folder. Durable on return: yes, also when another process made it.
+    Nothing of a deleted queue of that name turns up in it, nor does its shape. Raises Busy;
+    NameTaken when what has the name is no folder; ShapeFixed when the queue was there with a
+    shape that is not wanted, SettingsUnreadable when nobody can tell.
+    Durable on return: yes, also when another process made it.
     """
     created = False
     if not queue_exists(root, queue):
         with queues_locked(root):
             if not queue_exists(root, queue):
                 yield from _bury(root, queue)
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
+                root.places.forget(queue)
                 created = True
+    if not created and wanted != ANY_SHAPE and not wanted.fits(root.places.shape(queue)):
+        raise ShapeFixed(queue.text)
     yield Flush(folders=(root.layout.queues,))
     return created
 
@@ -68,6 +98,8 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
+        root.places.forget(queue)
+        yield from forget_shape(root.layout, root.files, queue)
 
 
 def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
@@ -97,7 +129,17 @@ def sweep_tombstones(root: Root) -> Steps[int]:
                 unlink_if_there(root.files, root.layout.tombstone(queue))
         if standing:
             yield Flush(folders=(root.layout.tombstones,))
+        yield from _sweep_settings(root)
         return retired
+
+
+def _sweep_settings(root: Root) -> Steps[None]:
+    """What a crash has left of queues that were not made, or are deleted."""
+    for entry in root.files.entries(root.layout.settings):
+        with contextlib.suppress(BadName):
+            queue = parse_settings(entry.name)
+            if not queue_exists(root, queue):
+                yield from forget_shape(root.layout, root.files, queue)
 
 
 def _tombstones(root: Root) -> dict[QueueName, int]:
@@ -152,28 +194,36 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
     flushed that yet, and a message that came back would turn up in the queue that is made next.
     """
     met = 0
-    for entry in root.files.entries(root.layout.delay):
+    rows: dict[tuple[str, ...], None] = {}
+    for bucket, entry in walk(root.files, root.layout.delay):
         try:
             queue, message_id = parse_entry(entry.name)
         except BadName:
             continue  # Foreign: left alone.
         if queue in deleted and entry.is_file(follow_symlinks=False):
-            _retire(root, queue, message_id)
+            target = _retire(root, queue, message_id, bucket)
+            rows[leading(root.layout.remove, target)] = None
             met += 1
-    yield Flush(folders=(root.layout.remove, root.layout.delay))
+    delay = root.layout.delay
+    left = (leading(delay, bucket) for bucket, _ in folders(root.files, delay))
+    yield Flush(folders=(root.layout.remove, delay), beside=(*rows, *left))
     return met
 
 
-def _retire(root: Root, queue: QueueName, message_id: MessageId) -> None:
-    """Moves it, unless it has moved meanwhile, or a network mount's cache hides it."""
-    path = root.layout.path(RETIRE.source, queue, message_id)
+def _retire(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> str:
+    """Moves it, unless it has moved meanwhile, or a network mount's cache hides it; its bucket of
+    remove/.
+    """
+    target = root.places.target(RETIRE.target, queue, message_id)
+    path = root.layout.path(RETIRE.source, queue, message_id, bucket)
     with claimed(root, path) as claim:
         if claim is None:
             if root.files.status(path) is None:
-                return
+                return target
             raise Busy("another process is at a message of the deleted queue")
         try:
-            move(root, RETIRE, queue, message_id, claim.status.st_nlink)
+            move(root, RETIRE, queue, message_id, claim.status.st_nlink, bucket, target)
         except OSError as error:
             if not is_gone(error) or root.files.status(path) is not None:
                 raise  # It is there still: a queue that is made now would get it.
+    return target

@@ -10,7 +10,7 @@ from mq.lifecycle import FORGET, REDELIVER, RETIRE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import claimed, move, queue_exists
+from mq.store.moves import claimed, move, move_alive, queue_exists
 from mq.store.root import Root
 from mq.store.steps import Steps
 
@@ -42,15 +42,16 @@ class Timer:
 
 
 def redeliver(
-    root: Root, queue: QueueName, message_id: MessageId, timer: Timer
+    root: Root, queue: QueueName, message_id: MessageId, timer: Timer, bucket: str = ""
 ) -> Steps[tuple[Redelivery, int]]:
-    """Moves a message that is due to its queue; to remove/ when the queue was deleted.
+    """Moves a message that is due from its bucket of delay/ to its queue; to remove/ when the
+    queue was deleted.
 
     Its mtime is read again under its lock, just before the move: NOT_DUE comes with the due
     time that was found, milliseconds since the epoch. STRAY: the queue is not there and was
     not deleted either; the message stays. Durable on return: yes.
     """
-    path = root.layout.path(REDELIVER.source, queue, message_id)
+    path = root.layout.path(REDELIVER.source, queue, message_id, bucket)
     with claimed(root, path) as claim:
         if claim is None:
             return Redelivery.LOST, 0
@@ -59,7 +60,7 @@ def redeliver(
         if due_ms > root.now_ms():
             return Redelivery.NOT_DUE, due_ms
         try:
-            flush = move(root, REDELIVER, queue, message_id, links)
+            flush = yield from move_alive(root, REDELIVER, queue, message_id, links, bucket)
             result = Redelivery.DELIVERED
         except OSError as error:
             if not is_gone(error):
@@ -68,7 +69,7 @@ def redeliver(
                 return Redelivery.LOST, 0
             if queue_exists(root, queue) or not _was_deleted(root, queue):
                 return Redelivery.STRAY, due_ms
-            flush = move(root, RETIRE, queue, message_id, links)
+            flush = move(root, RETIRE, queue, message_id, links, bucket)
             result = Redelivery.RETIRED
     # Without the lock: whoever fetches it now has won it, flushed or not.
     try:

@@ -5,7 +5,7 @@ FORMAT.md, "delete", has the steps and what a crash after each leaves.
 
 import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -20,6 +20,7 @@ from mq.lifecycle import (
 )
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
+from mq.store.layout import leading
 from mq.store.moves import (
     claimed,
     keep_one_name,
@@ -31,10 +32,7 @@ from mq.store.moves import (
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
-# Where a delete looks, in this order: what was fetched, then what was not. The second pass ends
-# with the ready folder, since a message can come back between two looks.
 _PASSES: Final = 2
-_REMOVALS: Final = (REMOVE_DELAYED, REMOVE_READY)
 _EXPUNGED: Final = {REMOVE_DELAYED: EXPUNGE_DELAYED, REMOVE_READY: EXPUNGE_READY}
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -42,7 +40,8 @@ Precondition = Callable[[int], bool]
 
 
 class _Found(Enum):
-    HERE = "here, and removed"
+    HERE = "here, and removed by one rename"
+    TAKEN = "here, and its names were taken away one by one"
     REMOVED = "removed before"
     BUSY = "another process is at it, or was: it is not where it was seen"
     NOWHERE = "nowhere"
@@ -61,18 +60,23 @@ def remove(
     layout = root.layout
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
-    everywhere = Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
+    # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
+    # that yet. remove/ comes first, which has the message then.
+    beside = root.places.buckets(queue, message_id)
+    starts = (layout.delay, layout.queue(queue))
+    folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
-    for _ in range(_PASSES):
-        found = _pass(root, queue, message_id, if_receives)
+    for look in range(_PASSES):
+        found, bucket = _pass(root, queue, message_id, if_receives, look)
         seen.add(found)
-        if found in (_Found.HERE, _Found.REMOVED):
-            # Also where it was before: whoever moved it from there, or removed it, has perhaps
-            # not flushed that yet. A folder that is gone is a queue deleted meanwhile; remove/,
-            # flushed first, has the message.
+        if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
+            if bucket:
+                folders = (layout.remove, *leading(layout.remove, bucket), *starts)
+            # A folder that is gone is a queue deleted meanwhile, or a bucket that was reaped.
             with contextlib.suppress(FileNotFoundError):
-                yield everywhere._replace(first_covers=True)
-            return found is _Found.HERE
+                covered = len(starts) if found is _Found.HERE else 0
+                yield Flush(folders=folders, beside=beside, covered=covered)
+            return found is not _Found.REMOVED
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
     for folder in (layout.delay, layout.remove):
@@ -82,26 +86,33 @@ def remove(
     if _Found.BUSY in seen:
         raise Busy("another process is at the message, or it moved between two looks")
     with contextlib.suppress(FileNotFoundError):
-        yield everywhere
+        yield Flush(folders=folders, beside=beside)
     raise MessageNotFound(message_id.text)
 
 
 def _pass(
-    root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None
-) -> _Found:
-    """Looks once into every place of the message, and removes it from the first that has it."""
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    if_receives: Precondition | None,
+    look: int,
+) -> tuple[_Found, str]:
+    """Looks once into every place of the message, and removes it from the first that has it; what
+    came of it, and the bucket of remove/ that it lies in then.
+    """
     missed = _Found.NOWHERE
-    for removal in _REMOVALS:
-        status = message_status(root, root.layout.path(removal.source, queue, message_id))
+    for removal, source in _sources(root, queue, message_id, look):
+        status = message_status(root, root.layout.path(removal.source, queue, message_id, source))
         if status is None:
             continue
+        target = root.places.target(removal.target, queue, message_id)
         try:
             # Of two names a fetch would take remove/'s away: only the lock keeps it off.
             if if_receives is None and status.st_nlink == 1:
-                _remove(root, removal, queue, message_id, 1)
-                return _Found.HERE
-            if _remove_locked(root, removal, queue, message_id, if_receives):
-                return _Found.HERE
+                return _remove(root, removal, queue, message_id, 1, source, target), target
+            found = _remove_locked(root, removal, queue, message_id, if_receives, source, target)
+            if found is not _Found.BUSY:
+                return found, target
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -109,25 +120,55 @@ def _pass(
             missed = _Found.BUSY
             continue
         missed = _Found.BUSY
-    if message_status(root, root.layout.path(State.REMOVED, queue, message_id)) is not None:
-        return _Found.REMOVED
-    return missed
+    for bucket in root.places.spots(State.REMOVED, queue, message_id):
+        path = root.layout.path(State.REMOVED, queue, message_id, bucket)
+        if message_status(root, path) is not None:
+            return _Found.REMOVED, bucket
+    return missed, ""
+
+
+def _sources(
+    root: Root, queue: QueueName, message_id: MessageId, look: int
+) -> Iterator[tuple[Transition, str]]:
+    """Where to look: at the likeliest place of each state, then at the others. The last look ends
+    with the queue's own folder, since a message can come back between two looks.
+    """
+    places = root.places
+    is_flat = look == 0 and places.is_flat(State.DELAYED, queue)
+    if is_flat:
+        yield REMOVE_DELAYED, ""
+        if places.is_flat(State.READY, queue):
+            yield REMOVE_READY, ""
+    for bucket in places.spots(State.DELAYED, queue, message_id):
+        if bucket or not is_flat:
+            yield REMOVE_DELAYED, bucket
+    for bucket in places.spots(State.READY, queue, message_id):
+        yield REMOVE_READY, bucket
+    if look > 0:
+        yield REMOVE_READY, ""
 
 
 def _remove(
-    root: Root, removal: Transition, queue: QueueName, message_id: MessageId, links: int
-) -> None:
+    root: Root,
+    removal: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    links: int,
+    source: str,
+    target: str,
+) -> _Found:
     try:
-        move(root, removal, queue, message_id, links)
-        return
+        move(root, removal, queue, message_id, links, source, target)
+        return _Found.HERE if links == 1 else _Found.TAKEN
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
     # remove/ cannot grow by a name: take the name away instead, which frees.
     expunged = _EXPUNGED[removal]
     if links > 1:
-        keep_one_name(root, expunged.source, queue, message_id)
-    root.files.unlink(root.layout.path(expunged.source, queue, message_id))
+        keep_one_name(root, expunged.source, queue, message_id, source)
+    root.files.unlink(root.layout.path(expunged.source, queue, message_id, source))
+    return _Found.TAKEN
 
 
 def _remove_locked(
@@ -136,12 +177,13 @@ def _remove_locked(
     queue: QueueName,
     message_id: MessageId,
     if_receives: Precondition | None,
-) -> bool:
-    """False when another process is at the message."""
-    with claimed(root, root.layout.path(removal.source, queue, message_id)) as claim:
+    source: str,
+    target: str,
+) -> _Found:
+    with claimed(root, root.layout.path(removal.source, queue, message_id, source)) as claim:
         if claim is None:
-            return False
+            return _Found.BUSY
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
-        _remove(root, removal, queue, message_id, claim.status.st_nlink)
-        return True
+        links = claim.status.st_nlink
+        return _remove(root, removal, queue, message_id, links, source, target)

@@ -6,13 +6,16 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from mq.clock import Clock
 from mq.errors import AcrossFileSystems, StartupError
 from mq.lifecycle import State
+from mq.limits import FOLDER_FILES_MAX
 from mq.message import Stamp
 from mq.store.files import Files, is_gone
 from mq.store.layout import FORMAT_LINE, Layout
+from mq.store.places import Places
 from mq.store.space import Space
 
 _log = logging.getLogger("mq.root")
@@ -32,14 +35,35 @@ class Root:
     files: Files
     clock: Clock
     space: Space
+    places: Places
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        files: Files,
+        clock: Clock,
+        reserve_bytes: int | None = None,
+        folder_max: int = FOLDER_FILES_MAX,
+    ) -> Self:
+        """A root as it is: nothing is made or tried."""
+        space = Space(files, clock, layout.root, reserve_bytes)
+        return cls(layout, files, clock, space, Places(layout, files, clock, folder_max))
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""
         return self.clock.now_ms()
 
 
-def open_root(path: str, files: Files, clock: Clock, reserve_bytes: int | None = None) -> Root:
-    """Makes what is missing of a root and tries it; blocking.
+def open_root(
+    path: str,
+    files: Files,
+    clock: Clock,
+    reserve_bytes: int | None = None,
+    folder_max: int = FOLDER_FILES_MAX,
+) -> Root:
+    """Makes what is missing of a root and tries it; blocking. `folder_max` files lie flat in a
+    folder before more go to buckets.
 
     Raises StartupError when the root is of another format, its folders lie on different file
     systems, or it keeps no exact mtimes; OSError when it cannot be written.
@@ -59,7 +83,7 @@ def open_root(path: str, files: Files, clock: Clock, reserve_bytes: int | None =
     for folder in layout.folders():
         files.sync_folder(folder)
     probe_renames(layout, files)
-    return Root(layout, files, clock, Space(files, clock, layout.root, reserve_bytes))
+    return Root.of(layout, files, clock, reserve_bytes, folder_max)
 
 
 def probe_renames(layout: Layout, files: Files) -> None:

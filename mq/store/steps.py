@@ -17,19 +17,21 @@ T = TypeVar("T")
 
 
 class Flush(NamedTuple):
-    """What an operation waits for: open files' descriptors, then folders' paths in this order
-    (of a rename's two, the destination first), then those folders' own entries in theirs that
-    this process has not flushed before, whoever made them.
+    """What an operation waits for: open files' descriptors; then the entries of these folders in
+    the ones they lie in, the outer first, where this process has not flushed them before, whoever
+    made them; then folders' paths in this order (of a rename's two, the destination first); then
+    those `beside` them that are there, each of them a row of folders, the outer first.
 
-    `first_covers`: the folders are one rename's, or of renames one after the other that ended in
-    the first; where the file system's journal keeps each rename whole and all in their order, its
-    flush covers the others.
+    `covered`: how many of the last folders, and with any all that lie beside, have only lost what
+    is in those before: where the file system's journal keeps each rename whole, and all of them in
+    their order, the flush of those covers them.
     """
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
-    first_covers: bool = False
+    beside: tuple[tuple[str, ...], ...] = ()
+    covered: int = 0
 
 
 Steps: TypeAlias = Generator[Flush, None, T]

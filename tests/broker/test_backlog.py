@@ -7,9 +7,9 @@ import pytest
 from mq.broker.backlog import Backlog
 from mq.limits import LOOK_INTERVAL_S, LOOK_SHARE
 from mq.names import MessageId
-from mq.store.listing import FolderMark, Listing, delivery_order
+from mq.store.order import STRICT, Candidate, FolderMark, Listing
 
-MARK = FolderMark(mtime_ns=1, trusted=True)
+MARK = FolderMark((("queues/q", 1),), trusted=True)
 CHANCE = random.Random(1)
 
 
@@ -17,16 +17,20 @@ def message_id(count: int, priority: int = 0) -> MessageId:
     return MessageId(f"0192f3a2-7c4e-7{count:03x}-9b1e-0123456789ab", priority=priority)
 
 
+def listing(*ids: MessageId, complete: bool = True) -> Listing:
+    found = sorted(Candidate(STRICT.key(each.text), "") for each in ids)
+    return Listing(found, complete, MARK)
+
+
 def listed(backlog: Backlog, *ids: MessageId, complete: bool = True) -> None:
     backlog.look_began()
-    ordered = sorted(ids, key=delivery_order)
-    backlog.look_ended(Listing(ordered, complete, MARK), began_s=0.0, now_s=0.0)
+    backlog.look_ended(listing(*ids, complete=complete), began_s=0.0, now_s=0.0)
 
 
 def taken(backlog: Backlog) -> list[MessageId]:
     found = []
     while (candidate := backlog.take(0, CHANCE)) is not None:
-        found.append(candidate)
+        found.append(candidate.id)
     return found
 
 
@@ -75,7 +79,7 @@ def test_what_is_offered_during_a_look_is_not_lost_to_it() -> None:
     backlog = Backlog()
     backlog.look_began()
     backlog.offer(message_id(2))
-    backlog.look_ended(Listing([message_id(1)], True, MARK), 0.0, 0.0)
+    backlog.look_ended(listing(message_id(1)), 0.0, 0.0)
     assert taken(backlog) == [message_id(1), message_id(2)]
 
 
@@ -102,7 +106,7 @@ def test_an_unchanged_folder_says_something_only_of_an_empty_complete_backlog() 
 def test_others_are_looked_for_within_a_share_of_the_time(cost_s: float) -> None:
     backlog = Backlog()
     backlog.look_began()
-    backlog.look_ended(Listing([message_id(1)], True, MARK), began_s=0.0, now_s=cost_s)
+    backlog.look_ended(listing(message_id(1)), began_s=0.0, now_s=cost_s)
     interval_s = max(LOOK_INTERVAL_S, cost_s / LOOK_SHARE)
     assert not backlog.is_due_for_look(cost_s + interval_s * 0.99)
     assert backlog.is_due_for_look(cost_s + interval_s)
@@ -113,5 +117,7 @@ def test_peers_pick_among_the_first_few() -> None:
     for seed in range(50):
         backlog = Backlog()
         listed(backlog, *(message_id(count) for count in range(10)))
-        picks.add(backlog.take(3, random.Random(seed)))
+        picked = backlog.take(3, random.Random(seed))
+        assert picked is not None
+        picks.add(picked.id)
     assert picks == {message_id(count) for count in range(4)}

@@ -27,15 +27,18 @@ from hypothesis.stateful import (
 
 from mq.broker.broker import Broker
 from mq.errors import DeliveredAgain, MessageNotFound, QueueNotFound
+from mq.limits import FOLDER_FILES_MAX
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
+from mq.store.queues import ANY_SHAPE, WantedShape
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
-from mq.store.root import open_root
+from mq.store.root import Root, open_root
 from mq_mover.mover import Mover
+from mq_mover.sweeper import Sweeper
 
 NAMES = [QueueName.parse(text) for text in ("a", "a_SIDELINE")]
 VISIBILITY_S = 30.0
@@ -53,6 +56,8 @@ class Known:
 
 class QueuesAgainstAModel(RuleBasedStateMachine):
     messages = Bundle("messages")
+    folder_max = FOLDER_FILES_MAX
+    shape = ANY_SHAPE
 
     @initialize()
     def begin(self) -> None:
@@ -60,11 +65,14 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         self.path = Path(tempfile.mkdtemp(prefix="mq-model-"))
         self.clock = FakeClock()
         self.files = Files()
-        self.root = open_root(str(self.path), self.files, self.clock)
+        self.root = self.open_root()
         self.broker = self.new_broker()
         self.mover = Mover(self.root, NoFlusher(), Timer())
         self.queues: set[QueueName] = set()
         self.known: dict[str, Known] = {}
+
+    def open_root(self) -> Root:
+        return open_root(str(self.path), self.files, self.clock, folder_max=self.folder_max)
 
     def new_broker(self) -> Broker:
         async def make() -> Broker:
@@ -82,7 +90,7 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
 
     @rule(queue=st.sampled_from(NAMES))
     def create(self, queue: QueueName) -> None:
-        created = self.loop.run_until_complete(self.broker.create_queue(queue))
+        created = self.loop.run_until_complete(self.broker.create_queue(queue, self.shape))
         assert created == (queue not in self.queues)
         self.queues.add(queue)
 
@@ -197,7 +205,8 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
                 known.folder = "queues"
         for queue in self.queues:
             # The fake clock runs ahead of the folders' own: a later tick, as it would be.
-            os.utime(self.root.layout.queue(queue))
+            for folder, _, _ in os.walk(self.root.layout.queue(queue)):
+                os.utime(folder)
 
     @rule()
     def reap(self) -> None:
@@ -207,7 +216,7 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.loop.run_until_complete(self.broker.drain())
-        self.root = open_root(str(self.path), self.files, self.clock)
+        self.root = self.open_root()
         self.broker = self.new_broker()
         self.mover = Mover(self.root, NoFlusher(), Timer())
 
@@ -221,10 +230,36 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         assert message_files(self.path) == expected
 
 
-QueuesAgainstAModel.TestCase.settings = settings(
-    max_examples=150,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+class TinyFolders(QueuesAgainstAModel):
+    """The same with buckets and what lies below them, and daemons that judge differently."""
+
+    folder_max = 1
+
+    @rule(seconds=st.sampled_from([1, 100, 10_000]))
+    def pass_windows(self, seconds: int) -> None:
+        self.clock.advance(seconds)
+
+    @rule(folder_max=st.integers(1, 3))
+    def restart_with_another_limit(self, folder_max: int) -> None:
+        self.folder_max = folder_max
+        self.restart()
+
+    @rule()
+    def sweep(self) -> None:
+        Sweeper(self.root, NoFlusher()).run_if_due()
+
+
+class OtherShapes(TinyFolders):
+    shape = WantedShape(digits=7, shards=3)
+
+
+for machine in (QueuesAgainstAModel, TinyFolders, OtherShapes):
+    machine.TestCase.settings = settings(
+        max_examples=150,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
 TestQueuesAgainstAModel = QueuesAgainstAModel.TestCase
+TestTinyFolders = TinyFolders.TestCase
+TestOtherShapes = OtherShapes.TestCase

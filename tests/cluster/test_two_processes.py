@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from harness.folders import message_files
+from harness.folders import make_folders_tiny, message_files
 from harness.messages import make_body, number_in, put_entry
 from harness.processes import Process, Processes
 from harness.waiting import comes_true
@@ -122,9 +122,18 @@ async def _publish_all(cluster: Cluster, messages: int) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("count", "peers"), [(2, 0), (2, 1), (3, 2)], ids=["two", "two-peers", "three-peers"]
 )
+@pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 async def test_each_message_is_delivered_exactly_once_within_its_visibility(
-    start: Any, daemons: Processes, root: Path, count: int, peers: int
+    start: Any,
+    daemons: Processes,
+    root: Path,
+    count: int,
+    peers: int,
+    tiny: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if tiny:
+        make_folders_tiny(monkeypatch)
     chance = random.Random(count * 10 + peers)
     cluster: Cluster = await start(count, "--peers", str(peers), "--visibility", "600")
     await _keep_house(daemons, root)

@@ -55,9 +55,10 @@ class Clients:
         """The next one in turn; whoever gave the list may change it."""
         return self._ports[next(self._turns) % len(self._ports)]
 
-    async def make(self, queue: str) -> None:
+    async def make(self, queue: str, shape: str = "") -> None:
+        """`shape` is the request's query: `?shards=2`."""
         self._mark("make_asked", queue=queue)
-        async with self._session.put(self._url(queue)) as response:
+        async with self._session.put(self._url(queue) + shape) as response:
             made = "made_anew" if await _check(response, 200, 201) == 201 else "made"
         self._mark(made, queue=queue)
 

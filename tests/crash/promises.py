@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from crash.images import Mark
+from harness.folders import files_below
 from harness.messages import number_in
 
 from mq.lifecycle import State
@@ -151,12 +152,13 @@ class Found:
 
 
 def _places(root: Path) -> Iterator[Place]:
-    for path in (root / "queues").glob("*/*"):
-        yield Place(READY, path.parent.name, path.name, path, path.lstat())
+    for queue_folder in (root / "queues").glob("*/"):
+        for path in files_below(queue_folder):
+            yield Place(READY, queue_folder.name, path.name, path, path.lstat())
     for state, folder in ((NEW, "new"), (DELAYED, "delay"), (REMOVED, "remove")):
-        for path in (root / folder).iterdir():
+        for path in files_below(root / folder):
             queue, separator, message_id = path.name.partition(":")
-            if separator and path.is_file():
+            if separator:
                 yield Place(state, queue, message_id, path, path.lstat())
 
 
@@ -261,6 +263,14 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
     return problems
 
 
+def _bucket(root: Root, places: list[Place], state: State) -> str:
+    """Where below the state's folder the message lies."""
+    place = next(place for place in places if place.state is state)
+    top = root.layout.base(state, QueueName.parse(place.queue))
+    below = place.path.parent.relative_to(top).as_posix()
+    return "" if below == "." else f"{below}/"
+
+
 def _next_operations(
     root: Root, places: list[Place], queue_exists: bool
 ) -> list[tuple[str, Operation, State]]:
@@ -275,10 +285,11 @@ def _next_operations(
     if queue_exists and states & {READY, DELAYED}:
         operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
     if READY in states:
-        claim = fetch(root, queue, message_id, 60)
+        claim = fetch(root, queue, message_id, 60, _bucket(root, places, READY))
         operations.append(("fetch", partial(run_alone, claim), DELAYED))
     if DELAYED in states:
-        again = redeliver(root, queue, message_id, Timer(lain_s=0))
+        bucket = _bucket(root, places, DELAYED)
+        again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
         left = READY if queue_exists else REMOVED
         operations.append(("redeliver", partial(run_alone, again), left))
     return operations

@@ -21,6 +21,7 @@ from crash.promises import Ledger
 from harness.mounts import mounted, run_tool
 from harness.processes import Process, Processes, processes
 
+from mq.limits import FOLDER_FILES_MAX
 from mq.store.files import Files
 
 _TESTS = Path(__file__).parent.parent
@@ -67,6 +68,7 @@ class Setting:
     left_out: str = ""
     """Flushes that mq leaves out, as `unflushed.py` takes them."""
     amount: int = 40
+    folder_max: int = FOLDER_FILES_MAX
 
 
 class Recording:
@@ -105,10 +107,11 @@ def _daemons(root: Path, setting: Setting) -> Iterator[list[Process]]:
     """The mqs that clients use; killed on exit, whoever is with them too."""
     company = ("--standalone", "--visibility", "0.5") if setting.in_company else ()
     with processes() as started:
-        flags = ("--commit", setting.commit, *(company or ("--visibility", "600")))
+        common = ("--commit", setting.commit, "--folder-max", str(setting.folder_max))
+        flags = (*common, *(company or ("--visibility", "600")))
         mqs = [_start(started, root, setting.left_out, *flags)]
         if setting.in_company:
-            mqs.append(started.mq(root, "--commit", setting.commit, "--visibility", "0.5"))
+            mqs.append(started.mq(root, *common, "--visibility", "0.5"))
         yield mqs
 
 

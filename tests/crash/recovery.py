@@ -20,7 +20,7 @@ from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
 from mq.store.layout import FORMAT_LINE
-from mq.store.listing import list_ready
+from mq.store.order import list_ready
 from mq.store.publish import Draft, publish
 from mq.store.queues import create_queue
 from mq.store.reap import reap
@@ -84,6 +84,9 @@ class _Recovery:
         """What a crash may leave for a while."""
         if breach in (Breach.LINKED, Breach.TWO_STATES):
             return self._two_names
+        if breach is Breach.SETTINGS:
+            last = self._ledger.queues.get(name.removesuffix(".json"))
+            return last in (None, "make_asked", "drop_asked")
         return breach is Breach.TOMBSTONE and self._ledger.queues.get(name) == "drop_asked"
 
     def _serves(self) -> list[str]:

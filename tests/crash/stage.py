@@ -10,10 +10,12 @@ import aiohttp
 from crash.forgetting import ForgettingDisk
 from crash.load import Clients
 from harness.clock import FakeClock
+from harness.folders import files_below
 from harness.server import Server
 
 from mq.daemon import Daemon
 from mq.lifecycle import State
+from mq.limits import FOLDER_FILES_MAX
 from mq.settings import QueueSettings, ServerSettings
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher
@@ -39,6 +41,7 @@ class Stage:
     clients: Clients
     session: aiohttp.ClientSession
     ports: list[int]
+    folder_max: int = FOLDER_FILES_MAX
     _running: list[Daemon] = field(default_factory=list)
 
     @property
@@ -48,7 +51,11 @@ class Stage:
     async def start(self, files: Files | None = None) -> Server:
         """An mq that every request goes to."""
         settings = ServerSettings(
-            root=self.root, port=0, commit="fsync", queue=QueueSettings(visibility_s=VISIBILITY_S)
+            root=self.root,
+            port=0,
+            commit="fsync",
+            folder_max=self.folder_max,
+            queue=QueueSettings(visibility_s=VISIBILITY_S),
         )
         daemon = Daemon(settings, files)
         self._running.append(daemon)
@@ -68,7 +75,8 @@ class Stage:
             clock = FakeClock()
             clock.advance(self.disk.ahead_s)
             flusher = FsyncFlusher(Files(), 2)
-            work(open_root(str(self.root), Files(), clock), flusher)
+            root = open_root(str(self.root), Files(), clock, folder_max=self.folder_max)
+            work(root, flusher)
             flusher.close()
 
         await asyncio.to_thread(run)
@@ -99,21 +107,30 @@ class Stage:
         self.disk.mark("moved", queue=queue, id=message_id, to=to.value)
 
     def ready(self, message_id: str, queue: str = ORDERS) -> Path:
-        return self.root / "queues" / queue / message_id
+        return self._there(self.root / "queues" / queue, message_id)
 
     def delayed(self, message_id: str, queue: str = ORDERS) -> Path:
-        return self.root / "delay" / f"{queue}:{message_id}"
+        return self._there(self.root / "delay", f"{queue}:{message_id}")
 
     def removed(self, message_id: str, queue: str = ORDERS) -> Path:
-        return self.root / "remove" / f"{queue}:{message_id}"
+        return self._there(self.root / "remove", f"{queue}:{message_id}")
+
+    @staticmethod
+    def _there(top: Path, name: str) -> Path:
+        """Where a file of the name lies, in a bucket or not; else its place outside of all."""
+        return next((path for path in files_below(top) if path.name == name), top / name)
+
+    def bucket(self, message_id: str) -> str:
+        """The bucket of an id, as FORMAT.md says."""
+        return message_id.replace("-", "")[:8]
 
 
 @contextlib.asynccontextmanager
-async def stage(disk: ForgettingDisk) -> AsyncIterator[Stage]:
+async def stage(disk: ForgettingDisk, folder_max: int = FOLDER_FILES_MAX) -> AsyncIterator[Stage]:
     """A stage whose daemons are gone afterwards."""
     ports: list[int] = []
     async with aiohttp.ClientSession() as session:
-        made = Stage(disk, Clients(disk.mark, session, ports), session, ports)
+        made = Stage(disk, Clients(disk.mark, session, ports), session, ports, folder_max)
         try:
             yield made
         finally:

@@ -34,7 +34,7 @@ from mq.store.steps import Flush
 
 async def test_a_failed_listing_is_answered_and_the_next_one_finds_all(serve: Serve) -> None:
     class UnreadableFiles(Files):
-        failures = 1
+        failures = 0
 
         def entries(self, folder: str):  # type: ignore[no-untyped-def]
             if folder.endswith("/queues/q") and self.failures:
@@ -42,9 +42,11 @@ async def test_a_failed_listing_is_answered_and_the_next_one_finds_all(serve: Se
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             return super().entries(folder)
 
-    server = await serve(files=UnreadableFiles())
+    files = UnreadableFiles()
+    server = await serve(files=files)
     await make_queue(server)
     message_id = await publish(server)
+    files.failures = 1
     assert_problem(await fetch(server), 503, "storage-failed")
     assert (await fetch(server)).id == message_id
 

@@ -1,4 +1,5 @@
-"""A hundred outages in a row, in the middle of a load: what mq answered holds after each.
+"""Outages in a row, in the middle of a load: what mq answered holds after each. A hundred of each
+kind, half of them with messages in buckets.
 
 In the one test the power is cut: the file system (`forgetting_server.py`) fails from a call on that
 chance chooses, the daemons are killed, and it comes back with one of the trees that the cut may
@@ -23,6 +24,7 @@ from crash.legal_states import Model
 from crash.load import QUEUE, SIZES, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken
 from harness.amount import TIMES
+from harness.folders import make_folders_tiny
 from harness.fuse import check_fuse
 from harness.processes import Process, Processes, processes
 from harness.tally import tally
@@ -32,7 +34,7 @@ from mq.store.files import Files
 from mq.store.reap import reap
 
 SEED = int(os.environ.get("MQ_OUTAGE_SEED", "1"))
-OUTAGES = 100 * TIMES
+OUTAGES = 50 * TIMES
 PUBLISHERS = 8
 CONSUMERS = 4
 ALIVE_MAX = 150
@@ -42,6 +44,8 @@ MARKS_BEFORE_A_KILL = 120
 MODELS = [Model.JOURNAL, Model.ATOMIC, Model.HALVES]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 * TIMES)]
+
+folders = pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 
 GONE = (Refused, aiohttp.ClientError, ConnectionError, asyncio.TimeoutError)
 
@@ -180,8 +184,13 @@ async def work_until_the_power_goes(
 
 
 @pytest.mark.needs_root
-async def test_a_hundred_power_cuts(disk: ForgettingDisk) -> None:
+@folders
+async def test_a_hundred_power_cuts(
+    disk: ForgettingDisk, tiny: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     print(f"MQ_OUTAGE_SEED={SEED}")
+    if tiny:
+        make_folders_tiny(monkeypatch)
     herd = Herd(disk.top / "root", random.Random(SEED))
     async with session() as requests:
         clients = Clients(herd.mark, requests, herd.ports)
@@ -198,8 +207,11 @@ async def test_a_hundred_power_cuts(disk: ForgettingDisk) -> None:
     herd.tell("cuts")
 
 
-async def test_a_hundred_kills(root: Path) -> None:
+@folders
+async def test_a_hundred_kills(root: Path, tiny: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     print(f"MQ_OUTAGE_SEED={SEED}")
+    if tiny:
+        make_folders_tiny(monkeypatch)
     herd = Herd(root, random.Random(SEED))
     with processes() as daemons:
         mq, mover = await start(daemons, herd.root)

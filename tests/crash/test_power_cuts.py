@@ -48,6 +48,8 @@ SETTINGS = {
     "syncfs": Setting("syncfs"),
     "fsync-in-company": Setting("fsync", in_company=True),
     "syncfs-in-company": Setting("syncfs", in_company=True),
+    "fsync-in-buckets": Setting("fsync", folder_max=3),
+    "syncfs-in-buckets-in-company": Setting("syncfs", in_company=True, folder_max=3),
 }
 
 pytestmark = [

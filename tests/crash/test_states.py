@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crash.bucket_scripts import BUCKET_SCRIPTS
 from crash.calls import Log
 from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
@@ -29,6 +30,8 @@ from harness.amount import TIMES
 from harness.fuse import check_fuse
 from harness.mounts import tmpfs
 from harness.tally import tally
+
+from mq.limits import FOLDER_FILES_MAX
 
 EXHAUSTIVE = 128 * TIMES
 SAMPLES = 4 * TIMES
@@ -123,10 +126,12 @@ def problems_of(script: Script, log: Log, seed: int, top: Path) -> Iterator[tupl
                 disk.apply(log[at])
 
 
-async def play(script: Script, disk: ForgettingDisk, memory: Path) -> Log:
+async def play(
+    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int = FOLDER_FILES_MAX
+) -> Log:
     """Plays the script on an empty disk; its log."""
     try:
-        async with stage(disk) as on:
+        async with stage(disk, folder_max) as on:
             await script(on)
             disk.mark("end")
     finally:
@@ -139,6 +144,20 @@ async def test_every_state_keeps_what_was_promised(
     script: Script, disk: ForgettingDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", BUCKET_SCRIPTS.values(), ids=BUCKET_SCRIPTS)
+async def test_every_state_keeps_what_was_promised_in_buckets(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    """One message lies flat, one more in a bucket, and the others below that."""
+    log = await play(script, disk, memory, folder_max=1)
+    assert_kept(script, log, memory)
+
+
+def assert_kept(script: Script, log: Log, memory: Path) -> None:
+    """That every state that a cut may leave keeps what was promised."""
     states = 0
     for at, problems in problems_of(script, log, TIMES, memory / "tree"):
         states += 1

@@ -34,9 +34,9 @@ async def test_the_steps_of_a_publish(serve: Serve, size: int) -> None:
         ("stamp", "new"),
         ("sync", "new"),
         ("rename", "new"),
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "q"),
         ("sync_folder", "new"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
     ]
 
 

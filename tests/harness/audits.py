@@ -12,7 +12,6 @@ from mq.store.group import run_alone
 from mq.store.layout import Layout
 from mq.store.queues import sweep_tombstones
 from mq.store.root import Root
-from mq.store.space import Space
 
 # What a fault may leave until mq-mover's next pass: a tombstone beside its queue, of a delete
 # that was answered 503. (A torn file in new/, also allowed, is no breach.)
@@ -21,9 +20,7 @@ LEFT_TO_THE_MOVER = frozenset({Breach.TOMBSTONE})
 
 def looked_at(root: Path, clock: Clock | None = None) -> Root:
     """The root for whoever looks: nothing is made or probed, as a start would."""
-    files, clock = Files(), clock or SystemClock()
-    layout = Layout.of(root)
-    return Root(layout, files, clock, Space(files, clock, layout.root))
+    return Root.of(Layout.of(root), Files(), clock or SystemClock())
 
 
 def assert_audits_clean(

@@ -1,7 +1,10 @@
 """A root's files as a test sees them: by state, as `ls` would."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 STATES = ("new", "queues", "delay", "remove")
 
@@ -19,12 +22,31 @@ def message_files(root: Path) -> dict[str, list[str]]:
                 f"{queue.name}:{path.name}"
                 for queue in folder.iterdir()
                 if queue.is_dir()
-                for path in queue.iterdir()
+                for path in files_below(queue)
             ]
         else:
-            names = [path.name for path in folder.iterdir() if path.is_file()]
+            names = [path.name for path in files_below(folder)]
         found[state] = sorted(name for name in names if not name.startswith("."))
     return found
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """The files in a folder and its buckets; those of deleted queues are left out."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return  # A bucket that emptied meanwhile.
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            yield Path(entry.path)
+        elif not entry.name.endswith(".d"):
+            yield from files_below(Path(entry.path))
+
+
+def make_folders_tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Daemons that are started from here on put nearly all into buckets, and below those."""
+    for variable in ("MQ_FOLDER_MAX", "MQ_MOVER_FOLDER_MAX"):
+        monkeypatch.setenv(variable, "3")
 
 
 def mtime_ns(path: Path) -> int:

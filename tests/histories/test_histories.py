@@ -24,6 +24,7 @@ import aiohttp
 import pytest
 from harness.amount import TIMES
 from harness.clients import QUEUE
+from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
 from harness.nemesis import Member, schedule, torment
@@ -130,8 +131,12 @@ def _session() -> aiohttp.ClientSession:
 @pytest.mark.slow
 @pytest.mark.timeout(120 + FAULTS * 10)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
-async def test_a_history_with_faults(daemons: Processes, root: Path, seed: int) -> None:
+async def test_a_history_with_faults(
+    daemons: Processes, root: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
+    if seed % 2:
+        make_folders_tiny(monkeypatch)
     peers = str(random.Random(seed).choice([0, SERVERS - 1]))
     cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS, "--peers", peers)
     # The servers twice: clients feel their faults most.
@@ -176,10 +181,12 @@ async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
-    daemons: Processes, root: Path, seed: int
+    daemons: Processes, root: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a fault from outside seldom hits: between a lock and its rename, in a listing."""
     print(f"MQ_HISTORY_SEED={seed} MQ_HISTORY_FAULTS={FAULTS}")
+    if seed % 2:
+        make_folders_tiny(monkeypatch)
     chance = random.Random(seed)
     cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS + 2)
     over, drained = asyncio.Event(), asyncio.Event()
@@ -208,9 +215,12 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
     cluster.assert_it_holds(seed, ALWAYS)
 
 
+@pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 async def test_first_in_first_out_with_one_process_and_no_peers(
-    daemons: Processes, root: Path
+    daemons: Processes, root: Path, tiny: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if tiny:
+        make_folders_tiny(monkeypatch)
     cluster = await asyncio.to_thread(Cluster, daemons, root, 1)
     async with _session() as session:
         await _make_queues(cluster, session)

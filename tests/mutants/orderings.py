@@ -84,11 +84,11 @@ ORDERINGS = (
         "a publish is answered before its folders are flushed",
         "mq/store/publish.py",
         """\
-        flush = move(root, DELIVER, draft.queue, draft.id)
+        flush = move(root, DELIVER, draft.queue, draft.id, target=target)
     except OSError as error:
 """,
         """\
-        move(root, DELIVER, draft.queue, draft.id)
+        move(root, DELIVER, draft.queue, draft.id, target=target)
         return draft.id
     except OSError as error:
 """,
@@ -97,18 +97,18 @@ ORDERINGS = (
         "a claim is stamped after its flush",
         "mq/store/fetch.py",
         """\
-        root.files.stamp(claim.descriptor, stamp.mtime_ns())
-        try:
-            yield flush._replace(files=(claim.descriptor,))
-        except FileNotFoundError:
-            return None  # The queue was deleted meanwhile.
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    try:
+        yield flush._replace(files=(claim.descriptor,))
+    except FileNotFoundError:
+        return None  # The queue was deleted meanwhile.
 """,
         """\
-        try:
-            yield flush._replace(files=(claim.descriptor,))
-        except FileNotFoundError:
-            return None
-        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    try:
+        yield flush._replace(files=(claim.descriptor,))
+    except FileNotFoundError:
+        return None
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
 """,
     ),
     Ordering(
@@ -141,6 +141,7 @@ ORDERINGS = (
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
+        root.places.forget(queue)
 """,
         """\
         _move_folder(root, queue, uuid)
@@ -151,6 +152,7 @@ ORDERINGS = (
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
             root.files.close(descriptor)
+        root.places.forget(queue)
 """,
     ),
     Ordering(
@@ -158,12 +160,89 @@ ORDERINGS = (
         "mq/store/queues.py",
         """\
                 yield from _bury(root, queue)
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
 """,
         """\
                 _make_folder(root, queue)
                 yield from _bury(root, queue)
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
 """,
+    ),
+    Ordering(
+        "a queue is made before its settings are written",
+        "mq/store/queues.py",
+        """\
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
+                _make_folder(root, queue)
+""",
+        """\
+                _make_folder(root, queue)
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
+""",
+    ),
+    Ordering(
+        "a queue made anew has the settings that the old one left",
+        "mq/store/shapes.py",
+        """\
+        yield from forget_shape(layout, files, queue)
+        return
+""",
+        "        return\n",
+    ),
+    Ordering(
+        "settings are renamed before they are flushed",
+        "mq/store/shapes.py",
+        """\
+        yield Flush(files=(descriptor,))
+    finally:
+        files.close(descriptor)
+    files.rename(written, path)
+    yield Flush(folders=(layout.settings,))
+""",
+        """\
+        files.rename(written, path)
+        yield Flush(files=(descriptor,))
+    finally:
+        files.close(descriptor)
+    yield Flush(folders=(layout.settings,))
+""",
+    ),
+    Ordering(
+        "a message moves to a bucket that is not flushed",
+        "mq/store/moves.py",
+        "            yield _way_to(root, transition, queue, target)\n",
+        "",
+    ),
+    Ordering(
+        "a bucket is made after the flush of what leads to it",
+        "mq/store/moves.py",
+        """\
+            _make_bucket(root, transition, queue, target)
+            yield _way_to(root, transition, queue, target)
+""",
+        """\
+            yield _way_to(root, transition, queue, target)
+            _make_bucket(root, transition, queue, target)
+""",
+    ),
+    Ordering(
+        "a bucket of long ago counts as flushed though it was made anew",
+        "mq/store/moves.py",
+        "    return bucket is not None and bucket.may_be_written(root.now_ms())\n",
+        "    return bucket is not None\n",
+    ),
+    Ordering(
+        "an empty bucket goes before what left it is flushed",
+        "mq/store/buckets.py",
+        "    yield Flush(folders=(layout.remove, layout.delay), beside=rows)\n",
+        "    yield Flush()\n",
+    ),
+    Ordering(
+        "of folders that lead to what was made only the last is flushed",
+        "mq/store/flush.py",
+        "            for entry in flush.entries\n",
+        "            for entry in flush.entries[-1:]\n",
     ),
     Ordering(
         "a tombstone goes before the messages that it stands for",
@@ -193,14 +272,14 @@ ORDERINGS = (
     Ordering(
         "folders are flushed in any order",
         "mq/store/flush.py",
-        "for folder in _in_order(sequences)}",
-        "for folder in reversed(_in_order(sequences))}",
+        "        ordered = _in_order(list(dict.fromkeys(sequences.values())))\n",
+        "        ordered = _in_order(list(dict.fromkeys(sequences.values())))[::-1]\n",
     ),
     Ordering(
         "a rename's source is left out whatever the file system",
         "mq/store/flush.py",
-        "flush.folders[:1] if self._whole_renames and flush.first_covers else",
-        "flush.folders[:1] if flush.first_covers else",
+        "        return self._whole_renames and flush.covered > 0\n",
+        "        return flush.covered > 0\n",
     ),
     Ordering(
         "a syncfs that failed says all of what began before it ended",
@@ -211,14 +290,14 @@ ORDERINGS = (
     Ordering(
         "a folder's entry is taken for flushed before it is",
         "mq/store/flush.py",
-        "        failure = self._sync(os.path.dirname(folder))\n",
-        "        failure = None\n",
+        "        return None if self._flushed.get(folder) == inode else inode\n",
+        "        return None\n",
     ),
     Ordering(
         "a folder's entry counts as flushed though the folder was made anew",
         "mq/store/flush.py",
-        "if status is None or self._flushed.get(folder) == status.st_ino:",
-        "if status is None or folder in self._flushed:",
+        "self._flushed.get(folder) == inode else inode\n",
+        "folder in self._flushed else inode\n",
     ),
     Ordering(
         "a file's failed fsync is not told",
@@ -274,8 +353,8 @@ ORDERINGS = (
     Ordering(
         "a claim's lock ends before its stamp",
         "mq/store/fetch.py",
-        "        due_ms = root.now_ms() + round(",
-        "        root.files.unlock(claim.descriptor)\n        due_ms = root.now_ms() + round(",
+        "    due_ms = root.now_ms() + round(",
+        "    root.files.unlock(claim.descriptor)\n    due_ms = root.now_ms() + round(",
     ),
     Ordering(
         "a lock is believed though the name has come to mean another file",
@@ -289,7 +368,7 @@ ORDERINGS = (
     Ordering(
         "one name of two stays",
         "mq/store/moves.py",
-        "        return keep_one_name(root, transition.target, queue, message_id)\n",
+        "        return keep_one_name(root, transition.target, queue, message_id, target)\n",
         "        pass\n",
     ),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SYNCS = ("sync", "sync_folder", "sync_file_system", "fsync", "syncfs")
-PARTS = ("files", "folders", "entries")
+PARTS = ("files", "folders", "entries", "beside")
 NAMED_FOLDERS = ("folders", "ends")
 # A flush of nothing; the import goes to the module's end, where it is in nobody's way.
 UNFLUSHED = "Unflushed"

@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 from harness.amount import TIMES
 from harness.clients import QUEUE
+from harness.folders import make_folders_tiny
 from harness.herd import Cluster
 from harness.processes import Processes
 from harness.rules import ALWAYS, Rule, claimed_early, denied
@@ -77,9 +78,16 @@ def _judge(
 
 @pytest.mark.slow
 @seeds
+@pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 async def test_a_history_of_lost_replies_and_stale_handles(
-    clients: tuple[Mount, Mount], daemons: Processes, seed: int
+    clients: tuple[Mount, Mount],
+    daemons: Processes,
+    seed: int,
+    tiny: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if tiny:
+        make_folders_tiny(monkeypatch)
     cluster = await _live(daemons, clients, seed, lost=0.1, stale=0.05)
     hits = _judge(cluster, clients, seed, RULES)
     assert {f"ESTALE {call}" for call in STALE_CALLS} <= set(hits)

@@ -164,6 +164,16 @@ def rewritten(path: Path, text: str) -> Path:
     return path
 
 
+def misplaced(place: Place, path: Path, state: str) -> Path:
+    return path.rename(place.folder(f"{state}/00000000") / path.name)
+
+
+def with_settings(place: Place, queue: str, text: str) -> Path:
+    path = place.top / "settings" / f"{queue}.json"
+    path.touch(mode=0o600)
+    return rewritten(path, text)
+
+
 SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.FORMAT, lambda place: without(place, "format")),
     (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 2\n")),
@@ -191,6 +201,12 @@ SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.FORGOTTEN, forgotten),
     (Breach.STRAY, lambda place: place.entry("delay", "unheard-of")),
     (Breach.TOMBSTONE, lambda place: place.tombstone("orders")),
+    (Breach.MISPLACED, lambda place: misplaced(place, place.ready(), "queues/orders")),
+    (Breach.MISPLACED, lambda place: misplaced(place, place.entry("delay"), "delay")),
+    (Breach.MISPLACED, lambda place: misplaced(place, place.entry("remove"), "remove")),
+    (Breach.SETTINGS, lambda place: with_settings(place, "orders", "{}x")),
+    (Breach.SETTINGS, lambda place: with_settings(place, "orders", '{"shards": 17}')),
+    (Breach.SETTINGS, lambda place: with_settings(place, "unheard-of", "{}")),
 ]
 
 

@@ -58,25 +58,25 @@ def test_a_folder_that_was_made_anew_has_its_entry_flushed_again(tmp_path: Path)
     flusher.close()
 
 
-def rename(folders: tuple[str, ...], first_covers: bool) -> Steps[None]:
+def rename(folders: tuple[str, ...], covered: int) -> Steps[None]:
     """What a rename, or several, asks to be flushed."""
-    yield Flush(folders=folders, first_covers=first_covers)
+    yield Flush(folders=folders, covered=covered)
 
 
 @pytest.mark.parametrize("whole_renames", [False, True])
-@pytest.mark.parametrize("first_covers", [False, True])
+@pytest.mark.parametrize("covered", [0, 1])
 def test_a_rename_s_source_is_left_out_only_where_a_journal_keeps_renames_whole(
-    tmp_path: Path, whole_renames: bool, first_covers: bool
+    tmp_path: Path, whole_renames: bool, covered: int
 ) -> None:
     folders = tuple(str(tmp_path / name) for name in ("target", "source"))
     for folder in folders:
         Path(folder).mkdir()
     files = FaultyFiles()
     flusher = FsyncFlusher(files, 1, whole_renames=whole_renames)
-    run_alone(rename(folders, first_covers), flusher)
+    run_alone(rename(folders, covered), flusher)
     flusher.close()
     synced = [path for call, path in files.calls if call == "sync_folder"]
-    assert synced == list(folders[:1] if whole_renames and first_covers else folders)
+    assert synced == list(folders[:1] if whole_renames and covered else folders)
 
 
 @pytest.mark.needs_root

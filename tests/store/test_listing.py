@@ -10,7 +10,8 @@ from mq.errors import QueueNotFound
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import Files
-from mq.store.listing import FolderMark, count, list_ready
+from mq.store.listing import count
+from mq.store.order import FolderMark, list_ready
 from mq.store.root import Root, open_root
 
 QUEUE = QueueName.parse("orders")
@@ -91,7 +92,15 @@ def test_a_folder_s_mtime_is_trusted_only_when_it_is_old(
     assert list_ready(opened, QUEUE, limit=1, known=listing.mark) is None
     put(tmp_path / "queues" / "orders", name(1))
     assert list_ready(opened, QUEUE, limit=1, known=listing.mark) is not None
-    assert list_ready(opened, QUEUE, limit=1, known=FolderMark(0, True)) is not None
+    assert (
+        list_ready(
+            opened,
+            QUEUE,
+            limit=1,
+            known=FolderMark(((str(tmp_path / "queues" / "orders"), 0),), True),
+        )
+        is not None
+    )
 
 
 def test_counts_by_state(opened: Root, tmp_path: Path, clock: FakeClock) -> None:

@@ -1,0 +1,258 @@
+"""The order of delivery, and the first ready messages of a queue in it.
+
+By priority, then by id, merging the queue's own folder with its buckets: a bucket, which holds ids
+from its own digits on, is listed when the merge comes to them, and what stands behind it waits.
+Names are compared as text and parsed when they are taken.
+"""
+
+import heapq
+import os
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mq.limits import FOLDERS_PER_LOOK_MAX, PRIORITY_MAX, UUID_CHARS
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.layout import Bucket, dashed, parse_bucket, shard_of
+from mq.store.listing import is_settled, not_found
+from mq.store.root import Root
+from mq.store.walk import is_bucket, is_deep_folder
+
+_PRIORITY: Final = slice(UUID_CHARS, UUID_CHARS + 3)
+_PRIORITY_BEGINS: Final = ",p="
+_RANK_CHARS: Final = 2
+_NO_RANK: Final = f"{PRIORITY_MAX}0"
+# Names kept of a folder that has more than it should, before those that come late are dropped.
+_KEPT: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How messages are compared: by `key`, as text. With shards, those of the shard `start` come
+    first of their priority, then those of the next one.
+    """
+
+    shards: int = 1
+    start: int = 0
+
+    def key(self, name: str) -> str:
+        """What an id's name is compared by: two digits for priority and shard, then the name."""
+        if self.shards == 1 and name[_PRIORITY] != _PRIORITY_BEGINS:
+            return _NO_RANK + name
+        priority = int(name[_PRIORITY.stop]) if name[_PRIORITY] == _PRIORITY_BEGINS else 0
+        return f"{PRIORITY_MAX - priority}{self._turn(shard_of(name, self.shards)):x}{name}"
+
+    def first_key(self, bucket: Bucket, deep: str = "") -> str:
+        """No message of the bucket, or of what lies below it, is before this key."""
+        known = bucket.shard is not None and bucket.shard < self.shards
+        turn = self._turn(bucket.shard or 0) if known else 0
+        return f"{PRIORITY_MAX - bucket.priority}{turn:x}{dashed(bucket.digits + deep)}"
+
+    def _turn(self, shard: int) -> int:
+        return (shard - self.start) % self.shards
+
+
+STRICT: Final = Order()
+
+
+class Candidate(NamedTuple):
+    """A message that may be ready: its key, and its bucket (None: not known)."""
+
+    key: str
+    bucket: str | None
+
+    @property
+    def name(self) -> str:
+        """The id as text."""
+        return self.key[_RANK_CHARS:]
+
+    @property
+    def id(self) -> MessageId:
+        """The message's id."""
+        return MessageId.parse(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderMark:
+    """When the folders that a look listed last changed; believed only when all are old enough,
+    since a change soon after another may leave the same mtime.
+    """
+
+    mtimes_ns: tuple[tuple[str, int], ...]
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The first ready messages of a queue in delivery order; `complete` when they are all. `empty`
+    are buckets in which nothing lies.
+    """
+
+    candidates: list[Candidate]
+    complete: bool
+    mark: FolderMark
+    order: Order = STRICT
+    empty: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> list[MessageId]:
+        """The messages' ids."""
+        return [candidate.id for candidate in self.candidates]
+
+
+def list_ready(
+    root: Root,
+    queue: QueueName,
+    limit: int,
+    known: FolderMark | None = None,
+    order: Order = STRICT,
+) -> Listing | None:
+    """The queue's first `limit` ready messages, or None when nothing changed since `known`.
+
+    Blocking, and as long as its folder and its first buckets are large. Raises QueueNotFound.
+    """
+    folder = root.layout.queue(queue)
+    status = root.files.status(folder)
+    if status is None:
+        raise not_found(root, queue)
+    if known is not None and known.trusted and _is_unchanged(root, known):
+        return None
+    look = _Look(root, folder, limit, order)
+    try:
+        look.open(folder, "", None)
+    except OSError as error:
+        if is_gone(error):
+            raise not_found(root, queue) from None
+        raise
+    has_buckets = any(isinstance(each, _Unlisted) for _, _, each in look.waiting)
+    root.places.saw(folder, look.flat_files, has_buckets)
+    complete = look.merge()
+    look.found.sort()
+    mark = FolderMark(tuple(look.mtimes_ns), look.settled)
+    return Listing(look.found, complete, mark, order, tuple(look.empty))
+
+
+def _is_unchanged(root: Root, known: FolderMark) -> bool:
+    for folder, mtime_ns in known.mtimes_ns:
+        status = root.files.status(folder)
+        if status is None or status.st_mtime_ns != mtime_ns:
+            return False
+    return True
+
+
+@dataclass(slots=True)
+class _Run:
+    """A folder's keys, sorted, of which those from `at` on are not found yet."""
+
+    bucket: str
+    keys: list[str]
+    is_cut: bool
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unlisted:
+    """A folder that the merge has not come to."""
+
+    path: str
+    bucket: str
+    of: Bucket
+
+
+@dataclass(slots=True)
+class _Look:
+    """One merge. `waiting` is a heap: the first key that a folder may have, and the folder."""
+
+    root: Root
+    folder: str
+    limit: int
+    order: Order
+    waiting: list[tuple[str, int, _Run | _Unlisted]] = field(default_factory=list)
+    found: list[Candidate] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    mtimes_ns: list[tuple[str, int]] = field(default_factory=list)
+    settled: bool = True
+    flat_files: int = 0
+    _numbers: int = 0
+
+    def merge(self) -> bool:
+        """Finds what it may; whether that is all."""
+        listed = 0
+        while self.waiting and len(self.found) < self.limit:
+            _, _, first = heapq.heappop(self.waiting)
+            if isinstance(first, _Unlisted):
+                if self.found and listed >= FOLDERS_PER_LOOK_MAX:
+                    return False
+                listed += 1
+                self._open_bucket(first)
+            elif not self._take(first):
+                return False
+        return not self.waiting
+
+    def open(self, path: str, bucket: str, of: Bucket | None) -> bool:
+        """Lists a folder; False when nothing lies in it. Raises OSError."""
+        status = self.root.files.status(path)
+        if status is not None:
+            self.mtimes_ns.append((path, status.st_mtime_ns))
+            self.settled = self.settled and is_settled(status, self.root.now_ms())
+        key, kept = self.order.key, _KEPT * self.limit
+        keys: list[str] = []
+        is_cut = anything = False
+        for entry in self.root.files.entries(path):
+            anything = True
+            name = entry.name
+            if len(name) < UUID_CHARS:
+                self._wait_for_folder(entry, bucket, of)
+            elif name[0] != "." and entry.is_file(follow_symlinks=False):
+                keys.append(key(name))
+                if len(keys) > 2 * kept:
+                    keys.sort()
+                    del keys[kept:]
+                    is_cut = True
+        if of is None:
+            self.flat_files = len(keys)
+        if keys:
+            keys.sort()
+            self._wait(keys[0], _Run(bucket, keys, is_cut))
+        return anything
+
+    def _wait_for_folder(self, entry: "os.DirEntry[str]", bucket: str, of: Bucket | None) -> None:
+        below = f"{bucket}{entry.name}/"
+        if of is None and is_bucket(entry) and (inner := parse_bucket(entry.name)) is not None:
+            self._wait(self.order.first_key(inner), _Unlisted(entry.path, below, inner))
+        elif of is not None and bucket.count("/") == 1 and is_deep_folder(entry):
+            first = self.order.first_key(of, entry.name)
+            self._wait(first, _Unlisted(entry.path, below, of))
+
+    def _open_bucket(self, bucket: _Unlisted) -> None:
+        try:
+            anything = self.open(bucket.path, bucket.bucket, bucket.of)
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            self.settled = False
+            return
+        if not anything:
+            self.empty.append(bucket.path)
+
+    def _take(self, run: _Run) -> bool:
+        """Finds what of the run stands before all that waits. False when no more is known of it:
+        nothing behind that may be found.
+        """
+        end = len(run.keys)
+        if self.waiting:
+            end = max(run.at + 1, bisect_left(run.keys, self.waiting[0][0], run.at))
+        end = min(end, run.at + self.limit - len(self.found))
+        for key in run.keys[run.at : end]:
+            if MessageId.is_written(key[_RANK_CHARS:]):
+                self.found.append(Candidate(key, run.bucket))
+        run.at = end
+        if end < len(run.keys):
+            self._wait(run.keys[end], run)
+            return True
+        return not run.is_cut
+
+    def _wait(self, key: str, what: _Run | _Unlisted) -> None:
+        self._numbers += 1  # No two are alike: what waits is never compared.
+        heapq.heappush(self.waiting, (key, self._numbers, what))

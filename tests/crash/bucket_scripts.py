@@ -1,0 +1,172 @@
+"""Operations whose messages lie in buckets, each in a script like those of `scripts.py`.
+
+The daemons' folders hold one file: the first message of a folder lies flat, the next in its bucket,
+those after it below that.
+"""
+
+import os
+
+from crash.scripts import (
+    Script,
+    delete_ready,
+    delete_removed,
+    fetch,
+    fetch_redelivered,
+    publish,
+    redeliver,
+    release,
+    retire_due,
+    sweep,
+    together,
+    two_names,
+)
+from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
+
+from mq.lifecycle import State
+from mq.names import MessageId, QueueName
+from mq.store.fetch import fetch as claim
+from mq.store.group import run_alone
+
+
+async def _published(on: Stage, count: int) -> list[str]:
+    await on.start()
+    await on.clients.make(ORDERS)
+    return [await on.clients.publish(300) for _ in range(count)]
+
+
+async def _fetched(on: Stage) -> str:
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    message_id = await on.clients.fetch(ORDERS)
+    assert message_id is not None
+    return message_id
+
+
+async def in_every_place(on: Stage) -> None:
+    """Published, fetched, put back and removed: flat, in a bucket, and below it."""
+    ids = await _published(on, 3)
+    for place, message_id in enumerate(ids):
+        assert len(on.ready(message_id).relative_to(on.root / "queues" / ORDERS).parts) == 1 + place
+    for _ in ids:
+        await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    await on.move_due()
+    for message_id in ids:
+        on.moved(message_id, State.READY)
+    for message_id in ids:
+        await on.clients.delete(message_id)
+
+
+async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
+    """The other died before it flushed it."""
+    [first] = await _published(on, 1)
+    bucket = on.root / "queues" / ORDERS / on.bucket(first)
+    bucket.mkdir(mode=0o700)
+    await on.clients.publish(300)
+    (bucket / first.replace("-", "")[8:10]).mkdir(mode=0o700, exist_ok=True)
+    await on.clients.publish(16)
+
+
+async def delete_claimed_in_a_bucket(on: Stage) -> None:
+    """By an mq that died before it flushed its claims, each from another place."""
+    for message_id in await _published(on, 3):
+        os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
+        await on.clients.delete(message_id)
+
+
+async def delete_redelivered_from_a_bucket(on: Stage) -> None:
+    """By a mover that died before it flushed that."""
+    ids = await _published(on, 3)
+    for _ in ids:
+        await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    for message_id in ids:
+        os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
+        await on.clients.delete(message_id)
+
+
+async def empty_buckets(on: Stage) -> None:
+    """What lay in them was claimed by an mq that died before it flushed that; then they go."""
+    ids = await _published(on, 3)
+    for message_id in ids:
+        on.disk.mark("later", id=message_id)
+        os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    await on.sweep()
+    await on.clients.publish(300)
+
+
+async def put_back_where_a_bucket_went(on: Stage) -> None:
+    """And made anew by another, which died before it flushed it."""
+    ids = await _published(on, 3)
+    for _ in ids:
+        await _fetched(on)
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    on.disk.pass_time(120)
+    await on.sweep()
+    bucket = on.root / "queues" / ORDERS / on.bucket(ids[0])
+    assert not bucket.exists()
+    bucket.mkdir(mode=0o700)
+    await on.move_due()
+    for message_id in ids:
+        on.moved(message_id, State.READY)
+    await on.clients.delete(await _fetched(on))
+
+
+async def make_shaped(on: Stage) -> None:
+    await on.start()
+    await on.clients.make(ORDERS, "?bucket=7&shards=3")
+    for _ in range(4):
+        await on.clients.publish(300)
+    await _fetched(on)
+
+
+async def make_anew_of_another_shape(on: Stage) -> None:
+    await make_shaped(on)
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS)
+    for _ in range(3):
+        await on.clients.publish(16)
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS, "?shards=2")
+    await on.clients.publish(16)
+
+
+async def make_where_settings_were_left(on: Stage) -> None:
+    """By another, which died before it made the queue."""
+    await on.start()
+    written = on.root / "settings" / ".written"
+    with written.open("wb") as file:
+        file.write(b'{"bucket": 9, "shards": 4}\n')
+        file.flush()
+        os.fsync(file)
+    written.rename(written.with_name(f"{ORDERS}.json"))
+    await on.clients.make(ORDERS)
+    for _ in range(3):
+        await on.clients.publish(300)
+
+
+async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
+    """The other died before it flushed it."""
+    ids = await _published(on, 2)
+    await on.other(
+        lambda root, flusher: run_alone(
+            claim(root, QueueName(ORDERS), MessageId.parse(ids[0]), 600.0), flusher
+        )
+    )
+    (on.root / "delay" / on.bucket(ids[1])).mkdir(mode=0o700)
+    await on.clients.delete(await _fetched(on))
+
+
+BUCKET_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        publish, fetch, release, delete_ready, delete_removed, fetch_redelivered, redeliver,
+        retire_due, sweep, two_names, together,
+        in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
+        delete_redelivered_from_a_bucket, empty_buckets, put_back_where_a_bucket_went, make_shaped,
+        make_anew_of_another_shape, make_where_settings_were_left,
+        claim_into_a_bucket_that_another_made,
+    )
+}  # fmt: skip
