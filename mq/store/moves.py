@@ -1,6 +1,7 @@
 """Moving one message by one transition of the lifecycle, and the lock on its inode."""
 
 import contextlib
+import functools
 import os
 import stat
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.layout import IN_COMMON, leading, parse_bucket
+from mq.store.layout import IN_COMMON, Layout, leading, parse_bucket
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
+_ENDS_KEPT: Final = 4096
 _LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
 
 
@@ -195,20 +197,27 @@ def folders_of(
     """The folders that a rename by this transition changes, the destination first, and those that
     lead to it before that.
     """
-    layout = root.layout
+    flush = _ends(root.layout, transition, queue, source, target)
+    if not target:
+        return flush
+    base = root.layout.base(transition.target, queue)
+    made = leading(base, target)
+    if _is_kept(root, made[0]):
+        return flush._replace(entries=(*flush.entries, *made))
+    return flush._replace(folders=(base, *made[:-1], *flush.folders))
+
+
+@functools.lru_cache(_ENDS_KEPT)
+def _ends(
+    layout: Layout, transition: Transition, queue: QueueName, source: str, target: str
+) -> Flush:
+    """Kept for the next: what is moved at a time is moved between few folders."""
     ends = (
         layout.parent(transition.target, queue, target),
         layout.parent(transition.source, queue, source),
     )
     is_ready = State.READY in (transition.target, transition.source)
-    entries = (layout.queue(queue),) if is_ready else ()
-    if not target:
-        return Flush(folders=ends, entries=entries, covered=1)
-    base = layout.base(transition.target, queue)
-    made = leading(base, target)
-    if _is_kept(root, made[0]):
-        return Flush(folders=ends, entries=(*entries, *made), covered=1)
-    return Flush(folders=(base, *made[:-1], *ends), entries=entries, covered=1)
+    return Flush(folders=ends, entries=(layout.queue(queue),) if is_ready else (), covered=1)
 
 
 def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:
