@@ -183,7 +183,7 @@ def _variable(module: str, flag: str) -> str:
                 "--standalone",
             },
         ),
-        ("mq_mover", {"--root", "--source", "--destination", "--delay"}),
+        ("mq_mover", {"--root", "--source", "--destination", "--delay", "--folder-max"}),
         ("mq_reaper", {"--root", "--source", "--keep"}),
     ],
 )
@@ -205,6 +205,7 @@ def test_flags_come_from_the_environment(daemons: Processes, tmp_path: Path) -> 
         "MQ_PORT": str(port),
         "MQ_VISIBILITY": "7",
         "MQ_MAX_BODY": "1KiB",
+        "MQ_FOLDER_MAX": "1",
         "MQ_LOG_FORMAT": "json",
     }
     mq = daemons.start("mq", env=environment)
@@ -215,7 +216,10 @@ def test_flags_come_from_the_environment(daemons: Processes, tmp_path: Path) -> 
     _request(mq, "PUT", "/orders")
     with urllib.request.urlopen(f"{mq.url}/orders", timeout=PATIENCE_S) as response:
         settings = json.load(response)["settings"]
-    assert settings == {"visibility_s": 7, "body_bytes_max": 1024}
+    assert settings == {"visibility_s": 7, "body_bytes_max": 1024, "bucket": 8, "shards": 1}
+    for _ in range(2):
+        _request(mq, "POST", "/orders/messages", b"x")
+    assert len(list((tmp_path / "from-environment" / "queues" / "orders").glob("*/*"))) == 1
 
 
 def test_a_flag_goes_before_the_environment(daemons: Processes, tmp_path: Path) -> None:

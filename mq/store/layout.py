@@ -87,11 +87,6 @@ class Bucket:
     digits: str
     shard: int | None
 
-    @property
-    def first_name(self) -> str:
-        """No id in the bucket is before this text."""
-        return dashed(self.digits)
-
     def may_be_written(self, now_ms: int) -> bool:
         """Whether what is published now, or was a moment ago by some daemon's clock, may go there:
         its window, and as long again, or a minute, have not passed.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.messages import ctime_ms, put_file, set_due
+from harness.messages import ctime_ms, put_entry, put_file, set_due
 
 from mq.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX
 from mq.store.files import Files
@@ -371,3 +371,35 @@ def test_due_messages_beyond_the_timers_wait_for_no_pause(
         moved.append(mover.run_once())
         bench.clock.advance(1)
     assert sum(moved) == 20
+
+
+def test_what_lies_in_buckets_of_delay_is_redelivered(bench: "Bench") -> None:
+    entries = []
+    for bucket in ("0192f3a2", "0192f3a2/7c", "0192f3a3/00"):
+        folder = bench.folder("delay") / bucket
+        folder.mkdir(parents=True)
+        due_ms = bench.clock.now_ms() + 1000
+        entries.append(put_entry(folder, "orders", b"body", due_ms, receives=1))
+    flat = bench.delayed(1000)
+    mover = bench.mover()
+    assert mover.run_once() == 0
+    assert mover.next_due_s() == pytest.approx(1.0)
+    bench.clock.advance(1)
+    assert mover.run_once() == 4
+    assert all(bench.redelivered(entry).exists() for entry in (*entries, flat))
+
+
+def test_what_comes_to_a_bucket_that_was_there_is_found(bench: "Bench") -> None:
+    folder = bench.folder("delay") / "0192f3a2"
+    folder.mkdir()
+    mover = bench.mover()
+    mover.run_once()
+    bench.clock.advance(60)
+    mover.run_once()
+    entry = put_entry(folder, "orders", b"body", bench.clock.now_ms() - 1, receives=1)
+    moved = 0
+    for _ in range(4):
+        bench.clock.advance(1)
+        moved += mover.run_once()
+    assert moved == 1
+    assert bench.redelivered(entry).exists()

@@ -4,7 +4,7 @@ import fcntl
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.messages import ctime_ms, put_entry, put_file
+from harness.messages import ctime_ms, new_id, put_entry, put_file
 
 from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX, TOMBSTONE_KEPT_S
 
@@ -130,3 +130,29 @@ def test_a_locked_message_of_a_deleted_queue_is_retired_by_a_later_pass(bench: "
         assert entry.exists()
     bench.clock.advance(60)
     assert sweeper.run_if_due() == 1
+
+
+def test_buckets_that_emptied_go_from_queues_and_from_delay(bench: "Bench") -> None:
+    for folder in (bench.ready / "0192f3a2", bench.folder("delay") / "0192f3a2" / "7c"):
+        folder.mkdir(parents=True)
+    full = bench.ready / "p1-0192f3a3"
+    full.mkdir()
+    put_file(full / new_id().text)
+    young = bench.ready / f"{bench.clock.now_ms() >> 16:08x}"
+    young.mkdir()
+    sweeper = bench.sweeper()
+    for _ in range(3):
+        bench.clock.advance(60)
+        sweeper.run_if_due()
+    assert not any((bench.folder("delay") / "0192f3a2").parent.glob("0*"))
+    left = {path.name for path in bench.ready.iterdir()}
+    assert left == {full.name} | ({young.name} if young.exists() else set())
+
+
+def test_settings_of_no_queue_are_taken_away(bench: "Bench") -> None:
+    settings = bench.folder("settings")
+    for queue in ("orders", "gone"):
+        (settings / f"{queue}.json").write_text("{}")
+    (settings / "README").touch()
+    bench.sweeper().run_if_due()
+    assert sorted(path.name for path in settings.iterdir()) == ["README", "orders.json"]

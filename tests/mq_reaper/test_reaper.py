@@ -11,10 +11,12 @@ import pytest
 from harness.clock import FakeClock
 from harness.commands import run_command
 from harness.faults import FaultyFiles
+from harness.folders import make_old
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 from harness.processes import PATIENCE_S, Processes, eventually
 
 from mq.store.files import Files
+from mq.store.reap import reap
 from mq_reaper.reaper import Reaper
 
 HOUR_MS = 3_600_000
@@ -343,3 +345,72 @@ def test_what_only_has_a_message_s_name_is_left_alone(
     assert os.path.lexists(foreign)
     assert not entry.exists()
     assert not within or list(where.iterdir()) == [foreign]
+
+
+def _in_bucket(folder: Path, name: str) -> Path:
+    (folder / name).mkdir(parents=True)
+    return put_entry(folder / name)
+
+
+def test_what_lies_in_buckets_is_unlinked_and_buckets_of_long_ago_go(
+    folder: Path, clock: FakeClock
+) -> None:
+    entries = [_in_bucket(folder, name) for name in ("0192f3a2/7c", "0192f3a3", "7fffffff/00")]
+    entries.append(put_entry(folder / "0192f3a2"))
+    reaper = _reaper(folder, clock)
+    assert reaper.run_once() == 4
+    assert not any(entry.exists() for entry in entries)
+    assert [path.name for path in folder.iterdir()] == ["7fffffff"]
+
+
+def test_what_comes_to_a_bucket_is_found(folder: Path, clock: FakeClock) -> None:
+    """The bucket's mtime changes, and not that of remove/."""
+    _in_bucket(folder, "7fffffff")
+    reaper = _reaper(folder, clock)
+    assert reaper.run_once() == 1
+    make_old(folder)
+    make_old(folder / "7fffffff")
+    assert reaper.run_once() == 0
+    put_entry(folder / "7fffffff")
+    clock.advance(60)
+    assert reaper.run_once() == 1
+
+
+def test_what_is_kept_in_a_bucket_is_told_of(folder: Path, clock: FakeClock) -> None:
+    entry = _in_bucket(folder, "0192f3a2/7c")
+    reaper = _reaper(folder, clock, keep_s=60)
+    clock.set_ms(ctime_ms(entry) + 59_999)
+    assert reaper.run_once() == 0
+    assert reaper.next_due_s() == pytest.approx(0.001)
+    assert entry.exists()
+
+
+def test_a_deleted_queue_s_buckets_go_with_it(folder: Path, clock: FakeClock) -> None:
+    deleted = _deleted_queue(folder, 2)
+    for name in ("p9-0192f3a2-3/7c", "7fffffff"):
+        (deleted / name).mkdir(parents=True)
+        put_file(deleted / name / new_id().text, b"body")
+    assert _reaper(folder, clock).run_once() == 5
+    assert not deleted.exists()
+
+
+def test_foreign_names_in_buckets_are_left_alone(folder: Path, clock: FakeClock) -> None:
+    _in_bucket(folder, "0192f3a2")
+    foreign = put_file(folder / "0192f3a2" / "README")
+    deleted = _deleted_queue(folder, 1)
+    (deleted / "0192f3a2").mkdir()
+    kept = put_file(deleted / "0192f3a2" / "README")
+    _reaper(folder, clock).run_once()
+    assert foreign.exists()
+    assert kept.exists()
+
+
+def test_a_pass_ends_after_so_many_names_and_the_next_goes_on(
+    folder: Path, clock: FakeClock
+) -> None:
+    deleted = _deleted_queue(folder, 25)
+    for rest in (15, 5):
+        assert reap(Files(), str(folder), clock.now_ms(), 0, limit=10).more
+        assert len(list(deleted.iterdir())) == rest
+    last = reap(Files(), str(folder), clock.now_ms(), 0, limit=10)
+    assert (last.files, last.folders, last.more) == (5, 1, False)
