@@ -25,6 +25,7 @@ from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
 from mq.store.fetch import fetch as claim
+from mq.store.files import Files
 from mq.store.group import run_alone
 
 
@@ -82,6 +83,17 @@ async def delete_redelivered_from_a_bucket(on: Stage) -> None:
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
         await on.clients.delete(message_id)
+
+
+async def two_names_in_a_bucket(on: Stage) -> None:
+    """An earlier crash has left a message at both ends of a rename, one of them in a bucket."""
+    ids = await _published(on, 3)
+    await on.clients.delete(ids[0])
+    for message_id in ids[1:]:
+        os.link(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
+    Files().sync_folder(str(on.root / "delay"))
+    for message_id in ids[1:]:
+        assert await _fetched(on) == message_id
 
 
 async def empty_buckets(on: Stage) -> None:
@@ -165,8 +177,8 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         publish, fetch, release, delete_ready, delete_removed, fetch_redelivered, redeliver,
         retire_due, sweep, two_names, together,
         in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
-        delete_redelivered_from_a_bucket, empty_buckets, put_back_where_a_bucket_went, make_shaped,
-        make_anew_of_another_shape, make_where_settings_were_left,
-        claim_into_a_bucket_that_another_made,
+        delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
+        put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
+        make_where_settings_were_left, claim_into_a_bucket_that_another_made,
     )
 }  # fmt: skip

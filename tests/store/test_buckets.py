@@ -146,6 +146,27 @@ def test_the_steps_of_a_release_into_a_bucket_of_long_ago(place: Place, steps: S
         assert delivery is not None
 
 
+def test_the_steps_of_a_release_below_a_bucket_of_long_ago(place: Place, steps: Steps) -> None:
+    place.publish(MessageId(LONG_AGO))
+    message_id = place.publish(MessageId(LONG_AGO[:-1] + "0"))
+    delivery = run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
+    assert delivery is not None
+    since = len(steps.calls)
+    assert run_alone(release(place.root, delivery), place.flusher)
+    taken = [each for each in steps.taken(since) if not each.startswith("sync delay")]
+    assert taken == [
+        "mkdir queues/q/0192f3a2",
+        "mkdir queues/q/0192f3a2/7c",
+        "sync_folder queues/q",
+        "sync_folder queues/q/0192f3a2",
+        f"rename delay/0192f3a2/q:{message_id}",
+        "sync_folder queues/q",
+        "sync_folder queues/q/0192f3a2",
+        "sync_folder queues/q/0192f3a2/7c",
+        "sync_folder delay/0192f3a2",
+    ]
+
+
 def test_the_steps_of_a_delete_from_a_bucket(place: Place, steps: Steps) -> None:
     message_id = place.publish()
     bucket = place.bucket(message_id)
