@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import hypothesis
 import pytest
 from harness.needs import cannot_run
 from harness.processes import Processes, processes
@@ -15,6 +16,12 @@ from mq.clock import Clock
 from mq.daemon import Daemon
 from mq.settings import ServerSettings
 from mq.store.files import Files
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "mq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("mq")
 
 
 @pytest.fixture
