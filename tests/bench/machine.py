@@ -3,7 +3,7 @@
 import os
 import platform
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import __version__ as aiohttp_version
 
@@ -12,9 +12,10 @@ from tests.bench.ceiling import Commit
 from tests.bench.load import BODY_BYTES
 
 _JOURNALS: Final = Path("/proc/fs/jbd2")
+_FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
-def heading(where: Path, commit: Commit, connections: int) -> str:
+def heading(where: Path, commit: Commit | Literal["auto"], connections: int) -> str:
     """File system, device, durability, commit mode, kernel, cores, Python and load."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
@@ -36,6 +37,16 @@ def has_journal(where: Path) -> bool:
         return True
     device = _block_device(where)
     return device is not None and any(_JOURNALS.glob(f"{device.name}-*"))
+
+
+def flushes(where: Path) -> int | None:
+    """How often the device under the path was told to flush its cache, so far; None: not known."""
+    device = _block_device(where)
+    try:
+        fields = (device / "stat").read_text().split() if device is not None else []
+    except OSError:
+        fields = []
+    return int(fields[_FLUSHES_FIELD]) if len(fields) > _FLUSHES_FIELD else None
 
 
 def _block_device(where: Path) -> Path | None:
