@@ -55,6 +55,16 @@ def loop_ext4() -> Iterator[Path]:
             _unmount(mounted)
 
 
+@contextlib.contextmanager
+def synchronous(mounted: Path) -> Iterator[None]:
+    """While it lasts, each write to what loop_ext4() mounted is on the disk before it returns."""
+    _run("mount", "-o", "remount,sync", str(mounted))
+    try:
+        yield
+    finally:
+        _run("mount", "-o", "remount,async", str(mounted))
+
+
 def clear(made: Path) -> None:
     """Removes what one measurement left, and waits until that is on the disk."""
     shutil.rmtree(made, ignore_errors=True)

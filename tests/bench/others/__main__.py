@@ -65,7 +65,8 @@ def main(
         if installs:
             install(_chosen(only))
         rivals = _chosen(only)
-        there = [rival for rival in rivals if rival.is_installed()]
+        left_out = {rival.name: why for rival in rivals if (why := _why_not(rival, root))}
+        there = [rival for rival in rivals if rival.name not in left_out]
         with loop_ext4() if root is None else folder(root) as where:
             click.echo(heading(where, "auto", connections))
             for rival in there:
@@ -75,16 +76,23 @@ def main(
         raise click.ClickException(str(error)) from error
     rhythm = f"medians of {rounds} interleaved rounds of {seconds} s, after {warm_s} s of warm-up"
     click.echo(f"{rhythm}\n\n{table(measured)}\n\n{promises(measured)}")
-    for rival in rivals:
-        if rival not in there:
-            needed = " ".join(rival.packages)
-            click.echo(f"- **{rival.name}** is left out: not installed (apt-get install {needed})")
+    for name, why in left_out.items():
+        click.echo(f"- **{name}** is left out: {why}")
     subtitle = f"{connections} connections, bodies of 300 bytes, one disk; {rhythm}"
     picture_path.write_text(picture(measured, subtitle), encoding="utf-8")
 
 
+def _why_not(rival: Rival, root: Path | None) -> str | None:
+    """Why it cannot be measured here."""
+    if not rival.is_installed():
+        return f"not installed (apt-get install {' '.join(rival.packages)}, or --install)"
+    if rival.mounted_sync and root is not None:
+        return "needs a mount of the bench's own, so no --root"
+    return None
+
+
 def _chosen(only: Sequence[str]) -> list[Rival]:
-    others = [BEANSTALKD, REDIS, ACTIVEMQ, RABBITMQ_CLASSIC, RABBITMQ_QUORUM, nats()]
+    others = [BEANSTALKD, REDIS, ACTIVEMQ, RABBITMQ_CLASSIC, RABBITMQ_QUORUM, *nats()]
     words = [word.lower() for word in only]
     return mq_rivals() + [
         rival for rival in others if not words or any(word in rival.name.lower() for word in words)

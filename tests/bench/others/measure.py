@@ -1,5 +1,6 @@
 """One server, measured: a warm-up, publish, and the cycle of publish, fetch and delete."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 from tests.bench.load import Mode, Run, load
 from tests.bench.machine import flushes
 from tests.bench.others.rival import Rival
+from tests.bench.places import synchronous
 
 MODES: Final[tuple[Mode, ...]] = ("publish", "cycle")
 
@@ -54,10 +56,13 @@ class Samples:
 
 
 def measure(rival: Rival, folder: Path, asked: Asked) -> dict[Mode, Sample]:
-    """Starts it with its data in a folder not there yet, measures, and stops it."""
+    """Starts it with its data in a folder not there yet, below a mount of loop_ext4() where it is
+    `mounted_sync`; measures, and stops it.
+    """
     folder.mkdir()
     measured = {}
-    with rival.serve(folder) as serving:
+    mounted = synchronous(folder.parent) if rival.mounted_sync else contextlib.nullcontext()
+    with mounted, rival.serve(folder) as serving:
         # Java and Erlang compile what is hot; all are warmed alike, and count nothing of it.
         for mode in MODES if asked.warm_s else ():
             url = serving.queue(f"warm-{mode}")

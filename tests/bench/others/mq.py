@@ -1,4 +1,8 @@
-"""mq itself, with mq-mover and mq-reaper beside it, as it is run."""
+"""mq itself: alone, and with mq-mover and mq-reaper beside it.
+
+Alone, what was deleted stays in remove/, to be unlinked later, as with `mq-reaper --keep`. With
+--standalone the reaper unlinks it meanwhile, on the same cores.
+"""
 
 import contextlib
 import subprocess
@@ -25,14 +29,14 @@ def _serving(folder: Path, *flags: str) -> Iterator[Serving]:
             made.read()
         return f"{url}/{name}/messages"
 
-    told = ("--root", str(folder / "root"), "--port", str(port), "--standalone", *flags)
+    told = ("--root", str(folder / "root"), "--port", str(port), *flags)
     with process(folder, port, sys.executable, "-m", "mq", *told) as popen:
         yield Serving(queue, popen)
 
 
-def _mq(name: str, *flags: str) -> Rival:
+def _mq(*flags: str) -> Rival:
     return Rival(
-        name=name,
+        name=" ".join(("mq", *flags)),
         program=sys.executable,
         packages=(),
         version=(sys.executable, "-m", "mq", "--version"),
@@ -47,7 +51,7 @@ def _mq(name: str, *flags: str) -> Rival:
 def rivals() -> list[Rival]:
     """In one process, and in two where mq can."""
     told = subprocess.run([sys.executable, "-m", "mq", "--help"], capture_output=True, text=True)
-    found = [_mq("mq")]
+    counts: list[tuple[str, ...]] = [()]
     if "--processes" in told.stdout:
-        found.append(_mq("mq --processes=2", "--processes=2"))
-    return found
+        counts.append(("--processes=2",))
+    return [_mq(*count, *daemons) for count in counts for daemons in ((), ("--standalone",))]

@@ -23,6 +23,19 @@ _ACK_WAIT_NS: Final = 60_000_000_000
 _CLAIMED_MAX: Final = 100_000
 """Consumers wait when so many are not acknowledged: more than any bench has connections."""
 
+_CONSUMER: Final = "Who has a message and what was acknowledged is written a little later."
+_SYNCED_PROMISE: Final = (
+    f"A message is in the stream's file and synced before its answer. {_CONSUMER}"
+)
+_UNSYNCED_PROMISE: Final = (
+    "This version cannot sync on each write: an answer means that the message is in the page "
+    "cache. It is flushed minutes later: a kill loses nothing, a power cut what came since."
+)
+_MOUNTED_PROMISE: Final = (
+    "As it cannot sync by itself, its file system does so on each of its writes (mount -o sync): a "
+    f"message is in the stream's file and on the disk before its answer. {_CONSUMER}"
+)
+
 
 @functools.cache
 def _can_sync() -> bool:
@@ -73,24 +86,26 @@ def _serving(folder: Path) -> Iterator[Serving]:
         yield Serving(functools.partial(_queue, port), popen)
 
 
-def nats() -> Rival:
-    """Synced on each write where its version can; what it promises follows from that."""
-    synced = shutil.which("nats-server") is not None and _can_sync()
+def nats() -> list[Rival]:
+    """Synced on each write where its version can; else as it is, and on a disk that does so."""
+    if shutil.which("nats-server") is not None and _can_sync():
+        return [_nats("synced", "yes", "publish", _SYNCED_PROMISE)]
+    return [
+        _nats("not synced", "no: page cache", "nothing", _UNSYNCED_PROMISE),
+        _nats("disk mounted sync", "yes", "publish", _MOUNTED_PROMISE, mounted_sync=True),
+    ]
+
+
+def _nats(how: str, publish: str, cycle: str, promise: str, mounted_sync: bool = False) -> Rival:
     return Rival(
-        name="NATS JetStream" + (", synced" if synced else ", not synced"),
+        name=f"NATS JetStream, {how}",
         program="nats-server",
         packages=("nats-server",),
         version=("nats-server", "--version"),
-        publish_on_disk="yes" if synced else "no: page cache",
-        cycle_on_disk="publish" if synced else "nothing",
+        publish_on_disk=publish,
+        cycle_on_disk=cycle,
         as_much_as_mq=False,
-        promise=(
-            "A message is written to the stream's file and synced before its answer; what the "
-            "consumer has and acknowledged is written a little later."
-            if synced
-            else "This version cannot sync on each write: an answer means that the message is in "
-            "the page cache. It is flushed minutes later: a kill loses nothing, a power cut what "
-            "came since."
-        ),
+        promise=promise,
         serve=_serving,
+        mounted_sync=mounted_sync,
     )

@@ -55,6 +55,8 @@ class Rival:
     """The same in a sentence."""
     serve: Callable[[Path], "contextlib.AbstractContextManager[Serving]"]
     """Starts it with its data in this folder, which is there."""
+    mounted_sync: bool = False
+    """Whether its disk is mounted so that each write is synced: it cannot do so itself."""
 
     def is_installed(self) -> bool:
         """Whether its program is there."""
