@@ -3,7 +3,7 @@
 import os
 import platform
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import __version__ as aiohttp_version
 
@@ -11,9 +11,10 @@ from mq.store.mounts import file_system_of
 from tests.bench.ceiling import Commit
 
 _JOURNALS: Final = Path("/proc/fs/jbd2")
+_FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
-def heading(where: Path, commit: Commit, *more: str) -> str:
+def heading(where: Path, commit: Commit | Literal["auto"], *more: str) -> str:
     """File system, device, durability, commit mode, kernel, cores, Python, and more lines."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
@@ -35,6 +36,16 @@ def has_journal(where: Path) -> bool:
         return True
     device = _block_device(where)
     return device is not None and any(_JOURNALS.glob(f"{device.name}-*"))
+
+
+def flushes(where: Path) -> int | None:
+    """How often the device under the path was told to flush its cache, so far; None: not known."""
+    device = _block_device(where)
+    try:
+        fields = (device / "stat").read_text().split() if device is not None else []
+    except OSError:
+        fields = []
+    return int(fields[_FLUSHES_FIELD]) if len(fields) > _FLUSHES_FIELD else None
 
 
 def _block_device(where: Path) -> Path | None:
