@@ -3,10 +3,11 @@
 import os
 import platform
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from aiohttp import __version__ as aiohttp_version
 
+from mq.settings import CommitMode
 from mq.store.mounts import file_system_of
 from tests.bench.ceiling import Commit
 from tests.bench.load import BODY_BYTES
@@ -15,8 +16,8 @@ _JOURNALS: Final = Path("/proc/fs/jbd2")
 _FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
-def heading(where: Path, commit: Commit | Literal["auto"], connections: int) -> str:
-    """File system, device, durability, commit mode, kernel, cores, Python and load."""
+def heading(where: Path, commit: Commit | CommitMode, connections: int) -> str:
+    """File system, device, durability, commit mode, kernel, cores and how busy they are, Python."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
     cores = len(os.sched_getaffinity(0))
@@ -25,6 +26,7 @@ def heading(where: Path, commit: Commit | Literal["auto"], connections: int) -> 
             f"file system {kind} on {_device(where)}",
             f"durability {durability}, commit {commit}",
             f"kernel {platform.system()} {platform.release()}, {cores} cores",
+            f"load average before: {os.getloadavg()[0]:.1f}",
             f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
             f"{connections} connections, bodies of {BODY_BYTES} bytes",
         )

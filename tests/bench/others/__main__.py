@@ -9,9 +9,11 @@ import contextlib
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import click
 
+from mq.settings import CommitMode
 from tests.bench.load import CONNECTIONS, BenchError, compiled
 from tests.bench.machine import heading
 from tests.bench.others.activemq import ACTIVEMQ
@@ -38,13 +40,18 @@ from tests.bench.places import clear, folder, loop_ext4
 @click.option("--warm", "warm_s", type=click.IntRange(0), default=2, help="Seconds before each.")
 @click.option("--rounds", type=click.IntRange(1), default=3, help="Interleaved.")
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Kept open.")
+@click.option(
+    "--commit",
+    type=click.Choice(get_args(CommitMode)),
+    help="As mq's --commit.  [default: syncfs on the loop device, which is its own; else auto]",
+)
 @click.option("--only", multiple=True, help="Those with this in their name, and mq; repeatable.")
 @click.option("--install", "installs", is_flag=True, help="What is missing, by apt-get, as root.")
 @click.option(
     "--picture",
     "picture_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    default=Path(__file__).with_name("others.svg"),
+    default=Path(__file__).parents[1] / "others.svg",
     help="Where the picture goes.",
 )
 def main(
@@ -53,6 +60,7 @@ def main(
     warm_s: int,
     rounds: int,
     connections: int,
+    commit: CommitMode | None,
     only: tuple[str, ...],
     installs: bool,
     picture_path: Path,
@@ -60,15 +68,16 @@ def main(
     """Measures publish, and publish + fetch + delete, of mq and of other queues."""
     signal.signal(signal.SIGTERM, _end)
     asked = Asked(connections, seconds, warm_s)
+    commit = commit or ("syncfs" if root is None else "auto")
     try:
         compiled()
         if installs:
-            install(_chosen(only))
-        rivals = _chosen(only)
+            install(_chosen(only, commit))
+        rivals = _chosen(only, commit)
         left_out = {rival.name: why for rival in rivals if (why := _why_not(rival, root))}
         there = [rival for rival in rivals if rival.name not in left_out]
         with loop_ext4() if root is None else folder(root) as where:
-            click.echo(heading(where, "auto", connections))
+            click.echo(heading(where, commit, connections))
             for rival in there:
                 click.echo(f"{rival.name}: {rival.version_told()}")
             measured = _measure(there, where, asked, rounds)
@@ -91,10 +100,10 @@ def _why_not(rival: Rival, root: Path | None) -> str | None:
     return None
 
 
-def _chosen(only: Sequence[str]) -> list[Rival]:
+def _chosen(only: Sequence[str], commit: CommitMode) -> list[Rival]:
     others = [BEANSTALKD, REDIS, ACTIVEMQ, RABBITMQ_CLASSIC, RABBITMQ_QUORUM, *nats()]
     words = [word.lower() for word in only]
-    return mq_rivals() + [
+    return mq_rivals(commit) + [
         rival for rival in others if not words or any(word in rival.name.lower() for word in words)
     ]
 
