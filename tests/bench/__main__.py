@@ -4,16 +4,13 @@ Rounds are interleaved: each measures everything once, so that what else the mac
 all of it alike; medians are reported. Everything written is removed at the end.
 """
 
-import contextlib
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import click
 
-from mq.store.mounts import file_system_of
 from tests.bench.ceiling import BareLoop, Commit, bare_loops
+from tests.bench.counting import CountingLoad, FlushCounts
 from tests.bench.http import (
     EMPTY_POST,
     Load,
@@ -21,96 +18,74 @@ from tests.bench.http import (
     measure_empty_post,
     measure_operations,
 )
-from tests.bench.load import CONNECTIONS, BenchError, compiled
-from tests.bench.machine import has_journal, heading
-from tests.bench.places import clear, folder, loop_ext4, tmpfs
+from tests.bench.load import BODY_BYTES, CONNECTIONS, compiled
+from tests.bench.machine import heading
+from tests.bench.places import Place, chosen, place_flags
+from tests.bench.running import commit_flag, rounds_flag, running, seconds_flag
 from tests.bench.table import Figures, Measured
 
 
 @click.command("python -m tests.bench", context_settings={"show_default": True})
-@click.option(
-    "--root",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A folder to make the bench's own in.  [default: where temporary files go]",
-)
-@click.option("--seconds", type=click.IntRange(1), default=3, help="Of each measurement.")
-@click.option("--rounds", type=click.IntRange(1), default=3, help="Interleaved.")
+@place_flags
+@seconds_flag(3)
+@rounds_flag(3)
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Kept open.")
-@click.option(
-    "--commit",
-    type=click.Choice(get_args(Commit)),
-    help="As mq's --commit; none: --durability=none.  [default: fsync; none with --tmpfs]",
-)
-@click.option("--tmpfs", "on_tmpfs", is_flag=True, help="On /dev/shm, with --durability=none.")
-@click.option("--loop", "on_loop", is_flag=True, help="On an ext4 of its own; needs root.")
+@commit_flag
 def main(
     root: Path | None,
+    where: str | None,
     seconds: int,
     rounds: int,
     connections: int,
     commit: Commit | None,
-    on_tmpfs: bool,
-    on_loop: bool,
 ) -> None:
-    """Measures messages a second: the bare loop, aiohttp's empty POST, and mq over HTTP."""
-    if (root is not None) + on_tmpfs + on_loop > 1:
-        raise click.UsageError("--root, --tmpfs and --loop exclude each other")
-    if on_tmpfs and commit not in (None, "none"):
-        raise click.UsageError("--tmpfs has nothing to flush to: it goes with --commit none only")
-    commit = commit or ("none" if on_tmpfs else "fsync")
-    signal.signal(signal.SIGTERM, _end)
-    try:
+    """Measures messages a second: the bare loop, aiohttp's empty POST, and mq over HTTP.
+
+    With --slow also how often the device is flushed for each message.
+    """
+    with running():
         compiled()
-        with _place(root, on_tmpfs, on_loop) as where:
-            forced = not file_system_of(str(where)).in_memory
-            load = Load(connections, seconds, commit, forced)
-            click.echo(heading(where, commit, connections))
+        with chosen(root, where) as place:
+            mode = place.commit(commit)
+            said = f"{connections} connections, bodies of {BODY_BYTES} bytes"
+            click.echo(heading(place.path, mode, place.about, said))
             click.echo(f"median (min-max) of {rounds} interleaved rounds of {seconds} s each\n")
-            loops = bare_loops(commit)
-            figures = _measure(where, load, rounds, loops)
-    except BenchError as error:
-        raise click.ClickException(str(error)) from error
-    click.echo(figures.table([loop.name for loop in loops], EMPTY_POST))
+            loops = bare_loops(mode)
+            load = Load(connections, seconds, mode, not place.in_memory)
+            counts = None if place.flushes is None else FlushCounts(place.flushes)
+            if counts is not None:
+                load = CountingLoad(connections, seconds, mode, counts=counts)
+            figures = _measure(place, load, rounds, loops, counts)
+        click.echo(figures.table([loop.name for loop in loops], EMPTY_POST))
+        if counts is not None:
+            click.echo(f"\n{counts.table()}")
 
 
-def _measure(where: Path, load: Load, rounds: int, loops: list[BareLoop]) -> Figures:
+def _measure(
+    place: Place, load: Load, rounds: int, loops: list[BareLoop], counts: FlushCounts | None
+) -> Figures:
     steps: list[Callable[[Path], Measured]] = [
-        *(_bare(loop, load.seconds) for loop in loops),
+        *(_bare(loop, load.seconds, counts) for loop in loops),
         lambda made: measure_empty_post(load),
         lambda made: measure_operations(load, made),
         lambda made: measure_cycle(load, made),
     ]
     figures = Figures()
-    # Without a journal ext4 passes over every inode that was freed in the last minutes when it
-    # makes a new one: removing one run's files would slow the next. They go at the end then.
-    keeps = not has_journal(where)
     for number in range(1, rounds + 1):
-        for place, step in enumerate(steps):
-            made = where / f"{number}-{place}"
+        for turn, step in enumerate(steps):
+            made = place.path / f"{number}-{turn}"
             measured = step(made)
-            if not keeps:
-                clear(made)
+            place.clear(made)
             figures.add(measured)
             for what in measured:
                 click.echo(f"round {number}: {what}: {figures.last_rate(what):,.0f}/s", err=True)
     return figures
 
 
-def _bare(loop: BareLoop, seconds: float) -> Callable[[Path], Measured]:
-    return lambda made: {loop.name: loop.measure(made, seconds)}
-
-
-def _place(
-    root: Path | None, on_tmpfs: bool, on_loop: bool
-) -> contextlib.AbstractContextManager[Path]:
-    if on_loop:
-        return loop_ext4()
-    return tmpfs() if on_tmpfs else folder(root)
-
-
-def _end(number: int, frame: object) -> None:
-    """SIGTERM ends like Ctrl-C: what is mounted is unmounted, what was started is ended."""
-    raise KeyboardInterrupt
+def _bare(loop: BareLoop, seconds: float, counts: FlushCounts | None) -> Callable[[Path], Measured]:
+    if counts is None:
+        return lambda made: {loop.name: loop.measure(made, seconds)}
+    return lambda made: {loop.name: counts.loop(loop, made, seconds)}
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class Folders:
         queue.mkdir(parents=True)
         new_fd, queue_fd = os.open(new, os.O_RDONLY), os.open(queue, os.O_RDONLY)
         try:
-            _syncfs(new_fd)
+            syncfs(new_fd)
             yield cls(str(new), str(queue), new_fd, queue_fd)
         finally:
             os.close(new_fd)
@@ -126,7 +126,7 @@ def _group_fsync(threads: int) -> BareLoop:
 def _group_syncfs(loops: int) -> BareLoop:
     def measure(root: Path, seconds: float) -> float:
         with Folders.made(root) as folders:
-            turn = _group_turn(folders, lambda descriptors: _syncfs(folders.new_fd))
+            turn = _group_turn(folders, lambda descriptors: syncfs(folders.new_fd))
             return _rate(loops, turn, seconds)
 
     return BareLoop(f"bare groups of {GROUP_MESSAGES}, syncfs, {loops} at a time", measure)
@@ -184,7 +184,8 @@ def _fsync_each(descriptors: Sequence[int]) -> None:
         os.fsync(descriptor)
 
 
-def _syncfs(descriptor: int) -> None:
+def syncfs(descriptor: int) -> None:
+    """Flushes the whole file system that the descriptor is on. Raises OSError."""
     if _libc.syncfs(descriptor) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

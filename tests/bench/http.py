@@ -6,7 +6,6 @@ fetched is deleted. The cycle has a root of its own.
 
 import contextlib
 import os
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Final
 
 from tests.bench.ceiling import Commit
 from tests.bench.load import BenchError, Mode, Run, load
-from tests.harness.processes import Process, processes
+from tests.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue, start_empty_server
+from tests.harness.processes import processes
 
 EMPTY_POST: Final = "aiohttp, empty POST"
 PUBLISH: Final = "mq, publish"
 FETCH: Final = "mq, fetch"
 DELETE: Final = "mq, delete"
 CYCLE: Final = "mq, publish + fetch + delete"
-
-_QUEUE: Final = "bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +35,7 @@ class Load:
 
     def mq_flags(self) -> tuple[str, ...]:
         """The commit mode as flags of mq."""
-        if self.commit != "none":
-            return ("--commit", self.commit)
-        return ("--durability", "none", *(("--force",) if self.forced else ()))
+        return commit_flags(self.commit, not self.forced)
 
     def run(self, mode: Mode, url: str, ids: Path | None = None) -> Run:
         """One run of the load tool."""
@@ -49,23 +45,21 @@ class Load:
 def measure_empty_post(asked: Load) -> dict[str, Run]:
     """aiohttp, answering each request with an empty 200."""
     with processes() as started:
-        server = started.start("tests.bench.empty_server")
-        server.port = int(server.wait_for_log(r"listening port=(\d+)").group(1))
-        return {EMPTY_POST: asked.run("empty", f"{server.url}/")}
+        return {EMPTY_POST: asked.run("empty", f"{start_empty_server(started).url}/")}
 
 
 def measure_operations(asked: Load, root: Path) -> dict[str, Run]:
     """Publish, then fetch, then delete, on a root not there yet."""
     with _mq(asked, root) as url:
         published = asked.run("publish", url)
-        _check(published.messages, _names(root / "queues" / _QUEUE, ""), "published")
+        _check(published.messages, _names(root / "queues" / QUEUE, ""), "published")
         fetched = asked.run("fetch", url)
-        claimed = _names(root / "delay", f"{_QUEUE}:")
+        claimed = _names(root / "delay", f"{QUEUE}:")
         _check(fetched.messages, claimed, "fetched")
         ids = root.with_name(f"{root.name}.ids")
         ids.write_text("".join(f"{name}\n" for name in claimed))
         deleted = asked.run("delete", url, ids)
-        _check(deleted.messages, _names(root / "remove", f"{_QUEUE}:"), "deleted")
+        _check(deleted.messages, _names(root / "remove", f"{QUEUE}:"), "deleted")
         ids.unlink()
     return {PUBLISH: published, FETCH: fetched, DELETE: deleted}
 
@@ -74,7 +68,7 @@ def measure_cycle(asked: Load, root: Path) -> dict[str, Run]:
     """Messages through their whole life, on a root not there yet."""
     with _mq(asked, root) as url:
         cycled = asked.run("cycle", url)
-        _check(cycled.messages, _names(root / "remove", f"{_QUEUE}:"), "deleted")
+        _check(cycled.messages, _names(root / "remove", f"{QUEUE}:"), "deleted")
     return {CYCLE: cycled}
 
 
@@ -82,19 +76,19 @@ def measure_cycle(asked: Load, root: Path) -> dict[str, Run]:
 def _mq(asked: Load, root: Path) -> Iterator[str]:
     """A real mq with one queue; the URL of its messages."""
     with processes() as started:
-        server: Process = started.mq(root, *asked.mq_flags())
-        queue = f"{server.url}/{_QUEUE}"
-        with urllib.request.urlopen(urllib.request.Request(queue, method="PUT")) as answer:
-            answer.read()
-        yield f"{queue}/messages"
+        server = started.mq(root, *asked.mq_flags())
+        make_queue(server)
+        yield f"{server.url}{MESSAGES}"
         server.terminate()
 
 
-def _names(folder: Path, prefix: str) -> list[str]:
+def _names(top: Path, prefix: str) -> list[str]:
+    """What begins so in a folder, and in those of its shards."""
     return sorted(
-        entry.name.removeprefix(prefix)
-        for entry in os.scandir(folder)
-        if entry.name.startswith(prefix) and not entry.name.startswith(".")
+        name.removeprefix(prefix)
+        for _, _, names in os.walk(top)
+        for name in names
+        if name.startswith(prefix) and not name.startswith(".")
     )
 
 

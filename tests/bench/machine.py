@@ -7,17 +7,15 @@ from typing import Final
 
 from aiohttp import __version__ as aiohttp_version
 
-from mq.settings import CommitMode
 from mq.store.mounts import file_system_of
 from tests.bench.ceiling import Commit
-from tests.bench.load import BODY_BYTES
 
 _JOURNALS: Final = Path("/proc/fs/jbd2")
 _FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
-def heading(where: Path, commit: Commit | CommitMode, connections: int) -> str:
-    """File system, device, durability, commit mode, kernel, cores and how busy they are, Python."""
+def heading(where: Path, commit: Commit, *more: str) -> str:
+    """File system, device, durability, commit mode, kernel, cores, Python, and more lines."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
     cores = len(os.sched_getaffinity(0))
@@ -28,7 +26,7 @@ def heading(where: Path, commit: Commit | CommitMode, connections: int) -> str:
             f"kernel {platform.system()} {platform.release()}, {cores} cores",
             f"load average before: {os.getloadavg()[0]:.1f}",
             f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
-            f"{connections} connections, bodies of {BODY_BYTES} bytes",
+            *more,
         )
     )
 

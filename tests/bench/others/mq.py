@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from mq.settings import CommitMode
+from tests.bench.ceiling import Commit
 from tests.bench.others.rival import Rival, Serving, free_port, process
 
 _PROMISE = (
@@ -35,7 +35,7 @@ def _serving(folder: Path, *flags: str) -> Iterator[Serving]:
         yield Serving(queue, popen)
 
 
-def _mq(commit: CommitMode, *flags: str) -> Rival:
+def _mq(commit: Commit, *flags: str) -> Rival:
     return Rival(
         name=" ".join(("mq", *flags)),
         program=sys.executable,
@@ -49,7 +49,7 @@ def _mq(commit: CommitMode, *flags: str) -> Rival:
     )
 
 
-def rivals(commit: CommitMode) -> list[Rival]:
+def rivals(commit: Commit) -> list[Rival]:
     """In one process, and in two where mq can; with this commit mode."""
     told = subprocess.run([sys.executable, "-m", "mq", "--help"], capture_output=True, text=True)
     counts: list[tuple[str, ...]] = [()]

@@ -1,0 +1,79 @@
+"""One HTTP connection that asks one thing after the other, with little of its own in the way."""
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+from tests.bench.load import BenchError
+
+_RECEIVED_BYTES_MAX: Final = 1 << 16
+_PATIENCE_S: Final = 120.0
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_ID: Final = re.compile(rb"\r\nx-message-id: *([^\r]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered; the head is all before the body, as it came."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        """The message's id. Raises BenchError when it has none."""
+        if (match := _ID.search(self.head)) is None:
+            raise BenchError(f"an answer {self.status} without an id: {self.body!r}")
+        return match.group(1).decode()
+
+
+def request(method: str, path: str, body: bytes = b"") -> bytes:
+    """A request as it is sent."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+class Connection:
+    """A keep-alive connection to a port of this machine. Close it."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._socket.close()
+
+    def ask(self, asked: bytes, expected: int) -> Answer:
+        """Sends a request and waits for all of its answer. Raises BenchError for another status
+        than the expected one.
+        """
+        self._socket.sendall(asked)
+        held = b""
+        while (end := held.find(b"\r\n\r\n")) < 0:
+            held += self._receive()
+        head, parts = held[: end + 2], [held[end + 4 :]]
+        length = _LENGTH.search(head)
+        left = int(length.group(1)) - len(parts[0]) if length else 0
+        parts.extend(self._body(left))
+        answer = Answer(int(head[9:12]), head, b"".join(parts))
+        if answer.status != expected:
+            raise BenchError(f"{asked[:60]!r} was answered {answer.status}: {answer.body[:200]!r}")
+        return answer
+
+    def _body(self, left: int) -> Iterator[bytes]:
+        while left > 0:
+            part = self._receive()
+            left -= len(part)
+            yield part
+
+    def _receive(self) -> bytes:
+        part = self._socket.recv(_RECEIVED_BYTES_MAX)
+        if not part:
+            raise BenchError("the server closed the connection")
+        return part
