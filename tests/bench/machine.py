@@ -3,7 +3,7 @@
 import os
 import platform
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from aiohttp import __version__ as aiohttp_version
 
@@ -14,7 +14,7 @@ _JOURNALS: Final = Path("/proc/fs/jbd2")
 _FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
-def heading(where: Path, commit: Commit | Literal["auto"], *more: str) -> str:
+def heading(where: Path, commit: Commit, *more: str) -> str:
     """File system, device, durability, commit mode, kernel, cores, Python, and more lines."""
     durability = "none" if commit == "none" else "media"
     kind = file_system_of(str(where)).kind + ("" if has_journal(where) else " without a journal")
@@ -24,6 +24,7 @@ def heading(where: Path, commit: Commit | Literal["auto"], *more: str) -> str:
             f"file system {kind} on {_device(where)}",
             f"durability {durability}, commit {commit}",
             f"kernel {platform.system()} {platform.release()}, {cores} cores",
+            f"load average before: {os.getloadavg()[0]:.1f}",
             f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
             *more,
         )

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.ceiling import Commit
 from tests.bench.others.rival import Rival, Serving, free_port, process
 
 _PROMISE = (
@@ -34,7 +35,7 @@ def _serving(folder: Path, *flags: str) -> Iterator[Serving]:
         yield Serving(queue, popen)
 
 
-def _mq(*flags: str) -> Rival:
+def _mq(commit: Commit, *flags: str) -> Rival:
     return Rival(
         name=" ".join(("mq", *flags)),
         program=sys.executable,
@@ -44,14 +45,16 @@ def _mq(*flags: str) -> Rival:
         cycle_on_disk="publish, fetch, delete",
         as_much_as_mq=True,
         promise=_PROMISE,
-        serve=lambda folder: _serving(folder, *flags),
+        serve=lambda folder: _serving(folder, "--commit", commit, *flags),
     )
 
 
-def rivals() -> list[Rival]:
-    """In one process, and in two where mq can."""
+def rivals(commit: Commit) -> list[Rival]:
+    """In one process, and in two where mq can; with this commit mode."""
     told = subprocess.run([sys.executable, "-m", "mq", "--help"], capture_output=True, text=True)
     counts: list[tuple[str, ...]] = [()]
     if "--processes" in told.stdout:
         counts.append(("--processes=2",))
-    return [_mq(*count, *daemons) for count in counts for daemons in ((), ("--standalone",))]
+    return [
+        _mq(commit, *count, *daemons) for count in counts for daemons in ((), ("--standalone",))
+    ]

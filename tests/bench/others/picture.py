@@ -15,7 +15,7 @@ _BAR_RIGHT: Final = 640
 _RATE_RIGHT: Final = 740
 _BAR_HEIGHT: Final = 20
 _ROW_HEIGHT: Final = 34
-_HEAD_HEIGHT: Final = 76
+_HEAD_HEIGHT: Final = 96
 _PANEL_HEAD: Final = 44
 _FOOT_HEIGHT: Final = 84
 
@@ -24,8 +24,9 @@ _OURS, _SAME, _LESS = "#d1582b", "#2f6db3", "#b4c8de"
 _FONT: Final = "-apple-system, 'Segoe UI', Roboto, Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
 
-def picture(measured: Sequence[Samples], subtitle: str) -> str:
-    """Messages a second of each server, mq's own in another colour, the fastest on top.
+def picture(measured: Sequence[Samples], subtitles: Sequence[str]) -> str:
+    """Messages a second of each server, mq's own in another colour, the fastest on top; two
+    lines below its title.
 
     Pale bars are of those that have less on the disk before they answer than mq has.
     """
@@ -36,7 +37,7 @@ def picture(measured: Sequence[Samples], subtitle: str) -> str:
         f'viewBox="0 0 {_WIDTH} {height}" font-family="{_FONT}">',
         f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
         _text(_MARGIN, 38, "Durable messages a second", 20, weight=600),
-        _text(_MARGIN, 60, subtitle, 12.5, _FAINT),
+        *(_text(_MARGIN, 60 + 18 * n, line, 12.5, _FAINT) for n, line in enumerate(subtitles)),
     ]
     for place, mode in enumerate(MODES):
         parts += _panel(measured, mode, _HEAD_HEIGHT + place * panel_height)
