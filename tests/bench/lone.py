@@ -1,19 +1,19 @@
 """`python -m tests.bench.lone`: what one client waits for who asks one thing at a time.
 
 In turn, one of each: an empty POST to aiohttp, a publish through mq, the same by the bare serial
-protocol beside it on the same file system, and so with fetch and delete. So what else the machine
-does hits all alike. The aim is mq's latency within 1.2 times of the bare protocol's plus the
-empty request's.
+protocol beside it on the same file system, flushed by fsync and by syncfs, and so with fetch and
+delete. So what else the machine does hits all alike. The aim is mq's latency within 1.2 times of
+the better bare protocol's plus the empty request's.
 """
 
 import contextlib
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
-from typing import Final
+from typing import Final, cast
 
 import click
 
@@ -32,8 +32,24 @@ _EMPTY: Final = "aiohttp, empty POST"
 _OPERATIONS: Final = ("publish", "fetch", "delete")
 _TURNS_BEFORE: Final = 20
 
-Turn = Callable[[], dict[str, float]]
-"""Each thing once: its seconds."""
+
+@dataclass(slots=True)
+class Times:
+    """How long each thing took, seconds, and how often the device was flushed by all of it."""
+
+    count: Callable[[], int] | None
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    flushes: dict[str, int] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Takes the time of the block."""
+        before = 0 if self.count is None else self.count()
+        began = time.perf_counter()
+        yield
+        self.seconds.setdefault(what, []).append(time.perf_counter() - began)
+        if self.count is not None:
+            self.flushes[what] = self.flushes.get(what, 0) + self.count() - before
 
 
 @click.command("python -m tests.bench.lone", context_settings={"show_default": True})
@@ -59,96 +75,98 @@ def main(places: tuple[str, ...], seconds: int, rounds: int, commit: Commit | No
                 click.echo(_table(_measure(place, mode, seconds, rounds)) + "\n")
 
 
-def _measure(
-    place: Place, commit: Commit, seconds: float, rounds: int
-) -> dict[str, list[list[float]]]:
-    """The latencies, seconds, of everything, by round."""
-    found: dict[str, list[list[float]]] = {}
+def _measure(place: Place, commit: Commit, seconds: float, rounds: int) -> list[Times]:
+    """The times of each round."""
+    found = []
     for number in range(rounds):
-        with _turn(place, commit, number) as turn:
+        with _ready(place, commit, number) as turn:
             for _ in range(_TURNS_BEFORE):
-                turn()
+                turn(Times(None))
+            times = Times(place.flushes)
             end = time.perf_counter() + seconds
-            measured: dict[str, list[float]] = {}
             while time.perf_counter() < end:
-                for what, took in turn().items():
-                    measured.setdefault(what, []).append(took)
-        for what, all_took in measured.items():
-            found.setdefault(what, []).append(sorted(all_took))
-        place.clear(_root(place, number), _root(place, number, "bare"))
+                turn(times)
+        found.append(times)
+        place.clear(*place.path.glob(f"{number}-*"))
     return found
 
 
 @contextlib.contextmanager
-def _turn(place: Place, commit: Commit, number: int) -> Iterator[Turn]:
-    """All that is measured, ready."""
-    serial = Serial(_root(place, number, "bare"), commit)
+def _ready(place: Place, commit: Commit, number: int) -> Iterator[Callable[[Times], None]]:
+    """A turn of all that is measured. What is bare flushes in each way that mq could choose."""
+    ways = cast(Sequence[Commit], ("none",) if commit == "none" else ("fsync", "syncfs"))
+    bare = {way: Serial(place.path / f"{number}-{way}", way) for way in ways}
+    names = (f"{count:08x}{str(uuid.uuid4())[8:]}" for count in itertools.count())
     with processes() as started:
         empty = start_empty_server(started)
-        server = started.mq(_root(place, number), *commit_flags(commit, place.in_memory))
+        server = started.mq(place.path / f"{number}-mq", *commit_flags(commit, place.in_memory))
         make_queue(server)
         with Connection(server.port) as to_mq, Connection(empty.port) as to_empty:
-            names = (f"{count:08x}{str(uuid.uuid4())[8:]}" for count in itertools.count())
-            yield lambda: _one_turn(next(names), to_mq, to_empty, serial)
+            yield lambda times: _turn(times, next(names), to_mq, to_empty, bare)
         server.terminate()
 
 
-def _one_turn(
-    name: str, to_mq: Connection, to_empty: Connection, serial: Serial
-) -> dict[str, float]:
-    took: dict[str, float] = {}
-    empty, publish, fetch = (
-        request("POST", "/"), request("POST", MESSAGES, BODY), request("GET", MESSAGES)
-    )  # fmt: skip
-    with _timed(took, _EMPTY):
-        to_empty.ask(empty, 200)
-    with _timed(took, "publish, mq"):
-        to_mq.ask(publish, 201)
-    with _timed(took, "publish, bare"):
-        serial.publish(name)
-    with _timed(took, "fetch, mq"):
-        fetched = to_mq.ask(fetch, 200)
-    with _timed(took, "fetch, bare"):
-        serial.fetch(name)
-    delete = request("DELETE", f"{MESSAGES}/{fetched.id}")
-    with _timed(took, "delete, mq"):
-        to_mq.ask(delete, 202)
-    with _timed(took, "delete, bare"):
-        serial.delete(name)
-    return took
+def _turn(
+    times: Times,
+    name: str,
+    to_mq: Connection,
+    to_empty: Connection,
+    bare: Mapping[Commit, Serial],
+) -> None:
+    """Everything once."""
+    with times.of(_EMPTY):
+        to_empty.ask(request("POST", "/"), 200)
+    with times.of("publish, mq"):
+        to_mq.ask(request("POST", MESSAGES, BODY), 201)
+    for way, serial in bare.items():
+        with times.of(f"publish, bare, {way}"):
+            serial.publish(name)
+    with times.of("fetch, mq"):
+        fetched = to_mq.ask(request("GET", MESSAGES), 200)
+    for way, serial in bare.items():
+        with times.of(f"fetch, bare, {way}"):
+            serial.fetch(name)
+    with times.of("delete, mq"):
+        to_mq.ask(request("DELETE", f"{MESSAGES}/{fetched.id}"), 202)
+    for way, serial in bare.items():
+        with times.of(f"delete, bare, {way}"):
+            serial.delete(name)
 
 
-@contextlib.contextmanager
-def _timed(took: dict[str, float], what: str) -> Iterator[None]:
-    began = time.perf_counter()
-    yield
-    took[what] = time.perf_counter() - began
-
-
-def _table(found: dict[str, list[list[float]]]) -> str:
+def _table(rounds: Sequence[Times]) -> str:
     """p50: the median of the rounds' (min-max); p99 and p99.9: of all rounds together."""
-    rows = [("what, ms", "times", "p50", "p99", "p99.9", "p50 to bare + empty")]
-    p50 = {what: median(percentile(each, 0.5) for each in found[what]) for what in found}
-    for what in (_EMPTY, *(f"{o}, {who}" for o in _OPERATIONS for who in ("bare", "mq"))):
-        rounds_ms = [[1000 * took for took in each] for each in found[what]]
-        together = sorted(itertools.chain(*rounds_ms))
-        operation, _, who = what.partition(", ")
-        ratio = p50[what] / (p50[f"{operation}, bare"] + p50[_EMPTY]) if who == "mq" else None
-        rows.append(
-            (
-                what,
-                f"{len(together):,}",
-                spread([percentile(each, 0.5) for each in rounds_ms], ".3f"),
-                f"{percentile(together, 0.99):.3f}",
-                f"{percentile(together, 0.999):.3f}",
-                "" if ratio is None else f"{ratio:.2f}",
-            )
-        )
+    head = ["what, ms", "times", "p50", "p99", "p99.9", "p50 to best bare + empty"]
+    rows = [(*head, "flushes") if rounds[0].flushes else tuple(head)]
+    whats = list(rounds[0].seconds)
+    p50 = {what: median(_p50_ms(times, what) for times in rounds) for what in whats}
+    for what in sorted(whats, key=_place_in_table):
+        together = sorted(1000 * each for times in rounds for each in times.seconds[what])
+        ratio = ""
+        if what.endswith(", mq"):
+            its = what.removesuffix("mq") + "bare"
+            best = min(p50[other] for other in whats if other.startswith(its))
+            ratio = f"{p50[what] / (best + p50[_EMPTY]):.2f}"
+        row = [
+            what,
+            f"{len(together):,}",
+            spread([_p50_ms(times, what) for times in rounds], ".3f"),
+            f"{percentile(together, 0.99):.3f}",
+            f"{percentile(together, 0.999):.3f}",
+            ratio,
+        ]
+        if rounds[0].flushes:
+            row.append(f"{sum(times.flushes[what] for times in rounds) / len(together):.2f}")
+        rows.append(tuple(row))
     return drawn(rows)
 
 
-def _root(place: Place, number: int, who: str = "mq") -> Path:
-    return place.path / f"{who}-{number}"
+def _p50_ms(times: Times, what: str) -> float:
+    return 1000 * percentile(sorted(times.seconds[what]), 0.5)
+
+
+def _place_in_table(what: str) -> tuple[int, bool]:
+    operation, _, who = what.partition(", ")
+    return (_OPERATIONS.index(operation) if operation in _OPERATIONS else -1, who == "mq")
 
 
 if __name__ == "__main__":

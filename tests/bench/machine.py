@@ -11,6 +11,7 @@ from mq.store.mounts import file_system_of
 from tests.bench.ceiling import Commit
 
 _JOURNALS: Final = Path("/proc/fs/jbd2")
+_FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
 def heading(where: Path, commit: Commit, *more: str) -> str:
@@ -23,6 +24,7 @@ def heading(where: Path, commit: Commit, *more: str) -> str:
             f"file system {kind} on {_device(where)}",
             f"durability {durability}, commit {commit}",
             f"kernel {platform.system()} {platform.release()}, {cores} cores",
+            f"load average before: {os.getloadavg()[0]:.1f}",
             f"Python {platform.python_version()}, aiohttp {aiohttp_version}",
             *more,
         )
@@ -35,6 +37,16 @@ def has_journal(where: Path) -> bool:
         return True
     device = _block_device(where)
     return device is not None and any(_JOURNALS.glob(f"{device.name}-*"))
+
+
+def flushes(where: Path) -> int | None:
+    """How often the device under the path was told to flush its cache, so far; None: not known."""
+    device = _block_device(where)
+    try:
+        fields = (device / "stat").read_text().split() if device is not None else []
+    except OSError:
+        fields = []
+    return int(fields[_FLUSHES_FIELD]) if len(fields) > _FLUSHES_FIELD else None
 
 
 def _block_device(where: Path) -> Path | None:

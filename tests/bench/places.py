@@ -74,9 +74,7 @@ class Place:
         makes a new one: removing one run's files would slow the next. They go at the end then.
         """
         if has_journal(self.path):
-            for each in made:
-                shutil.rmtree(each, ignore_errors=True)
-            os.sync()
+            clear(*made)
 
 
 @contextlib.contextmanager
@@ -213,6 +211,23 @@ def _is_served(disk: Path) -> bool:
         return disk.stat().st_size > 0
     except OSError:  # Its server ended while it was mounted.
         return False
+
+
+@contextlib.contextmanager
+def synchronous(mounted: Path) -> Iterator[None]:
+    """While it lasts, each write to what loop_ext4() mounted is on the disk before it returns."""
+    _run("mount", "-o", "remount,sync", str(mounted))
+    try:
+        yield
+    finally:
+        _run("mount", "-o", "remount,async", str(mounted))
+
+
+def clear(*made: Path) -> None:
+    """Removes what one measurement left, and waits until that is on the disk."""
+    for each in made:
+        shutil.rmtree(each, ignore_errors=True)
+    os.sync()
 
 
 def _unmount(mounted: Path) -> None:

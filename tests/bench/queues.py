@@ -49,7 +49,8 @@ def main(
             click.echo(f"idle for {idle_s} s\n")
             roots = {number: _made(place.path / str(number), number) for number in (1, many)}
             for turn in range(1, rounds + 1):
-                for number, root in roots.items():
+                # To and fro, so that none is always the first.
+                for number, root in sorted(roots.items(), reverse=turn % 2 == 0):
                     _measure(root, mode, connections, seconds, idle_s, comparison, f"{number:,}")
                     click.echo(f"round {turn}: {number:,} done", err=True)
     click.echo(comparison.table())

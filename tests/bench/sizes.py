@@ -79,7 +79,8 @@ def main(
             filled = [_filled(place, backlog, writers) for backlog in backlogs]
             comparison = Comparison("ready messages")
             for number in range(1, rounds + 1):
-                for root in filled:
+                # To and fro, so that none is always the first.
+                for root in filled if number % 2 else reversed(filled):
                     _measure(root, mode, connections, seconds, comparison)
                     click.echo(f"round {number}: {root.column} done", err=True)
     click.echo(comparison.table())

@@ -42,6 +42,7 @@ def files(folder: Path) -> set[str]:
 def assert_ordered(latency: Latency, count: int) -> None:
     assert latency.count == count
     assert 0 < latency.p50_us <= latency.p99_us <= latency.p999_us <= latency.max_us
+    assert latency.p50_us < latency.max_us
 
 
 def assert_sound(run: Run, count: int) -> None:
@@ -144,10 +145,15 @@ NATS_HELLO = (b"INFO {}\r\n", b"PONG\r\n")
     [
         ("http", (HTTP_GOOD, HTTP_FULL)),
         ("http", (HTTP_GOOD, b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n")),
+        ("http", (HTTP_GOOD, HTTP_GOOD.replace(b"201 Created", b"200 OK"))),
         ("beanstalkd", (b"USING q\r\nWATCHING 2\r\n", b"INSERTED 1\r\n", b"DRAINING\r\n")),
         ("beanstalkd", (b"USING q\r\nWATCHING 2\r\n", b"INSERTED 1\r\n", b"BURIED 2\r\n")),
         ("redis", (b"+OK\r\n", b"$3\r\n1-0\r\n", b"-MISCONF no disk\r\n")),
-        ("nats", (*NATS_HELLO, b'MSG a 1 9\r\n{"seq":1}\r\n', b'MSG a 1 12\r\n{"error":{}}\r\n')),
+        (
+            "nats",
+            (*NATS_HELLO, b'MSG a 1 9\r\n{"seq":1}\r\n', b'MSG a 1 20\r\n{"error":{},"seq":0}\r\n'),
+        ),
+        ("nats", (*NATS_HELLO, b'MSG a 1 9\r\n{"seq":1}\r\n', b'MSG a 1 10\r\n{"no":true}\r\n')),
         ("nats", (*NATS_HELLO, b'MSG a 1 9\r\n{"seq":1}\r\n', b"-ERR 'no'\r\n")),
         ("stomp", (STOMP_HELLO, b"RECEIPT\nreceipt-id:p\n\n\0", b"ERROR\nmessage:no\n\n\0")),
     ],
