@@ -28,8 +28,11 @@ def picture(measured: Sequence[Samples], subtitles: Sequence[str]) -> str:
     """Messages a second of each server, mq's own in another colour, the fastest on top; two
     lines below its title.
 
-    Pale bars are of those that have less on the disk before they answer than mq has.
+    Pale bars are of those that have less on the disk before they answer than mq has. Whoever does
+    not even have what was published there is left out: its bar would dwarf all others.
     """
+    left_out = [each.rival.name for each in measured if each.rival.publish_on_disk != "yes"]
+    measured = [each for each in measured if each.rival.name not in left_out]
     panel_height = _PANEL_HEAD + _ROW_HEIGHT * len(measured)
     height = _HEAD_HEIGHT + len(MODES) * panel_height + _FOOT_HEIGHT
     parts = [
@@ -41,7 +44,11 @@ def picture(measured: Sequence[Samples], subtitles: Sequence[str]) -> str:
     ]
     for place, mode in enumerate(MODES):
         parts += _panel(measured, mode, _HEAD_HEIGHT + place * panel_height)
-    parts += _legend(height - _FOOT_HEIGHT + 28)
+    notes = ["Whiskers: the slowest and the fastest round."]
+    notes += [
+        f"Not here, since nothing is on its disk when it answers: {name}." for name in left_out
+    ]
+    parts += _legend(height - _FOOT_HEIGHT + 28, " ".join(notes))
     return "\n".join((*parts, "</svg>")) + "\n"
 
 
@@ -81,11 +88,10 @@ def _bar(samples: Samples, mode: Mode, scale: float, top: int) -> list[str]:
 def _color(samples: Samples, mode: Mode) -> str:
     if samples.rival.name.startswith("mq"):
         return _OURS
-    same = samples.rival.publish_on_disk == "yes" if mode == "publish" else False
-    return _SAME if same or samples.rival.as_much_as_mq else _LESS
+    return _SAME if mode == "publish" or samples.rival.as_much_as_mq else _LESS
 
 
-def _legend(top: int) -> list[str]:
+def _legend(top: int, note: str) -> list[str]:
     entries = (
         (_OURS, "mq"),
         (_SAME, "promises the same: what is answered is on the disk"),
@@ -99,9 +105,7 @@ def _legend(top: int) -> list[str]:
         )
         parts.append(_text(left + 18, top, words, 12, _FAINT))
         left += 18 + int(len(words) * 6.3) + 20
-    parts.append(
-        _text(_MARGIN, top + 28, "Whiskers: the slowest and the fastest round.", 12, _FAINT)
-    )
+    parts.append(_text(_MARGIN, top + 28, note, 12, _FAINT))
     return parts
 
 
