@@ -37,7 +37,8 @@ COMMIT_THREADS: Final = 2
 WORKERS_MAX: Final = 256
 # Threads for what is no commit group: listings, large bodies.
 IO_THREADS_MAX: Final = 32
-# Folders of one flush beyond which one syncfs is cheaper than an fsync each.
+# Files and folders of one flush beyond which one syncfs is cheaper than an fsync each.
+FILES_BEFORE_SYNCFS_MAX: Final = 1
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
 # Queues' folders whose entries are known to be flushed; forgetting them costs an fsync each.
 FLUSHED_ENTRIES_MAX: Final = 100_000

@@ -208,7 +208,9 @@ async def test_a_streamed_publish_is_fsynced_before_its_rename(serve: Serve, roo
     ]
 
 
-async def test_syncfs_stands_for_the_files_fsync_alone(serve: Serve, root: Path) -> None:
+async def test_a_lone_publish_is_fsynced_also_where_syncfs_serves_many(
+    serve: Serve, root: Path
+) -> None:
     files = RecordingFiles(root)
     server = await serve(files=files, commit="syncfs")
     await make_queue(server)
@@ -217,7 +219,7 @@ async def test_syncfs_stands_for_the_files_fsync_alone(serve: Serve, root: Path)
     assert files.take() == [
         ("write", "new/q:ID"),
         ("stamp", "new/q:ID"),
-        ("sync_file_system",),
+        ("sync", "new/q:ID"),
         ("rename", "new/q:ID", "queues/q/ID"),
         ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),

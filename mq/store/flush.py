@@ -13,7 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, Self, TypeAlias
 
-from mq.limits import FLUSHED_ENTRIES_MAX, FOLDERS_BEFORE_SYNCFS_MAX
+from mq.limits import (
+    FILES_BEFORE_SYNCFS_MAX,
+    FLUSHED_ENTRIES_MAX,
+    FOLDERS_BEFORE_SYNCFS_MAX,
+)
 from mq.store.files import Files, is_gone
 from mq.store.steps import Flush
 
@@ -228,7 +232,7 @@ class FsyncFlusher(_Stateless):
 class SyncfsFlusher:
     """One syncfs for all the files of a flush, where the file system is the root's own.
 
-    A flush of a few folders alone is an fsync each.
+    A flush of one file and a few folders is an fsync each, which takes less.
     """
 
     name = "syncfs"
@@ -278,11 +282,11 @@ class _SyncfsSession:
             return self._failures
 
     def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
-        """A syncfs, unless it is for few folders, or tells nothing of what began before."""
-        has_files = any(flush.files for flush in asked.values())
+        """A syncfs, unless it is for little, or tells nothing of what began before."""
+        files = sum(len(flush.files) for flush in asked.values())
         folders = {folder for flush in asked.values() for folder in self._folders.needed(flush)}
-        few = not has_files and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX
-        if few or begun != self._failures or self._descriptor < 0:
+        little = files <= FILES_BEFORE_SYNCFS_MAX and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX
+        if little or begun != self._failures or self._descriptor < 0:
             return self._flush_each(asked)
         try:
             self._files.sync_file_system(self._descriptor)

@@ -21,6 +21,7 @@ from harness.cases import body_sizes, commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
 from harness.server import Serve
+from harness.waiting import comes_true
 
 from mq.errors import StartupError
 
@@ -91,9 +92,15 @@ async def test_syncfs_is_what_persists_a_batch(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit="syncfs")
     await make_queue(server)
-    await asyncio.gather(*(publish(server) for _ in range(20)))
+    gate = files.hold("sync", "/new/q:")
+    first = asyncio.create_task(publish(server))
+    await comes_true(gate.reached.is_set)
+    others = [asyncio.create_task(publish(server)) for _ in range(20)]
+    await comes_true(lambda: files.count("stamp", "/new/q:") == 21, "the others are written")
+    gate.open()
+    await asyncio.gather(first, *others)
     assert files.count("sync_file_system") > 0
-    assert files.count("sync", "/new/q:") == 0
+    assert files.count("sync", "/new/q:") == 1  # The first, which came alone.
 
 
 @pytest.mark.parametrize("folder", ["/queues/q", "/new"])

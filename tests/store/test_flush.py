@@ -12,6 +12,7 @@ from harness.faults import FaultyFiles
 from harness.fuse import check_fuse
 from harness.mounts import mounted, tmpfs
 
+from mq.limits import FILES_BEFORE_SYNCFS_MAX
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, SyncfsFlusher
 from mq.store.group import run_alone
@@ -21,12 +22,12 @@ from mq.store.steps import Flush, Steps
 BODY = b"a body that no file system has by itself"
 
 
-def write(files: Files, path: Path) -> Steps[None]:
-    """A file, flushed."""
+def write(files: Files, path: Path, times: int = 1) -> Steps[None]:
+    """A file, flushed; as if it were so many."""
     descriptor = files.create(str(path))
     try:
         files.write(descriptor, BODY)
-        yield Flush(files=(descriptor,))
+        yield Flush(files=(descriptor,) * times)
     finally:
         files.close(descriptor)
 
@@ -39,7 +40,8 @@ def use(folder: Path) -> Steps[None]:
 def test_a_group_s_descriptor_is_open_before_its_first_write(tmp_path: Path) -> None:
     """The kernel tells each descriptor only of errors that came after it was opened."""
     files = FaultyFiles()
-    run_alone(write(files, tmp_path / "file"), SyncfsFlusher(files, str(tmp_path)))
+    many = FILES_BEFORE_SYNCFS_MAX + 1
+    run_alone(write(files, tmp_path / "file", many), SyncfsFlusher(files, str(tmp_path)))
     made = [call for call, _ in files.calls]
     assert made == ["open_folder", "create", "write", "sync_file_system"]
     assert files.open_paths() == []
