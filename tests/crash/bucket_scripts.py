@@ -9,6 +9,7 @@ import os
 from crash.scripts import (
     Script,
     delete_ready,
+    delete_reaped,
     delete_removed,
     fetch,
     fetch_redelivered,
@@ -174,8 +175,8 @@ async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
 BUCKET_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
-        publish, fetch, release, delete_ready, delete_removed, fetch_redelivered, redeliver,
-        retire_due, sweep, two_names, together,
+        publish, fetch, release, delete_ready, delete_removed, delete_reaped,
+        fetch_redelivered, redeliver, retire_due, sweep, two_names, together,
         in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
         delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
