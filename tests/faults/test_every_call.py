@@ -38,10 +38,9 @@ PROBLEMS = {
     errno.EROFS: "read-only",
 }
 CALLS_MAX = 200
-# Retiring looks at every bucket of delay/, of which each trial here makes one more.
-IN_BUCKETS = [
-    each for each in REQUESTS if each.name not in ("create-deleted-queue", "delete-queue")
-]
+# These look at every bucket of delay/, of which each trial here makes one more.
+WITHOUT_END = ("create-deleted-queue", "delete-queue", "describe-queue")
+IN_BUCKETS = [each for each in REQUESTS if each.name not in WITHOUT_END]
 # What ESTALE may lead to besides 503 and success: it says that a name is gone.
 NOTHING_THERE = (204, 404)
 
@@ -52,7 +51,8 @@ def is_survived(request: Request, fault: Fault) -> bool:
     if call in ("open_folder", "sync_file_system"):
         return True  # Each file and folder is fsynced instead.
     if fault.code in (errno.ENOSPC, errno.EDQUOT) and request.again == DELETED_AGAIN:
-        return call in ("rename", "mkdir")  # The file is unlinked instead.
+        # The file is unlinked instead; of a bucket, also where nobody can tell whether it lacks.
+        return call in ("rename", "mkdir", "status")
     return False
 
 
