@@ -94,8 +94,9 @@ def ledgers(log: Log) -> list[tuple[int, Ledger]]:
 
 
 def models(script: Script) -> list[Model]:
-    """Where operations run side by side, or begin where another died, one may flush the folder that another's rename has just
-    left; mq relies on file systems to lose no file then, as all known ones do.
+    """Where operations run side by side, or begin where another died, one may flush the folder that
+    another's rename has just left; mq relies on file systems to lose no file then, as all known
+    ones do.
     """
     if script in (*WITH_TWO_NAMES, two_names_in_a_bucket):
         return [model for model in Model if model not in WHOLE]
