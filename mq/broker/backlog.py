@@ -128,7 +128,7 @@ class Backlog:
         place = bisect_left(self._candidates, key, key=_key)
         if place < len(self._candidates) and self._candidates[place].key == key:
             return
-        self._candidates.insert(place, Candidate(key, None))
+        self._candidates.insert(place, Candidate(key, None, message_id))
         if len(self._candidates) > self._capacity:
             self._candidates.pop()
             self._complete = False

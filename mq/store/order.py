@@ -57,10 +57,13 @@ STRICT: Final = Order()
 
 
 class Candidate(NamedTuple):
-    """A message that may be ready: its key, and its bucket (None: not known)."""
+    """A message that may be ready: its key, its bucket (None: not known), and its id where that
+    was not read from a name.
+    """
 
     key: str
     bucket: str | None
+    known_id: MessageId | None = None
 
     @property
     def name(self) -> str:
@@ -70,7 +73,7 @@ class Candidate(NamedTuple):
     @property
     def id(self) -> MessageId:
         """The message's id."""
-        return MessageId.parse(self.name)
+        return self.known_id or MessageId.parse(self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import os
 from crash.scripts import (
     Script,
     delete_ready,
+    delete_reaped,
     delete_removed,
     fetch,
     fetch_redelivered,
@@ -83,6 +84,13 @@ async def delete_redelivered_from_a_bucket(on: Stage) -> None:
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
         await on.clients.delete(message_id)
+
+
+async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
+    """The bucket is made, and flushed with delay/, while what the mover moved out of there is in
+    the queue and not flushed.
+    """
+    await fetch_redelivered(on)
 
 
 async def two_names_in_a_bucket(on: Stage) -> None:
@@ -174,11 +182,13 @@ async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
 BUCKET_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
-        publish, fetch, release, delete_ready, delete_removed, fetch_redelivered, redeliver,
-        retire_due, sweep, two_names, together,
+        publish, fetch, release, delete_ready, delete_removed, delete_reaped,
+        fetch_redelivered_to_a_bucket, redeliver, retire_due, sweep, two_names, together,
         in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
         delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
         make_where_settings_were_left, claim_into_a_bucket_that_another_made,
     )
 }  # fmt: skip
+FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket,)
+"""Those where an operation flushes the folder that another's unflushed rename has left."""

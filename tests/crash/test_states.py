@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from crash.bucket_scripts import BUCKET_SCRIPTS, two_names_in_a_bucket
+from crash.bucket_scripts import BUCKET_SCRIPTS, FLUSHED_BETWEEN, two_names_in_a_bucket
 from crash.calls import Log
 from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
@@ -94,12 +94,14 @@ def ledgers(log: Log) -> list[tuple[int, Ledger]]:
 
 
 def models(script: Script) -> list[Model]:
-    """Where operations run side by side, one may flush the folder that another's rename has just
-    left; mq relies on file systems to lose no file then, as all known ones do.
+    """Where operations run side by side, or begin where another died, one may flush the folder that
+    another's rename has just left; mq relies on file systems to lose no file then, as all known
+    ones do.
     """
     if script in (*WITH_TWO_NAMES, two_names_in_a_bucket):
         return [model for model in Model if model not in WHOLE]
-    return [model for model in Model if model is not Model.APART or script not in SIDE_BY_SIDE]
+    left_between = (*SIDE_BY_SIDE, *FLUSHED_BETWEEN)
+    return [model for model in Model if model is not Model.APART or script not in left_between]
 
 
 def problems_of(script: Script, log: Log, seed: int, top: Path) -> Iterator[tuple[int, list[str]]]:

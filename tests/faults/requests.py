@@ -2,20 +2,19 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import aiohttp
 from harness.api import Reply, call, delete, fetch, make_queue, post, publish
 from harness.audits import looked_at
 from harness.cases import STREAMED_BYTES
-from harness.folders import message_files
+from harness.folders import files_below
 from harness.internals import background_work
 from harness.server import Server
 from harness.waiting import comes_true
 
-from mq.names import MessageId, QueueName
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
+from mq.store.layout import parse_delayed
 from mq.store.redeliver import Timer, redeliver
 
 CUT_SHORT = Reply(0, {}, b"")
@@ -59,7 +58,9 @@ class Case:
     async def has_buried(self) -> None:
         """A queue that was deleted, and a message of it that nobody retired yet."""
         await self.has_fetched()
-        delayed = self.server.root / "delay" / f"{self.queue}:{self.message_id}"
+        name = f"{self.queue}:{self.message_id}"
+        delay = self.server.root / "delay"
+        [delayed] = [path for path in files_below(delay) if path.name == name]
         aside = delayed.rename(self.server.root.with_name("aside"))
         assert (await call(self.server, "DELETE", self.path)).status == 200
         await background_ends(self.server)
@@ -184,12 +185,11 @@ async def background_ends(server: Server) -> None:
 async def drain(server: Server, queue: str) -> list[bytes]:
     """Brings back what was fetched, then fetches and deletes all; the bodies."""
     opened = looked_at(server.root)
-    for entry in message_files(Path(server.root))["delay"]:
-        name, _, message_id = entry.partition(":")
-        if name == queue:
-            back = redeliver(
-                opened, QueueName.parse(queue), MessageId.parse(message_id), Timer(lain_s=0)
-            )
+    top = server.root / "delay"
+    for path in list(files_below(top)):
+        if path.name.startswith(f"{queue}:"):
+            name, message_id, bucket = parse_delayed(path.relative_to(top).as_posix())
+            back = redeliver(opened, name, message_id, Timer(lain_s=0), bucket)
             run_alone(back, NoFlusher())
     bodies = []
     while (reply := await fetch(server, queue)).status == 200:

@@ -38,6 +38,9 @@ PROBLEMS = {
     errno.EROFS: "read-only",
 }
 CALLS_MAX = 200
+# These look at every bucket of delay/, of which each trial here makes one more.
+WITHOUT_END = ("create-deleted-queue", "delete-queue", "describe-queue")
+IN_BUCKETS = [each for each in REQUESTS if each.name not in WITHOUT_END]
 # What ESTALE may lead to besides 503 and success: it says that a name is gone.
 NOTHING_THERE = (204, 404)
 
@@ -48,7 +51,8 @@ def is_survived(request: Request, fault: Fault) -> bool:
     if call in ("open_folder", "sync_file_system"):
         return True  # Each file and folder is fsynced instead.
     if fault.code in (errno.ENOSPC, errno.EDQUOT) and request.again == DELETED_AGAIN:
-        return call == "rename"  # The file is unlinked instead.
+        # The file is unlinked instead; of a bucket, also where nobody can tell whether it lacks.
+        return call in ("rename", "mkdir", "status")
     return False
 
 
@@ -99,6 +103,23 @@ async def test_every_call_of_a_request_may_fail(
 ) -> None:
     files, clock = FaultyFiles(), FakeClock()
     server = await serve(files=files, clock=clock, commit=commit)
+    async for trial in trials(request_, server, files, clock, code):
+        succeeded = trial.reply.status in request_.success
+        survived = trial.after_answer or is_survived(request_, trial.fault)
+        if trial.fault.hits and not (survived and succeeded):
+            assert_refused(trial)
+        assert message_files(server.root)["new"] == [], trial
+        await assert_healed(trial, files, clock)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC], ids=errno.errorcode.get)
+@pytest.mark.parametrize("request_", IN_BUCKETS, ids=lambda request: request.name)
+async def test_every_call_of_a_request_in_buckets_may_fail(
+    serve: Serve, request_: Request, code: int
+) -> None:
+    """No file lies flat, and none in a bucket: all lie below one."""
+    files, clock = FaultyFiles(), FakeClock()
+    server = await serve(files=files, clock=clock, commit="fsync", folder_max=0)
     async for trial in trials(request_, server, files, clock, code):
         succeeded = trial.reply.status in request_.success
         survived = trial.after_answer or is_survived(request_, trial.fault)

@@ -18,7 +18,7 @@ from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.layout import Shape
 from mq.store.publish import Draft, publish
-from mq.store.queues import create_queue, delete_queue
+from mq.store.queues import WantedShape, create_queue, delete_queue
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.root import Root, open_root
@@ -182,6 +182,21 @@ def test_the_steps_of_a_delete_from_a_bucket(place: Place, steps: Steps) -> None
         f"sync_folder queues/q/{bucket}",
     ]
     assert not run_alone(remove(place.root, QUEUE, message_id), place.flusher)
+
+
+def test_the_steps_of_making_a_queue_of_another_shape(place: Place, steps: Steps) -> None:
+    """Nobody sees the queue before its settings are on stable media."""
+    since = len(steps.calls)
+    wanted = WantedShape(digits=7)
+    assert run_alone(create_queue(place.root, QueueName.parse("wide"), wanted), place.flusher)
+    taken = [each.partition(".wide")[0] for each in steps.taken(since)]
+    assert taken == [
+        "sync settings/",
+        "rename settings/",
+        "sync_folder settings",
+        "mkdir queues/wide",
+        "sync_folder queues",
+    ]
 
 
 def test_a_bucket_that_goes_before_the_rename_is_made_again(tmp_path: Path) -> None:
