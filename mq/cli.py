@@ -78,8 +78,8 @@ from mq.supervisor import Supervisor
     type=click.IntRange(0, PEERS_MAX),
     default=PEERS_DEFAULT,
     show_envvar=True,
-    help="Other mq processes on this root: fetch picks at random among the first N+1 messages, "
-    "which trades order for fewer lost races.",
+    help="Other mq processes on this root: fetch begins with messages of its own share of the "
+    "ids, which trades order for fewer lost races.",
 )
 @click.option(
     "--visibility",

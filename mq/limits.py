@@ -68,6 +68,8 @@ PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 PEERS_DEFAULT: Final = 0
 # Folders that one look lists before it is content with what it has found.
 FOLDERS_PER_LOOK_MAX: Final = 64
+# Of so many messages that a process with peers takes one is of what it left to others.
+TAKES_PER_STRANGER: Final = 16
 # Of so many looks one begins at another's shard, so that none waits for ever.
 LOOKS_PER_SHARD: Final = 4
 # How often a process looks for what others did, and the share of time that looking may take.

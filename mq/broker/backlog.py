@@ -13,8 +13,10 @@ from mq.limits import (
     BACKLOG_IDS_MAX,
     BUSY_ASIDE_S,
     LOOK_INTERVAL_S,
+    TAKES_PER_STRANGER,
 )
 from mq.names import MessageId
+from mq.store.layout import shard_of
 from mq.store.listing import look_pause_s
 from mq.store.order import STRICT, Candidate, FolderMark, Listing
 
@@ -22,11 +24,21 @@ _key: Final = attrgetter("key")
 
 
 class Backlog:
-    """Candidates for the next fetches. Times are a steady clock's seconds."""
+    """Candidates for the next fetches. Times are a steady clock's seconds.
 
-    def __init__(self, capacity: int = BACKLOG_IDS_MAX) -> None:
+    With `peers` other processes each leaves the others' shares of the messages, by their ids, to
+    them as long as it has some of its own: else all would try the same ones. `own` is which share
+    is this process's.
+    """
+
+    def __init__(self, capacity: int = BACKLOG_IDS_MAX, peers: int = 0, own: int = 0) -> None:
         self._capacity = capacity
+        self._shares = peers + 1
+        self._own = own % self._shares
+        self._takes = 0
         self._candidates: list[Candidate] = []
+        self._left: list[Candidate] = []
+        """What was left to others, before all of `_candidates` in the order."""
         self._order = STRICT
         self._complete = False
         self._mark: FolderMark | None = None
@@ -37,14 +49,14 @@ class Backlog:
         self._lost_since_s: dict[str, float] = {}
 
     def __len__(self) -> int:
-        return len(self._candidates)
+        return len(self._candidates) + len(self._left)
 
     @property
     def mark(self) -> FolderMark | None:
         """The folder as last listed, to ask whether it changed; None before the first look and
         when candidates were left out or taken, so that an unchanged folder would say nothing.
         """
-        return self._mark if self._complete and not self._candidates else None
+        return self._mark if self._complete and not len(self) else None
 
     def is_due_for_look(self, now_s: float) -> bool:
         """Whether the folder should be looked at before the next fetch.
@@ -52,7 +64,7 @@ class Backlog:
         Always when nothing is known to be there; else now and then, for what other processes
         published or redelivered, as long as looking takes a small share of the time.
         """
-        if not self._candidates:
+        if not len(self):
             return True
         interval_s = max(LOOK_INTERVAL_S, look_pause_s(self._look_cost_s))
         return now_s - self._looked_s >= interval_s
@@ -77,7 +89,7 @@ class Backlog:
                 name: since_s for name, since_s in self._lost_since_s.items() if name in listed
             }
         self._order = listing.order
-        self._candidates = listing.candidates
+        self._candidates, self._left = listing.candidates, []
         if self._aside_until_s:
             self._candidates = [
                 each for each in listing.candidates if each.name not in self._aside_until_s
@@ -133,10 +145,21 @@ class Backlog:
             self._candidates.pop()
             self._complete = False
 
-    def take(self, peers: int, chance: random.Random) -> Candidate | None:
-        """The next candidate: the first, or any of the first `peers` + 1."""
-        if not self._candidates:
-            return None
-        if peers == 0:
-            return self._candidates.pop(0)
-        return self._candidates.pop(chance.randrange(min(peers + 1, len(self._candidates))))
+    def take(self, chance: random.Random) -> Candidate | None:
+        """The next candidate: the first, or, with peers, the first of this process's own share.
+
+        Every so often, and when none of its own is there or an urgent one is not, it is any of the
+        first few of what was left to others: nobody may be there who takes them.
+        """
+        if self._shares == 1:
+            return self._candidates.pop(0) if self._candidates else None
+        self._takes += 1
+        while self._candidates and self._takes % TAKES_PER_STRANGER:
+            if self._left and self._left[0].key[0] < self._candidates[0].key[0]:
+                break  # Of a higher priority.
+            candidate = self._candidates.pop(0)
+            if shard_of(candidate.name, self._shares) == self._own:
+                return candidate
+            self._left.append(candidate)
+        few = self._left or self._candidates
+        return few.pop(chance.randrange(min(self._shares, len(few)))) if few else None

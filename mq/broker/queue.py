@@ -84,7 +84,7 @@ class Queue:
         self._chance = chance
         self._shard_start = shard_start
         self._looks = 0
-        self._backlog = Backlog()
+        self._backlog = Backlog(peers=peers, own=shard_start)
         self._waiting: deque[tuple[int, asyncio.Future[Delivery | None]]] = deque()
         """With each one's number."""
         self._asked = 0
@@ -280,7 +280,7 @@ class Queue:
     def _candidates(self, wanted: int) -> list[Candidate]:
         candidates: list[Candidate] = []
         while len(candidates) < wanted:
-            candidate = self._backlog.take(self._peers, self._chance)
+            candidate = self._backlog.take(self._chance)
             if candidate is None:
                 break
             candidates.append(candidate)

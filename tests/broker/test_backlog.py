@@ -1,12 +1,14 @@
 """The backlog's decisions."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from mq.broker.backlog import Backlog
-from mq.limits import LOOK_INTERVAL_S, LOOK_SHARE
+from mq.limits import LOOK_INTERVAL_S, LOOK_SHARE, TAKES_PER_STRANGER
 from mq.names import MessageId
+from mq.store.layout import shard_of
 from mq.store.order import STRICT, Candidate, FolderMark, Listing
 
 MARK = FolderMark((("queues/q", 1),), trusted=True)
@@ -29,7 +31,7 @@ def listed(backlog: Backlog, *ids: MessageId, complete: bool = True) -> None:
 
 def taken(backlog: Backlog) -> list[MessageId]:
     found = []
-    while (candidate := backlog.take(0, CHANCE)) is not None:
+    while (candidate := backlog.take(CHANCE)) is not None:
         found.append(candidate.id)
     return found
 
@@ -96,7 +98,7 @@ def test_an_unchanged_folder_says_something_only_of_an_empty_complete_backlog() 
     assert backlog.mark is None
     listed(backlog, message_id(1))
     assert backlog.mark is None
-    backlog.take(0, CHANCE)
+    backlog.take(CHANCE)
     assert backlog.mark == MARK
     listed(backlog, complete=False)
     assert backlog.mark is None
@@ -112,12 +114,47 @@ def test_others_are_looked_for_within_a_share_of_the_time(cost_s: float) -> None
     assert backlog.is_due_for_look(cost_s + interval_s)
 
 
-def test_peers_pick_among_the_first_few() -> None:
-    picks = set()
-    for seed in range(50):
-        backlog = Backlog()
-        listed(backlog, *(message_id(count) for count in range(10)))
-        picked = backlog.take(3, random.Random(seed))
-        assert picked is not None
-        picks.add(picked.id)
-    assert picks == {message_id(count) for count in range(4)}
+def spread_id(count: int) -> MessageId:
+    """Ids whose shares differ, as those of a UuidSource do."""
+    return MessageId(f"0192f3a2-7c4e-7{count:03x}-9b1e-01234567{7 * count:04x}")
+
+
+def shares_of(count: int, shares: int) -> list[list[MessageId]]:
+    """So many messages by whose share they are."""
+    ids = [spread_id(number) for number in range(count)]
+    return [[each for each in ids if shard_of(each.text, shares) == own] for own in range(shares)]
+
+
+@pytest.mark.parametrize("own", [0, 1, 2])
+def test_peers_take_their_own_share_in_its_order_and_then_what_is_left(own: int) -> None:
+    mine = shares_of(12, 3)[own]
+    assert mine
+    backlog = Backlog(peers=2, own=own)
+    listed(backlog, *(spread_id(number) for number in range(12)))
+    taken = [backlog.take(CHANCE) for _ in range(12)]
+    ids = [each.id for each in taken if each is not None]
+    assert ids[: len(mine)] == mine
+    assert sorted(ids, key=str) == [spread_id(number) for number in range(12)]
+    assert backlog.take(CHANCE) is None
+    assert len(backlog) == 0
+
+
+def test_what_is_left_to_others_is_taken_now_and_then_though_there_is_enough_of_ones_own() -> None:
+    """Whoever owns it may not be there, or have nobody who fetches."""
+    backlog = Backlog(peers=1, own=0)
+    theirs = shares_of(200, 2)[1]
+    listed(backlog, *(spread_id(number) for number in range(200)))
+    taken = [backlog.take(CHANCE) for _ in range(4 * TAKES_PER_STRANGER)]
+    strangers = [each.id for each in taken if each is not None and each.id in theirs]
+    assert len(strangers) == 4
+    assert set(strangers) <= set(theirs[:8])
+
+
+def test_an_urgent_message_is_not_left_to_others_while_lesser_ones_are_taken() -> None:
+    for number in range(8):
+        urgent = replace(spread_id(number), priority=5)
+        backlog = Backlog(peers=3, own=1)
+        listed(backlog, urgent, *(spread_id(20 + each) for each in range(20)))
+        first = backlog.take(CHANCE)
+        assert first is not None
+        assert first.id == urgent
