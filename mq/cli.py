@@ -82,6 +82,15 @@ from mq.supervisor import Supervisor
     "ids, which trades order for fewer lost races.",
 )
 @click.option(
+    "--peer-index",
+    type=click.IntRange(0, PEERS_MAX),
+    default=None,
+    show_default="drawn by chance; 0 with --processes",
+    show_envvar=True,
+    help="Which of the N+1 this one is, so that no two begin with the same share; with "
+    "--processes, which the first of them is.",
+)
+@click.option(
     "--visibility",
     type=click.FloatRange(0.001, VISIBILITY_S_MAX),
     default=30.0,
@@ -151,6 +160,7 @@ def main(
     process_index: int | None,
     workers: int,
     peers: int,
+    peer_index: int | None,
     visibility: float,
     max_body: int,
     body_timeout: float,
@@ -179,6 +189,7 @@ def main(
         process_index=process_index or 0,
         workers=workers,
         peers=peers,
+        peer_index=peer_index,
         commit=commit,
         durability=durability,
         force=force,

@@ -58,8 +58,10 @@ class Daemon:
         )
         in_memory = file_system.in_memory and settings.durability == "none"
         committer = Committer(flusher, on_loop=in_memory)
-        share = settings.process_index if settings.is_supervised else settings.shard_start
-        self._broker = Broker(root, committer, settings.queue, settings.peers, shard_start=share)
+        own = settings.peer_index
+        if settings.is_supervised:
+            own = (own or 0) + settings.process_index
+        self._broker = Broker(root, committer, settings.queue, settings.peers, peer_index=own)
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)

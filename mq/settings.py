@@ -51,8 +51,8 @@ class ServerSettings:
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
     folder_max: int = FOLDER_FILES_MAX
-    shard_start: int | None = None
-    """The shard that a process with peers begins at; None: one that it draws."""
+    peer_index: int | None = None
+    """Whose share of the messages a process with peers begins with; None: one that it draws."""
     queue: QueueSettings = QueueSettings()
 
     @property

@@ -179,6 +179,7 @@ def _variable(module: str, flag: str) -> str:
                 "--processes",
                 "--workers",
                 "--peers",
+                "--peer-index",
                 "--durability",
                 "--standalone",
             },

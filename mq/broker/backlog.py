@@ -36,6 +36,7 @@ class Backlog:
         self._shares = peers + 1
         self._own = own % self._shares
         self._takes = 0
+        self._took_own = False
         self._candidates: list[Candidate] = []
         self._left: list[Candidate] = []
         """What was left to others, before all of `_candidates` in the order."""
@@ -61,10 +62,12 @@ class Backlog:
     def is_due_for_look(self, now_s: float) -> bool:
         """Whether the folder should be looked at before the next fetch.
 
-        Always when nothing is known to be there; else now and then, for what other processes
-        published or redelivered, as long as looking takes a small share of the time.
+        Always when nothing is known to be there, and when its own share of what is known is used
+        up and there is more. Else now and then, for what other processes published or redelivered,
+        as long as looking takes a small share of the time.
         """
-        if not len(self):
+        used_up = self._took_own and not self._candidates and not self._complete
+        if used_up or not len(self):
             return True
         interval_s = max(LOOK_INTERVAL_S, look_pause_s(self._look_cost_s))
         return now_s - self._looked_s >= interval_s
@@ -77,6 +80,7 @@ class Backlog:
         """Takes what a look found; None: the folder is as it was."""
         offered, self._offered_meanwhile = self._offered_meanwhile or [], None
         self._looked_s = now_s
+        self._took_own = False
         self._look_cost_s = now_s - began_s
         if listing is None:
             return
@@ -159,6 +163,7 @@ class Backlog:
                 break  # Of a higher priority.
             candidate = self._candidates.pop(0)
             if shard_of(candidate.name, self._shares) == self._own:
+                self._took_own = True
                 return candidate
             self._left.append(candidate)
         few = self._left or self._candidates

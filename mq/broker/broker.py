@@ -40,17 +40,15 @@ class Broker:
         settings: QueueSettings,
         peers: int = 0,
         chance: random.Random | None = None,
-        shard_start: int | None = None,
+        peer_index: int | None = None,
     ) -> None:
         self.root = root
         self.committer = committer
         self._settings = settings
         self._peers = peers
         self._chance = chance or random.Random()
-        # The shard that this process begins at where a queue has some.
-        self._shard_start = (
-            self._chance.randrange(SHARDS_MAX) if shard_start is None else shard_start
-        )
+        # Which of the peers this one is: the shard, or the share, that it begins with.
+        self._peer_index = self._chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
         self._uuids = UuidSource(root.clock)
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
@@ -188,7 +186,7 @@ class Broker:
                 self._settings,
                 self._peers,
                 self._chance,
-                self._shard_start,
+                self._peer_index,
             )
         return queue
 

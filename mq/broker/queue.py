@@ -73,7 +73,7 @@ class Queue:
         settings: QueueSettings,
         peers: int,
         chance: random.Random,
-        shard_start: int = 0,
+        peer_index: int = 0,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -82,9 +82,9 @@ class Queue:
         self._committer = committer
         self._peers = peers
         self._chance = chance
-        self._shard_start = shard_start
+        self._peer_index = peer_index
         self._looks = 0
-        self._backlog = Backlog(peers=peers, own=shard_start)
+        self._backlog = Backlog(peers=peers, own=peer_index)
         self._waiting: deque[tuple[int, asyncio.Future[Delivery | None]]] = deque()
         """With each one's number."""
         self._asked = 0
@@ -261,7 +261,7 @@ class Queue:
             return STRICT
         turn, more = divmod(self._looks, LOOKS_PER_SHARD)
         self._looks += 1
-        start = self._shard_start + (0 if more else turn)
+        start = self._peer_index + (0 if more else turn)
         return Order(shards, start % shards)
 
     async def _clear(self, buckets: tuple[str, ...]) -> None:

@@ -109,7 +109,10 @@ def _peers(root: Path, setting: Setting, flags: tuple[str, ...]) -> Iterator[lis
     """The processes, and the queue made."""
     with processes() as started:
         told = (*flags, "--peers", str(setting.peers))
-        servers = [started.mq(root, *told) for _ in range(setting.processes)]
+        servers = [
+            started.mq(root, *told, "--peer-index", str(index))
+            for index in range(setting.processes)
+        ]
         several = f"bucket=8&shards={setting.shards}" if setting.shards > 1 else ""
         make_queue(servers[0], settings=several)
         yield servers

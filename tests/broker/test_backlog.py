@@ -158,3 +158,22 @@ def test_an_urgent_message_is_not_left_to_others_while_lesser_ones_are_taken() -
         first = backlog.take(CHANCE)
         assert first is not None
         assert first.id == urgent
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_share_that_is_used_up_is_looked_for_before_others_shares_where_there_is_more(
+    complete: bool,
+) -> None:
+    mine, theirs = shares_of(20, 2)
+    backlog = Backlog(peers=1, own=0)
+    listed(backlog, *mine[:3], *theirs, complete=complete)
+    for _ in range(3):
+        assert not backlog.is_due_for_look(0.0)
+        backlog.take(CHANCE)
+    while backlog.take(CHANCE) and not backlog.is_due_for_look(0.0):
+        pass
+    assert (len(backlog) == 0) is complete
+    # None of its own turned up: it takes the others' without looking each time.
+    listed(backlog, *theirs, complete=False)
+    backlog.take(CHANCE)
+    assert not backlog.is_due_for_look(0.0)

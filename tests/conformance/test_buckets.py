@@ -240,7 +240,7 @@ async def test_a_queue_with_damaged_settings_is_deleted(server: Server) -> None:
 
 
 async def test_peers_empty_every_shard(serve: Serve) -> None:
-    servers = [await serve(folder_max=1, peers=1, shard_start=start) for start in (0, 1)]
+    servers = [await serve(folder_max=1, peers=1, peer_index=start) for start in (0, 1)]
     await call(servers[0], "PUT", "/q?shards=2")
     ids = {await publish(servers[0]) for _ in range(16)}
     found = [(await fetch(servers[number % 2])).id for number in range(16)]
