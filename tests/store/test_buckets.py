@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,32 @@ def test_the_steps_of_taking_empty_buckets_away(place: Place, steps: Steps) -> N
     place.clock.advance(10)
     assert run_alone(sweep_buckets(place.root, str(place.queue)), place.flusher) is True
     assert not bucket.exists()
+
+
+@pytest.mark.parametrize("place_of", [Shape().bucket, Shape().deep])
+def test_a_sweep_lists_no_backlog(tmp_path: Path, place_of: Callable[[MessageId], str]) -> None:
+    class Counting(Files):
+        listed = 0
+
+        def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+            for entry in super().entries(folder):
+                self.listed += 1
+                yield entry
+
+    files = Counting()
+    place = Place(tmp_path, files)
+    for number in range(100):
+        message_id = MessageId(f"0192f3a2-7c4e-7d2a-9b1e-0123456789{number:02}")
+        path = place.queue / place_of(message_id) / message_id.text
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    empty = place.queue / "0192f3a1"
+    empty.mkdir()
+    place.clock.advance(10)
+    files.listed = 0
+    assert not run_alone(sweep_buckets(place.root, str(place.queue)), place.flusher)
+    assert files.listed < 10
+    assert not empty.exists()
 
 
 def test_a_bucket_of_now_or_that_has_just_changed_stays(place: Place) -> None:
