@@ -148,7 +148,7 @@ class Layout:
     @classmethod
     def between(cls, source: Path, destination: Path) -> Self:
         """The layout around a folder of delayed messages and one of queues, wherever they are:
-        their tombstones and what is removed lie beside the source.
+        their tombstones and what is removed lie beside the source, settings beside the queues.
         """
         around = cls.of(source.absolute().parent)
         return replace(around, delay=os.path.abspath(source), queues=os.path.abspath(destination))
@@ -187,7 +187,7 @@ class Layout:
     @property
     def settings(self) -> str:
         """The folder of queues' settings."""
-        return f"{self.root}/settings"
+        return f"{os.path.dirname(self.queues)}/settings"
 
     def settings_of(self, queue: QueueName) -> str:
         """The file with the queue's settings, where they are not all defaults."""
