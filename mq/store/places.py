@@ -99,10 +99,12 @@ class Places:
 
     def buckets(self, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, str], ...]:
         """The buckets of a message in delay/ and in its queue, each with the folder below it, to
-        be flushed where they are there. The queue's shape is as this process has last seen it.
+        be flushed where they are there. Raises SettingsUnreadable, OSError.
         """
-        known = self._shapes.get(queue)
-        shape = self.shape(queue) if known is None else known[1]
+        known, settings = self._shapes.get(queue), self._layout.settings_of(queue)
+        shape = _DEFAULT
+        if known is None or known[1] is not _DEFAULT or self._files.is_there(settings):
+            shape = self.shape(queue)
         common = deep = IN_COMMON.deep(message_id)
         if message_id.priority or shape is not _DEFAULT:
             deep = shape.deep(message_id)

@@ -179,6 +179,22 @@ async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
+    """In another shape, by an mq that knew the queue as it was; the message was claimed by one that
+    died before it flushed that.
+    """
+    await _published(on, 3)
+    [old] = on.ports
+    await on.start()
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS, "?bucket=7")
+    ids = [await on.clients.publish(300) for _ in range(2)]
+    on.ports[:] = [old]
+    for message_id in ids:
+        os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
+        await on.clients.delete(message_id)
+
+
 BUCKET_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
@@ -187,7 +203,8 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
         delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
-        make_where_settings_were_left, claim_into_a_bucket_that_another_made,
+        make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
+        claim_into_a_bucket_that_another_made,
     )
 }  # fmt: skip
 FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket,)
