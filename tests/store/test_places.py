@@ -115,6 +115,19 @@ def test_a_message_goes_flat_then_to_its_bucket_then_below(tmp_path: Path, state
     )
 
 
+@pytest.mark.parametrize("state", [READY, DELAYED, REMOVED])
+@pytest.mark.parametrize("made", [Path.touch, os.mkfifo, lambda path: path.symlink_to(path.parent)])
+def test_a_message_whose_bucket_s_name_is_taken_lies_flat(
+    tmp_path: Path, state: State, made: Callable[[Path], None]
+) -> None:
+    root = opened(tmp_path)
+    ids = [MessageId(f"0192f3a2-7c4e-7{count:03x}-9b1e-0123456789ab") for count in range(MAX + 2)]
+    for each in ids[:MAX]:
+        put(root, each, state)
+    made(Path(root.layout.parent(state, QUEUE), "0192f3a2"))
+    assert [put(root, each, state) for each in ids[MAX:]] == ["", ""]
+
+
 def test_arrivals_go_to_buckets_until_all_are_drained(tmp_path: Path) -> None:
     root = opened(tmp_path)
     ids = [new_id() for _ in range(MAX + 1)]
