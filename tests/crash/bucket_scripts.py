@@ -195,6 +195,21 @@ async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
+    """What lay in them was claimed into a bucket by an mq that died before it flushed that."""
+    ids = await _published(on, 3)
+    bucket = on.root / "delay" / on.bucket(ids[0])
+    bucket.mkdir(mode=0o700)
+    Files().sync_folder(str(bucket.parent))
+    for message_id in ids:
+        on.disk.mark("later", id=message_id)
+        os.rename(on.ready(message_id), bucket / f"{ORDERS}:{message_id}")
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    await on.sweep()
+    await on.clients.publish(300)
+
+
 BUCKET_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
@@ -204,8 +219,8 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
         make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
-        claim_into_a_bucket_that_another_made,
+        empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
     )
 }  # fmt: skip
-FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket,)
+FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)
 """Those where an operation flushes the folder that another's unflushed rename has left."""
