@@ -14,7 +14,7 @@ from mq.store.layout import parse_bucket
 from mq.store.listing import is_settled
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
-from mq.store.walk import folders
+from mq.store.walk import buckets, entries_if_there, is_deep_folder
 
 _NOT_EMPTY: Final = (errno.ENOTEMPTY, errno.EEXIST)
 
@@ -47,19 +47,30 @@ def drop_buckets(root: Root, empty: Iterable[str]) -> Steps[int]:
 def sweep_buckets(root: Root, folder: str) -> Steps[bool]:
     """Takes away what is empty of all buckets of a folder; whether none are left. Raises OSError.
     Durable on return: no.
+
+    Nothing of the backlog is listed: of a bucket in which a message lies only what comes before
+    that is looked at, and what is empty below it waits until it has none of its own.
     """
-    found = [path for _, path in folders(root.files, folder)]
-    dropped = yield from drop_buckets(root, (path for path in found if _is_empty(root, path)))
-    return dropped == len(found)
+    found = [path for _, path in buckets(root.files, folder)]
+    empty = [inner for path in found for inner in _empty_folders(root, path)]
+    dropped = yield from drop_buckets(root, empty)
+    return dropped == len(empty) and set(found) <= set(empty)
+
+
+def _empty_folders(root: Root, path: str) -> list[str]:
+    """The bucket when nothing lies in it; what is empty below it when all lies there."""
+    inner = []
+    for entry in entries_if_there(root.files, path):
+        if not is_deep_folder(entry):
+            return []
+        inner.append(entry.path)
+    if not inner:
+        return [path]
+    return [each for each in inner if _is_empty(root, each)]
 
 
 def _is_empty(root: Root, path: str) -> bool:
-    try:
-        return next(root.files.entries(path), None) is None
-    except OSError as error:
-        if is_gone(error):
-            return False
-        raise
+    return next(entries_if_there(root.files, path), None) is None
 
 
 def _is_past(root: Root, path: str) -> bool:

@@ -147,6 +147,12 @@ class Files:
                 return None
             raise
 
+    def is_there(self, path: str) -> bool:
+        """Whether something is under the name, symbolic links not followed; False also when nobody
+        can tell. It takes less than `status` where mostly nothing is.
+        """
+        return os.access(path, os.F_OK, follow_symlinks=False)
+
     def descriptor_status(self, descriptor: int) -> os.stat_result:
         """What the descriptor is open on."""
         return os.fstat(descriptor)

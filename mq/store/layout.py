@@ -138,20 +138,25 @@ class Layout:
     queues: str
     delay: str
     remove: str
+    settings: str
+    """The folder of queues' settings."""
 
     @classmethod
     def of(cls, root: str | Path) -> Self:
         """The layout of a root, made absolute."""
         top = os.path.abspath(root)
-        return cls(top, f"{top}/new", f"{top}/queues", f"{top}/delay", f"{top}/remove")
+        folders = (f"{top}/{name}" for name in ("new", "queues", "delay", "remove", "settings"))
+        return cls(top, *folders)
 
     @classmethod
     def between(cls, source: Path, destination: Path) -> Self:
         """The layout around a folder of delayed messages and one of queues, wherever they are:
-        their tombstones and what is removed lie beside the source.
+        their tombstones and what is removed lie beside the source, settings beside the queues.
         """
         around = cls.of(source.absolute().parent)
-        return replace(around, delay=os.path.abspath(source), queues=os.path.abspath(destination))
+        queues = os.path.abspath(destination)
+        settings = cls.of(os.path.dirname(queues)).settings
+        return replace(around, delay=os.path.abspath(source), queues=queues, settings=settings)
 
     @property
     def format(self) -> str:
@@ -183,11 +188,6 @@ class Layout:
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
         return (self.new, self.queues, self.delay, self.remove, self.tombstones, self.settings)
-
-    @property
-    def settings(self) -> str:
-        """The folder of queues' settings."""
-        return f"{self.root}/settings"
 
     def settings_of(self, queue: QueueName) -> str:
         """The file with the queue's settings, where they are not all defaults."""

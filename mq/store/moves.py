@@ -91,6 +91,11 @@ def move(
             if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
                 raise
         _make_bucket(root, transition, queue, target)
+        if transition.target is State.READY and target not in root.places.spots(
+            State.READY, queue, message_id
+        ):
+            # The queue was deleted meanwhile, and made again in another shape.
+            target = root.places.target(State.READY, queue, message_id)
     raise Busy("the message's bucket is taken away again and again")
 
 

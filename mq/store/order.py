@@ -6,6 +6,7 @@ Names are compared as text and parsed when they are taken.
 """
 
 import heapq
+import itertools
 import os
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -37,11 +38,16 @@ class Order:
     start: int = 0
 
     def key(self, name: str) -> str:
-        """What an id's name is compared by: two digits for priority and shard, then the name."""
+        """What an id's name is compared by: two digits for priority and shard, then the name.
+        For any text, since a foreign name is told from an id's when it is taken.
+        """
         if self.shards == 1 and name[_PRIORITY] != _PRIORITY_BEGINS:
             return _NO_RANK + name
-        priority = int(name[_PRIORITY.stop]) if name[_PRIORITY] == _PRIORITY_BEGINS else 0
-        return f"{PRIORITY_MAX - priority}{self._turn(shard_of(name, self.shards)):x}{name}"
+        try:
+            priority = int(name[_PRIORITY.stop]) if name[_PRIORITY] == _PRIORITY_BEGINS else 0
+            return f"{PRIORITY_MAX - priority}{self._turn(shard_of(name, self.shards)):x}{name}"
+        except (ValueError, IndexError):
+            return _NO_RANK + name
 
     def first_key(self, bucket: Bucket, deep: str = "") -> str:
         """No message of the bucket, or of what lies below it, is before this key."""
@@ -201,6 +207,7 @@ class _Look:
             self.settled = self.settled and is_settled(status, self.root.now_ms())
         key, kept = self.order.key, _KEPT * self.limit
         keys: list[str] = []
+        left_out = 0
         is_cut = anything = False
         for entry in self.root.files.entries(path):
             anything = True
@@ -210,11 +217,12 @@ class _Look:
             elif name[0] != "." and entry.is_file(follow_symlinks=False):
                 keys.append(key(name))
                 if len(keys) > 2 * kept:
-                    keys.sort()
-                    del keys[kept:]
-                    is_cut = True
+                    left_out += len(keys)
+                    keys, was_cut = _first(keys, kept)
+                    left_out -= len(keys)
+                    is_cut = is_cut or was_cut
         if of is None:
-            self.flat_files = len(keys)
+            self.flat_files = left_out + len(keys)
         if keys:
             keys.sort()
             self._wait(keys[0], _Run(bucket, keys, is_cut))
@@ -259,3 +267,11 @@ class _Look:
     def _wait(self, key: str, what: _Run | _Unlisted) -> None:
         self._numbers += 1  # No two are alike: what waits is never compared.
         heapq.heappush(self.waiting, (key, self._numbers, what))
+
+
+def _first(keys: list[str], count: int) -> tuple[list[str], bool]:
+    """The first keys that are ids', so that foreign names push none out; whether others were."""
+    keys.sort()
+    ids = (key for key in keys if MessageId.is_written(key[_RANK_CHARS:]))
+    first = list(itertools.islice(ids, count))
+    return first, next(ids, None) is not None

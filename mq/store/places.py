@@ -7,6 +7,7 @@ little wrong does no harm.
 """
 
 import itertools
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -53,7 +54,8 @@ class Places:
         self._shapes: dict[QueueName, tuple[tuple[int, int, int], Shape]] = {}
 
     def target(self, state: State, queue: QueueName, message_id: MessageId) -> str:
-        """The bucket to put the message in; "" for none. It is counted as put there.
+        """The bucket to put the message in; "" for none, also where something else has its name.
+        It is counted as put there.
 
         Lists a folder at its first use, bounded. Raises SettingsUnreadable, OSError.
         """
@@ -62,7 +64,10 @@ class Places:
             return ""
         shape = self._shape(state, queue)
         bucket = shape.bucket(message_id)
-        if not self._is_full(f"{folder}/{bucket[:-1]}"):
+        path = f"{folder}/{bucket[:-1]}"
+        if path not in self._fills and self._is_foreign(path):
+            return ""
+        if not self._is_full(path):
             return bucket
         return shape.deep(message_id)
 
@@ -99,10 +104,12 @@ class Places:
 
     def buckets(self, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, str], ...]:
         """The buckets of a message in delay/ and in its queue, each with the folder below it, to
-        be flushed where they are there. The queue's shape is as this process has last seen it.
+        be flushed where they are there. Raises SettingsUnreadable, OSError.
         """
-        known = self._shapes.get(queue)
-        shape = self.shape(queue) if known is None else known[1]
+        known, settings = self._shapes.get(queue), self._layout.settings_of(queue)
+        shape = _DEFAULT
+        if known is None or known[1] is not _DEFAULT or self._files.is_there(settings):
+            shape = self.shape(queue)
         common = deep = IN_COMMON.deep(message_id)
         if message_id.priority or shape is not _DEFAULT:
             deep = shape.deep(message_id)
@@ -134,6 +141,11 @@ class Places:
 
     def _shape(self, state: State, queue: QueueName) -> Shape:
         return self.shape(queue) if state is State.READY else IN_COMMON
+
+    def _is_foreign(self, path: str) -> bool:
+        """Whether something else has the bucket's name: no look would find what goes there."""
+        status = self._files.status(path)
+        return status is not None and not stat.S_ISDIR(status.st_mode)
 
     def _is_full(self, folder: str) -> bool:
         """Whether what comes to the folder goes deeper; else it is counted as put there.

@@ -5,7 +5,10 @@ fields that are not known here are left to those who know them.
 """
 
 import contextlib
+import errno
 import json
+import stat
+from typing import Final
 
 from mq.errors import SettingsUnreadable
 from mq.limits import (
@@ -21,6 +24,8 @@ from mq.store.layout import Layout, Shape
 from mq.store.steps import Flush, Steps
 
 _DIGITS, _SHARDS = "bucket", "shards"
+# What opening says of a folder, a symbolic link, a socket, and of what this user may not read.
+_NO_FILE: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
 
 def read_shape(layout: Layout, files: Files, queue: QueueName) -> Shape:
@@ -32,8 +37,12 @@ def read_shape(layout: Layout, files: Files, queue: QueueName) -> Shape:
     except OSError as error:
         if is_gone(error):
             return Shape()
+        if error.errno in _NO_FILE:
+            raise SettingsUnreadable(str(error)) from error
         raise
     try:
+        if not stat.S_ISREG(files.descriptor_status(descriptor).st_mode):
+            raise SettingsUnreadable("no regular file")
         text = files.read(descriptor, SETTINGS_BYTES_MAX, 0)
     finally:
         files.close(descriptor)
@@ -44,7 +53,7 @@ def parse_shape(text: bytes) -> Shape:
     """What a settings file says. Raises SettingsUnreadable."""
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsUnreadable(f"no JSON: {error}") from None
     if not isinstance(found, dict):
         raise SettingsUnreadable("no JSON object")

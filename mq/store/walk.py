@@ -30,14 +30,19 @@ def walk(files: Files, top: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
 def folders(files: Files, top: str) -> list[tuple[str, str]]:
     """The buckets of a folder, and those below them: (bucket, path), the inner ones first."""
     found = []
+    for bucket, path in buckets(files, top):
+        for inner in entries_if_there(files, path):
+            if is_deep_folder(inner):
+                found.append((f"{bucket}{inner.name}/", inner.path))  # noqa: PERF401
+        found.append((bucket, path))
+    return found
+
+
+def buckets(files: Files, top: str) -> "Iterator[tuple[str, str]]":
+    """The buckets of a folder without those below them: (bucket, path)."""
     for entry in files.entries(top):
         if is_bucket(entry):
-            bucket = f"{entry.name}/"
-            for inner in entries_if_there(files, entry.path):
-                if is_deep_folder(inner):
-                    found.append((f"{bucket}{inner.name}/", inner.path))  # noqa: PERF401
-            found.append((bucket, entry.path))
-    return found
+            yield f"{entry.name}/", entry.path
 
 
 def is_bucket(entry: "os.DirEntry[str]") -> bool:

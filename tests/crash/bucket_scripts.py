@@ -179,6 +179,37 @@ async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
+    """In another shape, by an mq that knew the queue as it was; the message was claimed by one that
+    died before it flushed that.
+    """
+    await _published(on, 3)
+    [old] = on.ports
+    await on.start()
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS, "?bucket=7")
+    ids = [await on.clients.publish(300) for _ in range(2)]
+    on.ports[:] = [old]
+    for message_id in ids:
+        os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
+        await on.clients.delete(message_id)
+
+
+async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
+    """What lay in them was claimed into a bucket by an mq that died before it flushed that."""
+    ids = await _published(on, 3)
+    bucket = on.root / "delay" / on.bucket(ids[0])
+    bucket.mkdir(mode=0o700)
+    Files().sync_folder(str(bucket.parent))
+    for message_id in ids:
+        on.disk.mark("later", id=message_id)
+        os.rename(on.ready(message_id), bucket / f"{ORDERS}:{message_id}")
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    await on.sweep()
+    await on.clients.publish(300)
+
+
 BUCKET_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
@@ -187,8 +218,9 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
         delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
-        make_where_settings_were_left, claim_into_a_bucket_that_another_made,
+        make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
+        empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
     )
 }  # fmt: skip
-FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket,)
+FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)
 """Those where an operation flushes the folder that another's unflushed rename has left."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -255,6 +256,34 @@ def test_a_bucket_is_made_but_never_its_queue(place: Place) -> None:
     assert not place.queue.exists()
 
 
+@pytest.mark.parametrize("was_flat", [True, False])
+def test_a_publish_into_a_queue_that_is_made_anew_meanwhile_is_found_by_its_id(
+    tmp_path: Path, was_flat: bool
+) -> None:
+    """In another shape, between the choice of a bucket and the rename."""
+
+    class Racing(Files):
+        wanted: WantedShape | None = None
+
+        def rename(self, source: str, target: str) -> None:
+            wanted, self.wanted = self.wanted, None
+            if wanted is not None:
+                root = open_root(str(tmp_path), Files(), FakeClock())
+                run_alone(delete_queue(root, QUEUE, new_id().uuid), NoFlusher())
+                run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
+                if not was_flat:
+                    Path(root.layout.queue(QUEUE), ".full").touch()
+            super().rename(source, target)
+
+    files = Racing()
+    place = Place(tmp_path, files)
+    place.publish()
+    files.wanted = WantedShape(digits=7)
+    message_id = place.publish()
+    other = open_root(str(tmp_path), Files(), FakeClock(), folder_max=1)
+    assert run_alone(remove(other, QUEUE, message_id), NoFlusher())
+
+
 def _emptied(place: Place) -> list[Path]:
     ids = [place.publish(MessageId(f"0192f3a2-7c4e-7d2a-9b1e-01234567890{n}")) for n in range(2)]
     for message_id in ids:
@@ -276,6 +305,32 @@ def test_the_steps_of_taking_empty_buckets_away(place: Place, steps: Steps) -> N
     place.clock.advance(10)
     assert run_alone(sweep_buckets(place.root, str(place.queue)), place.flusher) is True
     assert not bucket.exists()
+
+
+@pytest.mark.parametrize("place_of", [Shape().bucket, Shape().deep])
+def test_a_sweep_lists_no_backlog(tmp_path: Path, place_of: Callable[[MessageId], str]) -> None:
+    class Counting(Files):
+        listed = 0
+
+        def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+            for entry in super().entries(folder):
+                self.listed += 1
+                yield entry
+
+    files = Counting()
+    place = Place(tmp_path, files)
+    for number in range(100):
+        message_id = MessageId(f"0192f3a2-7c4e-7d2a-9b1e-0123456789{number:02}")
+        path = place.queue / place_of(message_id) / message_id.text
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    empty = place.queue / "0192f3a1"
+    empty.mkdir()
+    place.clock.advance(10)
+    files.listed = 0
+    assert not run_alone(sweep_buckets(place.root, str(place.queue)), place.flusher)
+    assert files.listed < 10
+    assert not empty.exists()
 
 
 def test_a_bucket_of_now_or_that_has_just_changed_stays(place: Place) -> None:

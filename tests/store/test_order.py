@@ -7,6 +7,7 @@ from harness.clock import FakeClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mq.lifecycle import State
 from mq.limits import FOLDERS_PER_LOOK_MAX
 from mq.names import MessageId, QueueName
 from mq.store.files import Files
@@ -159,3 +160,41 @@ def test_foreign_names_are_no_candidates_anywhere(opened: Root) -> None:
     assert listed(opened, 10).candidates == [
         Candidate(STRICT.key(message_id.text), Shape().bucket(message_id))
     ]
+
+
+FOREIGN = (f"{uuid(1, 2)},p=", f"{uuid(1, 2)},p=x", "what-somebody-has-left-here-for-later.tar.gz")
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("order", [STRICT, Order(4, 1)])
+def test_a_foreign_name_that_looks_like_an_id_stops_no_look(
+    opened: Root, name: str, order: Order
+) -> None:
+    queue = Path(opened.layout.queue(QUEUE))
+    message_id = MessageId(uuid(1_700_000_000_000, 0), priority=2)
+    put(opened, message_id, "")
+    put(opened, message_id, Shape().bucket(message_id))
+    for folder in (queue, queue / Shape().bucket(message_id)):
+        (folder / name).touch()
+    assert set(listed(opened, 10, order).ids) == {message_id}
+
+
+def test_many_foreign_names_push_no_message_out(opened: Root) -> None:
+    queue = Path(opened.layout.queue(QUEUE))
+    for number in range(40):
+        (queue / f"{uuid(1, 2)}.{number:03}").touch()
+    message_id = MessageId(uuid(1_700_000_000_000, 0))
+    put(opened, message_id, "")
+    assert listed(opened, 1).ids == [message_id]
+
+
+def test_a_look_counts_more_files_than_it_keeps(tmp_path: Path) -> None:
+    """Else a folder of a large limit would never be full."""
+    root = open_root(str(tmp_path), Files(), FakeClock(), folder_max=40)
+    Path(root.layout.queue(QUEUE)).mkdir()
+    ids = [MessageId(uuid(1_700_000_000_000, count)) for count in range(50)]
+    assert root.places.target(State.READY, QUEUE, ids[-1]) == ""
+    for message_id in ids:
+        put(root, message_id, "")
+    assert listed(root, 1).ids == ids[:1]
+    assert root.places.target(State.READY, QUEUE, ids[-1])

@@ -1,7 +1,7 @@
 """Where a message goes and where it may be; settings files; the names of buckets."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from mq.errors import SettingsUnreadable
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
 from mq.store.files import Files
-from mq.store.layout import IN_COMMON, Bucket, Shape, dashed, leading, parse_bucket
+from mq.store.layout import IN_COMMON, Bucket, Layout, Shape, dashed, leading, parse_bucket
 from mq.store.root import Root, open_root
 from mq.store.shapes import parse_shape, print_shape
 
@@ -113,6 +113,19 @@ def test_a_message_goes_flat_then_to_its_bucket_then_below(tmp_path: Path, state
     assert [put(root, each, state) for each in ids] == (
         [""] * MAX + ["0192f3a2/"] * MAX + ["0192f3a2/7c/"] * 2
     )
+
+
+@pytest.mark.parametrize("state", [READY, DELAYED, REMOVED])
+@pytest.mark.parametrize("made", [Path.touch, os.mkfifo, lambda path: path.symlink_to(path.parent)])
+def test_a_message_whose_bucket_s_name_is_taken_lies_flat(
+    tmp_path: Path, state: State, made: Callable[[Path], None]
+) -> None:
+    root = opened(tmp_path)
+    ids = [MessageId(f"0192f3a2-7c4e-7{count:03x}-9b1e-0123456789ab") for count in range(MAX + 2)]
+    for each in ids[:MAX]:
+        put(root, each, state)
+    made(Path(root.layout.parent(state, QUEUE), "0192f3a2"))
+    assert [put(root, each, state) for each in ids[MAX:]] == ["", ""]
 
 
 def test_arrivals_go_to_buckets_until_all_are_drained(tmp_path: Path) -> None:
@@ -229,8 +242,33 @@ def test_fields_that_are_not_known_are_left_alone() -> None:
 @pytest.mark.parametrize(
     "text",
     [b"", b"{", b"[]", b'"x"', b'{"bucket": 6}', b'{"bucket": "8"}', b'{"shards": 0}',
-     b'{"shards": 17}', b'{"shards": true}', b'{"bucket": 8.0}', b"\xff"],
+     b'{"shards": 17}', b'{"shards": true}', b'{"bucket": 8.0}', b"\xff", b"[" * 60_000],
 )  # fmt: skip
 def test_settings_that_nobody_understands_are_no_guess(text: bytes) -> None:
     with pytest.raises(SettingsUnreadable):
         parse_shape(text)
+
+
+def a_link(path: Path) -> None:
+    path.symlink_to(path.with_name("other.json"))
+
+
+@pytest.mark.parametrize("made", [Path.mkdir, os.mkfifo, a_link])
+def test_settings_that_are_no_file_are_no_guess(
+    tmp_path: Path, made: Callable[[Path], None]
+) -> None:
+    root = opened(tmp_path)
+    Path(root.layout.settings, "other.json").write_bytes(print_shape(Shape(7, 4)))
+    made(Path(root.layout.settings_of(QUEUE)))
+    with pytest.raises(SettingsUnreadable):
+        root.places.shape(QUEUE)
+
+
+def test_settings_lie_beside_the_queues_that_they_are_of(tmp_path: Path) -> None:
+    """Also where a mover brings messages from one root's folder to another root's queues."""
+    root = opened(tmp_path / "destination")
+    opened(tmp_path / "source")
+    Path(root.layout.settings_of(QUEUE)).write_bytes(print_shape(Shape(7, 4)))
+    layout = Layout.between(tmp_path / "source" / "delay", tmp_path / "destination" / "queues")
+    between = Root.of(layout, Files(), FakeClock(), folder_max=1)
+    assert between.places.shape(QUEUE) == Shape(7, 4)
