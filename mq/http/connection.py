@@ -8,6 +8,7 @@ version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from aiohttp import ClientPayloadError, StreamReader, web
@@ -67,8 +68,7 @@ class Connection(web.RequestHandler):
         self._held_back = b""
         if self._streaming is not None:
             self._streaming.cancel()
-        elif self._in_hand is not None and self._in_hand.abandon is not None:
-            self._in_hand.abandon()
+        self._give_up()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Does nothing where nothing is paused: aiohttp asks after each body, and would run the
@@ -118,7 +118,7 @@ class Connection(web.RequestHandler):
     def _ended(self, future: "asyncio.Future[Any]") -> None:
         in_hand = self._in_hand
         if in_hand is None or self.transport is None:
-            self._settle(False)
+            self._give_up()
             return
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         answer = (
@@ -134,6 +134,7 @@ class Connection(web.RequestHandler):
 
     async def _stream(self, in_hand: InHand, delivery: Delivery) -> None:
         """Sends a body that is not held."""
+        self._in_hand = replace(in_hand, abandon=None)  # From here on its end gives back.
         keeps = False
         try:
             task = cast("asyncio.Task[None]", asyncio.current_task())
@@ -149,6 +150,13 @@ class Connection(web.RequestHandler):
         finally:
             self._streaming = None
             self._settle(keeps)
+
+    def _give_up(self) -> None:
+        """Nobody is there for an answer: what was claimed and is not on its way is released."""
+        in_hand = self._in_hand
+        self._settle(False)
+        if in_hand is not None and in_hand.abandon is not None:
+            in_hand.abandon()
 
     def _settle(self, keeps: bool) -> None:
         """The request in hand is answered, or nobody is there for the answer."""

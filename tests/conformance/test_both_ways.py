@@ -237,6 +237,30 @@ async def test_a_client_that_goes_with_requests_held_back_leaves_nothing(serve: 
     assert (await comes_true(lambda: ready(server))) == 1
 
 
+async def test_a_client_that_goes_when_its_streamed_answer_would_begin_leaves_nothing(
+    serve: Serve,
+) -> None:
+    """No descriptor, and no message that waits until it is due."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    await publish(server, b"x" * (2 * MEBIBYTE))
+    gate = files.hold("sync", "/q/")
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", "/-/livez"))
+        await connection.response()
+        await connection.send(raw_head("GET", "/q/messages"))
+        await comes_true(gate.reached.is_set)
+        (protocol,) = (each for each in protocols(server) if each._in_hand is not None)
+        # In the turn of the loop in which the claim is known, and after it is.
+        protocol._in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
+        gate.open()
+        await connection.ended()
+    await comes_true(lambda: ready(server), "the message is released")
+    assert files.open_paths("/q/") == []
+    assert not protocol._request_in_progress  # A drain would wait for it.
+
+
 async def ready_now(server: Server) -> int:
     return len(list((server.root / "queues" / "q").iterdir()))
 
