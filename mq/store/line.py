@@ -91,6 +91,7 @@ class CommitLine(Generic[W]):
         with self._changed:
             mine = bool(self._asked) and not self._flushing
             self._flushing = self._flushing or mine
+            self._rest_if_idle()
             return mine
 
     def _next_flush(self) -> tuple[dict[int, Flush], int] | None:
@@ -99,9 +100,13 @@ class CommitLine(Generic[W]):
             if asked:
                 return asked, self._begun
             self._flushing = False
-            if not self._standing:
-                self._session.rest()
+            self._rest_if_idle()
             return None
+
+    def _rest_if_idle(self) -> None:
+        """For whoever has the lock: no other operation begins meanwhile."""
+        if not self._standing:
+            self._session.rest()
 
     def _flush(self, asked: dict[int, Flush], begun: int) -> None:
         try:
@@ -124,7 +129,7 @@ class CommitLine(Generic[W]):
             self._asked |= asked
             self._changed.notify()
         if ended:
-            self._ended(ended)
+            self._tell(ended)
 
     def _fail(self, numbers: list[int], error: Exception) -> None:
         """A fault of the policy must answer, not hang."""
@@ -133,5 +138,17 @@ class CommitLine(Generic[W]):
             failed = [self._standing.pop(number) for number in numbers]
             self._changed.notify()
         for operation, _ in failed:
-            operation.close()
-        self._ended([(waits, Outcome(error=Unavailable(repr(error)))) for _, waits in failed])
+            try:
+                operation.close()
+            except Exception as also:  # The others are to hear all the same.
+                _log.error("an operation could not clean up", exc_info=also)
+        self._tell([(waits, Outcome(error=Unavailable(repr(error)))) for _, waits in failed])
+
+    def _tell(self, ended: list[tuple[W, Outcome]]) -> None:
+        """Who cannot be told, as when its event loop is closed, must not end the thread: it may be
+        the one that flushes, and no other would take its place.
+        """
+        try:
+            self._ended(ended)
+        except Exception as error:
+            _log.error("nobody was told how operations ended", exc_info=error)
