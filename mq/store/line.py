@@ -46,12 +46,17 @@ class CommitLine(Generic[W]):
         return len(self._arrived)
 
     def put(self, arrivals: Sequence[tuple[Steps[Any], W]]) -> None:
-        """Takes operations in. Raises RuntimeError, and takes none, when no thread can be
-        started.
+        """Takes operations in. Raises RuntimeError, and takes none, when not even one thread can
+        be started, which does all, but lets nobody act while it flushes.
         """
         while len(self._threads) < COMMIT_THREADS:
             thread = threading.Thread(target=self._work, name="mq-commit", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:
+                if not self._threads:
+                    raise
+                break
             self._threads.append(thread)
         with self._changed:
             self._arrived.extend(arrivals)

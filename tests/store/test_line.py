@@ -1,7 +1,9 @@
 """The line of commits: who comes while a flush goes on acts at once, and joins the next."""
 
+import contextlib
 import errno
 import os
+import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -235,6 +237,31 @@ def test_one_who_cannot_be_told_keeps_no_other_from_being_told(
         line.put([(write(tmp_path / name, []), name)])
         eventually(lambda name=name: name in told, "it was told")  # type: ignore[misc]
     line.close()
+
+
+def test_one_thread_serves_where_no_second_is_to_be_had(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    files.gate.set()
+    with room_for_one_thread():
+        line.put([(write(tmp_path / "a", []), "a")])
+        eventually(lambda: "a" in ends.of, "it ended")
+    assert ends.of["a"].value == "a"
+
+
+@contextlib.contextmanager
+def room_for_one_thread() -> Iterator[None]:
+    """Address space for one more thread's stack, and not for two."""
+    stack_bytes = 512 << 20
+    before, limits = threading.stack_size(stack_bytes), resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + stack_bytes * 3 // 2
+    resource.setrlimit(resource.RLIMIT_AS, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        threading.stack_size(before)
 
 
 def opened_below(folder: Path) -> list[str]:
