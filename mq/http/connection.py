@@ -2,7 +2,9 @@
 
 It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below its next minor
 version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
-`_request_in_progress`, `_handler_waiter`, `_next_keepalive_close_time`, `_request_factory`.
+`_request_in_progress`, `_handler_waiter`, `_task_handler`, `_keepalive_timeout`,
+`_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`, and
+what pauses reading.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from mq.http.direct import DirectWay, InHand
 from mq.http.messages import stream
 from mq.http.problems import BAD_REQUEST, INTERNAL, problem_answer
+from mq.limits import HANDLER_END_S
 from mq.message import Delivery
 
 _log = logging.getLogger("mq.http")
@@ -87,6 +90,25 @@ class Connection(web.RequestHandler):
         if idle and self._waiter is None and not self._messages:
             self.force_close()
 
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109
+        """Ends what is in hand after `timeout` seconds. aiohttp alone would wait as long again for
+        a handler that it does not end, and knows nothing of a body that goes the direct way.
+        """
+        if timeout is None:
+            await super().shutdown(None)
+            return
+        ending = self._loop.call_later(timeout, self._end_work)
+        try:
+            await super().shutdown(timeout + HANDLER_END_S)
+        finally:
+            ending.cancel()
+
+    def _end_work(self) -> None:
+        for task in (self._task_handler, self._streaming):
+            if task is not None:
+                task.cancel()
+        self._give_up()
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -154,8 +176,10 @@ class Connection(web.RequestHandler):
     def _give_up(self) -> None:
         """Nobody is there for an answer: what was claimed and is not on its way is released."""
         in_hand = self._in_hand
+        if in_hand is None:
+            return
         self._settle(False)
-        if in_hand is not None and in_hand.abandon is not None:
+        if in_hand.abandon is not None:
             in_hand.abandon()
 
     def _settle(self, keeps: bool) -> None:
