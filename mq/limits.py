@@ -108,6 +108,8 @@ CHILD_END_S: Final = 10.0
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0
+# How long a handler may take to clean up that a drain has ended.
+HANDLER_END_S: Final = 1.0
 BODY_IDLE_S_DEFAULT: Final = 30.0
 KEEPALIVE_S: Final = 75.0
 # How long a body that was refused is still read, so that its sender sees the answer.

@@ -41,9 +41,8 @@ async def serve(root: Path) -> AsyncIterator[Serve]:
         files: Files | None = None, clock: Clock | None = None, **settings: Any
     ) -> Server:
         where = Path(settings.pop("root", root))
-        daemon = Daemon(
-            ServerSettings(root=where, port=0, drain_s=5, **settings), files=files, clock=clock
-        )
+        made = ServerSettings(root=where, port=0, **{"drain_s": 5, **settings})
+        daemon = Daemon(made, files=files, clock=clock)
         port = await daemon.start()
         session = aiohttp.ClientSession(auto_decompress=False)
         server = Server(daemon, where, f"http://127.0.0.1:{port}", port, session)

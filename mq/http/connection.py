@@ -2,12 +2,15 @@
 
 It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below its next minor
 version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
-`_request_in_progress`, `_handler_waiter`, `_next_keepalive_close_time`, `_request_factory`.
+`_request_in_progress`, `_handler_waiter`, `_task_handler`, `_keepalive_timeout`,
+`_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`, and
+what pauses reading.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 from aiohttp import ClientPayloadError, StreamReader, web
@@ -18,6 +21,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from mq.http.direct import DirectWay, InHand
 from mq.http.messages import stream
 from mq.http.problems import BAD_REQUEST, INTERNAL, problem_answer
+from mq.limits import HANDLER_END_S
 from mq.message import Delivery
 
 _log = logging.getLogger("mq.http")
@@ -67,8 +71,7 @@ class Connection(web.RequestHandler):
         self._held_back = b""
         if self._streaming is not None:
             self._streaming.cancel()
-        elif self._in_hand is not None and self._in_hand.abandon is not None:
-            self._in_hand.abandon()
+        self._give_up()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Does nothing where nothing is paused: aiohttp asks after each body, and would run the
@@ -86,6 +89,25 @@ class Connection(web.RequestHandler):
         idle = self._current_request is None and self._in_hand is None
         if idle and self._waiter is None and not self._messages:
             self.force_close()
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109
+        """Ends what is in hand after `timeout` seconds. aiohttp alone would wait as long again for
+        a handler that it does not end, and knows nothing of a body that goes the direct way.
+        """
+        if timeout is None:
+            await super().shutdown(None)
+            return
+        ending = self._loop.call_later(timeout, self._end_work)
+        try:
+            await super().shutdown(timeout + HANDLER_END_S)
+        finally:
+            ending.cancel()
+
+    def _end_work(self) -> None:
+        for task in (self._task_handler, self._streaming):
+            if task is not None:
+                task.cancel()
+        self._give_up()
 
     def handle_error(
         self,
@@ -118,7 +140,7 @@ class Connection(web.RequestHandler):
     def _ended(self, future: "asyncio.Future[Any]") -> None:
         in_hand = self._in_hand
         if in_hand is None or self.transport is None:
-            self._settle(False)
+            self._give_up()
             return
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         answer = (
@@ -134,6 +156,7 @@ class Connection(web.RequestHandler):
 
     async def _stream(self, in_hand: InHand, delivery: Delivery) -> None:
         """Sends a body that is not held."""
+        self._in_hand = replace(in_hand, abandon=None)  # From here on its end gives back.
         keeps = False
         try:
             task = cast("asyncio.Task[None]", asyncio.current_task())
@@ -149,6 +172,15 @@ class Connection(web.RequestHandler):
         finally:
             self._streaming = None
             self._settle(keeps)
+
+    def _give_up(self) -> None:
+        """Nobody is there for an answer: what was claimed and is not on its way is released."""
+        in_hand = self._in_hand
+        if in_hand is None:
+            return
+        self._settle(False)
+        if in_hand.abandon is not None:
+            in_hand.abandon()
 
     def _settle(self, keeps: bool) -> None:
         """The request in hand is answered, or nobody is there for the answer."""

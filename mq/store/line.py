@@ -46,12 +46,17 @@ class CommitLine(Generic[W]):
         return len(self._arrived)
 
     def put(self, arrivals: Sequence[tuple[Steps[Any], W]]) -> None:
-        """Takes operations in. Raises RuntimeError, and takes none, when no thread can be
-        started.
+        """Takes operations in. Raises RuntimeError, and takes none, when not even one thread can
+        be started, which does all, but lets nobody act while it flushes.
         """
         while len(self._threads) < COMMIT_THREADS:
             thread = threading.Thread(target=self._work, name="mq-commit", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:
+                if not self._threads:
+                    raise
+                break
             self._threads.append(thread)
         with self._changed:
             self._arrived.extend(arrivals)
@@ -91,6 +96,7 @@ class CommitLine(Generic[W]):
         with self._changed:
             mine = bool(self._asked) and not self._flushing
             self._flushing = self._flushing or mine
+            self._rest_if_idle()
             return mine
 
     def _next_flush(self) -> tuple[dict[int, Flush], int] | None:
@@ -99,9 +105,13 @@ class CommitLine(Generic[W]):
             if asked:
                 return asked, self._begun
             self._flushing = False
-            if not self._standing:
-                self._session.rest()
+            self._rest_if_idle()
             return None
+
+    def _rest_if_idle(self) -> None:
+        """For whoever has the lock: no other operation begins meanwhile."""
+        if not self._standing:
+            self._session.rest()
 
     def _flush(self, asked: dict[int, Flush], begun: int) -> None:
         try:
@@ -124,7 +134,7 @@ class CommitLine(Generic[W]):
             self._asked |= asked
             self._changed.notify()
         if ended:
-            self._ended(ended)
+            self._tell(ended)
 
     def _fail(self, numbers: list[int], error: Exception) -> None:
         """A fault of the policy must answer, not hang."""
@@ -133,5 +143,17 @@ class CommitLine(Generic[W]):
             failed = [self._standing.pop(number) for number in numbers]
             self._changed.notify()
         for operation, _ in failed:
-            operation.close()
-        self._ended([(waits, Outcome(error=Unavailable(repr(error)))) for _, waits in failed])
+            try:
+                operation.close()
+            except Exception as also:  # The others are to hear all the same.
+                _log.error("an operation could not clean up", exc_info=also)
+        self._tell([(waits, Outcome(error=Unavailable(repr(error)))) for _, waits in failed])
+
+    def _tell(self, ended: list[tuple[W, Outcome]]) -> None:
+        """Who cannot be told, as when its event loop is closed, must not end the thread: it may be
+        the one that flushes, and no other would take its place.
+        """
+        try:
+            self._ended(ended)
+        except Exception as error:
+            _log.error("nobody was told how operations ended", exc_info=error)

@@ -237,6 +237,71 @@ async def test_a_client_that_goes_with_requests_held_back_leaves_nothing(serve: 
     assert (await comes_true(lambda: ready(server))) == 1
 
 
+async def test_a_client_that_goes_when_its_streamed_answer_would_begin_leaves_nothing(
+    serve: Serve,
+) -> None:
+    """No descriptor, and no message that waits until it is due."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    await publish(server, b"x" * (2 * MEBIBYTE))
+    gate = files.hold("sync", "/q/")
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", "/-/livez"))
+        await connection.response()
+        await connection.send(raw_head("GET", "/q/messages"))
+        await comes_true(gate.reached.is_set)
+        (protocol,) = (each for each in protocols(server) if each._in_hand is not None)
+        # In the turn of the loop in which the claim is known, and after it is.
+        protocol._in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
+        gate.open()
+        await connection.ended()
+    await comes_true(lambda: ready(server), "the message is released")
+    assert files.open_paths("/q/") == []
+    assert not protocol._request_in_progress  # A drain would wait for it.
+
+
+@pytest.mark.parametrize("more", [(), (LONG_WAY,)])
+async def test_a_drain_ends_what_is_streamed_to_one_who_does_not_read(
+    serve: Serve, more: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, drain_s=0.1)
+    await make_queue(server)
+    await publish(server, b"x" * (20 * MEBIBYTE))
+    with socket.socket() as unread:
+        unread.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(unread, ("127.0.0.1", server.port))
+        await loop.sock_sendall(unread, raw_head("GET", "/-/livez"))
+        assert b"alive" in await loop.sock_recv(unread, 4096)
+        await loop.sock_sendall(unread, raw_head("GET", "/q/messages", *more))
+        await comes_true(lambda: any(each.writing_paused for each in protocols(server)))
+        await server.daemon.drain()
+        # Though its transport still tries to send.
+        await comes_true(lambda: not files.open_paths("/q/"), "the body is closed", 1.0)
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+async def test_a_client_that_goes_during_a_drain_is_no_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    gate = files.hold("sync", "/new/")
+    async with raw_connection(server.port) as connection:
+        await connection.send(publish_bytes(b"x", LONG_WAY))
+        await comes_true(gate.reached.is_set)
+        draining = asyncio.create_task(server.daemon.drain())
+        await comes_true(lambda: all(each._handler_waiter for each in protocols(server)))
+    runner = server.daemon._runner
+    await comes_true(lambda: runner is None or runner.server is None, "no connection is left")
+    gate.open()
+    await draining
+    assert not [each for each in caplog.records if each.exc_info]
+
+
 async def ready_now(server: Server) -> int:
     return len(list((server.root / "queues" / "q").iterdir()))
 

@@ -1,7 +1,9 @@
 """The line of commits: who comes while a flush goes on acts at once, and joins the next."""
 
+import contextlib
 import errno
 import os
+import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from harness.processes import PATIENCE_S, eventually
 
 from mq.limits import (
+    COMMIT_THREADS,
     FILES_BEFORE_SYNCFS_MAX,
     GROUP_OPERATIONS_MAX,
     OPERATIONS_STANDING_MAX,
@@ -177,6 +180,88 @@ def test_an_idle_line_keeps_nothing_open(
     line.put([(write(tmp_path / "a", []), "a")])
     eventually(lambda: "a" in ends.of, "it ended")
     eventually(lambda: not opened_below(tmp_path), "nothing is open")
+
+
+def test_what_asks_for_no_flush_leaves_nothing_open(
+    line: CommitLine[str], ends: Ends, tmp_path: Path
+) -> None:
+    """A fetch that lost its race, a publish that found no space."""
+
+    def act() -> Steps[str]:
+        return "done"
+        yield Flush()
+
+    line.put([(act(), "a")])
+    eventually(lambda: "a" in ends.of, "it ended")
+    eventually(lambda: not opened_below(tmp_path), "nothing is open")
+
+
+def test_an_operation_that_fails_to_clean_up_keeps_no_other_from_its_answer(
+    files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    class Broken(SyncfsFlusher):
+        def session(self):  # type: ignore[no-untyped-def]
+            session = super().session()
+
+            def flush(asked, begun):  # type: ignore[no-untyped-def]
+                raise RuntimeError("no flush today")
+
+            session.flush = flush
+            return session
+
+    def act() -> Steps[str]:
+        try:
+            yield Flush(folders=(str(tmp_path),))
+        finally:
+            raise OSError(errno.EIO, "cleaning up failed")
+
+    line: CommitLine[str] = CommitLine(Broken(files, str(tmp_path)), ends)
+    line.put([(act(), "a"), (act(), "b")])
+    eventually(lambda: set(ends.of) == {"a", "b"}, "both ended")
+    line.close()
+
+
+def test_one_who_cannot_be_told_keeps_no_other_from_being_told(
+    files: GatedFiles, tmp_path: Path
+) -> None:
+    told: list[str] = []
+
+    def ended(outcomes: list[tuple[str, Outcome]]) -> None:
+        told.extend(name for name, _ in outcomes)
+        if told[-1] != "a":
+            raise RuntimeError("nobody listens")
+
+    files.gate.set()
+    line: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ended)
+    for name in (*map(str, range(COMMIT_THREADS)), "a"):
+        line.put([(write(tmp_path / name, []), name)])
+        eventually(lambda name=name: name in told, "it was told")  # type: ignore[misc]
+    line.close()
+
+
+def test_one_thread_serves_where_no_second_is_to_be_had(
+    line: CommitLine[str], files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    files.gate.set()
+    with room_for_one_thread():
+        line.put([(write(tmp_path / "a", []), "a")])
+        eventually(lambda: "a" in ends.of, "it ended")
+    assert ends.of["a"].value == "a"
+
+
+@contextlib.contextmanager
+def room_for_one_thread() -> Iterator[None]:
+    """Address space for one more thread's stack, and not for two."""
+    stack_bytes = 512 << 20
+    before, limits = threading.stack_size(stack_bytes), resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + stack_bytes * 3 // 2
+    resource.setrlimit(resource.RLIMIT_AS, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+        threading.stack_size(before)
 
 
 def opened_below(folder: Path) -> list[str]:
