@@ -57,7 +57,7 @@ class Daemon:
             self._folder_failed,
         )
         in_memory = file_system.in_memory and settings.durability == "none"
-        committer = Committer(flusher, on_loop=in_memory)
+        committer = Committer(flusher, in_memory, self._clock)
         own = settings.peer_index
         if settings.is_supervised:
             own = (own or 0) + settings.process_index

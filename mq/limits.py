@@ -34,6 +34,12 @@ CHUNK_BYTES: Final = 256 * KIB
 GROUP_OPERATIONS_MAX: Final = 128
 OPERATIONS_STANDING_MAX: Final = 2 * GROUP_OPERATIONS_MAX
 COMMIT_THREADS: Final = 2
+# A flush waits for those who have just left when they are this many, and so many times more would
+# be all who ask for it, and flushes take so long; for at most so much of what the last one took.
+GATHER_MIN: Final = 8
+GATHER_RATIO: Final = 2
+GATHER_FROM_S: Final = 0.002
+GATHER_SHARE: Final = 0.75
 WORKERS_MAX: Final = 256
 # Threads for what is no commit group: listings, large bodies.
 IO_THREADS_MAX: Final = 32

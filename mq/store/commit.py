@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from mq.clock import Clock, SystemClock
 from mq.errors import Unavailable, unavailable
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_alone, run_group
@@ -35,11 +36,13 @@ class Committer:
     waits and a hop would cost more than the work.
     """
 
-    def __init__(self, flusher: Flusher, on_loop: bool = False) -> None:
+    def __init__(self, flusher: Flusher, on_loop: bool = False, clock: Clock | None = None) -> None:
         self._flusher = flusher
         self._on_loop = on_loop
         self._loop = asyncio.get_running_loop()
-        self._line: CommitLine[asyncio.Future[Any]] = CommitLine(flusher, self._ended)
+        self._line: CommitLine[asyncio.Future[Any]] = CommitLine(
+            flusher, self._ended, (clock or SystemClock()).steady_s
+        )
         self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
         self._unsettled = 0
         self._settled = asyncio.Event()

@@ -12,7 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from mq.errors import Unavailable
-from mq.limits import COMMIT_THREADS, GROUP_OPERATIONS_MAX, OPERATIONS_STANDING_MAX
+from mq.limits import (
+    COMMIT_THREADS,
+    GATHER_FROM_S,
+    GATHER_MIN,
+    GATHER_RATIO,
+    GATHER_SHARE,
+    GROUP_OPERATIONS_MAX,
+    OPERATIONS_STANDING_MAX,
+)
 from mq.store.flush import Failures, Flusher
 from mq.store.group import Outcome, advance
 from mq.store.steps import Flush, Steps
@@ -27,9 +35,21 @@ class CommitLine(Generic[W]):
     line's threads with some of those and what became of their operations.
     """
 
-    def __init__(self, flusher: Flusher, ended: Callable[[list[tuple[W, Outcome]]], None]) -> None:
+    def __init__(
+        self,
+        flusher: Flusher,
+        ended: Callable[[list[tuple[W, Outcome]]], None],
+        steady_s: Callable[[], float],
+    ) -> None:
         self._session = flusher.session()
         self._ended = ended
+        self._steady_s = steady_s
+        self._flush_s = 0.0
+        """What the last flush took."""
+        self._left, self._left_s, self._back = 0, 0.0, 0
+        """How many operations ended at once, and when: whoever waited for them is soon back; and
+        how many have come since.
+        """
         self._changed = threading.Condition()
         self._arrived: deque[tuple[Steps[Any], W]] = deque()
         self._standing: dict[int, tuple[Steps[Any], W]] = {}
@@ -60,7 +80,7 @@ class CommitLine(Generic[W]):
             self._threads.append(thread)
         with self._changed:
             self._arrived.extend(arrivals)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Ends the threads, once all that was taken in has ended; blocking."""
@@ -72,7 +92,7 @@ class CommitLine(Generic[W]):
 
     def _work(self) -> None:
         while batch := self._take():
-            self._act(batch, {})
+            self._act(batch, {}, newcomers=len(batch))
             if self._may_flush():
                 while asked := self._next_flush():
                     self._flush(*asked)
@@ -101,6 +121,7 @@ class CommitLine(Generic[W]):
 
     def _next_flush(self) -> tuple[dict[int, Flush], int] | None:
         with self._changed:
+            self._gather()
             asked, self._asked = self._asked, {}
             if asked:
                 return asked, self._begun
@@ -113,15 +134,33 @@ class CommitLine(Generic[W]):
         if not self._standing:
             self._session.rest()
 
+    def _gather(self) -> None:
+        """Lets a flush wait for the many who have just left, where a flush takes long: for a part
+        of that time. For whoever has the lock; the other thread lets newcomers act.
+        """
+        if self._asked and self._is_worth_waiting():
+            until_s = self._left_s + self._flush_s * GATHER_SHARE
+            while self._back < self._left and not self._closing:
+                rest_s = until_s - self._steady_s()
+                if rest_s <= 0 or not self._changed.wait(rest_s):
+                    break
+            self._left = 0
+
+    def _is_worth_waiting(self) -> bool:
+        many = self._left >= max(GATHER_MIN, len(self._asked) / GATHER_RATIO)
+        return many and self._flush_s >= GATHER_FROM_S and len(self._threads) == COMMIT_THREADS
+
     def _flush(self, asked: dict[int, Flush], begun: int) -> None:
+        began_s = self._steady_s()
         try:
             failures = self._session.flush(asked, begun)
         except Exception as error:
             self._fail(list(asked), error)
         else:
+            self._flush_s = self._steady_s() - began_s
             self._act(list(asked), failures)
 
-    def _act(self, numbers: list[int], failures: Failures) -> None:
+    def _act(self, numbers: list[int], failures: Failures, newcomers: int = 0) -> None:
         """Lets operations act; tells of those that ended, and what the others ask for is next."""
         begun = self._session.begin()
         outcomes: dict[int, Outcome] = {}
@@ -132,7 +171,10 @@ class CommitLine(Generic[W]):
                 del self._standing[number]
             self._begun = min(self._begun, begun) if self._asked else begun
             self._asked |= asked
-            self._changed.notify()
+            self._back += newcomers
+            if outcomes:
+                self._left, self._left_s, self._back = len(outcomes), self._steady_s(), 0
+            self._changed.notify_all()
         if ended:
             self._tell(ended)
 
@@ -141,7 +183,7 @@ class CommitLine(Generic[W]):
         _log.error("a flush failed", exc_info=error)
         with self._changed:
             failed = [self._standing.pop(number) for number in numbers]
-            self._changed.notify()
+            self._changed.notify_all()
         for operation, _ in failed:
             try:
                 operation.close()

@@ -5,6 +5,7 @@ import errno
 import os
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from harness.processes import PATIENCE_S, eventually
 from mq.limits import (
     COMMIT_THREADS,
     FILES_BEFORE_SYNCFS_MAX,
+    GATHER_MIN,
     GROUP_OPERATIONS_MAX,
     OPERATIONS_STANDING_MAX,
 )
@@ -69,7 +71,7 @@ def ends() -> Ends:
 
 @pytest.fixture
 def line(files: GatedFiles, ends: Ends, tmp_path: Path) -> Iterator[CommitLine[str]]:
-    made: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ends)
+    made: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ends, time.monotonic)
     yield made
     files.gate.set()
     made.close()
@@ -151,7 +153,7 @@ def test_a_fault_of_the_policy_answers_and_the_line_goes_on(
             return session
 
     files.gate.set()
-    line: CommitLine[str] = CommitLine(Broken(files, str(tmp_path)), ends)
+    line: CommitLine[str] = CommitLine(Broken(files, str(tmp_path)), ends, time.monotonic)
     acted: list[str] = []
     line.put([(write(tmp_path / "a", acted), "a")])
     eventually(lambda: "a" in ends.of, "the first ended")
@@ -215,7 +217,7 @@ def test_an_operation_that_fails_to_clean_up_keeps_no_other_from_its_answer(
         finally:
             raise OSError(errno.EIO, "cleaning up failed")
 
-    line: CommitLine[str] = CommitLine(Broken(files, str(tmp_path)), ends)
+    line: CommitLine[str] = CommitLine(Broken(files, str(tmp_path)), ends, time.monotonic)
     line.put([(act(), "a"), (act(), "b")])
     eventually(lambda: set(ends.of) == {"a", "b"}, "both ended")
     line.close()
@@ -232,7 +234,7 @@ def test_one_who_cannot_be_told_keeps_no_other_from_being_told(
             raise RuntimeError("nobody listens")
 
     files.gate.set()
-    line: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ended)
+    line: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ended, time.monotonic)
     for name in (*map(str, range(COMMIT_THREADS)), "a"):
         line.put([(write(tmp_path / name, []), name)])
         eventually(lambda name=name: name in told, "it was told")  # type: ignore[misc]
@@ -274,3 +276,43 @@ def opened_below(folder: Path) -> list[str]:
         if target.startswith(str(folder)):
             found.append(target)
     return found
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_where_flushes_take_long_one_waits_for_the_many_who_have_just_left(
+    files: GatedFiles, ends: Ends, tmp_path: Path, is_slow: bool
+) -> None:
+    now = [0.0]
+    line: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ends, lambda: now[0])
+    acted: list[str] = []
+    line.put([(write(tmp_path / str(n), acted), str(n)) for n in range(GATHER_MIN)])
+    eventually(lambda: files.syncfs_begun == 1, "the first flush goes on")
+    now[0] += 1000.0 if is_slow else 0.0
+    files.gate.set()
+    eventually(lambda: len(ends.of) == GATHER_MIN, "all left")
+    for number in range(GATHER_MIN):
+        name = f"again-{number}"
+        line.put([(write(tmp_path / name, acted), name)])
+        if is_slow:
+            eventually(lambda name=name: name in acted, "it has acted")  # type: ignore[misc]
+        else:
+            eventually(lambda name=name: name in ends.of, "it has ended")  # type: ignore[misc]
+    eventually(lambda: len(ends.of) == 2 * GATHER_MIN, "all left again")
+    assert files.syncfs_begun == 1 + (1 if is_slow else GATHER_MIN)
+    line.close()
+
+
+def test_a_flush_waits_no_longer_than_its_part_of_the_last_one(
+    files: GatedFiles, ends: Ends, tmp_path: Path
+) -> None:
+    now = [0.0]
+    line: CommitLine[str] = CommitLine(SyncfsFlusher(files, str(tmp_path)), ends, lambda: now[0])
+    line.put([(write(tmp_path / str(n), []), str(n)) for n in range(GATHER_MIN)])
+    eventually(lambda: files.syncfs_begun == 1, "the first flush goes on")
+    now[0] += 1.0
+    files.gate.set()
+    eventually(lambda: len(ends.of) == GATHER_MIN, "all left")
+    now[0] += 1.0  # They do not come back; somebody else comes, alone.
+    line.put([(write(tmp_path / "late", []), "late")])
+    eventually(lambda: "late" in ends.of, "it ended")
+    line.close()
