@@ -122,8 +122,12 @@ class Herd:
             if message_id is not None:
                 await clients.delete(message_id)
                 return False
+            try:
+                found = Found(self.root)
+            except FileNotFoundError:
+                return False  # It moved while it was looked at.
             return not {READY, DELAYED} & {
-                place.state for places in Found(self.root).places.values() for place in places
+                place.state for places in found.places.values() for place in places
             }
 
         await comes_true(drained, "an empty root", patience_s=120)
