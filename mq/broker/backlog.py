@@ -153,12 +153,21 @@ class Backlog:
         """The next candidate: the first, or, with peers, the first of this process's own share.
 
         Every so often, and when none of its own is there or an urgent one is not, it is any of the
-        first few of what was left to others: nobody may be there who takes them.
+        first few of what was left to others: nobody may be there who takes them. Where the queue
+        has shards, the order begins with one's own, and any of the first few is taken.
         """
         if self._shares == 1:
             return self._candidates.pop(0) if self._candidates else None
         self._takes += 1
-        while self._candidates and self._takes % TAKES_PER_STRANGER:
+        if self._order.shards == 1 and self._takes % TAKES_PER_STRANGER:
+            own = self._take_own()
+            if own is not None:
+                return own
+        few = self._left or self._candidates
+        return few.pop(chance.randrange(min(self._shares, len(few)))) if few else None
+
+    def _take_own(self) -> Candidate | None:
+        while self._candidates:
             if self._left and self._left[0].key[0] < self._candidates[0].key[0]:
                 break  # Of a higher priority.
             candidate = self._candidates.pop(0)
@@ -166,5 +175,4 @@ class Backlog:
                 self._took_own = True
                 return candidate
             self._left.append(candidate)
-        few = self._left or self._candidates
-        return few.pop(chance.randrange(min(self._shares, len(few)))) if few else None
+        return None

@@ -37,7 +37,7 @@ async def fetched(tmp_path: Path, own: int, count: int) -> list[MessageId]:
     clock = FakeClock()
     root = open_root(str(tmp_path), Files(), clock)
     broker = Broker(
-        root, Committer(NoFlusher()), QueueSettings(), 1, random.Random(1), shard_start=own
+        root, Committer(NoFlusher()), QueueSettings(), 1, random.Random(1), peer_index=own
     )
     await broker.create_queue(QUEUE, WantedShape(shards=SHARDS))
     for shard in range(SHARDS):
