@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from harness.audits import looked_at
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from mq.names import MessageId
 from mq.store.audit import audit
 from mq.store.files import Files
 from mq.store.root import open_root
-from tests.bench.backlog import Backlog, write_backlog
+from tests.bench.backlog import SHARD_FILES, Backlog, write_backlog
 
 BEGAN_MS = 1_767_225_600_000
 
@@ -52,14 +53,16 @@ def test_places_follow_from_ids_and_fill_in_their_order(backlog: Backlog) -> Non
         filled[folder] += 1
 
 
-def test_what_is_written_audits_clean(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shard_files", [SHARD_FILES, 30_000])
+def test_what_is_written_audits_clean(tmp_path: Path, shard_files: int) -> None:
     open_root(str(tmp_path), Files(), SystemClock())
     queue = tmp_path / "queues" / "bench"
     queue.mkdir(0o700)
-    backlog = Backlog.until_now(20_100, 5000, shard_files=30_000)
+    backlog = Backlog.until_now(20_100, 200, shard_files)
     write_backlog(queue, backlog, 2)
     found = audit(looked_at(tmp_path))
     assert found.is_clean, found.violations
     assert found.foreign == 0
     assert found.messages[State.READY] == 20_100
-    assert sorted(os.listdir(queue)) == list(backlog.ids(20_100))
+    names = sorted(name for _, _, names in os.walk(queue) for name in names)
+    assert names == list(backlog.ids(20_100))
