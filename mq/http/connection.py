@@ -146,7 +146,7 @@ class Connection(web.RequestHandler):
         answer = (
             in_hand.answer(future.result())
             if error is None
-            else (self._direct.failed(in_hand, error))
+            else self._direct.failed(in_hand, error)
         )
         if answer is None:
             self._streaming = self._loop.create_task(self._stream(in_hand, future.result()))

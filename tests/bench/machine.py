@@ -7,10 +7,10 @@ from typing import Final
 
 from aiohttp import __version__ as aiohttp_version
 
+from mq.store import mounts
 from mq.store.mounts import file_system_of
 from tests.bench.ceiling import Commit
 
-_JOURNALS: Final = Path("/proc/fs/jbd2")
 _FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
@@ -33,10 +33,8 @@ def heading(where: Path, commit: Commit, *more: str) -> str:
 
 def has_journal(where: Path) -> bool:
     """Whether the file system there has a journal, as far as Linux tells: ext4 can lack one."""
-    if file_system_of(str(where)).kind != "ext4":
-        return True
-    device = _block_device(where)
-    return device is not None and any(_JOURNALS.glob(f"{device.name}-*"))
+    found = file_system_of(str(where))
+    return found.kind != "ext4" or mounts.has_journal(found.device)
 
 
 def flushes(where: Path) -> int | None:

@@ -4,13 +4,14 @@ import asyncio
 import errno
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 from harness.api import UNKNOWN_ID, call, fetch, make_queue, publish
-from harness.faults import FaultyFiles
+from harness.faults import FaultyFiles, Gate
 from harness.internals import connections
-from harness.raw import RawResponse, raw_connection, raw_head
+from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
@@ -132,7 +133,9 @@ async def test_a_request_may_come_in_any_two_pieces(server: Server) -> None:
     async with raw_connection(server.port) as connection:
         for end in range(1, len(request)):
             await connection.send(request[:end])
-            await asyncio.sleep(0)
+            await asyncio.sleep(
+                0
+            )  # A turn of the loop, which the server shares: two pieces, not one.
             await connection.send(request[end:])
             assert (await connection.response()).status == 201
     counts = (await call(server, "GET", "/q")).json()
@@ -181,16 +184,32 @@ async def test_a_client_that_does_not_read_gets_no_more_than_its_buffers_hold(
         assert await ready_now(server) >= before - 5 - 1
 
 
-async def test_who_waits_for_an_answer_is_not_idle(serve: Serve) -> None:
+async def in_hand(
+    serve: Serve, request: bytes
+) -> tuple[Server, Gate, AbstractAsyncContextManager[RawConnection]]:
+    """A server that has a publish in hand by the direct way, whose flush waits at the gate; and the
+    connection that it came by.
+    """
     files = FaultyFiles()
     server = await serve(files=files, commit="fsync")
     await make_queue(server)
     gate = files.hold("sync", "/new/")
-    async with raw_connection(server.port) as connection:
-        await connection.send(raw_head("GET", "/-/livez"))
-        await connection.response()
-        await connection.send(publish_bytes(b"x"))
-        await comes_true(gate.reached.is_set)
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[RawConnection]:
+        async with raw_connection(server.port) as connection:
+            await connection.send(raw_head("GET", "/-/livez"))
+            await connection.response()
+            await connection.send(request)
+            await comes_true(gate.reached.is_set)
+            yield connection
+
+    return server, gate, opened()
+
+
+async def test_who_waits_for_an_answer_is_not_idle(serve: Serve) -> None:
+    server, gate, opened = await in_hand(serve, publish_bytes(b"x"))
+    async with opened as connection:
         for each in protocols(server):
             each._next_keepalive_close_time = 0.0  # As if it had been so long.
             each._process_keepalive()
@@ -203,15 +222,8 @@ async def test_who_waits_for_an_answer_is_not_idle(serve: Serve) -> None:
 
 
 async def test_a_drain_answers_what_went_the_direct_way_and_closes(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    gate = files.hold("sync", "/new/")
-    async with raw_connection(server.port) as connection:
-        await connection.send(raw_head("GET", "/-/livez"))
-        await connection.response()
-        await connection.send(publish_bytes(b"x"))
-        await comes_true(gate.reached.is_set)
+    server, gate, opened = await in_hand(serve, publish_bytes(b"x"))
+    async with opened as connection:
         draining = asyncio.create_task(server.daemon.drain())
         await comes_true(lambda: all(each._close for each in protocols(server)))
         gate.open()
@@ -221,15 +233,8 @@ async def test_a_drain_answers_what_went_the_direct_way_and_closes(serve: Serve)
 
 
 async def test_a_client_that_goes_with_requests_held_back_leaves_nothing(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    gate = files.hold("sync", "/new/")
-    async with raw_connection(server.port) as connection:
-        await connection.send(raw_head("GET", "/-/livez"))
-        await connection.response()
-        await connection.send(publish_bytes(b"first"))
-        await comes_true(gate.reached.is_set)
+    server, gate, opened = await in_hand(serve, publish_bytes(b"first"))
+    async with opened as connection:
         await connection.send(publish_bytes(b"second"))
     await comes_true(lambda: connections(server) <= 1, "the connection is gone")
     gate.open()
