@@ -133,9 +133,8 @@ async def test_a_request_may_come_in_any_two_pieces(server: Server) -> None:
     async with raw_connection(server.port) as connection:
         for end in range(1, len(request)):
             await connection.send(request[:end])
-            await asyncio.sleep(
-                0
-            )  # A turn of the loop, which the server shares: two pieces, not one.
+            # A turn of the loop, which the server shares: two pieces, not one.
+            await asyncio.sleep(0)
             await connection.send(request[end:])
             assert (await connection.response()).status == 201
     counts = (await call(server, "GET", "/q")).json()
