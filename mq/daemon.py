@@ -82,6 +82,8 @@ class Daemon:
             self._clock_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._clock_task
+        if self._broker is not None:
+            self._broker.stop_waiting()
         if self._runner is not None:
             await self._runner.cleanup()
         if self._broker is not None:

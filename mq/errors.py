@@ -37,6 +37,19 @@ class BadParameter(MqError):
 
 
 @dataclass(eq=False)
+class HeadersTooLarge(MqError):
+    """More headers to keep, or more bytes of them, than a message has room for."""
+
+    headers_max: int
+    bytes_max: int
+    parameter: str = "headers"
+
+
+class DueTooFar(MqError):
+    """A due time that the root's file system cannot keep."""
+
+
+@dataclass(eq=False)
 class QueueNotFound(MqError):
     """The queue's folder is not there."""
 
@@ -131,6 +144,33 @@ class ReadOnly(Unavailable):
     """The root, or a folder of it, cannot be written."""
 
     slug = "read-only"
+
+
+@dataclass(eq=False)
+class KeyTaken(MqError):
+    """A living message, `id`, has the key."""
+
+    key: str
+    id: str
+
+
+@dataclass(eq=False)
+class BatchTooLarge(MqError):
+    """More than one request may carry."""
+
+    messages_max: int
+    bytes_max: int
+
+
+@dataclass(eq=False)
+class BadBody(MqError):
+    """A request's body that is no JSON of the form that is asked for; what it should be."""
+
+    expected: str
+
+
+class MediaTypeUnknown(MqError):
+    """A Content-Type other than JSON's, where JSON is asked for."""
 
 
 class StorageFailed(Unavailable):

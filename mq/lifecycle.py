@@ -32,9 +32,11 @@ class Transition:
 
 STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq")
 DELIVER: Final = Transition("deliver", State.NEW, State.READY, "mq")
+SCHEDULE: Final = Transition("schedule", State.NEW, State.DELAYED, "mq")
 DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq, mq-mover")
 FORGET: Final = Transition("forget", State.NEW, State.REMOVED, "mq-mover")
 FETCH: Final = Transition("fetch", State.READY, State.DELAYED, "mq")
+POSTPONE: Final = Transition("postpone", State.READY, State.DELAYED, "mq")
 RELEASE: Final = Transition("release", State.DELAYED, State.READY, "mq")
 REDELIVER: Final = Transition("redeliver", State.DELAYED, State.READY, "mq-mover")
 REMOVE_READY: Final = Transition("remove ready", State.READY, State.REMOVED, "mq")
@@ -47,9 +49,11 @@ REAP: Final = Transition("reap", State.REMOVED, State.ABSENT, "mq-reaper")
 TRANSITIONS: Final = (
     STAGE,
     DELIVER,
+    SCHEDULE,
     DISCARD,
     FORGET,
     FETCH,
+    POSTPONE,
     RELEASE,
     REDELIVER,
     REMOVE_READY,

@@ -14,10 +14,13 @@ SIDELINE_SUFFIX: Final = "_SIDELINE"
 UUID_CHARS: Final = 36
 # The end of the year 9999, up to where RFC 3339 can tell times.
 PUBLISHED_MS_MAX: Final = 253_402_300_799_999
+# Up to here every file system keeps an mtime: the beginning of the year 2038.
+DUE_MS_KEPT: Final = 2_145_916_800_000
 PRIORITY_MAX: Final = 9
 KEY_WRITTEN_BYTES_MAX: Final = 64
 VISIBILITY_S_MAX: Final = 7 * 24 * 3600
 HEADER_BLOCK_BYTES_MAX: Final = 8 * KIB
+HEADERS_MAX: Final = 64
 EXTENSION_CHARS_MAX: Final = 8
 FILE_NAME_BYTES_MAX: Final = 255
 
@@ -48,6 +51,11 @@ FILES_BEFORE_SYNCFS_MAX: Final = 1
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
 # Queues' folders whose entries are known to be flushed; forgetting them costs an fsync each.
 FLUSHED_ENTRIES_MAX: Final = 100_000
+
+# A queue's settings.
+VISIBILITY_S_DEFAULT: Final = 30.0
+IDEMPOTENCY_S_DEFAULT: Final = 300.0
+IDEMPOTENCY_S_MAX: Final = 7 * 24 * 3600
 
 # Folders. What comes once so many lie flat goes to buckets by the time of its id's publish.
 FOLDER_FILES_MAX: Final = 10_000
@@ -118,6 +126,16 @@ DRAIN_S_DEFAULT: Final = 30.0
 HANDLER_END_S: Final = 1.0
 BODY_IDLE_S_DEFAULT: Final = 30.0
 KEEPALIVE_S: Final = 75.0
+WAIT_S_MAX: Final = 60.0
+# A thousand years: what ends after the year 9999 is refused where it is known when it begins.
+DUE_IN_S_MAX: Final = 1000 * 366 * 24 * 3600
+JSON_BYTES_MAX: Final = MIB
+# Of a fetch with a count, of acks, of a peek; of lines that are published at once, and their bytes.
+BATCH_MESSAGES_MAX: Final = 1000
+SPLIT_LINES_MAX: Final = 10_000
+BATCH_BYTES_MAX: Final = 8 * MIB
+PEEK_MESSAGES_DEFAULT: Final = 100
+PEEK_BODY_BYTES: Final = 4 * KIB
 # How long a body that was refused is still read, so that its sender sees the answer.
 LINGERING_S: Final = 2.0
 RETRY_AFTER_S: Final = 1

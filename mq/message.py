@@ -1,4 +1,4 @@
-"""A message's facts: what its mtime says, and what a fetch hands out.
+"""A message's facts: what its publisher says of it, what its mtime says, what a fetch hands out.
 
 Floor 0.
 """
@@ -6,8 +6,9 @@ Floor 0.
 from dataclasses import dataclass
 from typing import Final, Self
 
+from mq.headers import Headers
 from mq.limits import REASON_MAX, RECEIVES_MAX
-from mq.names import MessageId, QueueName
+from mq.names import Key, MessageId, QueueName
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_RECEIVE: Final = 1_000
@@ -42,6 +43,25 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
+class Envelope:
+    """What whoever publishes says of a message, beside its body. None: as the queue's settings
+    have it. `due_ms`: when it is to be ready, milliseconds since the epoch; None: at once.
+    `headers`: what its name cannot say. `idempotency`: publishes of one are one publish.
+    """
+
+    extension: str = ""
+    priority: int | None = None
+    key: Key | None = None
+    visibility_s: int | None = None
+    due_ms: int | None = None
+    headers: Headers = ()
+    idempotency: Key | None = None
+
+
+PLAIN: Final = Envelope()
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """A message that a fetch won: durable in delay/ until `stamp.due_ms`.
 
@@ -58,3 +78,5 @@ class Delivery:
     descriptor: int | None
     bucket: str = ""
     """Where below delay/ it lies."""
+    headers: Headers = ()
+    """Those of its header block."""

@@ -55,6 +55,8 @@ EXTENSIONS: Final = {
 }
 CONTENT_TYPES: Final = {content_type: ext for ext, content_type in EXTENSIONS.items()}
 CONTENT_TYPE_DEFAULT: Final = "application/octet-stream"
+# What curl says of a body that nobody told it the type of.
+FORM_DEFAULT: Final = "application/x-www-form-urlencoded"
 
 if any(len(extension) > EXTENSION_CHARS_MAX for extension in EXTENSIONS):
     raise AssertionError("names: an extension is longer than the limit")
@@ -277,12 +279,12 @@ class UuidSource:
 
 
 def extension_for(content_type: str) -> str:
-    """The extension for a Content-Type header; empty where the name cannot carry the type.
-
-    `charset=utf-8` says nothing that these types do not say; any other parameter would be lost
-    with the extension alone, and such a type is not in the name.
+    """The extension for a Content-Type header; empty where the name cannot carry all of it: a type
+    that is not in the table, or one with parameters.
     """
-    essence, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    if any(parameter not in ("", "charset=utf-8", 'charset="utf-8"') for parameter in parameters):
-        return ""
-    return CONTENT_TYPES.get(essence, "")
+    return CONTENT_TYPES.get(content_type.strip().lower(), "")
+
+
+def is_default(content_type: str) -> bool:
+    """Whether a Content-Type header says no more than none would."""
+    return content_type.strip().lower() in ("", CONTENT_TYPE_DEFAULT, FORM_DEFAULT)

@@ -12,7 +12,9 @@ from mq.limits import (
     BODY_IDLE_S_DEFAULT,
     DRAIN_S_DEFAULT,
     FOLDER_FILES_MAX,
+    IDEMPOTENCY_S_DEFAULT,
     PEERS_DEFAULT,
+    VISIBILITY_S_DEFAULT,
 )
 
 CommitMode = Literal["auto", "fsync", "syncfs"]
@@ -21,9 +23,11 @@ Durability = Literal["media", "none"]
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """What holds for every queue of a process; a queue's own shape is in the store."""
+    """A queue's settings but for its shape, which is fixed when it is made."""
 
-    visibility_s: float = 30
+    visibility_s: float = VISIBILITY_S_DEFAULT
+    priority_default: int = 0
+    idempotency_s: float = IDEMPOTENCY_S_DEFAULT
     body_bytes_max: int = BODY_BYTES_MAX_DEFAULT
 
     def as_json(self) -> dict[str, object]:

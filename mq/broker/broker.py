@@ -1,6 +1,7 @@
 """The queues that this process knows, and every operation that a request may ask of them."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
@@ -9,15 +10,18 @@ from typing import Any, Final, TypeVar
 
 from mq.broker.queue import Description, Queue
 from mq.errors import Busy, QueueNotFound
-from mq.limits import SHARDS_MAX
-from mq.message import Delivery
+from mq.headers import print_block
+from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
+from mq.message import PLAIN, Delivery, Envelope, Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
+from mq.store.find import Precondition
 from mq.store.moves import queue_exists
 from mq.store.publish import Draft, publish
 from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue, retire_delayed
-from mq.store.remove import Precondition, remove
+from mq.store.remove import remove
+from mq.store.reschedule import reschedule
 from mq.store.root import Root
 from mq.store.steps import Steps
 from mq.store.streams import Upload
@@ -52,6 +56,7 @@ class Broker:
         self._uuids = UuidSource(root.clock)
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
+        self._drains = asyncio.Event()
         self.background: set[asyncio.Task[None]] = set()
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
@@ -95,44 +100,70 @@ class Broker:
             self._forget(queue)
             raise
 
-    async def publish(self, name: QueueName, body: bytes | bytearray, extension: str) -> MessageId:
-        """Publishes a body that is held in memory. Raises QueueNotFound, Unavailable.
+    async def publish(
+        self, name: QueueName, body: bytes | bytearray, envelope: Envelope = PLAIN
+    ) -> MessageId:
+        """Publishes a body that is held in memory. Raises QueueNotFound, DueTooFar, Unavailable.
         Durable: yes.
         """
-        return await asyncio.shield(self.begin_publish(await self.queue(name), body, extension))
+        return await asyncio.shield(self.begin_publish(await self.queue(name), body, envelope))
 
     def begin_publish(
-        self, queue: Queue, body: bytes | bytearray, extension: str
+        self, queue: Queue, body: bytes | bytearray, envelope: Envelope = PLAIN
     ) -> "asyncio.Future[MessageId]":
         """Like `publish`; nobody may cancel the future."""
-        draft = self._draft(queue.name, extension)
-        return self._deliver(queue, publish(self.root, draft, body))
+        draft = self._draft(queue, envelope)
+        return self._deliver(queue, draft, publish(self.root, draft, body))
 
-    async def upload(self, name: QueueName, extension: str) -> Upload:
-        """Begins a publish that is written bit by bit. Raises Unavailable. Durable: no."""
-        return await Upload.begin(self.root, self.committer, self._draft(name, extension))
+    async def upload(self, name: QueueName, envelope: Envelope = PLAIN) -> Upload:
+        """Begins a publish that is written bit by bit. Raises QueueNotFound, Unavailable.
+        Durable: no.
+        """
+        draft = self._draft(await self.queue(name), envelope)
+        return await Upload.begin(self.root, self.committer, draft)
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
         queue = await self.queue(name)
-        return await asyncio.shield(self._deliver(queue, await upload.seal()))
+        return await asyncio.shield(self._deliver(queue, upload.draft, await upload.seal()))
 
-    async def fetch(self, name: QueueName) -> Delivery | None:
-        """Claims the queue's next message; None when nothing is ready. Raises QueueNotFound,
-        Unavailable. A caller that is cancelled meanwhile gets nothing, and what was claimed for it
-        is released. Durable: yes.
+    async def fetch(
+        self, name: QueueName, visibility_s: float | None = None, wait_s: float = 0
+    ) -> Delivery | None:
+        """Claims the queue's next message, for so long when that is said; None when nothing is
+        ready, nor becomes so within `wait_s`. Raises QueueNotFound, also when it is deleted while
+        one waits; Unavailable. A caller that is cancelled meanwhile gets nothing, and what was
+        claimed for it is released. Durable: yes.
         """
-        queue = await self.queue(name)
-        future = self.begin_fetch(queue)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            queue.abandon(future)
-            raise
+        until_s = self.root.clock.steady_s() + wait_s
+        while True:
+            queue = await self.queue(name)
+            arrival = queue.next_arrival()
+            future = self.begin_fetch(queue, visibility_s)
+            try:
+                delivery = await future
+            except asyncio.CancelledError:
+                queue.abandon(future)
+                raise
+            left_s = until_s - self.root.clock.steady_s()
+            if delivery is not None or left_s <= 0 or self._drains.is_set():
+                return delivery
+            # What other processes publish or redeliver is not told here.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, LOOK_INTERVAL_S)):
+                    await arrival.wait()
 
-    def begin_fetch(self, queue: Queue) -> "asyncio.Future[Delivery | None]":
+    def stop_waiting(self) -> None:
+        """Whoever waits for a message hears now that there is none; nobody waits from here on."""
+        self._drains.set()
+        for queue in self._queues.values():
+            queue.arrived()
+
+    def begin_fetch(
+        self, queue: Queue, visibility_s: float | None = None
+    ) -> "asyncio.Future[Delivery | None]":
         """Like `fetch`; whoever is gone before the answer calls the queue's `abandon`."""
-        future = queue.begin_fetch()
+        future = queue.begin_fetch(visibility_s)
         future.add_done_callback(partial(self._heard, queue))
         return future
 
@@ -152,6 +183,22 @@ class Broker:
         future = self.committer.submit(remove(self.root, name, message_id, if_receives))
         future.add_done_callback(partial(self._removed, name, queue))
         return future
+
+    async def reschedule(
+        self,
+        name: QueueName,
+        message_id: MessageId,
+        due_in_s: float,
+        if_receives: Precondition | None = None,
+    ) -> Stamp:
+        """Has a message be ready in so many seconds; its new stamp. Raises QueueNotFound,
+        MessageNotFound, DeliveredAgain, DueTooFar, Unavailable. Durable: yes.
+        """
+        queue = await self.queue(name)
+        operation = reschedule(self.root, name, message_id, due_in_s, if_receives)
+        future = self.committer.submit(operation)
+        future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s))
+        return await asyncio.shield(future)
 
     def known(self, name: str) -> Queue | None:
         """The queue of that name, when this process has used it; for any text."""
@@ -190,25 +237,45 @@ class Broker:
             )
         return queue
 
-    def _draft(self, name: QueueName, extension: str) -> Draft:
-        message_id = MessageId(self._uuids.next(), extension=extension)
-        return Draft(name, message_id, message_id.published_ms)
+    def _draft(self, queue: Queue, envelope: Envelope) -> Draft:
+        head = print_block(envelope.headers) if envelope.headers else b""
+        message_id = MessageId(
+            self._uuids.next(),
+            queue.settings.priority_default if envelope.priority is None else envelope.priority,
+            envelope.key,
+            envelope.visibility_s,
+            len(head),
+            envelope.extension,
+        )
+        due_ms = envelope.due_ms
+        is_scheduled = due_ms is not None and due_ms > self.root.now_ms()
+        if due_ms is None or not is_scheduled:
+            due_ms = message_id.published_ms
+        return Draft(queue.name, message_id, due_ms, is_scheduled, head, envelope.idempotency)
 
-    def _deliver(self, queue: Queue, operation: Steps[MessageId]) -> "asyncio.Future[MessageId]":
+    def _deliver(
+        self, queue: Queue, draft: Draft, operation: Steps[MessageId]
+    ) -> "asyncio.Future[MessageId]":
         future = self.committer.submit(operation)
         # By a callback, since the message is there also when whoever published it is gone.
-        future.add_done_callback(partial(self._delivered, queue))
+        future.add_done_callback(partial(self._delivered, queue, draft))
         return future
 
-    def _delivered(self, queue: Queue, future: "asyncio.Future[MessageId]") -> None:
+    def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
         if self._heard(queue, future):
-            queue.was_published(future.result())
+            queue.was_published(future.result(), is_ready=not draft.is_scheduled)
 
     def _removed(
         self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"
     ) -> None:
         if self._heard(queue, future):
             (queue or self._known(name)).totals.deleted += future.result()
+
+    def _rescheduled(
+        self, queue: Queue, message_id: MessageId, due_in_s: float, future: "asyncio.Future[Stamp]"
+    ) -> None:
+        if self._heard(queue, future) and due_in_s <= 0:
+            queue.became_ready(message_id)
 
     def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
         """Hears of an operation's end, whoever else still does; whether it ended well."""

@@ -5,10 +5,13 @@ order, and who lost a race has another claimed. It looks into the folder only be
 """
 
 import asyncio
+import itertools
 import logging
 import random
 from collections import deque
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from mq.broker.backlog import Backlog
 from mq.errors import Busy, MqError, SettingsUnreadable, Unavailable
@@ -23,10 +26,11 @@ from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
-from mq.store.fetch import fetch, release
+from mq.store.fetch import fetch
 from mq.store.layout import Shape
 from mq.store.listing import Counts, count, look_pause_s
 from mq.store.order import STRICT, Candidate, FolderMark, Listing, Order, list_ready
+from mq.store.reschedule import extend, release
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.queue")
@@ -59,6 +63,18 @@ class _Claim:
 
     candidate: Candidate
     asked: int
+    visibility_s: float | None
+    future: "asyncio.Future[Delivery | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    """One who waits for a message, which is to be theirs for so long (None: as it or the queue
+    says).
+    """
+
+    number: int
+    visibility_s: float | None
     future: "asyncio.Future[Delivery | None]"
 
 
@@ -85,26 +101,27 @@ class Queue:
         self._peer_index = peer_index
         self._looks = 0
         self._backlog = Backlog(peers=peers, own=peer_index)
-        self._waiting: deque[tuple[int, asyncio.Future[Delivery | None]]] = deque()
-        """With each one's number."""
+        self._waiting: deque[_Waiter] = deque()
         self._asked = 0
         self._claims: deque[_Claim] = deque()
         self._changed = asyncio.Event()
+        self._arrival = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
-        self._giving_back: set[asyncio.Task[None]] = set()
+        self._handling: set[asyncio.Task[None]] = set()
         self._clearing: asyncio.Task[None] | None = None
         self._description: Description | None = None
         self._describing: asyncio.Task[Description] | None = None
 
-    def begin_fetch(self) -> "asyncio.Future[Delivery | None]":
-        """The next message, claimed; None when nothing is ready.
+    def begin_fetch(self, visibility_s: float | None = None) -> "asyncio.Future[Delivery | None]":
+        """The next message, claimed for `visibility_s`, or, where that is None, for as long as it
+        or the queue says; None when nothing is ready.
 
         Raises QueueNotFound, Unavailable. Whoever no longer waits for it says so by `abandon`.
         Durable once the future is done: yes.
         """
         future: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self._asked += 1
-        self._waiting.append((self._asked, future))
+        self._waiting.append(_Waiter(self._asked, visibility_s, future))
         self._changed.set()
         if self._serving is None:
             self._serving = asyncio.create_task(self._serve())
@@ -133,14 +150,29 @@ class Queue:
     async def drain(self) -> None:
         """Waits until nothing goes on here."""
         while tasks := {task for task in (self._serving, self._clearing) if task is not None}:
-            await asyncio.wait(tasks | self._giving_back)
-        while self._giving_back:
-            await asyncio.wait(self._giving_back)
+            await asyncio.wait(tasks | self._handling)
+        while self._handling:
+            await asyncio.wait(self._handling)
 
-    def was_published(self, message_id: MessageId) -> None:
-        """A message became ready by this process's hand."""
+    def was_published(self, message_id: MessageId, is_ready: bool = True) -> None:
+        """A message was published by this process's hand."""
         self.totals.published += 1
+        if is_ready:
+            self.became_ready(message_id)
+
+    def became_ready(self, message_id: MessageId) -> None:
+        """A message became ready by this process's hand."""
         self._backlog.offer(message_id)
+        self.arrived()
+
+    def next_arrival(self) -> asyncio.Event:
+        """Set when a message becomes ready by this process's hand from here on."""
+        return self._arrival
+
+    def arrived(self) -> None:
+        """All who wait for a message look again."""
+        self._arrival.set()
+        self._arrival = asyncio.Event()
 
     async def _describe(self) -> Description:
         began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
@@ -175,13 +207,13 @@ class Queue:
             self._serving = None
 
     def _drop_gone(self) -> int:
-        if any(future.done() for _, future in self._waiting):
-            self._waiting = deque(each for each in self._waiting if not each[1].done())
+        if any(waiter.future.done() for waiter in self._waiting):
+            self._waiting = deque(each for each in self._waiting if not each.future.done())
         return len(self._waiting)
 
     def _answer_all(self, error: MqError) -> None:
-        while (future := self._next_waiting()) is not None:
-            future.set_exception(error)
+        while (waiter := self._next_waiting()) is not None:
+            waiter.future.set_exception(error)
 
     async def _look_for_those_who_wait(self) -> None:
         last = self._asked
@@ -189,21 +221,24 @@ class Queue:
         if len(self._backlog):
             return
         # Nothing is there for those who came before the look.
-        while (future := self._next_waiting(last)) is not None:
-            future.set_result(None)
+        while (waiter := self._next_waiting(last)) is not None:
+            waiter.future.set_result(None)
 
     def _claim(self, wanted: int) -> None:
         """Begins a claim for each who waits and has none yet."""
-        for candidate in self._candidates(min(wanted, CLAIMS_MAX - len(self._claims))):
+        candidates = self._candidates(min(wanted, CLAIMS_MAX - len(self._claims)))
+        waiters = itertools.islice(self._waiting, len(self._claims), None)
+        for candidate, waiter in zip(candidates, waiters, strict=False):
             operation = fetch(
                 self._root,
                 self.name,
                 candidate.id,
                 self.settings.visibility_s,
                 candidate.bucket,
+                waiter.visibility_s,
             )
             future = self._committer.submit(operation)
-            self._claims.append(_Claim(candidate, self._asked, future))
+            self._claims.append(_Claim(candidate, self._asked, waiter.visibility_s, future))
             future.add_done_callback(self._claim_ended)
 
     def _claim_ended(self, ended: "asyncio.Future[Delivery | None]") -> None:
@@ -230,7 +265,7 @@ class Queue:
             self.totals.lost_races += 1
         else:
             self.totals.fetched += 1
-            self._hand_over(delivery, claim.asked)
+            self._hand_over(delivery, claim)
 
     async def _look(self) -> None:
         began_s = self._root.clock.steady_s()
@@ -286,7 +321,7 @@ class Queue:
             candidates.append(candidate)
         return candidates
 
-    def _hand_over(self, delivery: Delivery, asked: int) -> None:
+    def _hand_over(self, delivery: Delivery, claim: "_Claim") -> None:
         """Gives the delivery to one who waited before its claim began: since then the message may
         have been deleted, and whoever asks after that must not get it.
         """
@@ -295,33 +330,58 @@ class Queue:
             if delivery.descriptor is not None:
                 self._root.files.close(delivery.descriptor)
             return
-        future = self._next_waiting(asked)
-        if future is None:
+        waiter = self._next_waiting(claim.asked)
+        if waiter is None:
             self.give_back(delivery)
+        elif waiter.visibility_s == claim.visibility_s:
+            waiter.future.set_result(delivery)
         else:
-            future.set_result(delivery)
+            # Claimed for one who went: whose it is now asked for another time.
+            self._in_background(self._extend_for(waiter, delivery))
 
     def _answer_next(self, failure: BaseException) -> None:
-        if (future := self._next_waiting()) is not None:
-            future.set_exception(failure)  # Whoever answers it tells the log.
+        if (waiter := self._next_waiting()) is not None:
+            waiter.future.set_exception(failure)  # Whoever answers it tells the log.
             return
         _log.warning(
             "a claim failed", extra={"fields": {"queue": self.name.text, "error": repr(failure)}}
         )
 
-    def _next_waiting(self, asked: int | None = None) -> "asyncio.Future[Delivery | None] | None":
+    def _next_waiting(self, asked: int | None = None) -> _Waiter | None:
         """Who waits first, when that one's number is at most `asked`."""
-        while self._waiting and (asked is None or self._waiting[0][0] <= asked):
-            _, future = self._waiting.popleft()
-            if not future.done():
-                return future
+        while self._waiting and (asked is None or self._waiting[0].number <= asked):
+            waiter = self._waiting.popleft()
+            if not waiter.future.done():
+                return waiter
         return None
 
     def give_back(self, delivery: Delivery) -> None:
         """Releases, in the background, a message that was claimed for someone who is gone."""
-        task = asyncio.create_task(self._give_back(delivery))
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
+        self._in_background(self._give_back(delivery))
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._handling.add(task)
+        task.add_done_callback(self._handling.discard)
+
+    async def _extend_for(self, waiter: _Waiter, delivery: Delivery) -> None:
+        visibility_s = waiter.visibility_s or delivery.id.visibility_s or self.settings.visibility_s
+        due_ms = self._root.now_ms() + round(visibility_s * 1000)
+        try:
+            extended = await self._committer.commit(extend(self._root, delivery, due_ms))
+        except MqError as error:
+            if not waiter.future.done():
+                waiter.future.set_exception(error)
+            return
+        if extended is None or waiter.future.done():
+            self._waiting.appendleft(waiter)  # Whoever is done is dropped there.
+            self._changed.set()
+            if self._serving is None:
+                self._serving = asyncio.create_task(self._serve())
+            if extended is not None:
+                self.give_back(extended)
+            return
+        waiter.future.set_result(extended)
 
     async def _give_back(self, delivery: Delivery) -> None:
         if delivery.descriptor is not None:
@@ -329,7 +389,7 @@ class Queue:
         try:
             if await self._committer.commit(release(self._root, delivery)):
                 self.totals.released += 1
-                self._backlog.offer(delivery.id)
+                self.became_ready(delivery.id)
         except Unavailable as error:
             _log.warning(
                 "a release failed; the message comes back when it is due",

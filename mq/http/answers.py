@@ -52,7 +52,7 @@ class Answer:
             head += f"Content-Length: {len(self.body)}\r\n"
         ending = "\r\nConnection: close\r\n\r\n" if self.closes else "\r\n\r\n"
         head += f"Date: {rfc822_formatted_time()}{ending}"
-        return head.encode("latin-1") + self.body
+        return head.encode() + self.body
 
 
 def json_answer(

@@ -13,6 +13,7 @@ from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
 from mq.http.direct import DirectWay
+from mq.http.envelopes import PUBLISH_PARAMETERS
 from mq.http.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN, problem_answer
 from mq.http.routing import Route, Routes
 from mq.http.service import Service
@@ -29,8 +30,12 @@ ROUTES: Final = [
         },
         {"PUT": queues.CREATE_PARAMETERS},
     ),
-    Route("/{queue}/messages", {"POST": messages.publish, "GET": messages.fetch}),
-    Route("/{queue}/messages/{id}", {"DELETE": messages.delete}),
+    Route(
+        "/{queue}/messages",
+        {"POST": messages.publish, "GET": messages.fetch},
+        {"POST": PUBLISH_PARAMETERS, "GET": messages.FETCH_PARAMETERS},
+    ),
+    Route("/{queue}/messages/{id}", {"PATCH": messages.reschedule, "DELETE": messages.delete}),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]

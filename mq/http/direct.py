@@ -21,8 +21,8 @@ from mq.http.complaints import Complaints
 from mq.http.messages import DELETED, fetched, published
 from mq.http.service import Service
 from mq.limits import BODY_HELD_BYTES_MAX
-from mq.message import Delivery
-from mq.names import MessageId, extension_for
+from mq.message import PLAIN, Delivery, Envelope
+from mq.names import CONTENT_TYPE_DEFAULT, CONTENT_TYPES, FORM_DEFAULT, MessageId
 
 # Headers that change nothing of an answer, as clients write them. What Connection, Content-Length
 # and Host say is the parser's to judge.
@@ -34,6 +34,12 @@ _PLAIN: Final = frozenset(
     )
     for form in (name, name.lower())
 )  # fmt: skip
+# What a Content-Type says that a name can carry. Others go the long way.
+_ENVELOPES: Final = {
+    CONTENT_TYPE_DEFAULT: PLAIN,
+    FORM_DEFAULT: PLAIN,
+    **{content_type: Envelope(extension) for content_type, extension in CONTENT_TYPES.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +85,13 @@ class DirectWay:
         """The answer to a request that ended with an error."""
         return self._complaints.answer(error, in_hand.message.method, in_hand.message.path)
 
-    def _publish(self, message: RawRequestMessage, queue: Queue, body: StreamReader) -> InHand:
-        content_type = message.headers.get("Content-Type")
-        extension = extension_for(content_type) if content_type else ""
-        future = self._broker.begin_publish(queue, body.read_nowait(), extension)
+    def _publish(
+        self, message: RawRequestMessage, queue: Queue, body: StreamReader
+    ) -> InHand | None:
+        envelope = _ENVELOPES.get(message.headers.get("Content-Type", CONTENT_TYPE_DEFAULT))
+        if envelope is None:
+            return None
+        future = self._broker.begin_publish(queue, body.read_nowait(), envelope)
         return InHand(message, future, lambda message_id: published(queue.name, message_id))
 
     def _fetch(self, message: RawRequestMessage, queue: Queue) -> InHand:

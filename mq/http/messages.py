@@ -3,26 +3,32 @@
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
+from multidict import CIMultiDict
 
-from mq.errors import BadPrecondition, Unavailable
-from mq.http.answers import SERVER, Answer, rfc3339
-from mq.http.bodies import body_chunks
+from mq.errors import BadBody, BadPrecondition, Unavailable
+from mq.headers import Headers
+from mq.http import parameters
+from mq.http.answers import SERVER, Answer, json_answer, rfc3339
+from mq.http.bodies import body_chunks, json_object
+from mq.http.envelopes import envelope_of
 from mq.http.service import Service
-from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
-from mq.message import Delivery
-from mq.names import MessageId, QueueName, extension_for
-from mq.store.remove import Precondition
+from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES, DUE_IN_S_MAX, VISIBILITY_S_MAX, WAIT_S_MAX
+from mq.message import Delivery, Envelope
+from mq.names import MessageId, QueueName
+from mq.store.find import Precondition
 from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
 
 # A list of entity tags; empty elements are ignored (RFC 9110, section 5.6.1).
 _ENTITY_TAGS: Final = re.compile(r'[\s,]*(?:W/)?"[^"]*"(?:\s*,[\s,]*(?:W/)?"[^"]*")*[\s,]*')
+FETCH_PARAMETERS: Final = frozenset({"visibility", "wait"})
 DELETED: Final = Answer(202)
 _NOTHING: Final = Answer(204, {"Cache-Control": "no-store"})
+_WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\b")
 _ENTITY_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
 
 
@@ -30,7 +36,7 @@ async def publish(service: Service, request: web.BaseRequest, path: Mapping[str,
     """POST: 201 once the message is on stable media."""
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
-    extension = extension_for(request.headers.get("Content-Type", ""))
+    envelope = envelope_of(request.query, request.headers, service.broker.root.now_ms())
     settings = service.settings
     chunks = body_chunks(request, settings.queue.body_bytes_max, settings.body_idle_s)
     held = bytearray()
@@ -40,18 +46,53 @@ async def publish(service: Service, request: web.BaseRequest, path: Mapping[str,
             if len(held) > BODY_HELD_BYTES_MAX:
                 break
         else:
-            return published(name, await service.broker.publish(name, held, extension))
-    return published(name, await _upload(service, name, extension, held, chunks))
+            return published(name, await service.broker.publish(name, held, envelope))
+    return published(name, await _upload(service, name, envelope, held, chunks))
 
 
 async def fetch(
     service: Service, request: web.BaseRequest, path: Mapping[str, str]
 ) -> Answer | web.StreamResponse:
     """GET: the next message, claimed for its visibility; 204 when there is none."""
-    delivery = await service.broker.fetch(QueueName.parse(path["queue"]))
+    visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
+    wait_s = _wait_s(request)
+    delivery = await service.broker.fetch(QueueName.parse(path["queue"]), visibility_s, wait_s)
     if delivery is not None and delivery.descriptor is not None:
         return await stream(service, request, delivery)
     return fetched(delivery)
+
+
+def _wait_s(request: web.BaseRequest) -> float:
+    """How long the client would wait: `?wait=`, else `Prefer: wait=` (RFC 7240), which is cut to
+    what mq does. Raises BadParameter.
+    """
+    wait_s = parameters.seconds(request.query, "wait", 0, WAIT_S_MAX)
+    if wait_s is not None:
+        return wait_s
+    preferred = _WAIT.search(", ".join(request.headers.getall("Prefer", [])))
+    return min(float(preferred[1]), WAIT_S_MAX) if preferred else 0
+
+
+async def reschedule(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
+    """PATCH: 200 once the message's new due time is on stable media."""
+    name = QueueName.parse(path["queue"])
+    message_id = MessageId.parse(path["id"])
+    if_receives = parse_if_match(request.headers.getall("If-Match", []))
+    wanted = await json_object(request, service.settings.body_idle_s)
+    due_in_s = _due_in_s(wanted)
+    stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives)
+    return json_answer(
+        {"id": message_id.text, "due": rfc3339(stamp.due_ms), "receives": stamp.receives},
+        headers={"ETag": f'"{stamp.receives}"'},
+    )
+
+
+def _due_in_s(wanted: dict[str, object]) -> float:
+    due_in_s = wanted.get("due_in_s")
+    is_number = isinstance(due_in_s, int | float) and not isinstance(due_in_s, bool)
+    if len(wanted) == 1 and is_number and 0 <= (found := cast(float, due_in_s)) <= DUE_IN_S_MAX:
+        return found
+    raise BadBody('{"due_in_s": seconds from 0}, and nothing else')
 
 
 async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
@@ -83,11 +124,11 @@ def parse_if_match(values: list[str]) -> Precondition | None:
 async def _upload(
     service: Service,
     name: QueueName,
-    extension: str,
+    envelope: Envelope,
     held: bytearray,
     chunks: AsyncIterator[bytes],
 ) -> MessageId:
-    upload = await service.broker.upload(name, extension)
+    upload = await service.broker.upload(name, envelope)
     try:
         async for chunk in chunks:
             held += chunk
@@ -119,8 +160,8 @@ def fetched(delivery: Delivery | None) -> Answer:
     return Answer(200, _headers(delivery), delivery.body)
 
 
-def _headers(delivery: Delivery) -> dict[str, str]:
-    return {
+def _headers(delivery: Delivery) -> Mapping[str, str]:
+    headers = {
         "X-Message-Id": delivery.id.text,
         "X-Message-Receives": str(delivery.stamp.receives),
         "X-Message-Published": rfc3339(delivery.id.published_ms),
@@ -130,6 +171,18 @@ def _headers(delivery: Delivery) -> dict[str, str]:
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
     }
+    return _with_kept(headers, delivery.headers) if delivery.headers else headers
+
+
+def _with_kept(headers: dict[str, str], kept: Headers) -> Mapping[str, str]:
+    """All of them: a name may stand there twice, and a Content-Type that was kept is the one."""
+    joined = CIMultiDict(headers)
+    for name, value in kept:
+        if name.lower() == "content-type":
+            joined[name] = value
+        else:
+            joined.add(name, value)
+    return joined
 
 
 async def stream(
@@ -138,7 +191,8 @@ async def stream(
     """Answers a fetch whose body is not held: the response has been sent on return."""
     download = Download(service.broker.root.files, delivery)
     try:
-        response = web.StreamResponse(headers=_headers(delivery) | {"Server": SERVER})
+        response = web.StreamResponse(headers=_headers(delivery))
+        response.headers["Server"] = SERVER
         response.content_length = delivery.size
         await response.prepare(request)
         async for chunk in download.chunks():

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.errors import (
+    BadBody,
     BadName,
     BadParameter,
     BadPrecondition,
+    BatchTooLarge,
     BodyTooLarge,
     BodyTooSlow,
     BodyUnreadable,
     Busy,
     DeliveredAgain,
+    DueTooFar,
     ExpectationUnknown,
+    HeadersTooLarge,
+    KeyTaken,
+    MediaTypeUnknown,
     MessageNotFound,
     MqError,
     NameTaken,
@@ -38,7 +44,9 @@ from mq.limits import RETRY_AFTER_S
 TYPE_PREFIX: Final = "urn:mq:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 
-_MEMBERS: Final = frozenset({"parameter", "queue", "id", "receives", "bytes_max"})
+_MEMBERS: Final = frozenset(
+    {"parameter", "queue", "key", "id", "receives", "bytes_max", "headers_max", "messages_max"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +70,15 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
     ),
     BadParameter: Problem(
-        "bad-parameter", 400, "Bad parameter",
-        "The query parameter {parameter} is malformed; expected: {expected}.",
+        "bad-{parameter}", 400, "Bad parameter",
+        "The parameter {parameter} is malformed; expected: {expected}.",
+    ),
+    BadBody: Problem(
+        "bad-body", 400, "Bad body", "The body is not what is asked for here: {expected}."
+    ),
+    DueTooFar: Problem(
+        "due-too-far", 400, "Due too far",
+        "The root's file system cannot keep a time so far in the future.",
     ),
     BadPrecondition: Problem(
         "bad-if-match", 400, "Bad If-Match", 'If-Match takes * or entity tags such as "1".'
@@ -79,6 +94,7 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
     ),
+    KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
     ShapeFixed: Problem(
         "settings-fixed", 409, "Settings fixed",
         "The queue was made with other settings, which stay as long as it does.",
@@ -94,6 +110,17 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     BodyTooLarge: Problem(
         "body-too-large", 413, "Body too large", "A body has at most {bytes_max} bytes.",
         closes=True,
+    ),
+    BatchTooLarge: Problem(
+        "batch-too-large", 413, "Batch too large",
+        "One request carries at most {messages_max} messages and {bytes_max} bytes.", closes=True,
+    ),
+    MediaTypeUnknown: Problem(
+        "media-type-unknown", 415, "Media type unknown", "The body must be JSON, and be said to be."
+    ),
+    HeadersTooLarge: Problem(
+        "headers-too-large", 431, "Headers too large",
+        "A message keeps at most {headers_max} headers of {bytes_max} bytes in all.", closes=True,
     ),
     ExpectationUnknown: Problem(
         "expectation-unknown", 417, "Expectation unknown", "Only 100-continue can be expected."
@@ -153,7 +180,7 @@ def problem_answer(
     """
     facts = facts or {}
     content = {
-        "type": TYPE_PREFIX + problem.slug,
+        "type": TYPE_PREFIX + problem.slug.format_map(facts),
         "title": problem.title,
         "status": problem.status,
         "detail": problem.detail.format_map(facts),

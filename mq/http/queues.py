@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.errors import BadParameter
+from mq.http import parameters
 from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.service import Service
 from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
@@ -22,8 +22,8 @@ async def create(service: Service, request: web.BaseRequest, path: Mapping[str, 
     """PUT: 201 when it was made, 200 when it was there. The body is discarded."""
     name = QueueName.parse(path["queue"])
     wanted = WantedShape(
-        _number(request, DIGITS_PARAMETER, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX),
-        _number(request, SHARDS_PARAMETER, 1, SHARDS_MAX),
+        parameters.whole(request.query, DIGITS_PARAMETER, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX),
+        parameters.whole(request.query, SHARDS_PARAMETER, 1, SHARDS_MAX),
     )
     created = await service.broker.create_queue(name, wanted)
     return json_answer({"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"})
@@ -68,17 +68,3 @@ async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, 
     name = QueueName.parse(path["queue"])
     await service.broker.delete_queue(name)
     return json_answer({"name": name.text})
-
-
-def _number(request: web.BaseRequest, parameter: str, least: int, most: int) -> int | None:
-    """A query parameter that is a whole number between these; None where it is left out. Raises
-    BadParameter.
-    """
-    if not request.query_string:
-        return None
-    values = request.query.getall(parameter, [])
-    if not values:
-        return None
-    if values[0] not in map(str, range(least, most + 1)) or len(values) > 1:
-        raise BadParameter(parameter, f"one whole number from {least} to {most}")
-    return int(values[0])

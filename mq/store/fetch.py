@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Iterator
 
 from mq.errors import Busy, SettingsUnreadable, Unavailable
-from mq.lifecycle import FETCH, RELEASE
+from mq.headers import parse_block
+from mq.lifecycle import FETCH
 from mq.limits import BODY_HELD_BYTES_MAX
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
@@ -23,9 +24,11 @@ def fetch(
     message_id: MessageId,
     visibility_s: float,
     bucket: str | None = None,
+    asked_s: float | None = None,
 ) -> Steps[Delivery | None]:
     """Claims a ready message; None when another process won it. `bucket` is where a listing found
-    it; None: wherever it is.
+    it; None: wherever it is. It is the fetcher's for `asked_s`; None: for as long as the message
+    says itself, or for `visibility_s`.
 
     The inode's lock is taken before the rename and held until the stamp is flushed: a process
     that is stopped in between keeps its claim, and mq-mover does not give it to another.
@@ -40,7 +43,8 @@ def fetch(
         ready = root.layout.path(FETCH.source, queue, message_id, source)
         with claimed(root, ready) as claim:
             if claim is not None:
-                return (yield from _claim(root, queue, message_id, visibility_s, source, claim))
+                shown_s = asked_s or message_id.visibility_s or visibility_s
+                return (yield from _claim(root, queue, message_id, shown_s, source, claim))
             if message_status(root, ready) is not None:
                 raise Busy("another process is at the message")
     return None
@@ -70,7 +74,7 @@ def _claim(
         # Deleted; or, on NFS, done and the answer lost. Not claimed: redelivery brings it
         # back.
         return None
-    due_ms = root.now_ms() + round((message_id.visibility_s or visibility_s) * 1000)
+    due_ms = root.now_ms() + round(visibility_s * 1000)
     stamp = claim.stamp.received(due_ms)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     try:
@@ -80,39 +84,6 @@ def _claim(
     return _delivery(root, queue, message_id, stamp, claim, target)
 
 
-def release(root: Root, delivery: Delivery) -> Steps[bool]:
-    """Puts a claimed message that nobody took back into its queue, unless it has moved on.
-
-    Its receives stay counted. Durable on return: yes, when True.
-    """
-    delayed = root.layout.path(RELEASE.source, delivery.queue, delivery.id, delivery.bucket)
-    with claimed(root, delayed) as claim:
-        if claim is None or claim.stamp != delivery.stamp:
-            return False
-        again = Stamp(root.now_ms(), delivery.stamp.receives)
-        root.files.stamp(claim.descriptor, again.mtime_ns())
-        try:
-            flush = yield from move_alive(
-                root,
-                RELEASE,
-                delivery.queue,
-                delivery.id,
-                claim.status.st_nlink,
-                delivery.bucket,
-            )
-        except OSError as error:
-            if is_gone(error):
-                return False  # Its queue is gone; mq-mover decides.
-            raise
-        # Without the lock: whoever fetches it now has won it, flushed or not.
-        root.files.unlock(claim.descriptor)
-        try:
-            yield flush._replace(files=(claim.descriptor,))
-        except FileNotFoundError:
-            return False  # The queue was deleted meanwhile, the message with it.
-        return True
-
-
 def _delivery(
     root: Root, queue: QueueName, message_id: MessageId, stamp: Stamp, claim: Claim, bucket: str
 ) -> Delivery:
@@ -120,11 +91,12 @@ def _delivery(
     size = claim.status.st_size - offset
     if size < 0:
         raise Unavailable("the file is shorter than its header block")
+    headers = parse_block(root.files.read(claim.descriptor, offset, 0)) if offset else ()
     if size > BODY_HELD_BYTES_MAX:
         root.files.unlock(claim.descriptor)  # A duplicate would go on holding the lock.
         descriptor = root.files.duplicate(claim.descriptor)
-        return Delivery(queue, message_id, stamp, size, offset, None, descriptor, bucket)
+        return Delivery(queue, message_id, stamp, size, offset, None, descriptor, bucket, headers)
     body = root.files.read(claim.descriptor, size, offset)
     if len(body) != size:
         raise Unavailable("the file ended early")
-    return Delivery(queue, message_id, stamp, size, offset, body, None, bucket)
+    return Delivery(queue, message_id, stamp, size, offset, body, None, bucket, headers)

@@ -69,6 +69,12 @@ class Files:
         """Moves one name to another of the same file system, atomically."""
         os.rename(source, target)
 
+    def link(self, path: str, target: str) -> None:
+        """A new symbolic link, whose target is a text and never followed. EEXIST when the name is
+        taken.
+        """
+        os.symlink(target, path)
+
     def unlink(self, path: str) -> None:
         """Takes a file's name away."""
         os.unlink(path)
@@ -144,6 +150,15 @@ class Files:
             return os.stat(path, follow_symlinks=False)
         except OSError as error:
             if is_gone(error):
+                return None
+            raise
+
+    def linked(self, path: str) -> str | None:
+        """The text that a symbolic link says; None when nothing, or something else, is there."""
+        try:
+            return os.readlink(path)
+        except OSError as error:
+            if is_gone(error) or error.errno == errno.EINVAL:
                 return None
             raise
 

@@ -7,22 +7,33 @@ import errno
 from dataclasses import dataclass
 
 from mq.errors import NoInodes, QueueNotFound, StagedFileGone, Unavailable
-from mq.lifecycle import DELIVER, DISCARD, STAGE
+from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, Transition
 from mq.message import Stamp
-from mq.names import MessageId, QueueName
+from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.moves import folders_of, move, queue_exists
 from mq.store.root import Root
+from mq.store.stamping import stamp_due
 from mq.store.steps import Flush, Steps
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message as it is published: due at `due_ms`, milliseconds since the epoch."""
+    """A message as it is published: due at `due_ms`, milliseconds since the epoch, and until then
+    in delay/ when it `is_scheduled`. `head` is the header block before its body.
+    """
 
     queue: QueueName
     id: MessageId
     due_ms: int
+    is_scheduled: bool = False
+    head: bytes = b""
+    idempotency: Key | None = None
+
+    @property
+    def transition(self) -> Transition:
+        """How it leaves new/."""
+        return SCHEDULE if self.is_scheduled else DELIVER
 
 
 def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageId]:
@@ -34,7 +45,7 @@ def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageI
     descriptor = stage(root, draft, len(body))
     try:
         root.files.write(descriptor, body)
-        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        stamp_due(root, descriptor, Stamp(draft.due_ms))
         yield Flush(files=(descriptor,))
     except BaseException:
         discard(root, draft)
@@ -45,16 +56,24 @@ def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageI
 
 
 def stage(root: Root, draft: Draft, size: int = 0) -> int:
-    """Opens the message's new file in new/ for at least `size` bytes; its descriptor, for
-    writing. Raises NoSpace, NoInodes. Durable on return: no.
+    """Opens the message's new file in new/ for a body of at least `size` bytes; its descriptor,
+    for writing, behind its header block. Raises NoSpace, NoInodes. Durable on return: no.
     """
-    root.space.claim(size)
+    root.space.claim(size + len(draft.head))
     try:
-        return root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))
+        descriptor = root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))
     except OSError as error:
         if error.errno == errno.ENOSPC and root.space.has_no_inode():
             raise NoInodes(str(error)) from error
         raise
+    if draft.head:
+        try:
+            root.files.write(descriptor, draft.head)
+        except BaseException:
+            root.files.close(descriptor)
+            discard(root, draft)
+            raise
+    return descriptor
 
 
 def append(root: Root, descriptor: int, data: bytes | bytearray) -> None:
@@ -64,24 +83,30 @@ def append(root: Root, descriptor: int, data: bytes | bytearray) -> None:
 
 
 def seal(root: Root, draft: Draft, descriptor: int) -> None:
-    """Ends a staged file that was written bit by bit: its time, and its own fsync.
+    """Ends a staged file that was written bit by bit: its time, and its own fsync. Raises
+    DueTooFar.
 
     Durable on return: the file, not its place; `deliver` does the rest.
     """
-    root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+    stamp_due(root, descriptor, Stamp(draft.due_ms))
     root.files.sync(descriptor)
 
 
 def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
-    """Renames a staged file, whose bytes are on stable media, to its queue.
+    """Renames a staged file, whose bytes are on stable media, to its queue, or to delay/ when it is
+    scheduled.
 
     Raises QueueNotFound, SettingsUnreadable, Busy, and takes the file away; StagedFileGone when
     it lay in new/ for so long that it was taken for forgotten. Durable on return: yes.
     """
     target = ""
+    transition = draft.transition
+    if draft.is_scheduled and not queue_exists(root, draft.queue):
+        discard(root, draft)
+        raise QueueNotFound(draft.queue.text)
     try:
-        target = root.places.target(DELIVER.target, draft.queue, draft.id)
-        flush = move(root, DELIVER, draft.queue, draft.id, target=target)
+        target = root.places.target(transition.target, draft.queue, draft.id)
+        flush = move(root, transition, draft.queue, draft.id, target=target)
     except OSError as error:
         if not is_gone(error):
             discard(root, draft)
@@ -97,6 +122,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
             raise  # It is new/ that is gone.
         # Deleted between the rename and the flush; the message went with its queue.
         raise QueueNotFound(draft.queue.text) from None
+    if draft.is_scheduled and not queue_exists(root, draft.queue):
+        raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
     return draft.id
 
 
@@ -110,9 +137,9 @@ def discard(root: Root, draft: Draft) -> None:
 
 def _after_gone(root: Root, draft: Draft, target: str) -> Flush:
     """A rename that said ENOENT: NFS may have done it and lost the answer; else say what lacks."""
-    delivered = root.layout.path(DELIVER.target, draft.queue, draft.id, target)
+    delivered = root.layout.path(draft.transition.target, draft.queue, draft.id, target)
     if root.files.status(delivered) is not None:
-        return folders_of(root, DELIVER, draft.queue, target=target)
+        return folders_of(root, draft.transition, draft.queue, target=target)
     discard(root, draft)
     if not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)

@@ -5,7 +5,6 @@ FORMAT.md, "delete", has the steps and what a crash after each leaves.
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -20,6 +19,7 @@ from mq.lifecycle import (
 )
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
+from mq.store.find import PASSES, Precondition, places_alive
 from mq.store.layout import leading
 from mq.store.moves import (
     claimed,
@@ -32,11 +32,9 @@ from mq.store.moves import (
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
-_PASSES: Final = 2
+_REMOVALS: Final = {State.DELAYED: REMOVE_DELAYED, State.READY: REMOVE_READY}
 _EXPUNGED: Final = {REMOVE_DELAYED: EXPUNGE_DELAYED, REMOVE_READY: EXPUNGE_READY}
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
-
-Precondition = Callable[[int], bool]
 
 
 class _Found(Enum):
@@ -66,7 +64,7 @@ def remove(
     starts = (layout.delay, layout.queue(queue))
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
-    for look in range(_PASSES):
+    for look in range(PASSES):
         found, bucket = _pass(root, queue, message_id, if_receives, look)
         seen.add(found)
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
@@ -101,7 +99,8 @@ def _pass(
     came of it, and the bucket of remove/ that it lies in then.
     """
     missed = _Found.NOWHERE
-    for removal, source in _sources(root, queue, message_id, look):
+    for state, source in places_alive(root, queue, message_id, look):
+        removal = _REMOVALS[state]
         status = message_status(root, root.layout.path(removal.source, queue, message_id, source))
         if status is None:
             continue
@@ -125,27 +124,6 @@ def _pass(
         if message_status(root, path) is not None:
             return _Found.REMOVED, bucket
     return missed, ""
-
-
-def _sources(
-    root: Root, queue: QueueName, message_id: MessageId, look: int
-) -> Iterator[tuple[Transition, str]]:
-    """Where to look: at the likeliest place of each state, then at the others. The last look ends
-    with the queue's own folder, since a message can come back between two looks.
-    """
-    places = root.places
-    is_flat = look == 0 and places.is_flat(State.DELAYED, queue)
-    if is_flat:
-        yield REMOVE_DELAYED, ""
-        if places.is_flat(State.READY, queue):
-            yield REMOVE_READY, ""
-    for bucket in places.spots(State.DELAYED, queue, message_id):
-        if bucket or not is_flat:
-            yield REMOVE_DELAYED, bucket
-    for bucket in places.spots(State.READY, queue, message_id):
-        yield REMOVE_READY, bucket
-    if look > 0:
-        yield REMOVE_READY, ""
 
 
 def _remove(

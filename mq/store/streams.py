@@ -53,7 +53,7 @@ class Upload:
     def __init__(self, root: Root, committer: Committer, draft: Draft, descriptor: int) -> None:
         self._root = root
         self._committer = committer
-        self._draft = draft
+        self.draft = draft
         self._file = _OpenFile(root.files, descriptor)
         self._append = wrap(append)
         self._seal = wrap(seal)
@@ -79,10 +79,10 @@ class Upload:
         """Ends the body and flushes the file; the operation that delivers it, to be committed.
         Raises Unavailable. Durable: the file, not its place.
         """
-        await self._file.use(self._seal(self._root, self._draft, self._file.descriptor))
+        await self._file.use(self._seal(self._root, self.draft, self._file.descriptor))
         self._sealed = True
         await self._file.close()
-        return deliver(self._root, self._draft)
+        return deliver(self._root, self.draft)
 
     async def abort(self) -> None:
         """Leaves nothing behind of an upload that was not sealed; does nothing to one that was:
@@ -93,7 +93,7 @@ class Upload:
 
     async def _abort(self) -> None:
         await self._file.close()
-        await self._committer.call(discard, self._root, self._draft)
+        await self._committer.call(discard, self._root, self.draft)
 
 
 class Download:

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 from mq.broker.broker import Broker
 from mq.errors import DeliveredAgain, MessageNotFound, QueueNotFound
 from mq.limits import FOLDER_FILES_MAX
+from mq.message import Envelope
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
@@ -125,7 +126,7 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
     def publish(self, queue: QueueName, bodies: list[bytes], extension: str) -> object:
         async def publish_together() -> list[MessageId | BaseException]:
             return await asyncio.gather(
-                *(self.broker.publish(queue, body, extension) for body in bodies),
+                *(self.broker.publish(queue, body, Envelope(extension)) for body in bodies),
                 return_exceptions=True,
             )
 

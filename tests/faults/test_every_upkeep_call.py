@@ -17,12 +17,13 @@ from harness.messages import new_id, put_file
 
 from mq.errors import MqError
 from mq.names import MessageId, QueueName
-from mq.store.fetch import fetch, release
+from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
 from mq.store.group import run_alone
 from mq.store.queues import create_queue, delete_queue
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
+from mq.store.reschedule import release
 from mq.store.root import Root, open_root
 from mq_mover.mover import Mover
 from mq_mover.sweeper import Sweeper

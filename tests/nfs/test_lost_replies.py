@@ -19,12 +19,12 @@ from nfs.pairs import Pair, deleted, fetched, serve_pair
 from mq.limits import BODY_HELD_BYTES_MAX
 from mq.names import MessageId, QueueName
 from mq.store.fetch import fetch as fetch_steps
-from mq.store.fetch import release
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget
+from mq.store.reschedule import release
 from mq.store.root import Root, open_root
 
 

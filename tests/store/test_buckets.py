@@ -13,7 +13,7 @@ from harness.messages import new_id
 from mq.errors import Busy, MqError
 from mq.names import MessageId, QueueName
 from mq.store.buckets import drop_buckets, sweep_buckets
-from mq.store.fetch import fetch, release
+from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
@@ -22,6 +22,7 @@ from mq.store.publish import Draft, publish
 from mq.store.queues import WantedShape, create_queue, delete_queue
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
+from mq.store.reschedule import release
 from mq.store.root import Root, open_root
 
 QUEUE = QueueName.parse("q")

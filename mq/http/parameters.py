@@ -1,0 +1,87 @@
+"""Query parameters and headers that say something, each by a parser of its own: pure.
+
+Each raises BadParameter, which names the parameter and what it may be.
+"""
+
+import math
+import re
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from mq.errors import BadName, BadParameter
+from mq.limits import KEY_WRITTEN_BYTES_MAX, PUBLISHED_MS_MAX
+from mq.names import Key
+
+_SECONDS: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,3})?")
+_WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,17}")
+# RFC 3339, section 5.6; the T and the Z in either case.
+_TIME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d\d:\d\d))"
+)
+_KEY_EXPECTED: Final = f"text of 1 to {KEY_WRITTEN_BYTES_MAX} bytes as written in a name"
+
+
+class Query(Protocol):
+    """A request's query, as aiohttp gives it."""
+
+    def getall(self, key: str, default: list[str]) -> list[str]:
+        """All values of a parameter, in their order."""
+
+
+def one(query: Query, parameter: str) -> str | None:
+    """The parameter's value; None where it is left out. Said twice is malformed."""
+    values = query.getall(parameter, [])
+    if len(values) > 1:
+        raise BadParameter(parameter, "one value")
+    return values[0] if values else None
+
+
+def whole(query: Query, parameter: str, least: int, most: int) -> int | None:
+    """A whole number between these."""
+    text = one(query, parameter)
+    if text is None:
+        return None
+    if _WHOLE.fullmatch(text) is None or not least <= int(text) <= most:
+        raise BadParameter(parameter, f"one whole number from {least} to {most}")
+    return int(text)
+
+
+def seconds(query: Query, parameter: str, least: float, most: float = math.inf) -> float | None:
+    """Seconds between these, with at most three decimals."""
+    text = one(query, parameter)
+    if text is None:
+        return None
+    if _SECONDS.fullmatch(text) is None or not least <= float(text) <= most:
+        upper = "" if math.isinf(most) else f" to {most:g}"
+        raise BadParameter(parameter, f"seconds from {least:g}{upper}, with at most three decimals")
+    return float(text)
+
+
+def time_ms(query: Query, parameter: str) -> int | None:
+    """A time as RFC 3339 writes it, in milliseconds since the epoch; finer parts are dropped."""
+    text = one(query, parameter)
+    if text is None:
+        return None
+    # A plus in a query is a space: behind the date, nobody means one.
+    match = _TIME.fullmatch(text[:11] + text[11:].replace(" ", "+"))
+    try:
+        if match is None:
+            raise ValueError
+        day, clock, fraction, offset = match.groups()
+        at = datetime.fromisoformat(f"{day}T{clock}{offset or '+00:00'}").astimezone(UTC)
+        found = round(at.timestamp()) * 1000 + int((fraction or "0").ljust(3, "0")[:3])
+    except (ValueError, OverflowError):
+        raise BadParameter(parameter, "a time such as 2026-01-31T23:59:59Z") from None
+    if found > PUBLISHED_MS_MAX:
+        raise BadParameter(parameter, "a time before the year 10000")
+    return found
+
+
+def key(text: str | None, parameter: str) -> Key | None:
+    """A lookup key, or what publishes of one have in common."""
+    if text is None:
+        return None
+    try:
+        return Key.parse(text)
+    except BadName:
+        raise BadParameter(parameter, _KEY_EXPECTED) from None
