@@ -18,6 +18,7 @@ from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.find import Precondition
 from mq.store.moves import queue_exists
+from mq.store.peek import Page, peek
 from mq.store.publish import Draft, publish
 from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue, retire_delayed
 from mq.store.read import Choice, Reading
@@ -210,6 +211,10 @@ class Broker:
     ) -> Reading:
         """A message as it is, not consumed. Raises QueueNotFound, MessageNotFound, Unavailable."""
         return await reading(self.root, self.committer, name, message_id, choice, with_removed)
+
+    async def peek(self, name: QueueName, page: Page) -> list[Reading]:
+        """A page of the queue's messages as they are. Raises QueueNotFound, Unavailable."""
+        return await self.committer.call(peek, self.root, name, page)
 
     def known(self, name: str) -> Queue | None:
         """The queue of that name, when this process has used it; for any text."""

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, messages, queues, reading
+from mq.http import health, messages, peeking, queues, reading
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -44,6 +44,7 @@ ROUTES: Final = [
             "DELETE": messages.delete,
         },
     ),
+    Route("/{queue}/peek", {"GET": peeking.peek}, {"GET": peeking.PEEK_PARAMETERS}),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]

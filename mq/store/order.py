@@ -2,7 +2,8 @@
 
 By priority, then by id, merging the queue's own folder with its buckets: a bucket, which holds ids
 from its own digits on, is listed when the merge comes to them, and what stands behind it waits.
-Names are compared as text and parsed when they are taken.
+Names are compared as text and parsed when they are taken. In the same way a queue's messages are
+found in a folder that it shares with others, by id alone.
 """
 
 import heapq
@@ -12,10 +13,11 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from mq.lifecycle import State
 from mq.limits import FOLDERS_PER_LOOK_MAX, PRIORITY_MAX, UUID_CHARS
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.layout import Bucket, dashed, parse_bucket, shard_of
+from mq.store.layout import Bucket, dashed, entry_prefix, parse_bucket, shard_of
 from mq.store.listing import is_settled, not_found
 from mq.store.root import Root
 from mq.store.walk import is_bucket, is_deep_folder
@@ -60,6 +62,23 @@ class Order:
 
 
 STRICT: Final = Order()
+
+
+@dataclass(frozen=True, slots=True)
+class OfQueue:
+    """How a queue's messages in delay/ or remove/ are compared: by id. `prefix` is how the names
+    of its entries begin.
+    """
+
+    prefix: str
+
+    def key(self, name: str) -> str:
+        """Like Order's; "" for an entry of another queue."""
+        return _NO_RANK + name[len(self.prefix) :] if name.startswith(self.prefix) else ""
+
+    def first_key(self, bucket: Bucket, deep: str = "") -> str:
+        """Like Order's."""
+        return _NO_RANK + dashed(bucket.digits + deep)
 
 
 class Candidate(NamedTuple):
@@ -142,6 +161,32 @@ def list_ready(
     return Listing(look.found, complete, mark, order, tuple(look.empty))
 
 
+def list_after(
+    root: Root, state: State, queue: QueueName, limit: int, after: MessageId | None = None
+) -> tuple[list[Candidate], bool]:
+    """The queue's first `limit` messages of a state behind this id, or fewer, and whether these are
+    all: ready ones in the order of delivery, delayed and removed ones by id.
+
+    No folder is listed that lies wholly before the id, nor any behind the last one found. Blocking.
+    Raises QueueNotFound, OSError.
+    """
+    folder = root.layout.base(state, queue)
+    order = STRICT if state is State.READY else OfQueue(entry_prefix(queue))
+    behind = ""
+    if after is not None:
+        behind = order.key(after.text) if state is State.READY else _NO_RANK + after.text
+    look = _Look(root, folder, limit, order, behind)
+    try:
+        look.open(folder, "", None)
+    except OSError as error:
+        if is_gone(error) and state is State.READY:
+            raise not_found(root, queue) from None
+        raise
+    complete = look.merge()
+    look.found.sort()
+    return look.found, complete
+
+
 def _is_unchanged(root: Root, known: FolderMark) -> bool:
     for folder, mtime_ns in known.mtimes_ns:
         status = root.files.status(folder)
@@ -171,12 +216,15 @@ class _Unlisted:
 
 @dataclass(slots=True)
 class _Look:
-    """One merge. `waiting` is a heap: the first key that a folder may have, and the folder."""
+    """One merge of what is behind a key. `waiting` is a heap: the first key that a folder may have,
+    and the folder.
+    """
 
     root: Root
     folder: str
     limit: int
-    order: Order
+    order: Order | OfQueue
+    behind: str = ""
     waiting: list[tuple[str, int, _Run | _Unlisted]] = field(default_factory=list)
     found: list[Candidate] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -205,9 +253,9 @@ class _Look:
         if status is not None:
             self.mtimes_ns.append((path, status.st_mtime_ns))
             self.settled = self.settled and is_settled(status, self.root.now_ms())
-        key, kept = self.order.key, _KEPT * self.limit
+        key_of, behind, kept = self.order.key, self.behind, _KEPT * self.limit
         keys: list[str] = []
-        left_out = 0
+        files = 0
         is_cut = anything = False
         for entry in self.root.files.entries(path):
             anything = True
@@ -215,14 +263,15 @@ class _Look:
             if len(name) < UUID_CHARS:
                 self._wait_for_folder(entry, bucket, of)
             elif name[0] != "." and entry.is_file(follow_symlinks=False):
-                keys.append(key(name))
+                files += 1
+                if (key := key_of(name)) <= behind:
+                    continue
+                keys.append(key)
                 if len(keys) > 2 * kept:
-                    left_out += len(keys)
                     keys, was_cut = _first(keys, kept)
-                    left_out -= len(keys)
                     is_cut = is_cut or was_cut
         if of is None:
-            self.flat_files = left_out + len(keys)
+            self.flat_files = files
         if keys:
             keys.sort()
             self._wait(keys[0], _Run(bucket, keys, is_cut))
@@ -231,10 +280,15 @@ class _Look:
     def _wait_for_folder(self, entry: "os.DirEntry[str]", bucket: str, of: Bucket | None) -> None:
         below = f"{bucket}{entry.name}/"
         if of is None and is_bucket(entry) and (inner := parse_bucket(entry.name)) is not None:
-            self._wait(self.order.first_key(inner), _Unlisted(entry.path, below, inner))
+            self._wait_behind(self.order.first_key(inner), _Unlisted(entry.path, below, inner))
         elif of is not None and bucket.count("/") == 1 and is_deep_folder(entry):
             first = self.order.first_key(of, entry.name)
-            self._wait(first, _Unlisted(entry.path, below, of))
+            self._wait_behind(first, _Unlisted(entry.path, below, of))
+
+    def _wait_behind(self, first: str, folder: _Unlisted) -> None:
+        """Waits for a folder whose keys all begin so, unless they are all before what is wanted."""
+        if first > self.behind or self.behind.startswith(first):
+            self._wait(first, folder)
 
     def _open_bucket(self, bucket: _Unlisted) -> None:
         try:
