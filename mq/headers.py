@@ -1,7 +1,7 @@
 """The headers that a message keeps, and the block before its body that they stand in.
 
-Floor 0. The block is one line a header, in the order in which they came: name, colon, space,
-value, line feed, in UTF-8. Its length is in the message's name.
+Floor 0. FORMAT.md, "The header block", has its grammar: one line a header, in the order in which
+they came, in UTF-8. Its length is in the message's name.
 """
 
 import re
@@ -17,8 +17,10 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 _CONTENT_TYPE: Final = "content-type"
 _KEPT: Final = frozenset({"content-encoding", "traceparent", "tracestate"})
 _KEPT_BEGINNINGS: Final = ("ce-", "x-attribute-")
-# A field line of RFC 9110, section 5.
-_LINE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ([\t\x20-\x7e\x80-\U0010ffff]*)")
+# A field line of RFC 9110, section 5; no value begins or ends with white space.
+_LINE: Final = re.compile(
+    r"([!#$%&'*+.^_`|~0-9A-Za-z-]+): ((?![\t ])[\t\x20-\x7e\x80-\U0010ffff]*(?<![\t ])|)"
+)
 
 
 def kept(headers: Iterable[tuple[str, str]]) -> Headers:
@@ -33,6 +35,9 @@ def kept(headers: Iterable[tuple[str, str]]) -> Headers:
         raise BadParameter("headers", "values in UTF-8") from None
     if len(found) > HEADERS_MAX or size > HEADER_BLOCK_BYTES_MAX:
         raise HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX)
+    # So that all that was kept is given back.
+    if parse_block(print_block(found)) != found:
+        raise BadParameter("headers", "values without control characters")
     return found
 
 
@@ -49,8 +54,15 @@ def print_block(headers: Headers) -> bytes:
 
 def parse_block(block: bytes) -> Headers:
     """What a block says. A line that mq would not have written is passed over, so that nothing
-    gets into an answer that no request could have brought.
+    gets into an answer that no request could have brought; and so is a last line without its end.
     """
-    lines = (_LINE.fullmatch(line) for line in block.decode(errors="replace").split("\n"))
-    pairs = (line.groups() for line in lines if line is not None)
-    return tuple((name, value) for name, value in pairs if _is_kept(name.lower(), value))
+    pairs = (_pair(line) for line in block.split(b"\n")[:-1])
+    return tuple(pair for pair in pairs if pair is not None and _is_kept(pair[0].lower(), pair[1]))
+
+
+def _pair(line: bytes) -> tuple[str, str] | None:
+    try:
+        match = _LINE.fullmatch(line.decode())
+    except UnicodeDecodeError:
+        return None
+    return None if match is None else (match[1], match[2])

@@ -140,6 +140,10 @@ PEEK_MESSAGES_DEFAULT: Final = 100
 PEEK_BODY_BYTES: Final = 4 * KIB
 # How long a body that was refused is still read, so that its sender sees the answer.
 LINGERING_S: Final = 2.0
+# A request's line, one of its headers, and how many it may have: beyond, it is not parsed.
+REQUEST_LINE_BYTES_MAX: Final = 8 * KIB
+FIELD_BYTES_MAX: Final = 10 * KIB
+FIELDS_MAX: Final = 128
 RETRY_AFTER_S: Final = 1
 DESCRIBE_AGE_S: Final = 1.0
 # Between two log lines of one kind of 503.
@@ -176,6 +180,10 @@ _RELATIONS: Final = {
     "one folder's files are a few looks": FOLDER_FILES_MAX <= 4 * BACKLOG_IDS_MAX,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,
     "others' messages are found within a second": LOOK_INTERVAL_S < 1.0,
+    "what a message has no room for is parsed, and told from a long line": (
+        max(REQUEST_LINE_BYTES_MAX, HEADER_BLOCK_BYTES_MAX) < FIELD_BYTES_MAX
+        and FIELDS_MAX > HEADERS_MAX
+    ),
     "a process may count all others as peers": PROCESSES_MAX - 1 <= PEERS_MAX,
 }
 

@@ -17,7 +17,13 @@ from mq.http.envelopes import PUBLISH_PARAMETERS
 from mq.http.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN, problem_answer
 from mq.http.routing import Route, Routes
 from mq.http.service import Service
-from mq.limits import KEEPALIVE_S, LINGERING_S
+from mq.limits import (
+    FIELD_BYTES_MAX,
+    FIELDS_MAX,
+    KEEPALIVE_S,
+    LINGERING_S,
+    REQUEST_LINE_BYTES_MAX,
+)
 
 ROUTES: Final = [
     Route(
@@ -105,6 +111,9 @@ def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
         auto_decompress=False,
         keepalive_timeout=KEEPALIVE_S,
         lingering_time=LINGERING_S,
+        max_line_size=REQUEST_LINE_BYTES_MAX,
+        max_field_size=FIELD_BYTES_MAX,
+        max_headers=FIELDS_MAX,
         access_log=None,
     )
     return web.ServerRunner(server, shutdown_timeout=drain_s)

@@ -14,14 +14,16 @@ from dataclasses import replace
 from typing import Any, cast
 
 from aiohttp import ClientPayloadError, StreamReader, web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import HttpParser, RawRequestMessage
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from mq.errors import HeadersTooLarge
 from mq.http.direct import DirectWay, InHand
 from mq.http.messages import stream
-from mq.http.problems import BAD_REQUEST, INTERNAL, problem_answer
-from mq.limits import HANDLER_END_S
+from mq.http.problems import BAD_REQUEST, INTERNAL, error_answer, problem_answer
+from mq.limits import FIELD_BYTES_MAX, HANDLER_END_S, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
 from mq.message import Delivery
 
 _log = logging.getLogger("mq.http")
@@ -120,7 +122,11 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the response has begun")
         _log.debug("malformed request", extra={"fields": {"error": repr(exc)}})
-        response = problem_answer(BAD_REQUEST if status < 500 else INTERNAL).response()
+        if _has_too_large_headers(exc):
+            answer = error_answer(HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX))
+        else:
+            answer = problem_answer(BAD_REQUEST if status < 500 else INTERNAL)
+        response = answer.response()
         response.force_close()
         return response
 
@@ -210,6 +216,13 @@ class Connection(web.RequestHandler):
         if self._in_hand is not None:
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
+
+
+def _has_too_large_headers(error: BaseException | None) -> bool:
+    """Whether the parser gave up for a header that is too long, or for their number."""
+    if isinstance(error, LineTooLong):
+        return FIELD_BYTES_MAX in error.args
+    return isinstance(error, BadHttpMessage) and error.message.startswith("Too many headers")
 
 
 class _Sieve:
