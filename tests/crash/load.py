@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import aiohttp
-from harness.messages import make_body, number_in
+from harness.messages import check_headers, make_body, make_headers, number_in
 from harness.raw import raw_connection, raw_head
+
+from mq.names import MessageId
 
 QUEUE = "orders"
 SIZES = (16, 300, 300, 300, 5000, 70_000)
@@ -68,10 +70,12 @@ class Clients:
             await _check(response, 200)
         self._mark("dropped", queue=queue)
 
-    async def publish(self, size: int, queue: str = QUEUE) -> str:
+    async def publish(self, size: int, queue: str = QUEUE, with_headers: bool = False) -> str:
         number = next(self._numbers)
         body = io.BytesIO(make_body(number, size))
-        async with self._session.post(self._url(queue, "messages"), data=body) as response:
+        headers = dict(make_headers(number)) if with_headers else {}
+        url = self._url(queue, "messages")
+        async with self._session.post(url, data=body, headers=headers) as response:
             await _check(response, 201)
             message_id = response.headers["X-Message-Id"]
         self._mark("published", queue=queue, id=message_id, number=number)
@@ -81,8 +85,10 @@ class Clients:
         async with self._session.get(self._url(queue, "messages")) as response:
             if await _check(response, 200, 204) == 204:
                 return None
-            number_in(await response.read())
-            facts = response.headers
+            number, facts = number_in(await response.read()), response.headers
+            if MessageId.parse(facts["X-Message-Id"]).header_bytes:
+                expected = {name: facts.get(name, "") for name, _ in make_headers(number)}
+                check_headers(tuple(expected.items()), number)
         message_id, receives = facts["X-Message-Id"], int(facts["X-Message-Receives"])
         due_ms = round(datetime.fromisoformat(facts["X-Message-Due"]).timestamp() * 1000)
         self._mark("fetched", queue=queue, id=message_id, receives=receives, due_ms=due_ms)

@@ -15,8 +15,9 @@ from typing import Any
 
 from crash.images import Mark
 from harness.folders import files_below
-from harness.messages import number_in
+from harness.messages import number_in_file
 
+from mq.errors import MqError
 from mq.lifecycle import State
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
@@ -199,8 +200,8 @@ def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
             if place.state not in (READY, DELAYED):
                 continue
             try:
-                number = number_in(place.path.read_bytes())
-            except (AssertionError, ValueError) as error:
+                number = number_in_file(place.path.read_bytes(), message_id)
+            except (AssertionError, ValueError, MqError) as error:
                 yield f"{message_id} in {place.path}: {error}"
                 continue
             told = ledger.messages.get(message_id)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crash.promises import Found, Ledger, broken, unresolved
 from harness.clock import FakeClock
-from harness.messages import number_in
+from harness.messages import check_headers, number_in
 
 from mq.errors import MqError
 from mq.names import MessageId, QueueName, UuidSource
@@ -149,7 +149,9 @@ class _Recovery:
                 body = self._root.files.read(delivery.descriptor, delivery.size, delivery.offset)
                 self._root.files.close(delivery.descriptor)
             if body is not None and body != b"after the cut":
-                number_in(body)
+                number = number_in(body)
+                if message_id.header_bytes:
+                    check_headers(delivery.headers, number)
         return problems
 
     def _ready(self, queue: QueueName) -> list[MessageId]:

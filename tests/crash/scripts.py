@@ -119,6 +119,16 @@ async def fetch_large(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+async def publish_with_headers(on: Stage) -> None:
+    """Held and streamed; then fetched, and one of them deleted."""
+    await _begin(on)
+    for size in (300, LARGE):
+        await on.clients.publish(size, with_headers=True)
+    for _ in range(2):
+        message_id = await _fetched(on)
+    await on.clients.delete(message_id)
+
+
 async def release(on: Stage) -> None:
     """The client is gone before its claim is flushed."""
     files = FaultyFiles()
@@ -336,7 +346,8 @@ SCRIPTS: dict[str, Script] = {
     for script in (
         first_start, start_after_another, root_made_by_another, restart, make_again,
         make_what_another_made, two_names,
-        publish_to_what_another_made, publish, publish_streamed, fetch, fetch_large, release,
+        publish_to_what_another_made, publish, publish_streamed, publish_with_headers,
+        fetch, fetch_large, release,
         delete_ready, delete_delayed, delete_removed, delete_reaped, delete_redelivered,
         fetch_redelivered, drop_again, delete_claimed, redeliver, forget, drop, make_anew,
         retire_due, sweep, reap, together,

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from mq.clock import SystemClock
+from mq.headers import Headers, parse_block
 from mq.message import Stamp
 from mq.names import MessageId, UuidSource
 from mq.store.files import FILE_MODE
@@ -58,3 +59,28 @@ def number_in(body: bytes) -> int:
     checksum, _, content = body.partition(b":")
     assert hashlib.sha256(content).hexdigest().encode() == checksum, f"torn: {body[:100]!r}"
     return int(content.partition(b":")[0])
+
+
+def make_headers(number: int) -> Headers:
+    """The headers that a message of this number has beside its body, over a page of them."""
+    return (
+        ("ce-id", str(number)),
+        ("X-Attribute-Filling", f"{number} ü," * (5000 // len(f"{number} ü,"))),
+        ("Content-Type", "text/plain; charset=utf-8"),
+    )
+
+
+def number_in_file(content: bytes, message_id: str) -> int:
+    """The number of the body in a message's file. AssertionError when the body is torn, or its
+    headers are there and are not its own.
+    """
+    head_bytes = MessageId.parse(message_id).header_bytes
+    number = number_in(content[head_bytes:])
+    if head_bytes:
+        check_headers(parse_block(content[:head_bytes]), number)
+    return number
+
+
+def check_headers(headers: Headers, number: int) -> None:
+    """That these are all that a message of this number has."""
+    assert headers == make_headers(number), f"{number} has other headers: {str(headers)[:300]}"
