@@ -251,7 +251,8 @@ class Broker:
         is_scheduled = due_ms is not None and due_ms > self.root.now_ms()
         if due_ms is None or not is_scheduled:
             due_ms = message_id.published_ms
-        return Draft(queue.name, message_id, due_ms, is_scheduled, head, envelope.idempotency)
+        idempotency, for_s = envelope.idempotency, queue.settings.idempotency_s
+        return Draft(queue.name, message_id, due_ms, is_scheduled, head, idempotency, for_s)
 
     def _deliver(
         self, queue: Queue, draft: Draft, operation: Steps[MessageId]
@@ -262,8 +263,9 @@ class Broker:
         return future
 
     def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
-        if self._heard(queue, future):
-            queue.was_published(future.result(), is_ready=not draft.is_scheduled)
+        # An earlier publish of the same idempotency key was told of before.
+        if self._heard(queue, future) and future.result() is draft.id:
+            queue.was_published(draft.id, is_ready=not draft.is_scheduled)
 
     def _removed(
         self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"

@@ -20,6 +20,7 @@ from mq.lifecycle import (
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.find import PASSES, Precondition, places_alive
+from mq.store.holders import free_key
 from mq.store.layout import leading
 from mq.store.moves import (
     claimed,
@@ -74,6 +75,8 @@ def remove(
             with contextlib.suppress(FileNotFoundError):
                 covered = len(starts) if found is _Found.HERE else 0
                 yield Flush(folders=folders, beside=beside, covered=covered)
+            if message_id.key is not None:
+                free_key(root, queue, message_id)
             return found is not _Found.REMOVED
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
