@@ -84,6 +84,13 @@ class DeliveredAgain(MqError):
     receives: int
 
 
+@dataclass(eq=False)
+class RangeUnsatisfiable(MqError):
+    """A range of bytes that begins behind the end of a body of so many."""
+
+    size: int
+
+
 class BadPrecondition(MqError):
     """An If-Match that is neither `*` nor entity tags of receives."""
 

@@ -141,6 +141,8 @@ JSON_BYTES_MAX: Final = MIB
 BATCH_MESSAGES_MAX: Final = 1000
 SPLIT_LINES_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 8 * MIB
+# Looks for a message that is read, when it moves at each.
+READ_LOOKS_MAX: Final = 5
 PEEK_MESSAGES_DEFAULT: Final = 100
 PEEK_BODY_BYTES: Final = 4 * KIB
 # How long a body that was refused is still read, so that its sender sees the answer.

@@ -20,11 +20,12 @@ from mq.store.find import Precondition
 from mq.store.moves import queue_exists
 from mq.store.publish import Draft, publish
 from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue, retire_delayed
+from mq.store.read import Choice, Reading
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule
 from mq.store.root import Root
 from mq.store.steps import Steps
-from mq.store.streams import Upload
+from mq.store.streams import Upload, reading
 
 _log = logging.getLogger("mq.broker")
 
@@ -199,6 +200,16 @@ class Broker:
         future = self.committer.submit(operation)
         future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s))
         return await asyncio.shield(future)
+
+    async def read(
+        self,
+        name: QueueName,
+        message_id: MessageId,
+        choice: Choice,
+        with_removed: bool = True,
+    ) -> Reading:
+        """A message as it is, not consumed. Raises QueueNotFound, MessageNotFound, Unavailable."""
+        return await reading(self.root, self.committer, name, message_id, choice, with_removed)
 
     def known(self, name: str) -> Queue | None:
         """The queue of that name, when this process has used it; for any text."""

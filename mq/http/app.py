@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, messages, queues
+from mq.http import health, messages, queues, reading
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -35,7 +35,15 @@ ROUTES: Final = [
         {"POST": messages.publish, "GET": messages.fetch},
         {"POST": PUBLISH_PARAMETERS, "GET": messages.FETCH_PARAMETERS},
     ),
-    Route("/{queue}/messages/{id}", {"PATCH": messages.reschedule, "DELETE": messages.delete}),
+    Route(
+        "/{queue}/messages/{id}",
+        {
+            "GET": reading.read,
+            "HEAD": reading.read,
+            "PATCH": messages.reschedule,
+            "DELETE": messages.delete,
+        },
+    ),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]

@@ -1,18 +1,16 @@
 """`/{queue}/messages` and `/{queue}/messages/{id}`: publish, fetch and delete a message."""
 
-import logging
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, cast
 
 from aiohttp import web
-from multidict import CIMultiDict
 
-from mq.errors import BadBody, BadPrecondition, Unavailable
-from mq.headers import Headers
+from mq.errors import BadBody, BadPrecondition
 from mq.http import parameters
-from mq.http.answers import SERVER, Answer, json_answer, rfc3339
+from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.bodies import body_chunks, json_object
+from mq.http.carried import message_headers, sent
 from mq.http.envelopes import envelope_of
 from mq.http.service import Service
 from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES, DUE_IN_S_MAX, VISIBILITY_S_MAX, WAIT_S_MAX
@@ -20,8 +18,6 @@ from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
 from mq.store.find import Precondition
 from mq.store.streams import Download
-
-_log = logging.getLogger("mq.http")
 
 # A list of entity tags; empty elements are ignored (RFC 9110, section 5.6.1).
 _ENTITY_TAGS: Final = re.compile(r'[\s,]*(?:W/)?"[^"]*"(?:\s*,[\s,]*(?:W/)?"[^"]*")*[\s,]*')
@@ -160,49 +156,16 @@ def fetched(delivery: Delivery | None) -> Answer:
     return Answer(200, _headers(delivery), delivery.body)
 
 
-def _headers(delivery: Delivery) -> Mapping[str, str]:
-    headers = {
-        "X-Message-Id": delivery.id.text,
-        "X-Message-Receives": str(delivery.stamp.receives),
-        "X-Message-Published": rfc3339(delivery.id.published_ms),
-        "X-Message-Due": rfc3339(delivery.stamp.due_ms),
-        "ETag": f'"{delivery.stamp.receives}"',
-        "Content-Type": delivery.id.content_type,
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-    }
-    return _with_kept(headers, delivery.headers) if delivery.headers else headers
-
-
-def _with_kept(headers: dict[str, str], kept: Headers) -> Mapping[str, str]:
-    """All of them: a name may stand there twice, and a Content-Type that was kept is the one."""
-    joined = CIMultiDict(headers)
-    for name, value in kept:
-        if name.lower() == "content-type":
-            joined[name] = value
-        else:
-            joined.add(name, value)
-    return joined
-
-
 async def stream(
     service: Service, request: web.BaseRequest, delivery: Delivery
 ) -> web.StreamResponse:
     """Answers a fetch whose body is not held: the response has been sent on return."""
-    download = Download(service.broker.root.files, delivery)
-    try:
-        response = web.StreamResponse(headers=_headers(delivery))
-        response.headers["Server"] = SERVER
-        response.content_length = delivery.size
-        await response.prepare(request)
-        async for chunk in download.chunks():
-            await response.write(chunk)
-    except Unavailable as error:
-        # The status is sent: a connection cut short is the only way left to say so.
-        _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})
-        response.force_close()
-        if request.transport is not None:
-            request.transport.abort()
-    finally:
-        await download.close()
-    return response
+    if delivery.descriptor is None:
+        raise ValueError("the body is held")
+    files = service.broker.root.files
+    download = Download(files, delivery.descriptor, delivery.offset, delivery.size)
+    return await sent(request, 200, _headers(delivery), download)
+
+
+def _headers(delivery: Delivery) -> Mapping[str, str]:
+    return message_headers(delivery.id, delivery.stamp, delivery.headers)

@@ -31,6 +31,7 @@ from mq.errors import (
     NoSpace,
     QueueNotFound,
     QuotaExceeded,
+    RangeUnsatisfiable,
     ReadOnly,
     SettingsUnreadable,
     ShapeFixed,
@@ -46,7 +47,17 @@ TYPE_PREFIX: Final = "urn:mq:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 
 _MEMBERS: Final = frozenset(
-    {"parameter", "queue", "key", "id", "receives", "bytes_max", "headers_max", "messages_max"}
+    {
+        "parameter",
+        "queue",
+        "key",
+        "id",
+        "receives",
+        "bytes_max",
+        "headers_max",
+        "messages_max",
+        "size",
+    }
 )
 
 
@@ -116,6 +127,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     BatchTooLarge: Problem(
         "batch-too-large", 413, "Batch too large",
         "One request carries at most {messages_max} messages and {bytes_max} bytes.", closes=True,
+    ),
+    RangeUnsatisfiable: Problem(
+        "range-unsatisfiable", 416, "Range unsatisfiable", "The body has {size} bytes."
     ),
     MediaTypeUnknown: Problem(
         "media-type-unknown", 415, "Media type unknown", "The body must be JSON, and be said to be."

@@ -16,6 +16,7 @@ _KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: a FIFO put under a message's name must not hang a daemon. Opened for writing too,
 # since on NFS an exclusive lock needs that.
 _CLAIMED_FILE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 FOLDER_MODE: Final = 0o700
@@ -113,6 +114,10 @@ class Files:
     def open_claimed(self, path: str) -> int:
         """An existing file, open for reading and locking. ELOOP for a symbolic link."""
         return os.open(path, _CLAIMED_FILE)
+
+    def open_read(self, path: str) -> int:
+        """An existing file, open for reading alone. ELOOP for a symbolic link."""
+        return os.open(path, _READ_FILE)
 
     def open_folder(self, path: str) -> int:
         """A folder, open for syncfs."""

@@ -12,11 +12,11 @@ from aiofiles.base import wrap
 
 from mq.errors import StorageFailed, unavailable
 from mq.limits import CHUNK_BYTES
-from mq.message import Delivery
-from mq.names import MessageId
+from mq.names import MessageId, QueueName
 from mq.store.commit import Committer, finish
 from mq.store.files import Files
 from mq.store.publish import Draft, append, deliver, discard, seal, stage
+from mq.store.read import Choice, Reading, close, read
 from mq.store.root import Root
 from mq.store.steps import Steps, T
 
@@ -97,18 +97,19 @@ class Upload:
 
 
 class Download:
-    """A delivery's body that is not held, read bit by bit."""
+    """`size` bytes of a file from `offset` on, a body that is not held or a part of one, read bit
+    by bit. The descriptor is the download's from here on.
+    """
 
-    def __init__(self, files: Files, delivery: Delivery) -> None:
-        if delivery.descriptor is None:
-            raise ValueError("the body is held")
-        self._delivery = delivery
-        self._file = _OpenFile(files, delivery.descriptor)
+    def __init__(self, files: Files, descriptor: int, offset: int, size: int) -> None:
+        self.size = size
+        self._offset = offset
+        self._file = _OpenFile(files, descriptor)
         self._read = wrap(files.read)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes, all of them. Raises Unavailable when the file cannot be read."""
-        offset, left = self._delivery.offset, self._delivery.size
+        """The bytes, all of them. Raises Unavailable when the file cannot be read."""
+        offset, left = self._offset, self.size
         while left:
             chunk = await self._file.use(
                 self._read(self._file.descriptor, min(left, CHUNK_BYTES), offset)
@@ -122,3 +123,22 @@ class Download:
     async def close(self) -> None:
         """Gives the descriptor back."""
         await asyncio.shield(asyncio.create_task(self._file.close()))
+
+
+async def reading(
+    root: Root,
+    committer: Committer,
+    queue: QueueName,
+    message_id: MessageId,
+    choice: Choice,
+    with_removed: bool,
+) -> Reading:
+    """Like `read`; nothing stays open of one whose caller is cancelled. Raises Unavailable too."""
+    begun = asyncio.create_task(committer.call(read, root, queue, message_id, choice, with_removed))
+    try:
+        return await asyncio.shield(begun)
+    except asyncio.CancelledError:
+        await asyncio.wait([begun])
+        if begun.exception() is None:
+            close(root, begun.result())
+        raise

@@ -158,6 +158,10 @@ class FaultyFiles(Files):
         self._pass("open_claimed", path)
         return self._opened(super().open_claimed(path), path)
 
+    def open_read(self, path: str) -> int:
+        self._pass("open_read", path)
+        return self._opened(super().open_read(path), path)
+
     def open_folder(self, path: str) -> int:
         self._pass("open_folder", path)
         return self._opened(super().open_folder(path), path)

@@ -1,0 +1,75 @@
+"""What an answer that carries a message has: its headers, and a body that is not held."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+from multidict import CIMultiDict
+
+from mq.errors import Unavailable
+from mq.headers import Headers
+from mq.http.answers import SERVER, rfc3339
+from mq.message import Stamp
+from mq.names import MessageId
+from mq.store.streams import Download
+
+_log = logging.getLogger("mq.http")
+
+_NO_MORE: Final[Mapping[str, str]] = {}
+
+
+def message_headers(
+    message_id: MessageId, stamp: Stamp, kept: Headers, more: Mapping[str, str] = _NO_MORE
+) -> Mapping[str, str]:
+    """Those that say what the message is, those that it keeps, and `more` of the answer."""
+    headers = {
+        "X-Message-Id": message_id.text,
+        "X-Message-Receives": str(stamp.receives),
+        "X-Message-Published": rfc3339(message_id.published_ms),
+        "X-Message-Due": rfc3339(stamp.due_ms),
+        "ETag": etag(stamp.receives),
+        "Content-Type": message_id.content_type,
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+        **more,
+    }
+    return _with_kept(headers, kept) if kept else headers
+
+
+def etag(receives: int) -> str:
+    """A message's entity tag."""
+    return f'"{receives}"'
+
+
+def _with_kept(headers: dict[str, str], kept: Headers) -> Mapping[str, str]:
+    """All of them: a name may stand there twice, and a Content-Type that was kept is the one."""
+    joined = CIMultiDict(headers)
+    for name, value in kept:
+        if name.lower() == "content-type":
+            joined[name] = value
+        else:
+            joined.add(name, value)
+    return joined
+
+
+async def sent(
+    request: web.BaseRequest, status: int, headers: Mapping[str, str], download: Download
+) -> web.StreamResponse:
+    """Answers with a body that is not held, which has been sent on return, and its file closed."""
+    try:
+        response = web.StreamResponse(status=status, headers=headers)
+        response.headers["Server"] = SERVER
+        response.content_length = download.size
+        await response.prepare(request)
+        async for chunk in download.chunks():
+            await response.write(chunk)
+    except Unavailable as error:
+        # The status is sent: a connection cut short is the only way left to say so.
+        _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})
+        response.force_close()
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        await download.close()
+    return response
