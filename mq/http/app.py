@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, messages, queues, reading
+from mq.http import health, keys, messages, parameters, queues, reading
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -44,6 +44,7 @@ ROUTES: Final = [
             "DELETE": messages.delete,
         },
     ),
+    Route("/{queue}/keys/{key}", {"GET": keys.read, "HEAD": keys.read, "DELETE": keys.delete}),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]
@@ -88,6 +89,7 @@ class Dispatcher:
             for parameter in request.query:
                 if parameter not in route.parameters.get(request.method, ()):
                     raise UnknownParameter(parameter)
+            parameters.check_utf8(request.rel_url.raw_query_string)
         return await handler(self._service, request, path)
 
 

@@ -5,13 +5,13 @@ again. FORMAT.md, "keys", has who does that, and when.
 """
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
-from os.path import samestat
 from typing import Final
 
 from mq.errors import BadName, Busy, StorageFailed
 from mq.limits import LINK_LOCK_TRIES_MAX, LINK_TRIES_MAX
-from mq.names import MessageId, QueueName
+from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import Keys, LinkPlace
 from mq.store.root import Root, unlink_if_there
@@ -76,6 +76,15 @@ def linked_id(target: str) -> MessageId | None:
         return None
 
 
+def is_link(entry: "os.DirEntry[str]") -> bool:
+    """Whether what lies in a folder of keys is one's link."""
+    try:
+        Key.parse_written(entry.name)
+    except BadName:
+        return False
+    return entry.is_symlink()
+
+
 def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
     """Does it under the lock of the link's folder, once that is free; `act` must not take long.
     Raises Busy; FileNotFoundError when the folder is gone.
@@ -104,7 +113,7 @@ def _lock(root: Root, place: LinkPlace) -> Iterator[bool]:
         if is_ours:
             # The folder may have gone with its queue, and another have come.
             status = root.files.status(place.lock)
-            is_ours = status is not None and samestat(
+            is_ours = status is not None and os.path.samestat(
                 status, root.files.descriptor_status(descriptor)
             )
         yield is_ours
