@@ -47,6 +47,7 @@ class Clients:
         self._ports = ports
         self._turns = itertools.count()
         self._numbers = itertools.count()
+        self._said: dict[str, int] = {}
 
     def _url(self, *path: str) -> str:
         return "/".join((f"http://127.0.0.1:{self._port()}", *path))
@@ -76,6 +77,39 @@ class Clients:
             message_id = response.headers["X-Message-Id"]
         self._mark("published", queue=queue, id=message_id, number=number)
         return message_id
+
+    async def publish_keyed(
+        self, size: int, key: str = "", idempotency: str = "", more: str = "", queue: str = QUEUE
+    ) -> str:
+        """With keys; `more` are other parameters. The message that has them then, whoever
+        published it. What is said with one idempotency key is always the same.
+        """
+        number = self._said.setdefault(idempotency or f"{key} {next(self._turns)}", len(self._said))
+        body = io.BytesIO(make_body(number, size))
+        query = "&".join([*([f"key={key}"] if key else []), *([more] if more else [])])
+        headers = {"Idempotency-Key": idempotency} if idempotency else {}
+        self._mark("publish_asked", queue=queue, key=key, idempotency=idempotency)
+        url = f"{self._url(queue, 'messages')}?{query}"
+        async with self._session.post(url, data=body, headers=headers) as response:
+            status = await _check(response, 201, 409)
+            message_id = response.headers["X-Message-Id"]
+        if status == 201:
+            facts = {"number": number, "idempotency": idempotency}
+            self._mark("published", queue=queue, id=message_id, **facts)
+        else:
+            self._mark("taken", queue=queue, id=message_id)
+        return message_id
+
+    def say(self, idempotency: str, number: int) -> None:
+        """What is said with this idempotency key from here on."""
+        self._said[idempotency] = number
+
+    async def delete_by_key(self, key: str, message_id: str, queue: str = QUEUE) -> None:
+        """`message_id` is who has the key."""
+        self._mark("delete_asked", queue=queue, id=message_id)
+        async with self._session.delete(self._url(queue, "keys", key)) as response:
+            await _check(response, 202, 404)
+        self._mark("deleted", queue=queue, id=message_id)
 
     async def fetch(self, queue: str = QUEUE) -> str | None:
         async with self._session.get(self._url(queue, "messages")) as response:

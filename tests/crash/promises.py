@@ -64,6 +64,10 @@ class Ledger:
     swept (its tombstone is gone).
     """
     until_ms: int = 0
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    """Each queue's keys that publishes asked for."""
+    idempotent: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """Each queue's idempotency keys, and the messages that were told of; None: none was yet."""
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
@@ -74,9 +78,10 @@ class Ledger:
 
     def note(self, what: str, at_ms: int, **facts: Any) -> None:
         match what:
-            case "published":
-                told = self._message(**facts)
-                told.published, told.number = True, facts["number"]
+            case "published" | "taken":
+                self._note_published(**facts)
+            case "publish_asked":
+                self._note_keys(**facts)
             case "fetched":
                 told = self._message(**facts)
                 told.receives, told.due_ms = facts["receives"], facts["due_ms"]
@@ -96,10 +101,25 @@ class Ledger:
             case _:
                 self._note_queue(what, facts["queue"])
 
+    def _note_published(self, idempotency: str = "", **facts: Any) -> None:
+        told = self._message(**facts)
+        told.published, told.number = True, facts.get("number", told.number)
+        if idempotency:
+            self.idempotent[facts["queue"], idempotency] = facts["id"]
+
+    def _note_keys(self, queue: str, key: str, idempotency: str) -> None:
+        if key:
+            self.keys.add((queue, key))
+        if idempotency:
+            self.idempotent.setdefault((queue, idempotency), None)
+
     def _note_queue(self, what: str, queue: str) -> None:
         self.queues[queue] = what
         for told in self._of(queue):
             told.dropped |= what == "drop_asked"
+        for of, key in self.idempotent:
+            if of == queue and what == "drop_asked":
+                self.idempotent[of, key] = None
 
     def _of(self, queue: str) -> list[Told]:
         return [told for told in self.messages.values() if told.queue == queue]
@@ -175,6 +195,7 @@ def broken(
         *_queues(ledger, found),
         *_bodies(ledger, found),
         *_names(found, two_names_allowed),
+        *_keys(found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -214,6 +235,19 @@ def _names(found: Found, two_allowed: bool) -> Iterator[str]:
         queues = {place.queue for place in places}
         if not two_allowed or len(inodes) > 1 or len(queues) > 1:
             yield f"{places[0].id} stands in {[place.path for place in places]}"
+
+
+def _keys(found: Found) -> Iterator[str]:
+    """No two living messages of a queue have one key."""
+    holders: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for places in found.places.values():
+        for place in places:
+            key = MessageId.parse(place.id).key
+            if key is not None and place.state in (READY, DELAYED):
+                holders[place.queue, key.text].add(place.id)
+    for (queue, key), ids in holders.items():
+        if len(ids) > 1 and queue in found.queues:
+            yield f"{sorted(ids)} of {queue} have the key {key}"
 
 
 def _message(
