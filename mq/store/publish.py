@@ -101,10 +101,10 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     """
     target = ""
     transition = draft.transition
-    if draft.is_scheduled and not queue_exists(root, draft.queue):
-        discard(root, draft)
-        raise QueueNotFound(draft.queue.text)
     try:
+        # No rename into delay/ says that the queue is gone.
+        if draft.is_scheduled and not queue_exists(root, draft.queue):
+            raise QueueNotFound(draft.queue.text)
         target = root.places.target(transition.target, draft.queue, draft.id)
         flush = move(root, transition, draft.queue, draft.id, target=target)
     except OSError as error:
@@ -112,7 +112,7 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
             discard(root, draft)
             raise
         flush = _after_gone(root, draft, target)
-    except Unavailable:
+    except (QueueNotFound, Unavailable):
         discard(root, draft)
         raise
     try:
