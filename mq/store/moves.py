@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.errors import Busy, QueueNotFound, StorageFailed
-from mq.lifecycle import SCHEDULE, State, Transition
+from mq.lifecycle import State, Transition
 from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
@@ -221,9 +221,8 @@ def _ends(
         layout.parent(transition.target, queue, target),
         layout.parent(transition.source, queue, source),
     )
-    # What is published for later must find its queue, too.
-    needs_queue = transition is SCHEDULE or State.READY in (transition.target, transition.source)
-    return Flush(folders=ends, entries=(layout.queue(queue),) if needs_queue else (), covered=1)
+    is_ready = State.READY in (transition.target, transition.source)
+    return Flush(folders=ends, entries=(layout.queue(queue),) if is_ready else (), covered=1)
 
 
 def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:

@@ -102,9 +102,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     target = ""
     transition = draft.transition
     try:
-        # No rename into delay/ says that the queue is gone.
-        if draft.is_scheduled and not queue_exists(root, draft.queue):
-            raise QueueNotFound(draft.queue.text)
+        if draft.is_scheduled:
+            yield from _assure_queue(root, draft)
         target = root.places.target(transition.target, draft.queue, draft.id)
         flush = move(root, transition, draft.queue, draft.id, target=target)
     except OSError as error:
@@ -125,6 +124,15 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     if draft.is_scheduled and not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
     return draft.id
+
+
+def _assure_queue(root: Root, draft: Draft) -> Steps[None]:
+    """No rename into delay/ says that the queue is gone; and whoever made it may have died before
+    its own flush: a power cut would leave a message that has no queue to go to.
+    """
+    yield Flush(entries=(root.layout.queue(draft.queue),))
+    if not queue_exists(root, draft.queue):
+        raise QueueNotFound(draft.queue.text)
 
 
 def discard(root: Root, draft: Draft) -> None:

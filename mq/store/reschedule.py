@@ -167,7 +167,9 @@ def _leave(
 ) -> Steps[Stamp]:
     """It is ready as it is; but whoever brought it there has perhaps not flushed that."""
     top = root.layout.queue(queue)
-    yield Flush(folders=(top, *leading(top, bucket)), entries=(top,))
+    ways = (top, *leading(top, bucket), root.layout.delay)
+    beside = root.places.buckets(queue, message_id)
+    yield Flush(folders=ways, entries=(top,), beside=beside, covered=1)
     return claim.stamp
 
 

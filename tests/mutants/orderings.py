@@ -112,17 +112,87 @@ ORDERINGS = (
 """,
     ),
     Ordering(
-        "a released message is stamped after its flush",
+        "a postponed message is stamped before it leaves its queue",
+        "mq/store/reschedule.py",
+        """\
+    flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+""",
+        """\
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
+""",
+    ),
+    Ordering(
+        "a postponed message is stamped after its flush",
+        "mq/store/reschedule.py",
+        """\
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
+
+
+def _release(
+""",
+        """\
+    yield flush._replace(files=(claim.descriptor,))
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    return stamp
+
+
+def _release(
+""",
+    ),
+    Ordering(
+        "an extended message's stamp is not flushed",
         "mq/store/reschedule.py",
         """\
     yield flush._replace(files=(claim.descriptor,))
-    return again
+    return stamp
+
+
+def _postpone(
 """,
         """\
+    yield flush
+    return stamp
+
+
+def _postpone(
+""",
+    ),
+    Ordering(
+        "a released message leaves delay/ before it is stamped",
+        "mq/store/reschedule.py",
+        """\
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    flush = yield from move_alive(root, RELEASE, queue, message_id, claim.status.st_nlink, bucket)
+""",
+        """\
+    flush = yield from move_alive(root, RELEASE, queue, message_id, claim.status.st_nlink, bucket)
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+""",
+    ),
+    Ordering(
+        "a message is published for later before its queue is flushed",
+        "mq/store/publish.py",
+        "    yield Flush(entries=(root.layout.queue(draft.queue),))\n",
+        "    yield Flush()\n",
+    ),
+    Ordering(
+        "a released message is stamped after its flush",
+        "mq/store/reschedule.py",
+        """\
+    root.files.unlock(claim.descriptor)
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
+""",
+        """\
+    root.files.unlock(claim.descriptor)
     root.files.stamp(claim.descriptor, claim.stamp.mtime_ns())
     yield flush._replace(files=(claim.descriptor,))
-    root.files.stamp(claim.descriptor, again.mtime_ns())
-    return again
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    return stamp
 """,
     ),
     Ordering(
