@@ -119,6 +119,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
             if first is not None:
                 discard(root, draft)
                 return first
+        if draft.is_scheduled:
+            yield from _assure_queue(root, draft)
         flush = _reveal(root, draft)
     except Exception:
         if draft.is_linked:
@@ -141,8 +143,6 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
 def _reveal(root: Root, draft: Draft) -> Flush:
     """Renames it; what makes that durable."""
     target = ""
-    if draft.is_scheduled and not queue_exists(root, draft.queue):
-        raise QueueNotFound(draft.queue.text)
     try:
         target = root.places.target(draft.transition.target, draft.queue, draft.id)
         return move(root, draft.transition, draft.queue, draft.id, target=target)
@@ -159,6 +159,15 @@ def _give_up(root: Root, draft: Draft) -> Steps[None]:
     if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
         discard(root, draft)
         free_key(root, draft.queue, draft.id, was_staged=True)
+
+
+def _assure_queue(root: Root, draft: Draft) -> Steps[None]:
+    """No rename into delay/ says that the queue is gone; and whoever made it may have died before
+    its own flush: a power cut would leave a message that has no queue to go to.
+    """
+    yield Flush(entries=(root.layout.queue(draft.queue),))
+    if not queue_exists(root, draft.queue):
+        raise QueueNotFound(draft.queue.text)
 
 
 def discard(root: Root, draft: Draft) -> None:
