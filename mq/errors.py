@@ -162,6 +162,13 @@ class KeyTaken(MqError):
 
 
 @dataclass(eq=False)
+class KeyNotFound(MqError):
+    """No message has the key."""
+
+    key: str
+
+
+@dataclass(eq=False)
 class BatchTooLarge(MqError):
     """More than one request may carry."""
 

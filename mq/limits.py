@@ -74,6 +74,13 @@ BUCKET_TRIES_MAX: Final = 5
 BUCKET_KEPT_S: Final = 60
 SETTINGS_BYTES_MAX: Final = 64 * KIB
 
+# Keys. How often a link is looked at again that others change meanwhile, and how many turns its
+# folder's lock is waited for, which is held for a few calls.
+LINK_TRIES_MAX: Final = 16
+LINK_LOCK_TRIES_MAX: Final = 1000
+# Links that one sweep looks at, but for the rest of the folder that it is in.
+SWEPT_LINKS_MAX: Final = 10_000
+
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX

@@ -1,17 +1,24 @@
-"""Sweeping: files forgotten in new/, buckets that emptied, and what deleted queues left behind."""
+"""Sweeping: files forgotten in new/, buckets that emptied, what deleted queues left, and keys of
+nothing.
+"""
 
+import contextlib
 import logging
+import stat
+from collections.abc import Iterator
 
 from mq.errors import BadName, MqError
 from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
+from mq.names import MessageId, QueueName
 from mq.store.buckets import sweep_buckets
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.layout import parse_entry
 from mq.store.listing import is_settled
+from mq.store.orphans import OrphanSweep, give_up_publishes
 from mq.store.queues import sweep_tombstones
-from mq.store.redeliver import forget
+from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
 
 _log = logging.getLogger("mq-mover.sweeper")
@@ -23,6 +30,7 @@ class Sweeper:
     def __init__(self, root: Root, flusher: Flusher) -> None:
         self._root = root
         self._flusher = flusher
+        self._orphans = OrphanSweep(root)
         self._again_s = float("-inf")
         self._without_buckets: dict[str, int] = {}
         """Queues' folders that had no bucket, and their mtimes then."""
@@ -36,25 +44,46 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
-        return self._sweep_new() + self._sweep_deleted()
+        swept = self._sweep_new() + self._sweep_deleted()
+        self._sweep_keys()
+        return swept
 
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""
+        staged = frozenset(self._forgotten())
+        if not staged:
+            return 0
+        try:
+            kept = run_alone(give_up_publishes(self._root, staged), self._flusher)
+        except MqError as error:
+            _log.warning("forgotten publishes stay for now", extra=_fields(error))
+            return 0
         swept = 0
-        for entry in self._root.files.entries(self._root.layout.folder(State.NEW)):
+        for queue, message_id in staged - kept:
             try:
-                if not entry.is_file(follow_symlinks=False):
-                    continue  # Foreign.
-                swept += forget(self._root, *parse_entry(entry.name), FORGOTTEN_AFTER_S)
-            except BadName:
-                continue  # Foreign, or a probe.
+                swept += forget(self._root, queue, message_id, FORGOTTEN_AFTER_S)
             except OSError as error:
-                _log.warning(
-                    "a forgotten publish stays for now", extra={"fields": {"error": repr(error)}}
-                )
+                _log.warning("a forgotten publish stays for now", extra=_fields(error))
         if swept:
             _log.info("forgotten publishes removed", extra={"fields": {"count": swept}})
         return swept
+
+    def _forgotten(self) -> Iterator[tuple[QueueName, MessageId]]:
+        for entry in self._root.files.entries(self._root.layout.folder(State.NEW)):
+            with contextlib.suppress(BadName):  # Foreign, or a probe.
+                status = self._root.files.status(entry.path)
+                if status is None or not stat.S_ISREG(status.st_mode):
+                    continue
+                if is_forgotten(self._root, status, FORGOTTEN_AFTER_S):
+                    yield parse_entry(entry.name)
+
+    def _sweep_keys(self) -> None:
+        """Some of those that mean nothing any more."""
+        try:
+            if swept := run_alone(self._orphans.sweep(), self._flusher):
+                _log.info("keys of nothing removed", extra={"fields": {"count": swept}})
+        except MqError as error:
+            _log.info("keys of nothing stay for now", extra=_fields(error))
 
     def _sweep_buckets(self) -> None:
         """Those that emptied: of delay/ and of every queue whose folder has changed."""
@@ -78,7 +107,7 @@ class Sweeper:
             status = self._root.files.status(folder)
             none_left = run_alone(sweep_buckets(self._root, folder), self._flusher)
         except (MqError, OSError) as error:
-            _log.info("empty buckets stay for now", extra={"fields": {"error": repr(error)}})
+            _log.info("empty buckets stay for now", extra=_fields(error))
             return False
         return none_left and status is not None and is_settled(status, self._root.now_ms())
 
@@ -86,8 +115,9 @@ class Sweeper:
         try:
             return run_alone(sweep_tombstones(self._root), self._flusher)
         except MqError as error:
-            _log.info(
-                "deleted queues are left for the next pass",
-                extra={"fields": {"error": repr(error)}},
-            )
+            _log.info("deleted queues are left for the next pass", extra=_fields(error))
             return 0
+
+
+def _fields(error: Exception) -> dict[str, object]:
+    return {"fields": {"error": repr(error)}}

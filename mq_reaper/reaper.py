@@ -1,12 +1,16 @@
 """Passes over remove/: what has lain there long enough is unlinked, and nothing else."""
 
 import logging
+from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from mq.clock import Clock
 from mq.store.files import Files
+from mq.store.layout import Layout
 from mq.store.listing import is_settled, look_pause_s
 from mq.store.reap import Reaped, reap
+from mq.store.root import Root
 
 _log = logging.getLogger("mq-reaper")
 
@@ -21,6 +25,8 @@ class Reaper:
         self._clock = clock
         self._source = source
         self._keep_s = keep_s
+        layout = replace(Layout.of(Path(source).parent), remove=source)
+        self._root = Root.of(layout, files, clock)
         self._last = _NOTHING
         self._folder_mtime_ns: int | None = None
         self._again_s = float("-inf")
@@ -35,7 +41,8 @@ class Reaper:
         if began_s < self._again_s or not self._has_work():
             return 0
         try:
-            self._last = reap(self._files, self._source, self._clock.now_ms(), self._keep_s)
+            now_ms, keep_s, root = self._clock.now_ms(), self._keep_s, self._root
+            self._last = reap(self._files, self._source, now_ms, keep_s, root=root)
         except OSError:
             self._folder_mtime_ns = None  # What stayed is tried again.
             raise

@@ -13,8 +13,9 @@ from mq.errors import Busy, QueueNotFound
 from mq.headers import print_block
 from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
-from mq.names import MessageId, QueueName, UuidSource
+from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
+from mq.store.by_key import find_key, remove_by_key
 from mq.store.commit import Committer
 from mq.store.find import Precondition
 from mq.store.moves import queue_exists
@@ -181,10 +182,26 @@ class Broker:
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
     ) -> "asyncio.Future[bool]":
         """Like `remove`, false when it was removed before; nobody may cancel the future."""
+        return self._begin_remove(name, remove(self.root, name, message_id, if_receives))
+
+    def _begin_remove(self, name: QueueName, operation: Steps[bool]) -> "asyncio.Future[bool]":
         queue = self._queues.get(name.text)
-        future = self.committer.submit(remove(self.root, name, message_id, if_receives))
+        future = self.committer.submit(operation)
         future.add_done_callback(partial(self._removed, name, queue))
         return future
+
+    async def find_key(self, name: QueueName, key: Key) -> MessageId:
+        """The message that has the lookup key and lives. Raises QueueNotFound, KeyNotFound,
+        Unavailable.
+        """
+        return await self.committer.commit(find_key(self.root, name, key))
+
+    async def remove_by_key(
+        self, name: QueueName, key: Key, if_receives: Precondition | None = None
+    ) -> None:
+        """Like `remove`, of the message that has the lookup key. Raises KeyNotFound too."""
+        operation = remove_by_key(self.root, name, key, if_receives)
+        await asyncio.shield(self._begin_remove(name, operation))
 
     async def reschedule(
         self,
@@ -267,7 +284,8 @@ class Broker:
         is_scheduled = due_ms is not None and due_ms > self.root.now_ms()
         if due_ms is None or not is_scheduled:
             due_ms = message_id.published_ms
-        return Draft(queue.name, message_id, due_ms, is_scheduled, head, envelope.idempotency)
+        idempotency, for_s = envelope.idempotency, queue.settings.idempotency_s
+        return Draft(queue.name, message_id, due_ms, is_scheduled, head, idempotency, for_s)
 
     def _deliver(
         self, queue: Queue, draft: Draft, operation: Steps[MessageId]
@@ -278,8 +296,9 @@ class Broker:
         return future
 
     def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
-        if self._heard(queue, future):
-            queue.was_published(future.result(), is_ready=not draft.is_scheduled)
+        # An earlier publish of the same idempotency key was told of before.
+        if self._heard(queue, future) and future.result() is draft.id:
+            queue.was_published(draft.id, is_ready=not draft.is_scheduled)
 
     def _removed(
         self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"
@@ -319,6 +338,7 @@ class Broker:
         """
         if queue is not None and self._queues.get(queue.name.text) is queue:
             del self._queues[queue.name.text]
+            queue.arrived()  # Whoever waits for a message hears that it is gone.
 
     async def _retire_delayed(self, name: QueueName) -> None:
         try:

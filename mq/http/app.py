@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, messages, peeking, queues, reading
+from mq.http import health, keys, messages, parameters, peeking, queues, reading
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -51,6 +51,7 @@ ROUTES: Final = [
         },
     ),
     Route("/{queue}/peek", {"GET": peeking.peek}, {"GET": peeking.PEEK_PARAMETERS}),
+    Route("/{queue}/keys/{key}", {"GET": keys.read, "HEAD": keys.read, "DELETE": keys.delete}),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]
@@ -95,6 +96,7 @@ class Dispatcher:
             for parameter in request.query:
                 if parameter not in route.parameters.get(request.method, ()):
                     raise UnknownParameter(parameter)
+            parameters.check_utf8(request.rel_url.raw_query_string)
         return await handler(self._service, request, path)
 
 

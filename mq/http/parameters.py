@@ -7,6 +7,7 @@ import math
 import re
 from datetime import UTC, datetime
 from typing import Final, Protocol
+from urllib.parse import unquote
 
 from mq.errors import BadName, BadParameter
 from mq.limits import KEY_WRITTEN_BYTES_MAX, PUBLISHED_MS_MAX
@@ -26,6 +27,18 @@ class Query(Protocol):
 
     def getall(self, key: str, default: list[str]) -> list[str]:
         """All values of a parameter, in their order."""
+
+
+def check_utf8(raw_query: str) -> None:
+    """Raises BadParameter for a value that is no percent-encoded UTF-8: what decodes a query puts
+    another character in its place.
+    """
+    for pair in raw_query.split("&"):
+        name, _, value = pair.partition("=")
+        try:
+            unquote(value, errors="strict")
+        except UnicodeDecodeError:
+            raise BadParameter(unquote(name), "UTF-8, percent-encoded") from None
 
 
 def one(query: Query, parameter: str) -> str | None:
@@ -79,8 +92,11 @@ def time_ms(query: Query, parameter: str) -> int | None:
 
 def key(text: str | None, parameter: str) -> Key | None:
     """A lookup key, or what publishes of one have in common."""
-    if text is None:
-        return None
+    return None if text is None else parsed_key(text, parameter)
+
+
+def parsed_key(text: str, parameter: str) -> Key:
+    """A key that is there."""
     try:
         return Key.parse(text)
     except BadName:

@@ -20,6 +20,7 @@ from mq.errors import (
     DueTooFar,
     ExpectationUnknown,
     HeadersTooLarge,
+    KeyNotFound,
     KeyTaken,
     MediaTypeUnknown,
     MessageNotFound,
@@ -102,6 +103,7 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     MessageNotFound: Problem(
         "message-not-found", 404, "Message not found", "The queue has no such message."
     ),
+    KeyNotFound: Problem("key-not-found", 404, "Key not found", "No message has the key."),
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
     ),
@@ -210,4 +212,6 @@ def problem_answer(
 def error_answer(error: MqError) -> Answer:
     """The answer to an error: the fields of its class are all that a client may know of it."""
     names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
-    return problem_answer(problem_for(error), {name: getattr(error, name) for name in names})
+    headers = {"X-Message-Id": error.id} if isinstance(error, KeyTaken) else None
+    facts = {name: getattr(error, name) for name in names}
+    return problem_answer(problem_for(error), facts, headers)

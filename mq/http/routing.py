@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from mq.errors import BadName
+from mq.errors import BadName, BadParameter
 from mq.http.answers import Answer
 from mq.http.service import Service
 
@@ -21,6 +21,8 @@ Handler: TypeAlias = Callable[
 
 OPERATIONS: Final = "-"
 """The first segment of everything that is not a queue."""
+_KEY: Final = "{key}"
+"""A segment that may be any text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Routes:
     def find(self, raw_path: str) -> tuple[Route, dict[str, str]] | None:
         """The path's route and what stands for its parameters, decoded; None: no such path.
 
-        Raises BadName for a segment that is no percent-encoded UTF-8.
+        Raises BadName, or BadParameter, for a segment that is no percent-encoded UTF-8.
         """
         segments = raw_path.removeprefix("/").split("/")
         for route in self._by_length.get(len(segments), ()):
@@ -66,7 +68,7 @@ def _match(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | No
     values: dict[str, str] = {}
     for expected, found in zip(pattern, segments, strict=True):
         if expected.startswith("{"):
-            if found in ("", OPERATIONS):
+            if not found or (found == OPERATIONS and expected != _KEY):
                 return None
             values[expected[1:-1]] = _decode(found, expected[1:-1])
         elif expected != found:
@@ -80,4 +82,6 @@ def _decode(segment: str, what: str) -> str:
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError:
-        raise BadName(what, "UTF-8, percent-encoded") from None
+        # A key may be a parameter too: what is wrong with one is said in one way.
+        kind = BadParameter if what == _KEY[1:-1] else BadName
+        raise kind(what, "UTF-8, percent-encoded") from None

@@ -19,15 +19,20 @@ from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import FILE_MODE, FOLDER_MODE
+from mq.store.holders import lives
 from mq.store.layout import (
     FORMAT_LINE,
     IN_COMMON,
+    Keys,
+    LinkPlace,
     Shape,
+    are_deleted_keys,
     is_deleted_folder,
     parse_entry,
     parse_settings,
 )
 from mq.store.moves import queue_exists
+from mq.store.orphans import KeyFolder, is_orphan, kept_s, key_folders_of, links
 from mq.store.root import Root
 from mq.store.steps import T
 from mq.store.walk import is_bucket, is_deep_folder
@@ -35,6 +40,7 @@ from mq.store.walk import is_bucket, is_deep_folder
 # In one folder for all queues; ready messages lie in their queues' own.
 _SHARED: Final = (State.NEW, State.DELAYED, State.REMOVED)
 _ALIVE: Final = (State.READY, State.DELAYED)
+_SWEEPS: Final = 2  # So many passes come to a key in a root that is not large.
 _LOOKS: Final = 2  # So often two states of one message are seen before they are believed.
 
 
@@ -55,6 +61,9 @@ class Breach(Enum):
     TOMBSTONE = "a tombstone beside its queue"
     MISPLACED = "a message in a bucket that is not its own"
     SETTINGS = "settings that cannot be understood, or of no queue"
+    KEY = "a living message that its key's link does not name"
+    ORPHAN = "a key of nothing, and nobody took it away"
+    KEYS = "keys of no queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,9 @@ class _Auditor:
             self._tombstones()
         if self._layout.settings in standing:
             self._settings()
+        for kind in Keys:
+            if self._layout.keys(kind) in standing:
+                self._keys(kind)
         return self.found
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:
@@ -174,6 +186,8 @@ class _Auditor:
                 if state is State.REMOVED and not bucket and is_deleted_folder(entry.name):
                     self._mode(entry.path, status, FOLDER_MODE)
                     self._messages_in(entry.path, State.REMOVED)
+                elif state is State.REMOVED and not bucket and are_deleted_keys(entry.name):
+                    self._mode(entry.path, status, FOLDER_MODE)
                 else:
                     self._foreign(entry.name)
                 continue
@@ -183,6 +197,8 @@ class _Auditor:
             if self._message(state, message_id, entry.path, status):
                 self._place(IN_COMMON, message_id, bucket, entry.path)
                 self._other_states(state, queue, message_id, entry.path, status)
+                if state is State.DELAYED:
+                    self._key_of(queue, message_id, entry.path)
                 self._timely(state, queue, entry.path, status)
 
     def _walk(
@@ -213,7 +229,7 @@ class _Auditor:
                 continue
             if stat.S_ISDIR(status.st_mode):
                 self._mode(entry.path, status, FOLDER_MODE)
-                self._messages_in(entry.path, State.READY, self._shape(QueueName(entry.name)))
+                self._messages_in(entry.path, State.READY, QueueName(entry.name))
             else:
                 self._foreign(entry.name)
 
@@ -223,14 +239,17 @@ class _Auditor:
         except SettingsUnreadable:
             return None  # Told beside the file.
 
-    def _messages_in(self, folder: str, state: State, shape: Shape | None = None) -> None:
-        """`shape` None: it is not known, or whatever it was has gone."""
+    def _messages_in(self, folder: str, state: State, queue: QueueName | None = None) -> None:
+        """`queue` None: it has gone, and its shape and keys with it."""
+        shape = None if queue is None else self._shape(queue)
         for bucket, entry, status in self._walk(folder, state):
             message_id = self._parsed(MessageId.parse, entry.name)
             if message_id is None or not self._message(state, message_id, entry.path, status):
                 continue
             if shape is not None:
                 self._place(shape, message_id, bucket, entry.path)
+            if queue is not None:
+                self._key_of(queue, message_id, entry.path)
 
     def _message(
         self, state: State, message_id: MessageId, path: str, status: os.stat_result
@@ -310,6 +329,43 @@ class _Auditor:
                 self._say(Breach.SETTINGS, entry.path)
             elif self._has_queues and not queue_exists(self._root, queue):
                 self._say(Breach.SETTINGS, entry.path, "there is no such queue")
+
+    def _key_of(self, queue: QueueName, message_id: MessageId, path: str) -> None:
+        """Of two living messages with one key, one at most has the link."""
+        if message_id.key is None or self._is_stray(queue):
+            return
+        place = self._layout.link(Keys.LOOKUP, queue, message_id.key)
+        with contextlib.suppress(SettingsUnreadable):
+            if all(self._lacks_key(queue, message_id, place) for _ in range(_LOOKS)):
+                self._say(Breach.KEY, path, f"it says {self._root.files.linked(place.path)}")
+
+    def _lacks_key(self, queue: QueueName, message_id: MessageId, place: LinkPlace) -> bool:
+        says = self._root.files.linked(place.path)
+        return says != message_id.text and lives(self._root, queue, message_id)
+
+    def _keys(self, kind: Keys) -> None:
+        for entry, status in self._entries(self._layout.keys(kind)):
+            if (queue := self._parsed(QueueName.parse, entry.name)) is None:
+                continue
+            if not stat.S_ISDIR(status.st_mode):
+                self._foreign(entry.name)
+                continue
+            self._mode(entry.path, status, FOLDER_MODE)
+            if self._has_queues and not queue_exists(self._root, queue):
+                self._say(Breach.KEYS, entry.path)
+                continue
+            for folder in key_folders_of(self._root, kind, queue):
+                for place, target in links(self._root, folder):
+                    self._link(folder, place, target)
+
+    def _link(self, folder: KeyFolder, place: LinkPlace, target: str) -> None:
+        status = self._root.files.status(place.path)
+        if status is None:
+            return
+        lain_s = (self._root.now_ms() - status.st_mtime_ns // 1_000_000) / 1000
+        swept_s = kept_s(folder) + _SWEEPS * SWEEP_EVERY_S + self._overdue_ms / 1000
+        if lain_s > swept_s and is_orphan(self._root, folder, target):
+            self._say(Breach.ORPHAN, place.path, f"for {lain_s:g} s")
 
     def _tombstones(self) -> None:
         for entry, status in self._entries(self._layout.tombstones):

@@ -1,15 +1,18 @@
 """Folders and paths of a root: the one module that knows their names and separators.
 
 `new/{queue}:{id}`, `queues/{queue}/{id}`, `delay/{queue}:{id}`, `remove/{queue}:{id}`,
-`deleted/{queue}`, `settings/{queue}.json`, `format`. A deleted queue's folder lies in
-`remove/{queue}:{uuid}.d`. Below queues/{queue}/, delay/ and remove/ a message may lie in a bucket,
-or below one: a `bucket` here is what stands between such a folder and the message's name, "" or
-`{bucket}/` or `{bucket}/{two digits}/`.
+`deleted/{queue}`, `settings/{queue}.json`, `format`. A key's link is `keys/{queue}/{hh}/{key}`, or
+`idempotency/{queue}/{hh}/{key}`. A deleted queue's folder lies in `remove/{queue}:{uuid}.d`, and
+its keys beside that, with `.k` and `.i`. Below queues/{queue}/, delay/ and remove/ a message may
+lie in a bucket, or below one: a `bucket` here is what stands between such a folder and the
+message's name, "" or `{bucket}/` or `{bucket}/{two digits}/`.
 """
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Final, Self
 
@@ -22,7 +25,7 @@ from mq.limits import (
     BUCKET_KEPT_S,
     DEEP_DIGITS,
 )
-from mq.names import MessageId, QueueName
+from mq.names import Key, MessageId, QueueName
 
 FORMAT_LINE: Final = "mq 1\n"
 
@@ -31,6 +34,10 @@ _SEPARATOR: Final = ":"
 _PROCESS: Final = os.urandom(8).hex()
 _DELETED_FOLDER_SUFFIX: Final = ".d"
 _SETTINGS_SUFFIX: Final = ".json"
+_HASH_DIGITS: Final = 2
+# Beside the links of a folder: what is locked to change one, and the next meaning of one.
+_LINKS_LOCK: Final = ".lock"
+_NEW_LINK: Final = ".new"
 
 # Paths are made several times in every operation, and an enumeration's members cost a look each.
 _NEW, _READY, _DELAYED, _REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
@@ -38,6 +45,7 @@ _NEW, _READY, _DELAYED, _REMOVED = State.NEW, State.READY, State.DELAYED, State.
 _BUCKET: Final = re.compile(
     rf"(?:p([1-9])-)?([0-9a-f]{{{BUCKET_DIGITS_MIN},{BUCKET_DIGITS_MAX}}})(?:-([0-9]|1[0-5]))?"
 )
+_HASHED: Final = re.compile(rf"[0-9a-f]{{{_HASH_DIGITS}}}")
 _DEEP: Final = re.compile(rf"[0-9a-f]{{{DEEP_DIGITS}}}")
 # The hexadecimal digits of a UUIDv7 that tell its time, and those before its first dash.
 _TIME_DIGITS: Final = 12
@@ -129,6 +137,40 @@ def leading(folder: str, bucket: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+class Keys(Enum):
+    """What keys are of: messages that live, or publishes of late. The value is their folder."""
+
+    LOOKUP = "keys"
+    IDEMPOTENCY = "idempotency"
+
+
+_DELETED_KEYS_SUFFIX: Final = {Keys.LOOKUP: ".k", Keys.IDEMPOTENCY: ".i"}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlace:
+    """Where the symbolic link of a key is, and what leads to it: the folder of all queues' keys,
+    of the queue's, and of those whose hash begins alike.
+    """
+
+    top: str
+    of_queue: str
+    folder: str
+    path: str
+
+    @property
+    def lock(self) -> str:
+        """What whoever changes a link of the folder has locked."""
+        return f"{self.folder}/{_LINKS_LOCK}"
+
+    @property
+    def new(self) -> str:
+        """Where a link is made that takes another's name. A dotfile: it means nothing until then.
+        For whoever has the lock.
+        """
+        return f"{self.folder}/{_NEW_LINK}"
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The paths of one root, absolute and as strings: they are made on every operation."""
@@ -187,7 +229,28 @@ class Layout:
 
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
-        return (self.new, self.queues, self.delay, self.remove, self.tombstones, self.settings)
+        states = (self.new, self.queues, self.delay, self.remove)
+        return (*states, self.tombstones, self.settings, *map(self.keys, Keys))
+
+    def keys(self, kind: Keys) -> str:
+        """The folder of the folders of queues' keys."""
+        return f"{self.root}/{kind.value}"
+
+    def keys_of(self, kind: Keys, queue: QueueName) -> str:
+        """The folder of a queue's keys; there from the first one on."""
+        return f"{self.root}/{kind.value}/{queue.text}"
+
+    def link(self, kind: Keys, queue: QueueName, key: Key) -> LinkPlace:
+        """The place of a key's link."""
+        written = key.written()
+        of_queue = self.keys_of(kind, queue)
+        hashed = hashlib.sha256(written.encode("ascii")).hexdigest()[:_HASH_DIGITS]
+        folder = f"{of_queue}/{hashed}"
+        return LinkPlace(self.keys(kind), of_queue, folder, f"{folder}/{written}")
+
+    def deleted_keys(self, kind: Keys, queue: QueueName, uuid: str) -> str:
+        """Where a deleted queue's keys go."""
+        return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_KEYS_SUFFIX[kind]}"
 
     def settings_of(self, queue: QueueName) -> str:
         """The file with the queue's settings, where they are not all defaults."""
@@ -260,10 +323,29 @@ def parse_settings(name: str) -> QueueName:
 
 def is_deleted_folder(name: str) -> bool:
     """Whether a folder of this name in remove/ is a deleted queue's."""
-    if not name.endswith(_DELETED_FOLDER_SUFFIX):
+    return _is_deleted(name, _DELETED_FOLDER_SUFFIX)
+
+
+def are_deleted_keys(name: str) -> bool:
+    """Whether a folder of this name in remove/ has a deleted queue's keys."""
+    return any(_is_deleted(name, suffix) for suffix in _DELETED_KEYS_SUFFIX.values())
+
+
+def _is_deleted(name: str, suffix: str) -> bool:
+    if not name.endswith(suffix):
         return False
     try:
-        parse_entry(name.removesuffix(_DELETED_FOLDER_SUFFIX))
+        parse_entry(name.removesuffix(suffix))
     except BadName:
         return False
     return True
+
+
+def is_of_keys(name: str) -> bool:
+    """Whether a folder of this name among a queue's keys holds those of one hash."""
+    return _HASHED.fullmatch(name) is not None
+
+
+def is_beside_links(name: str) -> bool:
+    """Whether what has the name among links only helps to change them."""
+    return name in (_LINKS_LOCK, _NEW_LINK)

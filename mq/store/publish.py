@@ -6,11 +6,14 @@ FORMAT.md, "publish", has the steps and what a crash after each leaves.
 import errno
 from dataclasses import dataclass
 
-from mq.errors import NoInodes, QueueNotFound, StagedFileGone, Unavailable
-from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, Transition
+from mq.errors import NoInodes, QueueNotFound, StagedFileGone
+from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, State, Transition
+from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
+from mq.store.holders import free_key, kept_flush, whereabouts
+from mq.store.keyed import give_back, take_links
 from mq.store.moves import folders_of, move, queue_exists
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
@@ -20,7 +23,8 @@ from mq.store.steps import Flush, Steps
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A message as it is published: due at `due_ms`, milliseconds since the epoch, and until then
-    in delay/ when it `is_scheduled`. `head` is the header block before its body.
+    in delay/ when it `is_scheduled`. `head` is the header block before its body. Publishes of one
+    `idempotency` key are one publish, for `idempotency_s` seconds from the first one on.
     """
 
     queue: QueueName
@@ -29,6 +33,12 @@ class Draft:
     is_scheduled: bool = False
     head: bytes = b""
     idempotency: Key | None = None
+    idempotency_s: float = IDEMPOTENCY_S_DEFAULT
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether it has a key of one kind or the other."""
+        return self.id.key is not None or self.idempotency is not None
 
     @property
     def transition(self) -> Transition:
@@ -94,26 +104,29 @@ def seal(root: Root, draft: Draft, descriptor: int) -> None:
 
 def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     """Renames a staged file, whose bytes are on stable media, to its queue, or to delay/ when it is
-    scheduled.
+    scheduled; with its links made before. Its id; or that of an earlier publish of the same
+    idempotency key, and this one's file is taken away.
 
-    Raises QueueNotFound, SettingsUnreadable, Busy, and takes the file away; StagedFileGone when
-    it lay in new/ for so long that it was taken for forgotten. Durable on return: yes.
+    Raises QueueNotFound, KeyTaken, SettingsUnreadable, Busy, and takes the file away;
+    StagedFileGone when it lay in new/ for so long that it was taken for forgotten.
+    Durable on return: yes.
     """
-    target = ""
-    transition = draft.transition
-    if draft.is_scheduled and not queue_exists(root, draft.queue):
-        discard(root, draft)
-        raise QueueNotFound(draft.queue.text)
     try:
-        target = root.places.target(transition.target, draft.queue, draft.id)
-        flush = move(root, transition, draft.queue, draft.id, target=target)
-    except OSError as error:
-        if not is_gone(error):
+        if draft.is_linked:
+            first = yield from take_links(
+                root, draft.queue, draft.id, draft.idempotency, draft.idempotency_s
+            )
+            if first is not None:
+                discard(root, draft)
+                return first
+        if draft.is_scheduled:
+            yield from _assure_queue(root, draft)
+        flush = _reveal(root, draft)
+    except Exception:
+        if draft.is_linked:
+            yield from _give_up(root, draft)
+        else:
             discard(root, draft)
-            raise
-        flush = _after_gone(root, draft, target)
-    except Unavailable:
-        discard(root, draft)
         raise
     try:
         yield flush
@@ -127,6 +140,36 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     return draft.id
 
 
+def _reveal(root: Root, draft: Draft) -> Flush:
+    """Renames it; what makes that durable."""
+    target = ""
+    try:
+        target = root.places.target(draft.transition.target, draft.queue, draft.id)
+        return move(root, draft.transition, draft.queue, draft.id, target=target)
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        return _after_gone(root, draft, target)
+
+
+def _give_up(root: Root, draft: Draft) -> Steps[None]:
+    """Leaves nothing of a publish that failed; or, where that cannot be, all that it takes to end
+    it: who publishes with the same idempotency key does, or mq-mover takes it away.
+    """
+    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+        discard(root, draft)
+        free_key(root, draft.queue, draft.id, was_staged=True)
+
+
+def _assure_queue(root: Root, draft: Draft) -> Steps[None]:
+    """No rename into delay/ says that the queue is gone; and whoever made it may have died before
+    its own flush: a power cut would leave a message that has no queue to go to.
+    """
+    yield Flush(entries=(root.layout.queue(draft.queue),))
+    if not queue_exists(root, draft.queue):
+        raise QueueNotFound(draft.queue.text)
+
+
 def discard(root: Root, draft: Draft) -> None:
     """Takes a staged file away whose publish failed; nobody was told of it."""
     try:
@@ -136,11 +179,22 @@ def discard(root: Root, draft: Draft) -> None:
 
 
 def _after_gone(root: Root, draft: Draft, target: str) -> Flush:
-    """A rename that said ENOENT: NFS may have done it and lost the answer; else say what lacks."""
+    """A rename that said ENOENT: NFS may have done it and lost the answer, or somebody who met the
+    message's link has delivered it; else say what lacks.
+    """
     delivered = root.layout.path(draft.transition.target, draft.queue, draft.id, target)
     if root.files.status(delivered) is not None:
         return folders_of(root, draft.transition, draft.queue, target=target)
-    discard(root, draft)
     if not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)
+    if draft.is_linked and _was_delivered(root, draft):
+        return kept_flush(root, draft.queue, draft.id)
     raise StagedFileGone("its file in new/ is gone")
+
+
+def _was_delivered(root: Root, draft: Draft) -> bool:
+    """Whether it is, or was removed since; not because it was taken for forgotten."""
+    state = whereabouts(root, draft.queue, draft.id)
+    if state is State.REMOVED:
+        return root.now_ms() - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
+    return state in (State.READY, State.DELAYED)

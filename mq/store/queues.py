@@ -14,14 +14,15 @@ from mq.errors import BadName, Busy, NameTaken, ShapeFixed
 from mq.lifecycle import RETIRE
 from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S
 from mq.message import Stamp
-from mq.names import MessageId, QueueName
+from mq.names import MessageId, QueueName, UuidSource
 from mq.store.files import is_gone
-from mq.store.layout import Shape, leading, parse_entry, parse_settings
+from mq.store.keys import move_keys
+from mq.store.layout import Keys, Shape, leading, parse_entry, parse_settings
 from mq.store.moves import claimed, move, no_such_queue, queue_exists
 from mq.store.root import Root, unlink_if_there
 from mq.store.shapes import forget_shape, write_shape
 from mq.store.steps import Flush, Steps
-from mq.store.walk import folders, walk
+from mq.store.walk import entries_if_there, folders, walk
 
 
 @contextlib.contextmanager
@@ -71,6 +72,7 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
         with queues_locked(root):
             if not queue_exists(root, queue):
                 yield from _bury(root, queue)
+                yield from move_keys(root, queue, UuidSource(root.clock).next())
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
                 root.places.forget(queue)
@@ -98,6 +100,7 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
+        yield from move_keys(root, queue, uuid)
         root.places.forget(queue)
         yield from forget_shape(root.layout, root.files, queue)
 
@@ -130,6 +133,7 @@ def sweep_tombstones(root: Root) -> Steps[int]:
         if standing:
             yield Flush(folders=(root.layout.tombstones,))
         yield from _sweep_settings(root)
+        yield from _sweep_keys(root)
         return retired
 
 
@@ -140,6 +144,18 @@ def _sweep_settings(root: Root) -> Steps[None]:
             queue = parse_settings(entry.name)
             if not queue_exists(root, queue):
                 yield from forget_shape(root.layout, root.files, queue)
+
+
+def _sweep_keys(root: Root) -> Steps[None]:
+    """Those that a crash has left of deleted queues."""
+    left = set()
+    for kind in Keys:
+        for entry in entries_if_there(root.files, root.layout.keys(kind)):
+            with contextlib.suppress(BadName):
+                left.add(QueueName.parse(entry.name))
+    for queue in sorted(left):
+        if not queue_exists(root, queue):
+            yield from move_keys(root, queue, UuidSource(root.clock).next())
 
 
 def _tombstones(root: Root) -> dict[QueueName, int]:

@@ -1,19 +1,34 @@
 """Unlinking what was removed: files, and deleted queues' folders with what lies in them.
 
-Nothing is flushed: what a crash brings back is in remove/ still, and is reaped again.
+No unlink is flushed: what a crash brings back is in remove/ still, and is reaped again. A key that
+is freed says that its message was removed for good: that is flushed before.
 """
 
+import contextlib
 import errno
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import BadName
+from mq.errors import BadName, SettingsUnreadable
 from mq.limits import REAPED_PER_PASS_MAX
-from mq.names import MessageId
+from mq.names import MessageId, QueueName
 from mq.store.files import Files, is_gone
-from mq.store.layout import Bucket, is_deleted_folder, parse_bucket, parse_entry
+from mq.store.holders import free_key, kept_flush
+from mq.store.keys import is_link
+from mq.store.layout import (
+    Bucket,
+    Keys,
+    are_deleted_keys,
+    is_beside_links,
+    is_deleted_folder,
+    is_of_keys,
+    parse_bucket,
+    parse_entry,
+)
+from mq.store.root import Root
 from mq.store.walk import entries_if_there, is_bucket, is_deep_folder
 
 _NOT_EMPTY: Final = (errno.ENOTEMPTY, errno.EEXIST)
@@ -36,17 +51,24 @@ class Reaped:
 
 
 def reap(
-    files: Files, source: str, now_ms: int, keep_s: float, limit: int = REAPED_PER_PASS_MAX
+    files: Files,
+    source: str,
+    now_ms: int,
+    keep_s: float,
+    limit: int = REAPED_PER_PASS_MAX,
+    root: Root | None = None,
 ) -> Reaped:
     """Unlinks what came to `source` (by ctime) at least `keep_s` seconds ago, some `limit` names
-    of it; blocking, in memory that does not grow with what lies there.
+    of it; blocking, in memory that does not grow with what lies there. Where `source` is the
+    remove/ of a `root` that has keys, it frees those of the messages that go.
 
     Names that are no message's, no deleted queue's and no bucket's are left alone. Raises OSError
     when the folder cannot be listed, and, after all others went, when one could not be seen or
     unlinked.
     """
-    passing = _Pass(files, now_ms, round(keep_s * 1000), limit)
+    passing = _Pass(files, now_ms, round(keep_s * 1000), limit, root)
     passing.over(files.entries(source), None)
+    passing.end()
     if passing.failure is not None:
         raise passing.failure
     return passing.reaped()
@@ -55,8 +77,12 @@ def reap(
 class _Pass:
     """One pass, folder by folder."""
 
-    def __init__(self, files: Files, now_ms: int, keep_ms: int, limit: int) -> None:
+    def __init__(
+        self, files: Files, now_ms: int, keep_ms: int, limit: int, root: Root | None
+    ) -> None:
         self.failure: OSError | None = None
+        self._root = root if root is not None and _has_keys(root) else None
+        self._keyed: list[tuple[str, QueueName, MessageId]] = []
         self._files = files
         self._now_ms = now_ms
         self._keep_ms = keep_ms
@@ -99,9 +125,53 @@ class _Pass:
             if goes_ms > self._now_ms:
                 self._next_ms = goes_ms if self._next_ms is None else min(self._next_ms, goes_ms)
             elif entry.is_dir(follow_symlinks=False):
-                self._deleted_queue(entry)
+                empty = self._empty_keys if are_deleted_keys(entry.name) else self._empty
+                self._deleted_queue(entry, empty)
             else:
-                self._unlink(entry.path)
+                self._message(entry)
+
+    def _message(self, entry: "os.DirEntry[str]") -> None:
+        queue, message_id = parse_entry(entry.name)
+        if self._root is None or message_id.key is None:
+            self._unlink(entry.path)
+        else:
+            self._keyed.append((entry.path, queue, message_id))
+
+    def end(self) -> None:
+        """Unlinks the messages that have keys, which are freed before."""
+        if self._root is None or not self._keyed:
+            return
+        try:
+            freed = self._sync_removals(self._root)
+        except OSError as error:
+            self.failure = self.failure or error
+            return
+        for queue, message_id in freed:
+            free_key(self._root, queue, message_id)
+        for path, _, _ in self._keyed:
+            try:
+                self._unlink(path)
+            except OSError as error:
+                self.failure = self.failure or error
+
+    def _sync_removals(self, root: Root) -> list[tuple[QueueName, MessageId]]:
+        """Flushes that they were removed, by whoever: if one came back whose key is free, two could
+        have it. Gives those of which that is known.
+        """
+        freed = []
+        folders: dict[str, None] = {}
+        for _, queue, message_id in self._keyed:
+            with contextlib.suppress(SettingsUnreadable):  # Its key's next message frees it.
+                flush = kept_flush(root, queue, message_id)
+                folders |= dict.fromkeys((*flush.folders, *itertools.chain(*flush.beside)))
+                freed.append((queue, message_id))
+        for folder in folders:
+            try:
+                self._files.sync_folder(folder)
+            except OSError as error:
+                if not is_gone(error):
+                    raise
+        return freed
 
     def _bucket(self, entry: "os.DirEntry[str]", bucket: Bucket | None) -> None:
         self._buckets += 1
@@ -109,8 +179,8 @@ class _Pass:
         if bucket is not None and not bucket.may_be_written(self._now_ms):
             _rmdir(self._files, entry.path)
 
-    def _deleted_queue(self, entry: "os.DirEntry[str]") -> None:
-        self._empty(entry.path)
+    def _deleted_queue(self, entry: "os.DirEntry[str]", empty: Callable[[str], None]) -> None:
+        empty(entry.path)
         if self._is_enough():
             return
         if _rmdir(self._files, entry.path):
@@ -129,8 +199,20 @@ class _Pass:
             elif MessageId.is_written(entry.name) and entry.is_file(follow_symlinks=False):
                 self._unlink(entry.path)
 
+    def _empty_keys(self, folder: str) -> None:
+        """Unlinks a deleted queue's keys."""
+        for of_hash in entries_if_there(self._files, folder):
+            if not is_of_keys(of_hash.name) or not of_hash.is_dir(follow_symlinks=False):
+                continue
+            for entry in entries_if_there(self._files, of_hash.path):
+                if self._is_enough():
+                    return
+                if is_beside_links(entry.name) or is_link(entry):
+                    self._unlink(entry.path)
+            _rmdir(self._files, of_hash.path)
+
     def _is_enough(self) -> bool:
-        return self._unlinked >= self._limit
+        return self._unlinked + len(self._keyed) >= self._limit
 
     def _unlink(self, path: str) -> None:
         try:
@@ -140,9 +222,13 @@ class _Pass:
         self._unlinked += 1
 
 
+def _has_keys(root: Root) -> bool:
+    return root.files.status(root.layout.keys(Keys.LOOKUP)) is not None
+
+
 def _is_ours(entry: "os.DirEntry[str]") -> bool:
     if entry.is_dir(follow_symlinks=False):
-        return is_deleted_folder(entry.name)
+        return is_deleted_folder(entry.name) or are_deleted_keys(entry.name)
     if not entry.is_file(follow_symlinks=False):
         return False
     try:

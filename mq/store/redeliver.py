@@ -3,6 +3,7 @@
 FORMAT.md, "redeliver" and "forget", has the steps and what a crash after each leaves.
 """
 
+import os
 from dataclasses import dataclass
 from enum import Enum
 
@@ -33,6 +34,11 @@ class Timer:
     """
 
     lain_s: float | None = None
+
+    @property
+    def by_mtime(self) -> bool:
+        """Whether it is the message's own due time that counts."""
+        return self.lain_s is None
 
     def due_ms(self, mtime_ns: int, ctime_ns: int) -> int:
         """The due time, milliseconds since the epoch."""
@@ -88,7 +94,7 @@ def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) 
     """
     path = root.layout.path(FORGET.source, queue, message_id)
     status = root.files.status(path)
-    if status is None or root.now_ms() - status.st_ctime_ns // 1_000_000 < after_s * 1000:
+    if status is None or not is_forgotten(root, status, after_s):
         return False
     try:
         if status.st_nlink > 1:
@@ -100,6 +106,11 @@ def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) 
             return False
         raise
     return True
+
+
+def is_forgotten(root: Root, status: os.stat_result, after_s: float) -> bool:
+    """Whether nothing was written to a file of new/ for so long."""
+    return root.now_ms() - status.st_ctime_ns // 1_000_000 >= after_s * 1000
 
 
 def _was_deleted(root: Root, queue: QueueName) -> bool:

@@ -12,13 +12,15 @@ TOP = 1
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """A new file or folder under a name."""
+    """A new file, folder or symbolic link under a name; a link is all there, or not at all."""
 
     folder: int
     name: str
     inode: int
     is_folder: bool
     mtime_ns: int
+    target: str | None = None
+    """What a symbolic link says."""
 
 
 @dataclass(frozen=True, slots=True)

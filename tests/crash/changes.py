@@ -61,6 +61,8 @@ class File:
     inode: int
     data: bytes
     mtime_ns: int
+    target: str | None = None
+    """What it says that is a symbolic link."""
 
 
 Tree: TypeAlias = dict[str, File | None]

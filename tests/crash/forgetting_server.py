@@ -51,6 +51,8 @@ class Node:
     mtime_ns: int = field(default_factory=time.time_ns)
     ctime_ns: int = field(default_factory=time.time_ns)
     links: int = 1
+    target: str | None = None
+    """What it says that is a symbolic link."""
 
     @property
     def is_folder(self) -> bool:
@@ -107,6 +109,8 @@ class Forgetting(mfusepy.Operations):  # type: ignore[misc]
                 self._make(path, stat.S_IFDIR | 0o700)
             elif file.inode in inodes:
                 self._link(self._nodes[inodes[file.inode]], path)
+            elif file.target is not None:
+                self._make(path, stat.S_IFLNK | 0o777, file.target, file.mtime_ns)
             else:
                 node = self._make(path, stat.S_IFREG | 0o600)
                 inodes[file.inode] = node.inode
@@ -145,14 +149,17 @@ class Forgetting(mfusepy.Operations):  # type: ignore[misc]
         self._next_inode += 1
         return node
 
-    def _make(self, path: str, mode: int) -> Node:
+    def _make(
+        self, path: str, mode: int, target: str | None = None, mtime_ns: int | None = None
+    ) -> Node:
         folder, name = self._parent(path)
         if name in folder.names:
             raise mfusepy.FuseOSError(errno.EEXIST)
         node = self._new_node(mode)
+        node.target, node.mtime_ns = target, mtime_ns or node.mtime_ns
         folder.names[name] = node.inode
         folder.changed()
-        self.log.append(Make(folder.inode, name, node.inode, node.is_folder, node.mtime_ns))
+        self.log.append(Make(folder.inode, name, node.inode, node.is_folder, node.mtime_ns, target))
         return node
 
     def _link(self, node: Node, path: str) -> None:
@@ -190,7 +197,7 @@ class Forgetting(mfusepy.Operations):  # type: ignore[misc]
         node = self._node(_below(path), fh)
         return {
             "st_ino": node.inode, "st_mode": node.mode, "st_nlink": node.links,
-            "st_size": len(node.data), "st_blocks": (len(node.data) + 511) // 512,
+            "st_size": len(node.target or node.data), "st_blocks": (len(node.data) + 511) // 512,
             "st_atime": node.mtime_ns, "st_mtime": node.mtime_ns, "st_ctime": node.ctime_ns,
         }  # fmt: skip
 
@@ -214,6 +221,12 @@ class Forgetting(mfusepy.Operations):  # type: ignore[misc]
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         return bytes(self._node(None, fh).data[offset : offset + size])
+
+    def readlink(self, path: str) -> str:
+        node = self._node(_below(path))
+        if node.target is None:
+            raise mfusepy.FuseOSError(errno.EINVAL)
+        return node.target
 
     def statfs(self, path: str) -> dict[str, int]:
         return {"f_bsize": 4096, "f_frsize": 4096, "f_blocks": 1 << 20, "f_bfree": 1 << 20,
@@ -278,6 +291,9 @@ class Forgetting(mfusepy.Operations):  # type: ignore[misc]
         target.changed()
         node.ctime_ns = time.time_ns()
         self.log.append(Rename(source.inode, old_name, target.inode, new_name, node.inode))
+
+    def symlink(self, target: str, source: str) -> None:
+        self._make(_below(target), stat.S_IFLNK | 0o777, source)
 
     def link(self, target: str, source: str) -> None:
         self._link(self._node(_below(source)), _below(target))

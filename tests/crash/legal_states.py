@@ -41,6 +41,7 @@ class _Inode:
     is_dirty: bool = False
     mtime_ns: int = 0
     """The one that is on stable media."""
+    target: str | None = None
     mtimes: list[Mtime] = field(default_factory=list)
     """Those set since."""
     torn: dict[Data, bytes] = field(default_factory=dict)
@@ -114,18 +115,18 @@ class Disk:
 
     def _name(self, call: Make | Link | Remove | Rename) -> None:
         match call:
-            case Make(folder, name, inode, is_folder, mtime_ns):
+            case Make(folder, name, inode, is_folder, mtime_ns, target):
                 if is_folder:
                     self._folders[inode] = {}
                 else:
-                    self._files[inode] = _Inode(mtime_ns=mtime_ns)
+                    self._files[inode] = _Inode(mtime_ns=mtime_ns, target=target)
                 self._begin_name(folder, name, inode)
             case Link(folder, name, inode):
                 self._begin_name(folder, name, inode)
             case Remove(folder, name):
                 self._end_name(folder, name)
-            case Rename(source, source_name, target, target_name, inode):
-                self._begin_name(target, target_name, inode)
+            case Rename(source, source_name, to, target_name, inode):
+                self._begin_name(to, target_name, inode)
                 self._end_name(source, source_name)
 
     def _begin_name(self, folder: int, name: str, inode: int) -> None:
@@ -218,7 +219,8 @@ class Disk:
             else:
                 file = self._files[inode]
                 data = _left(file, contents.get(inode, Data.FLUSHED))
-                found[below] = File(inode, data, mtimes.get(inode, file.mtime_ns))
+                mtime_ns = mtimes.get(inode, file.mtime_ns)
+                found[below] = File(inode, data, mtime_ns, file.target)
 
 
 def _by_call(changes: Sequence[Entry | Mtime]) -> list[tuple[Change, ...]]:

@@ -10,12 +10,13 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import aiohttp
 from harness.messages import check_headers, make_body, make_headers, number_in
 from harness.raw import raw_connection, raw_head
 
+from mq.lifecycle import State
 from mq.names import MessageId
 
 QUEUE = "orders"
@@ -36,6 +37,18 @@ async def _check(response: aiohttp.ClientResponse, *expected: int) -> int:
     return response.status
 
 
+def _from_now_ms(seconds: float) -> int:
+    return round((datetime.now(UTC).timestamp() + seconds) * 1000)
+
+
+def _time(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _epoch_ms(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
 class Clients:
     """Requests to mqs, each with its marks. Raises Refused, or what aiohttp raises."""
 
@@ -49,6 +62,7 @@ class Clients:
         self._ports = ports
         self._turns = itertools.count()
         self._numbers = itertools.count()
+        self._said: dict[str, int] = {}
 
     def _url(self, *path: str) -> str:
         return "/".join((f"http://127.0.0.1:{self._port()}", *path))
@@ -70,16 +84,66 @@ class Clients:
             await _check(response, 200)
         self._mark("dropped", queue=queue)
 
-    async def publish(self, size: int, queue: str = QUEUE, with_headers: bool = False) -> str:
+    async def publish(
+        self, size: int, queue: str = QUEUE, with_headers: bool = False, due_in_s: int = 0
+    ) -> str:
+        """`due_in_s`: for so long after now; 0: at once."""
         number = next(self._numbers)
         body = io.BytesIO(make_body(number, size))
         headers = dict(make_headers(number)) if with_headers else {}
-        url = self._url(queue, "messages")
+        due_ms = _from_now_ms(due_in_s) if due_in_s else 0
+        url = self._url(queue, "messages") + (f"?at={_time(due_ms)}" if due_in_s else "")
         async with self._session.post(url, data=body, headers=headers) as response:
             await _check(response, 201)
             message_id = response.headers["X-Message-Id"]
-        self._mark("published", queue=queue, id=message_id, number=number)
+        self._mark("published", queue=queue, id=message_id, number=number, due_ms=due_ms)
         return message_id
+
+    async def publish_keyed(
+        self, size: int, key: str = "", idempotency: str = "", more: str = "", queue: str = QUEUE
+    ) -> str:
+        """With keys; `more` are other parameters. The message that has them then, whoever
+        published it. What is said with one idempotency key is always the same.
+        """
+        number = self._said.setdefault(idempotency or f"{key} {next(self._turns)}", len(self._said))
+        body = io.BytesIO(make_body(number, size))
+        query = "&".join([*([f"key={key}"] if key else []), *([more] if more else [])])
+        headers = {"Idempotency-Key": idempotency} if idempotency else {}
+        self._mark("publish_asked", queue=queue, key=key, idempotency=idempotency)
+        url = f"{self._url(queue, 'messages')}?{query}"
+        async with self._session.post(url, data=body, headers=headers) as response:
+            status = await _check(response, 201, 409)
+            message_id = response.headers["X-Message-Id"]
+        if status == 201:
+            facts = {"number": number, "idempotency": idempotency}
+            self._mark("published", queue=queue, id=message_id, **facts)
+        else:
+            self._mark("taken", queue=queue, id=message_id)
+        return message_id
+
+    def say(self, idempotency: str, number: int) -> None:
+        """What is said with this idempotency key from here on."""
+        self._said[idempotency] = number
+
+    async def delete_by_key(self, key: str, message_id: str, queue: str = QUEUE) -> None:
+        """`message_id` is who has the key."""
+        self._mark("delete_asked", queue=queue, id=message_id)
+        async with self._session.delete(self._url(queue, "keys", key)) as response:
+            await _check(response, 202, 404)
+        self._mark("deleted", queue=queue, id=message_id)
+
+    async def reschedule(self, message_id: str, due_in_s: int, queue: str = QUEUE) -> None:
+        """PATCH: a message that is not found is deleted."""
+        said = {"queue": queue, "id": message_id}
+        self._mark("reschedule_asked", **said, due_ms=_from_now_ms(due_in_s))
+        url = self._url(queue, "messages", message_id)
+        async with self._session.patch(url, json={"due_in_s": due_in_s}) as response:
+            if await _check(response, 200, 404) == 404:
+                self._mark("deleted", **said)
+                return
+            due_ms = _epoch_ms((await response.json())["due"])
+        to = {} if due_in_s else {"to": State.READY.value}
+        self._mark("rescheduled", **said, due_ms=due_ms, **to)
 
     async def fetch(self, queue: str = QUEUE) -> str | None:
         async with self._session.get(self._url(queue, "messages")) as response:
@@ -90,7 +154,7 @@ class Clients:
                 expected = {name: facts.get(name, "") for name, _ in make_headers(number)}
                 check_headers(tuple(expected.items()), number)
         message_id, receives = facts["X-Message-Id"], int(facts["X-Message-Receives"])
-        due_ms = round(datetime.fromisoformat(facts["X-Message-Due"]).timestamp() * 1000)
+        due_ms = _epoch_ms(facts["X-Message-Due"])
         self._mark("fetched", queue=queue, id=message_id, receives=receives, due_ms=due_ms)
         self.redelivered += receives > 1
         return message_id

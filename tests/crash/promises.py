@@ -65,6 +65,10 @@ class Ledger:
     swept (its tombstone is gone).
     """
     until_ms: int = 0
+    keys: set[tuple[str, str]] = field(default_factory=set)
+    """Each queue's keys that publishes asked for."""
+    idempotent: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """Each queue's idempotency keys, and the messages that were told of; None: none was yet."""
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
@@ -75,20 +79,26 @@ class Ledger:
 
     def note(self, what: str, at_ms: int, **facts: Any) -> None:
         match what:
-            case "published":
+            case "published" | "taken":
+                self._note_published(**facts)
+            case "publish_asked":
+                self._note_keys(**facts)
+            case "reschedule_asked" | "rescheduled":
                 told = self._message(**facts)
-                told.published, told.number = True, facts["number"]
+                asked_ms = told.due_ms if what == "reschedule_asked" else facts["due_ms"]
+                told.due_ms = min(asked_ms, facts["due_ms"])
+                told.lies_in = State(facts["to"]) if "to" in facts else None
             case "fetched":
                 told = self._message(**facts)
                 told.receives, told.due_ms = facts["receives"], facts["due_ms"]
                 told.lies_in = None
             case "moved":
                 self._message(**facts).lies_in = State(facts["to"])
-            case "delete_asked":
+            case "delete_asked" | "deleted":
                 told = self._message(**facts)
-                told.delete_asked, told.lies_in = True, None
-            case "deleted":
-                self._message(**facts).deleted = True
+                told.delete_asked |= what == "delete_asked"
+                told.deleted |= what == "deleted"
+                told.lies_in = None
             case "fetch_asked":
                 for told in self._of(facts["queue"]):
                     told.lies_in = None
@@ -97,10 +107,26 @@ class Ledger:
             case _:
                 self._note_queue(what, facts["queue"])
 
+    def _note_published(self, idempotency: str = "", **facts: Any) -> None:
+        told = self._message(**facts)
+        told.published, told.number = True, facts.get("number", told.number)
+        told.due_ms = facts.get("due_ms", told.due_ms)
+        if idempotency:
+            self.idempotent[facts["queue"], idempotency] = facts["id"]
+
+    def _note_keys(self, queue: str, key: str, idempotency: str) -> None:
+        if key:
+            self.keys.add((queue, key))
+        if idempotency:
+            self.idempotent.setdefault((queue, idempotency), None)
+
     def _note_queue(self, what: str, queue: str) -> None:
         self.queues[queue] = what
         for told in self._of(queue):
             told.dropped |= what == "drop_asked"
+        for of, key in self.idempotent:
+            if of == queue and what == "drop_asked":
+                self.idempotent[of, key] = None
 
     def _of(self, queue: str) -> list[Told]:
         return [told for told in self.messages.values() if told.queue == queue]
@@ -176,6 +202,7 @@ def broken(
         *_queues(ledger, found),
         *_bodies(ledger, found),
         *_names(found, two_names_allowed),
+        *_keys(found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -217,13 +244,26 @@ def _names(found: Found, two_allowed: bool) -> Iterator[str]:
             yield f"{places[0].id} stands in {[place.path for place in places]}"
 
 
+def _keys(found: Found) -> Iterator[str]:
+    """No two living messages of a queue have one key."""
+    holders: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for places in found.places.values():
+        for place in places:
+            key = MessageId.parse(place.id).key
+            if key is not None and place.state in (READY, DELAYED):
+                holders[place.queue, key.text].add(place.id)
+    for (queue, key), ids in holders.items():
+        if len(ids) > 1 and queue in found.queues:
+            yield f"{sorted(ids)} of {queue} have the key {key}"
+
+
 def _message(
     ledger: Ledger, told: Told, found: Found, message_id: str, new_returns: bool
 ) -> Iterator[str]:
     states = found.states(message_id)
     alive = states & {READY, DELAYED}
-    if told.must_live and not alive:
-        yield "is nowhere"
+    if told.must_live:
+        yield from _reached(told, found, alive)
     # btrfs was seen to bring the name in new/ back although that folder was flushed after the
     # rename; beside the ready one it does no harm, since it is never delivered.
     if told.published and NEW in states and not new_returns:
@@ -234,8 +274,8 @@ def _message(
         yield "turned up in the queue that was made anew"
     if told.dropped and READY in states and ledger.queues[told.queue] == "dropped":
         yield "is ready in a queue that was deleted"
-    if told.must_live and told.due_ms > ledger.until_ms and alive != {DELAYED}:
-        yield "was fetched, is not due, and is not in delay/ alone"
+    if told.must_live and told.due_ms > ledger.until_ms:
+        yield from _kept_back(told, found.places.get(message_id, []))
     if told.lies_in and states != {told.lies_in}:
         yield f"was moved to {told.lies_in.value}, and is not there alone"
     if told.lies_in is READY and any(
@@ -246,6 +286,21 @@ def _message(
         place.stamp.receives for place in found.places[message_id] if place.state in alive
     ):
         yield "has forgotten a receive"
+
+
+def _reached(told: Told, found: Found, alive: set[State]) -> Iterator[str]:
+    if not alive:
+        yield "is nowhere"
+    if told.queue not in found.queues:
+        yield "is out of reach, without its queue"
+
+
+def _kept_back(told: Told, places: list[Place]) -> Iterator[str]:
+    """Of a message that is not due yet."""
+    if {place.state for place in places} & {READY, DELAYED} != {DELAYED}:
+        yield "is not due, and is not in delay/ alone"
+    if any(place.stamp.due_ms < told.due_ms for place in places):
+        yield "comes back before its time"
 
 
 def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:

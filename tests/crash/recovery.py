@@ -12,8 +12,9 @@ from crash.promises import Found, Ledger, broken, unresolved
 from harness.clock import FakeClock
 from harness.messages import check_headers, number_in
 
-from mq.errors import MqError
-from mq.names import MessageId, QueueName, UuidSource
+from mq.errors import KeyTaken, MqError
+from mq.lifecycle import State
+from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.store.audit import Audit, Breach, audit
 from mq.store.fetch import fetch
 from mq.store.files import Files
@@ -84,6 +85,8 @@ class _Recovery:
         """What a crash may leave for a while."""
         if breach in (Breach.LINKED, Breach.TWO_STATES):
             return self._two_names
+        if breach is Breach.KEYS:
+            return self._ledger.queues.get(name) in ("drop_asked", "make_asked")
         if breach is Breach.SETTINGS:
             last = self._ledger.queues.get(name.removesuffix(".json"))
             return last in (None, "make_asked", "drop_asked")
@@ -94,8 +97,10 @@ class _Recovery:
         problems = []
         for name in sorted(self._ledger.queues):
             queue = QueueName.parse(name)
-            if self._run(create_queue(self._root, queue)) and (ready := self._ready(queue)):
+            made = self._run(create_queue(self._root, queue))
+            if made and (ready := self._ready(queue)):
                 problems.append(f"{ready} turned up in {queue} as it was made")
+            problems += self._serves_keys(queue, made)
             before = self._ready(queue)
             message_id = MessageId(self._uuids.next())
             draft = Draft(queue, message_id, message_id.published_ms)
@@ -104,6 +109,45 @@ class _Recovery:
                 problems.append(f"{message_id} was published, and is not ready alone beside others")
             problems += self._drain(queue, limit=1)
         return problems
+
+    def _serves_keys(self, queue: QueueName, made: bool) -> list[str]:
+        """Every key of the queue: its message lives, or another gets it. Every idempotency key:
+        what was published with it is answered, and lives.
+        """
+        problems = []
+        for key in sorted(key for of, key in self._ledger.keys if of == queue.text):
+            before = Found(self._top)
+            try:
+                said = self._publish(queue, key=Key.parse(key))
+            except KeyTaken as error:
+                said = error.id
+            alive = Found(self._top).states(said) & {State.READY, State.DELAYED}
+            if not alive or (made and said in before.places):
+                problems.append(f"{said} has the key {key}, and was {before.places.get(said)}")
+        for (of, key), told_id in sorted(self._ledger.idempotent.items()):
+            if of != queue.text:
+                continue
+            before = Found(self._top)
+            said = self._publish(queue, idempotency=Key.parse(key))
+            told = self._ledger.messages.get(said)
+            alive = Found(self._top).states(said) & {State.READY, State.DELAYED}
+            if told_id not in (None, said) or (made and said in before.places):
+                problems.append(f"{said} is answered for {key}, not {told_id}; {told}")
+            may_be_gone = said in self._resolved or (told is not None and told.delete_asked)
+            if not alive and not may_be_gone:
+                problems.append(f"{said} is answered for {key}, and does not live; {told}")
+        problems += _breaches(audit(self._root, _NEVER_S), self._may_be)
+        return problems
+
+    def _publish(
+        self, queue: QueueName, key: Key | None = None, idempotency: Key | None = None
+    ) -> str:
+        message_id = MessageId(self._uuids.next(), key=key)
+        draft = Draft(
+            queue, message_id, message_id.published_ms, idempotency=idempotency,
+            idempotency_s=1e9,
+        )  # fmt: skip
+        return self._run(publish(self._root, draft, b"after the cut")).text
 
     def _settles(self) -> list[str]:
         """Hours later all that lives was delivered, and nothing else is left."""
@@ -117,7 +161,8 @@ class _Recovery:
         problems = []
         for name in sorted(Found(self._top).queues):
             problems += self._drain(QueueName.parse(name))
-        reap(self._root.files, self._root.layout.remove, self._clock.now_ms(), 0)
+        removed = self._root.layout.remove
+        reap(self._root.files, removed, self._clock.now_ms(), 0, root=self._root)
         end = audit(self._root)
         problems += _breaches(end, lambda breach, name: False)
         if any(end.messages.values()):

@@ -20,6 +20,7 @@ from crash.calls import Log
 from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
 from crash.images import Mark
+from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN
 from crash.legal_states import Disk, Model
 from crash.promises import Ledger
 from crash.recovery import recovered
@@ -67,6 +68,9 @@ def plant(tree: Tree, top: Path) -> None:
         target = f"{top}{path}"
         if file is None:
             os.mkdir(target, 0o700)
+        elif file.target is not None:
+            os.symlink(file.target, target)
+            os.utime(target, ns=(file.mtime_ns, file.mtime_ns), follow_symlinks=False)
         elif file.inode in first:
             os.link(first[file.inode], target)
         else:
@@ -100,7 +104,7 @@ def models(script: Script) -> list[Model]:
     """
     if script in (*WITH_TWO_NAMES, two_names_in_a_bucket):
         return [model for model in Model if model not in WHOLE]
-    left_between = (*SIDE_BY_SIDE, *FLUSHED_BETWEEN)
+    left_between = (*SIDE_BY_SIDE, *FLUSHED_BETWEEN, *NEW_FLUSHED_BETWEEN)
     return [model for model in Model if model is not Model.APART or script not in left_between]
 
 
@@ -155,6 +159,14 @@ async def test_every_state_keeps_what_was_promised_in_buckets(
 ) -> None:
     """One message lies flat, one more in a bucket, and the others below that."""
     log = await play(script, disk, memory, folder_max=1)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", KEY_SCRIPTS.values(), ids=KEY_SCRIPTS)
+async def test_every_state_keeps_what_was_promised_of_keys(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
     assert_kept(script, log, memory)
 
 

@@ -31,7 +31,7 @@ class Fault:
         """Whether this call fails; counts it."""
         if self.call not in ("", call) or not any(self.where in path for path in paths):
             return False
-        if call == "status" and self.code in GONE:
+        if call in ("status", "linked") and self.code in GONE:
             return False  # What is there has a status.
         if self.after > 0:
             self.after -= 1
@@ -214,6 +214,15 @@ class FaultyFiles(Files):
         super().rename(source, target)
         _say(fault)
 
+    def link(self, path: str, target: str) -> None:
+        fault = self._pass("link", path)
+        super().link(path, target)
+        _say(fault)
+
+    def linked(self, path: str) -> str | None:
+        self._pass("linked", path)
+        return super().linked(path)
+
     def unlink(self, path: str) -> None:
         self._pass("unlink", path)
         super().unlink(path)
@@ -254,7 +263,7 @@ def _say(fault: Fault | None) -> None:
 
 def steps_of(files: FaultyFiles, after: int) -> list[tuple[str, str]]:
     """What changed the disk from that call on, and the name of the folder that it changed."""
-    kinds = ("create", "stamp", "sync", "rename", "sync_folder")
+    kinds = ("create", "stamp", "sync", "link", "rename", "sync_folder")
     return [
         (call_name, Path(path).parent.name if call_name != "sync_folder" else Path(path).name)
         for call_name, path in files.calls[after:]

@@ -16,12 +16,16 @@ from mq.store.mounts import measure_clock_offset_ms
 from mq.store.root import open_root, probe_write
 from mq.store.space import Space
 
+FOLDERS = (
+    "new", "queues", "delay", "remove", "deleted", "settings", "keys", "idempotency",
+)  # fmt: skip
+
 
 def test_a_root_is_made_with_all_its_parents(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b"
     open_root(str(path), Files(), FakeClock())
     names = {entry.name for entry in path.iterdir()}
-    assert names == {"format", "new", "queues", "delay", "remove", "deleted", "settings"}
+    assert names == {"format", *FOLDERS}
     assert (path / "format").read_text() == "mq 1\n"
     assert all(not list((path / name).iterdir()) for name in ("new", "queues", "delay", "remove"))
     assert (path / "new").stat().st_mode & 0o777 == 0o700
@@ -41,7 +45,7 @@ def test_every_new_folder_s_parent_is_flushed(tmp_path: Path) -> None:
     root = tmp_path / "a" / "root"
     open_root(str(root), files, FakeClock())
     wanted = [tmp_path, tmp_path / "a", root]
-    wanted += [root / name for name in ("new", "queues", "delay", "remove", "deleted", "settings")]
+    wanted += [root / name for name in FOLDERS]
     assert {str(path) for path in wanted} <= set(files.flushed)
 
 

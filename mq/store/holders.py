@@ -1,0 +1,76 @@
+"""Whether a message lives: what its key's link means."""
+
+from functools import partial
+
+from mq.errors import MqError
+from mq.lifecycle import State
+from mq.names import MessageId, QueueName
+from mq.store.find import PASSES, places_alive
+from mq.store.keys import locked_now, unlink_link
+from mq.store.layout import IN_COMMON, Keys, LinkPlace, leading
+from mq.store.moves import message_status
+from mq.store.root import Root
+from mq.store.steps import Flush
+
+
+def whereabouts(root: Root, queue: QueueName, message_id: MessageId) -> State | None:
+    """The state of a message of the queue; None: it is nowhere (any more)."""
+    if is_staged(root, queue, message_id):
+        return State.NEW
+    for look in range(PASSES):
+        for state, bucket in places_alive(root, queue, message_id, look):
+            if _is_at(root, state, queue, message_id, bucket):
+                return state
+    for bucket in root.places.spots(State.REMOVED, queue, message_id):
+        if _is_at(root, State.REMOVED, queue, message_id, bucket):
+            return State.REMOVED
+    return None
+
+
+def is_staged(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether it lies in new/ alone: of two names, which a crash has left, the other one counts."""
+    status = message_status(root, root.layout.path(State.NEW, queue, message_id))
+    return status is not None and status.st_nlink == 1
+
+
+def lives(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether the message holds its key: it was published, and is neither removed nor gone."""
+    return whereabouts(root, queue, message_id) in (State.READY, State.DELAYED)
+
+
+def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
+    """What makes durable where a message is that lives, whoever brought it there: one that was
+    moved stays out of new/, and one that was removed out of its queue. Raises SettingsUnreadable.
+    """
+    layout = root.layout
+    folders = (layout.remove, layout.delay, layout.queue(queue))
+    removed = leading(layout.remove, IN_COMMON.deep(message_id))
+    beside = (removed, *root.places.buckets(queue, message_id))
+    return Flush(entries=(layout.queue(queue),), folders=folders, beside=beside)
+
+
+def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:
+    """Takes the key's link of a message away that lives no more, when it is easily done: one that
+    stays is replaced by the key's next message. `was_staged`: somebody may have delivered it.
+    The removal is on stable media. Durable on return: no.
+    """
+    if message_id.key is None:
+        return
+    try:
+        place = root.layout.link(Keys.LOOKUP, queue, message_id.key)
+        if root.files.linked(place.path) == message_id.text:
+            locked_now(root, place, partial(_free, root, place, queue, message_id, was_staged))
+    except (OSError, MqError):
+        return
+
+
+def _free(
+    root: Root, place: LinkPlace, queue: QueueName, message_id: MessageId, was_staged: bool
+) -> None:
+    if not was_staged or whereabouts(root, queue, message_id) in (None, State.REMOVED):
+        unlink_link(root, place, message_id.text)
+
+
+def _is_at(root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
+    path = root.layout.path(state, queue, message_id, bucket)
+    return message_status(root, path) is not None

@@ -1,0 +1,208 @@
+"""Publishing with a key, an idempotency key, or both: links are made before the message shows.
+
+A link is made only once the message's file in new/ and its name are on stable media. So a message
+in new/ that a link names is whole, and whoever meets it delivers it before answering with its id.
+FORMAT.md, "publish with a key", has the steps and what a crash after each leaves.
+"""
+
+from functools import partial
+
+from mq.errors import Busy, KeyTaken, MqError, QueueNotFound
+from mq.lifecycle import DELIVER, SCHEDULE, State
+from mq.limits import LINK_TRIES_MAX
+from mq.message import Stamp
+from mq.names import Key, MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.holders import is_staged, kept_flush, lives, whereabouts
+from mq.store.keys import (
+    link_flush,
+    linked_id,
+    locked,
+    make_link,
+    read_link,
+    replace_link,
+    unlink_link,
+)
+from mq.store.layout import Keys, LinkPlace
+from mq.store.moves import message_status, move, queue_exists
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+
+
+def take_links(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    idempotency: Key | None,
+    idempotency_s: float,
+) -> Steps[MessageId | None]:
+    """Makes the links of a message whose bytes are on stable media, and whose file is in new/.
+    Gives the id of an earlier publish of the same idempotency key, younger than `idempotency_s`,
+    which is delivered and on stable media then; None: there is none, and the links are there.
+
+    Raises QueueNotFound; KeyTaken, Busy, and whatever else stands in the way, when `give_back`
+    is to be called. Durable on return: yes.
+    """
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    yield Flush(folders=(root.layout.folder(State.NEW),))
+    try:
+        if idempotency is not None:
+            first = yield from _take_idempotency(
+                root, queue, message_id, idempotency, idempotency_s
+            )
+            if first is not None:
+                return first
+        if message_id.key is not None:
+            yield from _take_key(root, queue, message_id, message_id.key)
+    except FileNotFoundError:
+        if queue_exists(root, queue):
+            raise  # It is the folder of all queues' keys that is gone.
+        raise QueueNotFound(queue.text) from None
+    return None
+
+
+def give_back(
+    root: Root, queue: QueueName, message_id: MessageId, idempotency: Key | None
+) -> Steps[bool]:
+    """Ends a publish that failed: its idempotency key means nothing any more, unless somebody has
+    delivered it. False when that cannot be made sure: the staged file must stay then, since the
+    link may, and would say that it was published. Durable on return: yes, when True.
+    """
+    if idempotency is None:
+        return True
+    place = root.layout.link(Keys.IDEMPOTENCY, queue, idempotency)
+
+    def give() -> None:
+        if whereabouts(root, queue, message_id) not in (State.READY, State.DELAYED):
+            unlink_link(root, place, message_id.text)
+
+    try:
+        if root.files.linked(place.path) == message_id.text:
+            yield from locked(root, place, give)
+            yield Flush(folders=(place.folder,))
+    except FileNotFoundError:
+        return True  # The folder went with its queue.
+    except (OSError, MqError):
+        return False
+    return True
+
+
+def _take_idempotency(
+    root: Root, queue: QueueName, message_id: MessageId, key: Key, young_s: float
+) -> Steps[MessageId | None]:
+    place = root.layout.link(Keys.IDEMPOTENCY, queue, key)
+    for _ in range(LINK_TRIES_MAX):
+        if (made := make_link(root, place, message_id.text)) is not None:
+            yield made
+            return None
+        target = read_link(root, place)
+        if target is None:
+            continue  # It went meanwhile.
+        if target == message_id.text:
+            yield link_flush(place)  # NFS made it, and lost the answer.
+            return None
+        if is_young(root, place, young_s):
+            first = yield from _first_of(root, queue, place, target)
+            if first is not None:
+                return first
+        replace = partial(replace_link, root, place, target, message_id.text)
+        if (yield from locked(root, place, replace)):
+            yield link_flush(place)
+            return None
+    raise Busy("others change the idempotency key's link again and again")
+
+
+def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
+    """Whether the link was made less than so many seconds ago."""
+    status = root.files.status(place.path)
+    if status is None:
+        return False
+    return root.now_ms() - status.st_mtime_ns // 1_000_000 < young_s * 1000
+
+
+def _first_of(
+    root: Root, queue: QueueName, place: LinkPlace, target: str
+) -> Steps[MessageId | None]:
+    """The earlier publish that an idempotency key's link names; None: it came to nothing."""
+    first = linked_id(target)
+    if first is None:
+        return None
+    if is_staged(root, queue, first):
+        yield link_flush(place)
+        if first.key is not None:
+            try:
+                yield from _take_key(root, queue, first, first.key)
+            except KeyTaken:
+                return None  # It cannot be delivered, and whoever is at it will hear that too.
+        yield from _deliver(root, queue, place, first)
+        if read_link(root, place) != target:
+            return None  # Whoever was at it has given up.
+    yield link_flush(place)
+    yield kept_flush(root, queue, first)
+    return first
+
+
+def _take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> Steps[None]:
+    """Raises KeyTaken when another message that has the key lives, for sure."""
+    place = root.layout.link(Keys.LOOKUP, queue, key)
+    for _ in range(LINK_TRIES_MAX):
+        if (made := make_link(root, place, message_id.text)) is not None:
+            yield made
+            return
+        target = read_link(root, place)
+        if target is None:
+            continue  # It went meanwhile.
+        if target == message_id.text:
+            # Somebody has made it who met the message's other link.
+            yield link_flush(place)
+            return
+        holder = linked_id(target)
+        if holder is not None:
+            yield from settle(root, queue, place, holder)
+            if lives(root, queue, holder):
+                yield kept_flush(root, queue, holder)
+                raise KeyTaken(key.text, holder.text)
+            # That it was removed is on stable media before another has its key: if it came back,
+            # two would.
+            yield kept_flush(root, queue, holder)
+        replace = partial(replace_link, root, place, target, message_id.text)
+        if (yield from locked(root, place, replace)):
+            yield link_flush(place)
+            return
+    raise Busy("others change the key's link again and again")
+
+
+def settle(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
+    """Makes a link durable that was met, and delivers its message where that lies in new/."""
+    yield link_flush(place)
+    if is_staged(root, queue, message_id):
+        yield from _deliver(root, queue, place, message_id)
+
+
+def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
+    """Delivers another's message that its links, which are on stable media, name; unless that has
+    happened meanwhile, or it was given up. Raises QueueNotFound. Durable on return: yes.
+    """
+
+    def deliver() -> Flush | None:
+        # Under the lock, as who gives up takes the link away.
+        if root.files.linked(place.path) != message_id.text:
+            return None
+        staged = message_status(root, root.layout.path(State.NEW, queue, message_id))
+        if staged is None:
+            return None
+        due_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
+        is_scheduled = due_ms > root.now_ms()
+        if not queue_exists(root, queue):
+            raise QueueNotFound(queue.text)
+        try:
+            return move(root, SCHEDULE if is_scheduled else DELIVER, queue, message_id)
+        except OSError as error:
+            if is_gone(error):
+                return None  # Its own publisher was faster.
+            raise
+
+    flush = yield from locked(root, place, deliver)
+    if flush is not None:
+        yield flush

@@ -1,0 +1,162 @@
+"""The links of keys: symbolic links whose target, never followed, is a message's id.
+
+A link is made once. It is replaced or taken away only under its folder's lock, after reading it
+again. FORMAT.md, "keys", has who does that, and when.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from mq.errors import BadName, Busy, StorageFailed
+from mq.limits import LINK_LOCK_TRIES_MAX, LINK_TRIES_MAX
+from mq.names import Key, MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.layout import Keys, LinkPlace
+from mq.store.root import Root, unlink_if_there
+from mq.store.steps import Flush, Steps, T
+
+# Lets the others of a group act.
+_A_TURN: Final = Flush()
+
+
+def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
+    """Makes a key's link, and its folders where they are missing; what makes it durable. None:
+    the key has one. Raises OSError; Busy when others take the folder away again and again.
+    """
+    made = False
+    for _ in range(LINK_TRIES_MAX):
+        try:
+            root.files.link(place.path, target)
+        except FileExistsError:
+            return None
+        except OSError as error:
+            if not is_gone(error):
+                raise
+        else:
+            return _made(place) if made else link_flush(place)
+        for folder in (place.of_queue, place.folder):
+            with contextlib.suppress(FileExistsError):
+                root.files.mkdir(folder)
+                made = True
+    raise Busy("the key's folder is taken away again and again")
+
+
+def _made(place: LinkPlace) -> Flush:
+    """By name, and not as entries: of a folder that was made anew with the inode of one that is
+    gone it is not known that its entry is flushed.
+    """
+    return Flush(folders=(place.top, place.of_queue, place.folder))
+
+
+def link_flush(place: LinkPlace) -> Flush:
+    """What makes durable what a link says."""
+    return Flush(entries=(place.of_queue, place.folder), folders=(place.folder,))
+
+
+def read_link(root: Root, place: LinkPlace) -> str | None:
+    """What a key's link says; None: there is none. Raises StorageFailed when something else has
+    its name.
+    """
+    target = root.files.linked(place.path)
+    if target is None and root.files.status(place.path) is not None:
+        # Or it came just now.
+        target = root.files.linked(place.path)
+        if target is None and root.files.status(place.path) is not None:
+            raise StorageFailed(f"{place.path} is no symbolic link")
+    return target
+
+
+def linked_id(target: str) -> MessageId | None:
+    """The message that a link is of; None for a target that a crash, or nobody of us, has left."""
+    try:
+        return MessageId.parse(target)
+    except BadName:
+        return None
+
+
+def is_link(entry: "os.DirEntry[str]") -> bool:
+    """Whether what lies in a folder of keys is one's link."""
+    try:
+        Key.parse_written(entry.name)
+    except BadName:
+        return False
+    return entry.is_symlink()
+
+
+def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
+    """Does it under the lock of the link's folder, once that is free; `act` must not take long.
+    Raises Busy; FileNotFoundError when the folder is gone.
+    """
+    for _ in range(LINK_LOCK_TRIES_MAX):
+        with _lock(root, place) as is_ours:
+            if is_ours:
+                return act()
+        yield _A_TURN
+    raise Busy("another process is at the key's folder")
+
+
+def locked_now(root: Root, place: LinkPlace, act: Callable[[], None]) -> bool:
+    """Does it under the lock of the link's folder; False when that is not free now."""
+    with _lock(root, place) as is_ours:
+        if is_ours:
+            act()
+        return is_ours
+
+
+@contextlib.contextmanager
+def _lock(root: Root, place: LinkPlace) -> Iterator[bool]:
+    descriptor = root.files.open_kept(place.lock)
+    try:
+        is_ours = root.files.lock(descriptor)
+        if is_ours:
+            # The folder may have gone with its queue, and another have come.
+            status = root.files.status(place.lock)
+            is_ours = status is not None and os.path.samestat(
+                status, root.files.descriptor_status(descriptor)
+            )
+        yield is_ours
+    finally:
+        root.files.close(descriptor)
+
+
+def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:
+    """Lets the link say something else; False when it says no more what it did. For whoever has
+    the lock. Durable on return: no.
+    """
+    if root.files.linked(place.path) != old:
+        return False
+    unlink_if_there(root.files, place.new)  # Of one that died here.
+    root.files.link(place.new, new)
+    try:
+        root.files.rename(place.new, place.path)
+    except OSError as error:
+        # NFS may have done it and lost the answer.
+        if not is_gone(error) or root.files.linked(place.path) != new:
+            raise
+    return True
+
+
+def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
+    """Takes the link away; False when it says something else. For whoever has the lock.
+    Durable on return: no.
+    """
+    if root.files.linked(place.path) != target:
+        return False
+    unlink_if_there(root.files, place.path)
+    return True
+
+
+def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
+    """Moves the keys of a queue that is not there to remove/; `uuid` is in their folders' names.
+    Durable on return: yes, also when another moved them, or there were none.
+    """
+    for kind in Keys:
+        target = root.layout.deleted_keys(kind, queue, uuid)
+        try:
+            root.files.rename(root.layout.keys_of(kind, queue), target)
+        except OSError as error:
+            if not is_gone(error):
+                raise
+    yield Flush(folders=(root.layout.remove, *map(root.layout.keys, Keys)))

@@ -1,0 +1,237 @@
+"""Operations on keys, each in a script like those of `scripts.py`."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from crash.load import LARGE
+from crash.scripts import Script
+from crash.stage import HOURS_S, ORDERS, Stage
+from harness.messages import make_body, new_id
+
+from mq.store.files import Files
+
+KEY, ONCE = "night", "once"
+
+
+async def _begin(on: Stage) -> None:
+    await on.start()
+    await on.clients.make(ORDERS)
+
+
+def _link(on: Stage, kind: str, key: str) -> Path:
+    """Where a key's link is, as FORMAT.md says."""
+    return on.root / kind / ORDERS / hashlib.sha256(key.encode()).hexdigest()[:2] / key
+
+
+def _left_in_new(on: Stage, key: str = "", idempotency: str = "") -> str:
+    """A publish by another, which died once it had made its links, and flushed none of them."""
+    message_id = new_id().text + (f",k={key}" if key else "")
+    new = on.root / "new"
+    descriptor = os.open(new / f"{ORDERS}:{message_id}", os.O_CREAT | os.O_WRONLY, 0o600)
+    os.write(descriptor, make_body(77, 300))
+    os.utime(descriptor, ns=(10**18, 10**18))
+    os.fsync(descriptor)
+    os.close(descriptor)
+    Files().sync_folder(str(new))
+    for kind, name in (("idempotency", idempotency), ("keys", key)):
+        if name:
+            link = _link(on, kind, name)
+            link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            link.parent.parent.chmod(0o700)
+            link.symlink_to(message_id)
+    return message_id
+
+
+async def publish_keyed(on: Stage) -> None:
+    await _begin(on)
+    for key in (KEY, "other", "a third"):
+        await on.clients.publish_keyed(300, key)
+
+
+async def publish_once(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, idempotency=ONCE)
+    assert await on.clients.publish_keyed(300, idempotency=ONCE) == first
+    await on.clients.delete(first)
+    assert await on.clients.publish_keyed(300, idempotency=ONCE) == first
+
+
+async def publish_keyed_once(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    assert await on.clients.publish_keyed(300, KEY, ONCE) == first
+    assert await on.clients.publish_keyed(300, KEY, "again") == first
+
+
+async def publish_streamed_keyed_once(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish_keyed(LARGE, KEY, ONCE)
+
+
+async def publish_scheduled_keyed(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY, ONCE, "delay=60")
+    assert await on.clients.publish_keyed(300, KEY) == first
+
+
+async def key_taken(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    assert await on.clients.publish_keyed(16, KEY) == first
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch() == first
+    assert await on.clients.publish_keyed(16, KEY) == first
+
+
+async def key_again(on: Stage) -> None:
+    """After a delete by the id, by the key, and by one that died before it flushed it."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    await on.clients.delete(first)
+    second = await on.clients.publish_keyed(300, KEY)
+    await on.clients.delete_by_key(KEY, second)
+    third = await on.clients.publish_keyed(16, KEY)
+    on.disk.mark("delete_asked", queue=ORDERS, id=third)
+    os.rename(on.ready(third), on.removed(third))
+    assert await on.clients.publish_keyed(300, KEY) not in (first, second, third)
+
+
+async def key_again_that_was_fetched(on: Stage) -> None:
+    """And deleted by one that died before it flushed it."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch() == first
+    on.disk.mark("delete_asked", queue=ORDERS, id=first)
+    os.rename(on.delayed(first), on.removed(first))
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def key_again_that_was_reaped(on: Stage) -> None:
+    """After a delete by one that died before it flushed it."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    on.disk.mark("delete_asked", queue=ORDERS, id=first)
+    os.rename(on.ready(first), on.removed(first))
+    on.disk.pass_time(10)
+    await on.reap()
+    assert not on.removed(first).exists()
+    assert not os.path.lexists(_link(on, "keys", KEY))
+    await on.clients.publish_keyed(300, KEY)
+
+
+async def key_again_that_was_swept(on: Stage) -> None:
+    """After a delete by one that died before it flushed it."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    on.disk.mark("delete_asked", queue=ORDERS, id=first)
+    os.rename(on.ready(first), on.removed(first))
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    assert not os.path.lexists(_link(on, "keys", KEY))
+    await on.clients.publish_keyed(300, KEY)
+
+
+async def key_of_one_left_in_new(on: Stage) -> None:
+    await _begin(on)
+    left = _left_in_new(on, KEY)
+    assert await on.clients.publish_keyed(300, KEY) == left
+
+
+async def delete_by_key_one_left_in_new(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.delete_by_key(KEY, _left_in_new(on, KEY))
+
+
+async def once_of_one_left_in_new(on: Stage) -> None:
+    await _begin(on)
+    left = _left_in_new(on, idempotency=ONCE)
+    # What it said, and clients say again.
+    on.clients.say(ONCE, 77)
+    assert await on.clients.publish_keyed(300, idempotency=ONCE) == left
+
+
+async def once_of_one_left_between_its_links(on: Stage) -> None:
+    await _begin(on)
+    left = _left_in_new(on, KEY, ONCE)
+    _link(on, "keys", KEY).unlink()
+    on.clients.say(ONCE, 77)
+    assert await on.clients.publish_keyed(300, KEY, ONCE) == left
+
+
+async def once_of_one_that_another_delivered(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on)
+    left = _left_in_new(on, KEY, ONCE)
+    for kind, key in (("idempotency", ONCE), ("keys", KEY)):
+        folder = _link(on, kind, key).parent
+        for each in (folder.parent.parent, folder.parent, folder):
+            Files().sync_folder(str(each))
+    os.rename(on.root / "new" / f"{ORDERS}:{left}", on.root / "queues" / ORDERS / left)
+    on.clients.say(ONCE, 77)
+    assert await on.clients.publish_keyed(300, KEY, ONCE) == left
+    assert await on.clients.publish_keyed(300, KEY) == left
+
+
+async def forget_once(on: Stage) -> None:
+    """What is left in new/ goes, and its idempotency key before it."""
+    await _begin(on)
+    left = _left_in_new(on, idempotency=ONCE)
+    on.disk.mark("publish_asked", queue=ORDERS, key="", idempotency=ONCE)
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    assert on.removed(left).exists()
+    assert not os.path.lexists(_link(on, "idempotency", ONCE))
+
+
+async def drop_keyed(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS)
+    assert await on.clients.publish_keyed(300, KEY, ONCE) != first
+
+
+async def make_anew_where_keys_were_left(on: Stage) -> None:
+    """By one that died in the middle of the queue's deletion."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    await on.clients.drop(ORDERS)
+    on.disk.mark("drop_asked", queue=ORDERS)
+    for kind, suffix in (("keys", ".k"), ("idempotency", ".i")):
+        [moved] = (on.root / "remove").glob(f"{ORDERS}:*{suffix}")
+        moved.rename(on.root / kind / ORDERS)
+    await on.clients.make(ORDERS)
+    assert await on.clients.publish_keyed(300, KEY, ONCE) != first
+
+
+async def make_anew_where_another_moved_keys(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    await on.clients.drop(ORDERS)
+    on.disk.mark("drop_asked", queue=ORDERS)
+    for kind, suffix in (("keys", ".k"), ("idempotency", ".i")):
+        [moved] = (on.root / "remove").glob(f"{ORDERS}:*{suffix}")
+        back = moved.rename(on.root / kind / ORDERS)
+        for folder in (back.parent, moved.parent):
+            Files().sync_folder(str(folder))
+        back.rename(moved)
+    await on.clients.make(ORDERS)
+    assert await on.clients.publish_keyed(300, KEY, ONCE) != first
+
+
+KEY_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        publish_keyed, publish_once, publish_keyed_once, publish_streamed_keyed_once,
+        publish_scheduled_keyed, key_taken, key_again, key_again_that_was_fetched,
+        key_again_that_was_reaped, key_again_that_was_swept, key_of_one_left_in_new,
+        delete_by_key_one_left_in_new, once_of_one_left_in_new, once_of_one_left_between_its_links,
+        once_of_one_that_another_delivered, forget_once, drop_keyed,
+        make_anew_where_keys_were_left, make_anew_where_another_moved_keys,
+    )
+}  # fmt: skip
+NEW_FLUSHED_BETWEEN = (once_of_one_that_another_delivered,)
+"""Those where a publish flushes new/, which another's unflushed rename has left."""
