@@ -57,6 +57,8 @@ async def both(server: Server, first: bytes, second: bytes) -> list[RawResponse]
         lambda *more: publish_bytes(b"", *more),
         lambda *more: publish_bytes(b"{}", "Content-Type: application/json", *more),
         lambda *more: publish_bytes(b"{}", "content-type: text/weird; a=b", *more),
+        lambda *more: publish_bytes(b"{}", "ce-id: 1", "X-Attribute-A: b", *more),
+        lambda *more: raw_head("GET", f"/q/messages/{UNKNOWN_ID}", *more),
         lambda *more: raw_head("GET", "/q/messages", *more),
         lambda *more: raw_head("GET", "/empty/messages", *more),
         lambda *more: raw_head("GET", "/none/messages", *more),

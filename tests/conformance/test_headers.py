@@ -167,8 +167,9 @@ async def test_a_full_block_is_kept(server: Server) -> None:
         [b"ce-%d: x" % number for number in range(FIELDS_MAX + 1)],
         [b"ce-a: " + b"x" * FIELD_BYTES_MAX],
         [b"ce-" + b"a" * FIELD_BYTES_MAX + b": x"],
+        [b"X-Other: " + b"x" * 2 * FIELD_BYTES_MAX],
     ],
-    ids=["too many", "too long", "too long together", "far too many", "far too long", "name"],
+    ids=["too many", "too long", "together", "far too many", "far too long", "name", "not kept"],
 )
 @pytest.mark.parametrize("body", [b"hello", LARGE], ids=["held", "streamed"])
 async def test_more_than_there_is_room_for(server: Server, lines: list[bytes], body: bytes) -> None:

@@ -1,5 +1,6 @@
 """Every request that uses the disk: what it needs, how it is made, and what its answer promises."""
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -168,6 +169,24 @@ async def _describe(case: Case) -> Reply:
     return await call(case.server, "GET", case.path)
 
 
+async def _read(case: Case) -> Reply:
+    try:
+        return await call(case.server, "GET", f"{case.path}/messages/{case.message_id}")
+    except aiohttp.ClientError:
+        return CUT_SHORT
+
+
+async def _peek(case: Case) -> Reply:
+    return await call(case.server, "GET", f"{case.path}/peek?state=ready,delayed,removed")
+
+
+def _seen(case: Case, reply: Reply) -> None:
+    """A name that is said to be gone is believed."""
+    if reply.status == 200:
+        rows = [json.loads(line) for line in reply.body.splitlines()]
+        assert [row["id"] for row in rows] in ([], [case.message_id])
+
+
 async def _readyz(case: Case) -> Reply:
     return await call(case.server, "GET", "/-/readyz")
 
@@ -211,6 +230,10 @@ REQUESTS = (
     Request("create-deleted-queue", Case.has_buried, _put_queue, _made, (201,), (200, 201)),
     Request("delete-queue", Case.has_fetched, _delete_queue, _queue_deleted, (200,), (200, 404)),
     Request("describe-queue", Case.has_fetched, _describe, _nothing, (200,), (200,)),
+    Request("read-ready", Case.has_message, _read, _fetched, (200,), (200,)),
+    Request("read-streamed", Case.has_fetched, _read, _fetched, (200,), size=STREAMED_BYTES),
+    Request("read-removed", Case.has_deleted, _read, _fetched, (200,), (200,)),
+    Request("peek", Case.has_fetched, _peek, _seen, (200,), (200,)),
     Request("readyz", Case.has_queue, _readyz, _nothing, (200,), (200,)),
 )  # fmt: skip
 

@@ -39,7 +39,7 @@ PROBLEMS = {
 }
 CALLS_MAX = 200
 # These look at every bucket of delay/, of which each trial here makes one more.
-WITHOUT_END = ("create-deleted-queue", "delete-queue", "describe-queue")
+WITHOUT_END = ("create-deleted-queue", "delete-queue", "describe-queue", "peek")
 IN_BUCKETS = [each for each in REQUESTS if each.name not in WITHOUT_END]
 # What ESTALE may lead to besides 503 and success: it says that a name is gone.
 NOTHING_THERE = (204, 404)
