@@ -1,15 +1,18 @@
-"""Sweeping: files forgotten in new/, buckets that emptied, and what deleted queues left behind."""
+"""Sweeping: files forgotten in new/, buckets that emptied, what deleted queues and purges left."""
 
 import logging
 
 from mq.errors import BadName, MqError
 from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
+from mq.names import QueueName
 from mq.store.buckets import sweep_buckets
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.layout import parse_entry
 from mq.store.listing import is_settled
+from mq.store.purge import sweep_purged
+from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget
 from mq.store.root import Root
@@ -26,6 +29,8 @@ class Sweeper:
         self._again_s = float("-inf")
         self._without_buckets: dict[str, int] = {}
         """Queues' folders that had no bucket, and their mtimes then."""
+        self._purged: dict[QueueName, PurgeMark] = {}
+        """Purges of which nothing was left."""
 
     def run_if_due(self) -> int:
         """Sweeps when that is due; how many files it moved. Raises OSError when a folder cannot
@@ -36,7 +41,7 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
-        return self._sweep_new() + self._sweep_deleted()
+        return self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
 
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""
@@ -88,6 +93,16 @@ class Sweeper:
         except MqError as error:
             _log.info(
                 "deleted queues are left for the next pass",
+                extra={"fields": {"error": repr(error)}},
+            )
+            return 0
+
+    def _sweep_purged(self) -> int:
+        try:
+            return run_alone(sweep_purged(self._root, self._purged), self._flusher)
+        except MqError as error:
+            _log.info(
+                "purged messages are left for the next pass",
                 extra={"fields": {"error": repr(error)}},
             )
             return 0

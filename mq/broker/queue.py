@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
 from mq.errors import Busy, MqError, SettingsUnreadable, Unavailable
 from mq.limits import (
@@ -27,34 +28,12 @@ from mq.settings import QueueSettings
 from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
 from mq.store.fetch import fetch
-from mq.store.layout import Shape
-from mq.store.listing import Counts, count, look_pause_s
+from mq.store.listing import count, look_pause_s
 from mq.store.order import STRICT, Candidate, FolderMark, Listing, Order, list_ready
 from mq.store.reschedule import extend, release
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.queue")
-
-
-@dataclass(slots=True)
-class Totals:
-    """What this process did with a queue since it began."""
-
-    published: int = 0
-    fetched: int = 0
-    deleted: int = 0
-    released: int = 0
-    lost_races: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A queue's counts and shape, of `counted_ms` (since the epoch), fresh until `stale_s`."""
-
-    counts: Counts
-    shape: Shape
-    counted_ms: int
-    stale_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +72,7 @@ class Queue:
     ) -> None:
         self.name = name
         self.settings = settings
+        self.seen = UNSEEN
         self.totals = Totals()
         self._root = root
         self._committer = committer
@@ -164,6 +144,11 @@ class Queue:
         """A message became ready by this process's hand."""
         self._backlog.offer(message_id)
         self.arrived()
+
+    def was_purged(self) -> None:
+        """What is known to be ready is not served any more: the next fetch looks."""
+        self._backlog = Backlog(peers=self._peers, own=self._peer_index)
+        self._description = None
 
     def next_arrival(self) -> asyncio.Event:
         """Set when a message becomes ready by this process's hand from here on."""

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, messages, queues
+from mq.http import health, messages, queues, settings
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -32,10 +32,14 @@ ROUTES: Final = [
     ),
     Route(
         "/{queue}/messages",
-        {"POST": messages.publish, "GET": messages.fetch},
+        {"POST": messages.publish, "GET": messages.fetch, "DELETE": queues.purge},
         {"POST": PUBLISH_PARAMETERS, "GET": messages.FETCH_PARAMETERS},
     ),
     Route("/{queue}/messages/{id}", {"PATCH": messages.reschedule, "DELETE": messages.delete}),
+    Route(
+        "/{queue}/settings",
+        {"GET": settings.read, "HEAD": settings.read, "PATCH": settings.change},
+    ),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]

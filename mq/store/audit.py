@@ -18,6 +18,8 @@ from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
+from mq.settings import QueueSettings
+from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.layout import (
     FORMAT_LINE,
@@ -55,6 +57,7 @@ class Breach(Enum):
     TOMBSTONE = "a tombstone beside its queue"
     MISPLACED = "a message in a bucket that is not its own"
     SETTINGS = "settings that cannot be understood, or of no queue"
+    PURGED = "a purge's mark of no queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class _Auditor:
             self._tombstones()
         if self._layout.settings in standing:
             self._settings()
+        if self._layout.purged in standing:
+            self._marks()
         return self.found
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:
@@ -306,10 +311,28 @@ class _Auditor:
                 self._foreign(entry.name)
                 continue
             self._mode(entry.path, status, FILE_MODE)
-            if self._shape(queue) is None:
+            if not self._is_understood(queue):
                 self._say(Breach.SETTINGS, entry.path)
             elif self._has_queues and not queue_exists(self._root, queue):
                 self._say(Breach.SETTINGS, entry.path, "there is no such queue")
+
+    def _is_understood(self, queue: QueueName) -> bool:
+        try:
+            Configured.read(self._root, queue, QueueSettings())
+        except SettingsUnreadable:
+            return False
+        return True
+
+    def _marks(self) -> None:
+        for entry, status in self._entries(self._layout.purged):
+            if (queue := self._parsed(QueueName.parse, entry.name)) is None:
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                self._foreign(entry.name)
+                continue
+            self._mode(entry.path, status, FILE_MODE)
+            if self._has_queues and not queue_exists(self._root, queue):
+                self._say(Breach.PURGED, entry.path)
 
     def _tombstones(self) -> None:
         for entry, status in self._entries(self._layout.tombstones):

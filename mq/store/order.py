@@ -1,4 +1,4 @@
-"""The order of delivery, and the first ready messages of a queue in it.
+"""The order of delivery, and the first ready messages of a queue in it; purged ones left out.
 
 By priority, then by id, merging the queue's own folder with its buckets: a bucket, which holds ids
 from its own digits on, is listed when the merge comes to them, and what stands behind it waits.
@@ -17,6 +17,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import Bucket, dashed, parse_bucket, shard_of
 from mq.store.listing import is_settled, not_found
+from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
 from mq.store.walk import is_bucket, is_deep_folder
 
@@ -127,7 +128,7 @@ def list_ready(
         raise not_found(root, queue)
     if known is not None and known.trusted and _is_unchanged(root, known):
         return None
-    look = _Look(root, folder, limit, order)
+    look = _Look(root, folder, limit, order, mark_of(root, queue))
     try:
         look.open(folder, "", None)
     except OSError as error:
@@ -135,7 +136,7 @@ def list_ready(
             raise not_found(root, queue) from None
         raise
     has_buckets = any(isinstance(each, _Unlisted) for _, _, each in look.waiting)
-    root.places.saw(folder, look.flat_files, has_buckets)
+    root.places.saw(folder, look.flat_files, has_buckets or look.passed_over)
     complete = look.merge()
     look.found.sort()
     mark = FolderMark(tuple(look.mtimes_ns), look.settled)
@@ -177,6 +178,9 @@ class _Look:
     folder: str
     limit: int
     order: Order
+    purged: PurgeMark | None
+    passed_over: bool = False
+    """Whether there are buckets that hold nothing but what is purged."""
     waiting: list[tuple[str, int, _Run | _Unlisted]] = field(default_factory=list)
     found: list[Candidate] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -205,7 +209,7 @@ class _Look:
         if status is not None:
             self.mtimes_ns.append((path, status.st_mtime_ns))
             self.settled = self.settled and is_settled(status, self.root.now_ms())
-        key, kept = self.order.key, _KEPT * self.limit
+        key, kept, purged = self.order.key, _KEPT * self.limit, self.purged
         keys: list[str] = []
         left_out = 0
         is_cut = anything = False
@@ -214,6 +218,8 @@ class _Look:
             name = entry.name
             if len(name) < UUID_CHARS:
                 self._wait_for_folder(entry, bucket, of)
+            elif purged is not None and purged.covers(name):
+                left_out += 1
             elif name[0] != "." and entry.is_file(follow_symlinks=False):
                 keys.append(key(name))
                 if len(keys) > 2 * kept:
@@ -231,8 +237,13 @@ class _Look:
     def _wait_for_folder(self, entry: "os.DirEntry[str]", bucket: str, of: Bucket | None) -> None:
         below = f"{bucket}{entry.name}/"
         if of is None and is_bucket(entry) and (inner := parse_bucket(entry.name)) is not None:
+            if self.purged is not None and self.purged.covers_all(inner):
+                self.passed_over = True
+                return
             self._wait(self.order.first_key(inner), _Unlisted(entry.path, below, inner))
         elif of is not None and bucket.count("/") == 1 and is_deep_folder(entry):
+            if self.purged is not None and self.purged.covers_all(of, entry.name):
+                return
             first = self.order.first_key(of, entry.name)
             self._wait(first, _Unlisted(entry.path, below, of))
 

@@ -21,6 +21,7 @@ from mq.store.moves import (
     no_such_queue,
     queue_exists,
 )
+from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
 from mq.store.steps import Flush, Steps
@@ -74,6 +75,7 @@ def reschedule(
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
+    yield from refuse_purged(root, queue, message_id)
     busy = None
     for look in range(PASSES):
         for state, bucket in places_alive(root, queue, message_id, look):

@@ -21,7 +21,7 @@ def test_a_root_is_made_with_all_its_parents(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b"
     open_root(str(path), Files(), FakeClock())
     names = {entry.name for entry in path.iterdir()}
-    assert names == {"format", "new", "queues", "delay", "remove", "deleted", "settings"}
+    assert names == {"format", "new", "queues", "delay", "remove", "deleted", "settings", "purged"}
     assert (path / "format").read_text() == "mq 1\n"
     assert all(not list((path / name).iterdir()) for name in ("new", "queues", "delay", "remove"))
     assert (path / "new").stat().st_mode & 0o777 == 0o700
@@ -41,7 +41,10 @@ def test_every_new_folder_s_parent_is_flushed(tmp_path: Path) -> None:
     root = tmp_path / "a" / "root"
     open_root(str(root), files, FakeClock())
     wanted = [tmp_path, tmp_path / "a", root]
-    wanted += [root / name for name in ("new", "queues", "delay", "remove", "deleted", "settings")]
+    wanted += [
+        root / name
+        for name in ("new", "queues", "delay", "remove", "deleted", "settings", "purged")
+    ]
     assert {str(path) for path in wanted} <= set(files.flushed)
 
 
