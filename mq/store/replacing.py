@@ -40,4 +40,6 @@ def _rename(files: Files, written: str, path: str, made: os.stat_result) -> None
         there = files.status(path) if is_gone(error) else None
         # NFS may have done it and lost the answer.
         if there is None or not os.path.samestat(there, made):
+            with contextlib.suppress(OSError):
+                files.unlink(written)
             raise
