@@ -31,5 +31,5 @@ def background_work(server: Server) -> int:
     """How many tasks go on that no request waits for: releases, retiring a deleted queue."""
     broker = server.daemon._broker
     assert broker is not None
-    releasing = sum(len(queue._giving_back) for queue in broker._queues.values())
+    releasing = sum(len(queue._handling) for queue in broker._queues.values())
     return len(broker.background) + releasing
