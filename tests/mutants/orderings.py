@@ -160,12 +160,14 @@ ORDERINGS = (
         "mq/store/queues.py",
         """\
                 yield from _bury(root, queue)
+                yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
 """,
         """\
                 _make_folder(root, queue)
                 yield from _bury(root, queue)
+                yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
 """,
     ),
