@@ -110,9 +110,11 @@ TOMBSTONE_KEPT_S: Final = 3600
 # A purge's mark: how long it stands at least, and how far ahead of the clock ids go for one.
 PURGE_MARK_KEPT_S: Final = 3600
 PURGE_MARK_AHEAD_S: Final = 3600
-# Purged names that are taken away in one hop, and in one pass of the sweeper.
-PURGED_PER_HOP_MAX: Final = 2000
-PURGED_BUCKETS_PER_HOP_MAX: Final = 16
+# Purged names, and buckets of them, that mq takes away in one hop, and the share of time that it may
+# take; names in one pass of the sweeper.
+PURGED_PER_HOP_MAX: Final = 500
+PURGED_BUCKETS_PER_HOP_MAX: Final = 1
+PURGE_SHARE: Final = 0.25
 PURGED_PER_PASS_MAX: Final = 20_000
 # Names that one pass of the reaper takes away, so that it hears when it is told to stop.
 REAPED_PER_PASS_MAX: Final = 20_000

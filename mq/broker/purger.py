@@ -1,10 +1,11 @@
 """Purging queues: the mark at once, and then, in the background, what is before it."""
 
+import asyncio
 import logging
 
 from mq.broker.queue import Queue
 from mq.errors import MqError
-from mq.limits import PURGE_MARK_AHEAD_S
+from mq.limits import PURGE_MARK_AHEAD_S, PURGE_SHARE
 from mq.names import QueueName, UuidSource
 from mq.store.commit import Committer
 from mq.store.purge import purge, take_purged, take_purged_buckets
@@ -52,10 +53,12 @@ class Purger:
         self._taking.add(name)
         try:
             while not self._stops:
-                if await self._committer.call(take_purged_buckets, self._root, name):
-                    continue
-                if not (await self._committer.call(take_purged, self._root, name)).moved:
+                began_s = self._root.clock.steady_s()
+                if not await self._committer.call(self._take_some, name):
                     return
+                cost_s = self._root.clock.steady_s() - began_s
+                # Whoever asks meanwhile is not to wait for this.
+                await asyncio.sleep(cost_s / PURGE_SHARE - cost_s)
         except MqError as error:
             _log.warning(
                 "purged messages stay for now",
@@ -63,3 +66,9 @@ class Purger:
             )
         finally:
             self._taking.discard(name)
+
+    def _take_some(self, name: QueueName) -> bool:
+        """Whether there was any, and perhaps is more. Blocking."""
+        if take_purged_buckets(self._root, name):
+            return True
+        return take_purged(self._root, name).moved > 0

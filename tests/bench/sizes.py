@@ -3,8 +3,8 @@
 Queues of each size are written straight to disk, each in a root of its own, all on one ext4. A
 round takes one size after the other: it starts mq and waits for the first fetch, publishes, fetches
 and deletes by id in bursts that leave the queue as large as it was, looks at mq's memory, deletes
-the queue, and puts its folder back; purges it, and puts that back too. The aim is within 1.3 times of
-the smallest.
+the queue, and puts its folder back; purges it, and puts that back too. The aim is within 1.3 times
+of the smallest.
 """
 
 import contextlib
