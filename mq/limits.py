@@ -110,8 +110,8 @@ TOMBSTONE_KEPT_S: Final = 3600
 # A purge's mark: how long it stands at least, and how far ahead of the clock ids go for one.
 PURGE_MARK_KEPT_S: Final = 3600
 PURGE_MARK_AHEAD_S: Final = 3600
-# Purged names, and buckets of them, that mq takes away in one hop, and the share of time that it may
-# take; names in one pass of the sweeper.
+# Purged names, and buckets of them, that mq takes away in one hop, and the share of time that this
+# may take; names in one pass of the sweeper.
 PURGED_PER_HOP_MAX: Final = 500
 PURGED_BUCKETS_PER_HOP_MAX: Final = 1
 PURGE_SHARE: Final = 0.25
