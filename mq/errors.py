@@ -71,6 +71,25 @@ class ShapeFixed(MqError):
 
 
 @dataclass(eq=False)
+class UnknownSetting(MqError):
+    """A queue has no such setting."""
+
+    parameter: str
+
+
+@dataclass(eq=False)
+class BadSetting(MqError):
+    """A value that a setting cannot have."""
+
+    parameter: str
+    expected: str
+
+
+class SettingsChanged(MqError):
+    """If-Match named other settings than the queue has now."""
+
+
+@dataclass(eq=False)
 class MessageNotFound(MqError):
     """Two passes over every place of the message found nothing."""
 
@@ -203,6 +222,14 @@ class StagedFileGone(Unavailable):
     """The publish took so long that its file in new/ was taken for forgotten."""
 
     slug = "publish-forgotten"
+
+
+@dataclass(eq=False)
+class PublishPurged(Unavailable):
+    """The queue was purged since the message got its id, up to `before_ms` (since the epoch)."""
+
+    before_ms: int
+    slug = "publish-purged"
 
 
 class Busy(Unavailable):

@@ -54,8 +54,13 @@ FLUSHED_ENTRIES_MAX: Final = 100_000
 
 # A queue's settings.
 VISIBILITY_S_DEFAULT: Final = 30.0
+VISIBILITY_S_MIN: Final = 0.001
 IDEMPOTENCY_S_DEFAULT: Final = 300.0
 IDEMPOTENCY_S_MAX: Final = 7 * 24 * 3600
+BODY_BYTES_SETTABLE_MAX: Final = 1 << 40
+# How old what a process knows of them may be where it is used.
+SETTINGS_AGE_S: Final = 0.5
+SETTING_NAME_SHOWN_CHARS: Final = 64
 
 # Folders. What comes once so many lie flat goes to buckets by the time of its id's publish.
 FOLDER_FILES_MAX: Final = 10_000
@@ -109,6 +114,15 @@ FIRST_SIGHT_S: Final = 1.0
 FORGOTTEN_AFTER_S: Final = 3600
 SWEEP_EVERY_S: Final = 60.0
 TOMBSTONE_KEPT_S: Final = 3600
+# A purge's mark: how long it stands at least, and how far ahead of the clock ids go for one.
+PURGE_MARK_KEPT_S: Final = 3600
+PURGE_MARK_AHEAD_S: Final = 3600
+# Purged names, and buckets of them, that mq takes away in one hop, and the share of time that this
+# may take; names in one pass of the sweeper.
+PURGED_PER_HOP_MAX: Final = 500
+PURGED_BUCKETS_PER_HOP_MAX: Final = 1
+PURGE_SHARE: Final = 0.25
+PURGED_PER_PASS_MAX: Final = 20_000
 # Names that one pass of the reaper takes away, so that it hears when it is told to stop.
 REAPED_PER_PASS_MAX: Final = 20_000
 # Looks for what a deleted queue has in delay/ before the queue is made again.
@@ -191,6 +205,9 @@ _RELATIONS: Final = {
         max(REQUEST_LINE_BYTES_MAX, HEADER_BLOCK_BYTES_MAX) < FIELD_BYTES_MAX
         and FIELDS_MAX > HEADERS_MAX
     ),
+    "others' settings are seen within a second": SETTINGS_AGE_S < 1.0,
+    "a settings file holds every setting": SETTINGS_BYTES_MAX >= 4 * KIB,
+    "a purge outlasts a publish in hand": PURGE_MARK_KEPT_S >= FORGOTTEN_AFTER_S,
     "a process may count all others as peers": PROCESSES_MAX - 1 <= PEERS_MAX,
 }
 

@@ -270,6 +270,18 @@ class UuidSource:
             f"{tail >> 48:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
         )
 
+    def end_moment(self) -> int:
+        """A time (milliseconds since the epoch) that no id made so far is after, and every later
+        one is.
+        """
+        self.go_past(max(self._clock.now_ms(), self._ms))
+        return self._ms
+
+    def go_past(self, ms: int) -> None:
+        """Every id from here on is after this time, milliseconds since the epoch."""
+        if ms >= self._ms:
+            self._ms, self._count = ms, 0xFFF
+
     def _random_bits(self) -> int:
         """64 random bits, asked of the kernel many at a time: it is a system call."""
         for bits in self._random:

@@ -1,5 +1,5 @@
-"""Sweeping: files forgotten in new/, buckets that emptied, what deleted queues left, and keys of
-nothing.
+"""Sweeping: files forgotten in new/, buckets that emptied, what deleted queues and purges left, and
+keys of nothing.
 """
 
 import contextlib
@@ -17,6 +17,8 @@ from mq.store.group import run_alone
 from mq.store.layout import parse_entry
 from mq.store.listing import is_settled
 from mq.store.orphans import OrphanSweep, give_up_publishes
+from mq.store.purge import sweep_purged
+from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
@@ -34,6 +36,8 @@ class Sweeper:
         self._again_s = float("-inf")
         self._without_buckets: dict[str, int] = {}
         """Queues' folders that had no bucket, and their mtimes then."""
+        self._purged: dict[QueueName, PurgeMark] = {}
+        """Purges of which nothing was left."""
 
     def run_if_due(self) -> int:
         """Sweeps when that is due; how many files it moved. Raises OSError when a folder cannot
@@ -44,7 +48,7 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
-        swept = self._sweep_new() + self._sweep_deleted()
+        swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
         return swept
 
@@ -116,6 +120,16 @@ class Sweeper:
             return run_alone(sweep_tombstones(self._root), self._flusher)
         except MqError as error:
             _log.info("deleted queues are left for the next pass", extra=_fields(error))
+            return 0
+
+    def _sweep_purged(self) -> int:
+        try:
+            return run_alone(sweep_purged(self._root, self._purged), self._flusher)
+        except MqError as error:
+            _log.info(
+                "purged messages are left for the next pass",
+                extra=_fields(error),
+            )
             return 0
 
 

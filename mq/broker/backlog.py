@@ -107,6 +107,13 @@ class Backlog:
         """The folder could not be listed: what was known stays."""
         self._offered_meanwhile = None
 
+    def forget(self) -> None:
+        """Nothing of what is known is served any more: the next fetch looks."""
+        self._candidates, self._left = [], []
+        self._complete, self._mark = False, None
+        if self._offered_meanwhile is not None:
+            self._offered_meanwhile = []
+
     def distrust(self) -> None:
         """A candidate that was taken may be there still: an unchanged folder says nothing."""
         self._mark = None

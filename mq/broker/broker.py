@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mq.broker.queue import Description, Queue
-from mq.errors import Busy, QueueNotFound
+from mq.broker.accounts import Description
+from mq.broker.keeper import Keeper
+from mq.broker.purger import Purger
+from mq.broker.queue import Queue
+from mq.errors import Busy, PublishPurged, QueueNotFound
 from mq.headers import print_block
 from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
@@ -17,6 +20,7 @@ from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.by_key import find_key, remove_by_key
 from mq.store.commit import Committer
+from mq.store.configure import Configured, Match
 from mq.store.find import Precondition
 from mq.store.moves import queue_exists
 from mq.store.peek import Page, peek
@@ -57,10 +61,12 @@ class Broker:
         # Which of the peers this one is: the shard, or the share, that it begins with.
         self._peer_index = self._chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
         self._uuids = UuidSource(root.clock)
+        self.keeper = Keeper(root, committer, settings)
+        self._purger = Purger(root, committer, self._uuids)
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
         self._drains = asyncio.Event()
-        self.background: set[asyncio.Task[None]] = set()
+        self.background: set[asyncio.Task[Any]] = set()
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
         """Makes a queue; False when it was there. Raises Busy, NameTaken, ShapeFixed, Unavailable.
@@ -94,9 +100,45 @@ class Broker:
         self._forget(queue)
         self._in_background(self._retire_delayed(name))
 
-    async def describe(self, name: QueueName) -> tuple[Queue, Description]:
-        """A queue and its counts. Raises QueueNotFound."""
+    async def settings(self, name: QueueName) -> Configured:
+        """The queue's effective settings. Raises QueueNotFound, Unavailable."""
         queue = await self.queue(name)
+        return await self._to_the_end(queue, self.keeper.read(queue))
+
+    async def change_settings(
+        self, name: QueueName, patch: Mapping[str, object], if_match: Match | None
+    ) -> Configured:
+        """Merges a patch into the queue's settings; what they are then. Raises UnknownSetting,
+        BadSetting, QueueNotFound, SettingsChanged, ShapeFixed, Unavailable. Durable: yes.
+        """
+        queue = await self.queue(name)
+        return await self._to_the_end(
+            queue, self._with_lock_tries(lambda: self.keeper.change(queue, patch, if_match))
+        )
+
+    async def purge(self, name: QueueName) -> int:
+        """Has nothing be served any more that was published until now; up to which time
+        (milliseconds since the epoch) that is. Raises QueueNotFound, Unavailable. Durable: yes.
+        """
+        queue = await self.queue(name)
+        marked_ms = await self._to_the_end(
+            queue, self._with_lock_tries(lambda: self._purger.mark(queue))
+        )
+        self._in_background(self._purger.take_away(name))
+        return marked_ms
+
+    async def _to_the_end(self, queue: Queue, work: Coroutine[Any, Any, T]) -> T:
+        """Waits for what goes on to its end also when the caller is cancelled."""
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        task.add_done_callback(self._background_ended)
+        task.add_done_callback(partial(self._heard, queue))
+        return await asyncio.shield(task)
+
+    async def describe(self, name: QueueName) -> tuple[Queue, Description]:
+        """A queue and its counts. Raises QueueNotFound, Unavailable."""
+        queue = await self.queue(name)
+        self.keeper.usable(queue)
         try:
             return queue, await queue.describe()
         except QueueNotFound:
@@ -123,7 +165,11 @@ class Broker:
         Durable: no.
         """
         draft = self._draft(await self.queue(name), envelope)
-        return await Upload.begin(self.root, self.committer, draft)
+        try:
+            return await Upload.begin(self.root, self.committer, draft)
+        except PublishPurged as purged:
+            self._purger.heard(purged.before_ms)
+            raise
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
@@ -159,6 +205,7 @@ class Broker:
     def stop_waiting(self) -> None:
         """Whoever waits for a message hears now that there is none; nobody waits from here on."""
         self._drains.set()
+        self._purger.stop()
         for queue in self._queues.values():
             queue.arrived()
 
@@ -234,19 +281,23 @@ class Broker:
         return await self.committer.call(peek, self.root, name, page)
 
     def known(self, name: str) -> Queue | None:
-        """The queue of that name, when this process has used it; for any text."""
-        return self._queues.get(name)
+        """The queue of that name, when this process has used it and knows its settings of this
+        moment; for any text.
+        """
+        queue = self._queues.get(name)
+        return queue if queue is not None and self.keeper.is_fresh(queue) else None
 
     async def queue(self, name: QueueName) -> Queue:
-        """The queue, looked for on disk when this process has not used it. Raises
-        QueueNotFound.
+        """The queue, looked for on disk when this process has not used it, with settings of this
+        moment. Raises QueueNotFound.
         """
-        known = self._queues.get(name.text)
-        if known is not None:
-            return known
-        if not await self.committer.call(queue_exists, self.root, name):
-            raise QueueNotFound(name.text)
-        return self._known(name)
+        queue = self._queues.get(name.text)
+        if queue is None:
+            if not await self.committer.call(queue_exists, self.root, name):
+                raise QueueNotFound(name.text)
+            queue = self._known(name)
+        await self.keeper.refresh(queue)
+        return queue
 
     async def drain(self) -> None:
         """Waits for what goes on in the background, and gives the threads back."""
@@ -271,10 +322,11 @@ class Broker:
         return queue
 
     def _draft(self, queue: Queue, envelope: Envelope) -> Draft:
+        settings = self.keeper.usable(queue)
         head = print_block(envelope.headers) if envelope.headers else b""
         message_id = MessageId(
             self._uuids.next(),
-            queue.settings.priority_default if envelope.priority is None else envelope.priority,
+            settings.priority_default if envelope.priority is None else envelope.priority,
             envelope.key,
             envelope.visibility_s,
             len(head),
@@ -319,6 +371,8 @@ class Broker:
         error = future.exception()
         if isinstance(error, QueueNotFound):
             self._forget(queue)
+        if isinstance(error, PublishPurged):
+            self._purger.heard(error.before_ms)
         return error is None
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -327,7 +381,7 @@ class Broker:
         task.add_done_callback(self._background_ended)
         return task
 
-    def _background_ended(self, task: asyncio.Task[None]) -> None:
+    def _background_ended(self, task: asyncio.Task[Any]) -> None:
         self.background.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.debug("in the background", extra={"fields": {"error": repr(task.exception())}})

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from mq.broker.accounts import Totals
 from mq.broker.backlog import Backlog
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
@@ -26,17 +27,6 @@ from mq.store.reschedule import extend, release
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.queue")
-
-
-@dataclass(slots=True)
-class Totals:
-    """What this process did with a queue since it began."""
-
-    published: int = 0
-    fetched: int = 0
-    deleted: int = 0
-    released: int = 0
-    lost_races: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,29 +2,18 @@
 
 import asyncio
 import random
-from dataclasses import dataclass
 
+from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
-from mq.broker.fetching import Fetching, Totals
+from mq.broker.fetching import Fetching
 from mq.broker.looks import Looks
 from mq.limits import DESCRIBE_AGE_S
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
-from mq.store.layout import Shape
-from mq.store.listing import Counts, count, look_pause_s
+from mq.store.listing import count, look_pause_s
 from mq.store.root import Root
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A queue's counts and shape, of `counted_ms` (since the epoch), fresh until `stale_s`."""
-
-    counts: Counts
-    shape: Shape
-    counted_ms: int
-    stale_s: float
 
 
 class Queue:
@@ -42,6 +31,7 @@ class Queue:
     ) -> None:
         self.name = name
         self.settings = settings
+        self.seen = UNSEEN
         self.totals = Totals()
         self._root = root
         self._committer = committer
@@ -105,6 +95,11 @@ class Queue:
         """A message became ready by this process's hand."""
         self._backlog.offer(message_id)
         self.arrived()
+
+    def was_purged(self) -> None:
+        """What is known to be ready is not served any more: the next fetch looks."""
+        self._backlog.forget()
+        self._description = None
 
     def next_arrival(self) -> asyncio.Event:
         """Set when a message becomes ready by this process's hand from here on."""

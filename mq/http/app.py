@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, keys, messages, parameters, peeking, queues, reading
+from mq.http import health, keys, messages, parameters, peeking, queues, reading, settings
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -38,7 +38,7 @@ ROUTES: Final = [
     ),
     Route(
         "/{queue}/messages",
-        {"POST": messages.publish, "GET": messages.fetch},
+        {"POST": messages.publish, "GET": messages.fetch, "DELETE": queues.purge},
         {"POST": PUBLISH_PARAMETERS, "GET": messages.FETCH_PARAMETERS},
     ),
     Route(
@@ -52,6 +52,10 @@ ROUTES: Final = [
     ),
     Route("/{queue}/peek", {"GET": peeking.peek}, {"GET": peeking.PEEK_PARAMETERS}),
     Route("/{queue}/keys/{key}", {"GET": keys.read, "HEAD": keys.read, "DELETE": keys.delete}),
+    Route(
+        "/{queue}/settings",
+        {"GET": settings.read, "HEAD": settings.read, "PATCH": settings.change},
+    ),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
 ]

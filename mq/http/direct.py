@@ -61,7 +61,6 @@ class DirectWay:
         self.service = service
         self._broker = service.broker
         self._complaints = complaints
-        self._body_bytes_max = min(BODY_HELD_BYTES_MAX, service.settings.queue.body_bytes_max)
 
     def begin(self, message: RawRequestMessage, body: StreamReader) -> InHand | None:
         """Begins the request, whose body must have come whole; None: it is not a plain one."""
@@ -73,7 +72,7 @@ class DirectWay:
         if queue is None:
             return None
         match message.method, len(parts), body.total_bytes:
-            case "POST", 3, size if size <= self._body_bytes_max:
+            case "POST", 3, size if size <= min(BODY_HELD_BYTES_MAX, queue.settings.body_bytes_max):
                 return self._publish(message, queue, body)
             case "GET", 3, 0:
                 return self._fetch(message, queue)

@@ -1,7 +1,7 @@
 """`/{queue}/messages` and `/{queue}/messages/{id}`: publish, fetch and delete a message."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, cast
 
 from aiohttp import web
@@ -31,10 +31,10 @@ _ENTITY_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
 async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """POST: 201 once the message is on stable media."""
     name = QueueName.parse(path["queue"])
-    await service.broker.queue(name)  # A missing queue is told before the body is read.
+    queue = await service.broker.queue(name)  # A missing queue is told before the body is read.
     envelope = envelope_of(request.query, request.headers, service.broker.root.now_ms())
-    settings = service.settings
-    chunks = body_chunks(request, settings.queue.body_bytes_max, settings.body_idle_s)
+    body_bytes_max = service.broker.keeper.usable(queue).body_bytes_max
+    chunks = body_chunks(request, body_bytes_max, service.settings.body_idle_s)
     held = bytearray()
     if (request.content_length or 0) <= BODY_HELD_BYTES_MAX:
         async for chunk in chunks:
@@ -101,20 +101,28 @@ async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, 
 
 
 def parse_if_match(values: list[str]) -> Precondition | None:
-    """What If-Match says of a message's receives: any of its tags, or `*` for any at all.
+    """What If-Match says of a message's receives. None without the header. Raises
+    BadPrecondition.
+    """
+    matches = parse_tags(values)
+    return None if matches is None else lambda receives: matches(str(receives))
+
+
+def parse_tags(values: list[str]) -> Callable[[str], bool] | None:
+    """Which entity tags If-Match names: any of a list, or `*` for any at all.
 
     None without the header. A weak tag never matches (RFC 9110, section 13.1.1), nor one that
-    no fetch gives out. Raises BadPrecondition.
+    no answer gives out. Raises BadPrecondition.
     """
     if not values:
         return None
     text = ", ".join(values).strip()
     if text == "*":
-        return lambda receives: True
+        return lambda tag: True
     if _ENTITY_TAGS.fullmatch(text) is None:
         raise BadPrecondition
     tags = {tag for weak, tag in _ENTITY_TAG.findall(text) if not weak}
-    return lambda receives: str(receives) in tags
+    return lambda tag: tag in tags
 
 
 async def _upload(

@@ -11,6 +11,7 @@ from mq.errors import (
     BadName,
     BadParameter,
     BadPrecondition,
+    BadSetting,
     BatchTooLarge,
     BodyTooLarge,
     BodyTooSlow,
@@ -29,16 +30,19 @@ from mq.errors import (
     NoDescriptors,
     NoInodes,
     NoSpace,
+    PublishPurged,
     QueueNotFound,
     QuotaExceeded,
     RangeUnsatisfiable,
     ReadOnly,
+    SettingsChanged,
     SettingsUnreadable,
     ShapeFixed,
     StagedFileGone,
     StorageFailed,
     Unavailable,
     UnknownParameter,
+    UnknownSetting,
 )
 from mq.http.answers import Answer, json_answer
 from mq.limits import RETRY_AFTER_S
@@ -112,6 +116,15 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "settings-fixed", 409, "Settings fixed",
         "The queue was made with other settings, which stay as long as it does.",
     ),
+    UnknownSetting: Problem(
+        "unknown-setting", 400, "Unknown setting", "A queue has no such setting."
+    ),
+    BadSetting: Problem(
+        "bad-setting", 422, "Bad setting", "The setting {parameter} takes {expected}, or null."
+    ),
+    SettingsChanged: Problem(
+        "settings-changed", 412, "Settings changed", "The queue's settings are others by now."
+    ),
     BodyTooSlow: Problem(
         "body-too-slow", 408, "Body too slow", "No byte of the body came for {idle_s:g} s.",
         retryable=True, closes=True,
@@ -160,6 +173,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     StorageFailed: Problem("storage-failed", 503, "Storage failed", "The storage failed.", True),
     StagedFileGone: Problem(
         "publish-forgotten", 503, "Publish forgotten", "The publish took too long.", True
+    ),
+    PublishPurged: Problem(
+        "publish-purged", 503, "Publish purged", "The queue was purged meanwhile.", True
     ),
     SettingsUnreadable: Problem(
         "settings-unreadable", 503, "Settings unreadable",

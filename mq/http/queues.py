@@ -1,4 +1,4 @@
-"""`/{queue}`: make, describe and delete a queue."""
+"""`/{queue}`: make, describe, purge and delete a queue."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,10 +11,11 @@ from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.service import Service
 from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
 from mq.names import QueueName
+from mq.settings import DIGITS_SETTING, SHARDS_SETTING
 from mq.store.queues import WantedShape
 
-DIGITS_PARAMETER: Final = "bucket"
-SHARDS_PARAMETER: Final = "shards"
+DIGITS_PARAMETER: Final = DIGITS_SETTING
+SHARDS_PARAMETER: Final = SHARDS_SETTING
 CREATE_PARAMETERS: Final = frozenset({DIGITS_PARAMETER, SHARDS_PARAMETER})
 
 
@@ -61,6 +62,13 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             },
         }
     )
+
+
+async def purge(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
+    """DELETE of its messages: 202 once none that was published until now is served any more."""
+    name = QueueName.parse(path["queue"])
+    before_ms = await service.broker.purge(name)
+    return json_answer({"purged_before": rfc3339(before_ms)}, 202)
 
 
 async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -18,6 +18,8 @@ from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
+from mq.settings import QueueSettings
+from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
 from mq.store.layout import (
@@ -64,6 +66,7 @@ class Breach(Enum):
     KEY = "a living message that its key's link does not name"
     ORPHAN = "a key of nothing, and nobody took it away"
     KEYS = "keys of no queue"
+    PURGED = "a purge's mark of no queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ class _Auditor:
         for kind in Keys:
             if self._layout.keys(kind) in standing:
                 self._keys(kind)
+        if self._layout.purged in standing:
+            self._marks()
         return self.found
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:
@@ -325,7 +330,7 @@ class _Auditor:
                 self._foreign(entry.name)
                 continue
             self._mode(entry.path, status, FILE_MODE)
-            if self._shape(queue) is None:
+            if not self._is_understood(queue):
                 self._say(Breach.SETTINGS, entry.path)
             elif self._has_queues and not queue_exists(self._root, queue):
                 self._say(Breach.SETTINGS, entry.path, "there is no such queue")
@@ -366,6 +371,24 @@ class _Auditor:
         swept_s = kept_s(folder) + _SWEEPS * SWEEP_EVERY_S + self._overdue_ms / 1000
         if lain_s > swept_s and is_orphan(self._root, folder, target):
             self._say(Breach.ORPHAN, place.path, f"for {lain_s:g} s")
+
+    def _is_understood(self, queue: QueueName) -> bool:
+        try:
+            Configured.read(self._root, queue, QueueSettings())
+        except SettingsUnreadable:
+            return False
+        return True
+
+    def _marks(self) -> None:
+        for entry, status in self._entries(self._layout.purged):
+            if (queue := self._parsed(QueueName.parse, entry.name)) is None:
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                self._foreign(entry.name)
+                continue
+            self._mode(entry.path, status, FILE_MODE)
+            if self._has_queues and not queue_exists(self._root, queue):
+                self._say(Breach.PURGED, entry.path)
 
     def _tombstones(self) -> None:
         for entry, status in self._entries(self._layout.tombstones):

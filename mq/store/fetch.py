@@ -14,6 +14,7 @@ from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.moves import Claim, claimed, message_status, move_alive
+from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.steps import Steps
 
@@ -42,6 +43,8 @@ def fetch(
     for source in sources:
         ready = root.layout.path(FETCH.source, queue, message_id, source)
         with claimed(root, ready) as claim:
+            if claim is not None and is_purged(root, queue, message_id):
+                return None
             if claim is not None:
                 shown_s = asked_s or message_id.visibility_s or visibility_s
                 return (yield from _claim(root, queue, message_id, shown_s, source, claim))

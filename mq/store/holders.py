@@ -9,6 +9,7 @@ from mq.store.find import PASSES, places_alive
 from mq.store.keys import locked_now, unlink_link
 from mq.store.layout import IN_COMMON, Keys, LinkPlace, leading
 from mq.store.moves import message_status
+from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.steps import Flush
 
@@ -34,16 +35,20 @@ def is_staged(root: Root, queue: QueueName, message_id: MessageId) -> bool:
 
 
 def lives(root: Root, queue: QueueName, message_id: MessageId) -> bool:
-    """Whether the message holds its key: it was published, and is neither removed nor gone."""
-    return whereabouts(root, queue, message_id) in (State.READY, State.DELAYED)
+    """Whether the message holds its key: it was published, and is not removed, purged or gone."""
+    state = whereabouts(root, queue, message_id)
+    return state in (State.READY, State.DELAYED) and not is_purged(root, queue, message_id)
 
 
 def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
-    """What makes durable where a message is that lives, whoever brought it there: one that was
-    moved stays out of new/, and one that was removed out of its queue. Raises SettingsUnreadable.
+    """What makes durable where a message is, whoever brought it there, and that it was purged: one
+    that was moved stays out of new/, and one that was removed out of its queue. Raises
+    SettingsUnreadable.
     """
     layout = root.layout
-    folders = (layout.remove, layout.delay, layout.queue(queue))
+    folders: tuple[str, ...] = (layout.remove, layout.delay, layout.queue(queue))
+    if is_purged(root, queue, message_id):
+        folders = (layout.purged, *folders)
     removed = leading(layout.remove, IN_COMMON.deep(message_id))
     beside = (removed, *root.places.buckets(queue, message_id))
     return Flush(entries=(layout.queue(queue),), folders=folders, beside=beside)

@@ -1,11 +1,11 @@
 """Folders and paths of a root: the one module that knows their names and separators.
 
 `new/{queue}:{id}`, `queues/{queue}/{id}`, `delay/{queue}:{id}`, `remove/{queue}:{id}`,
-`deleted/{queue}`, `settings/{queue}.json`, `format`. A key's link is `keys/{queue}/{hh}/{key}`, or
-`idempotency/{queue}/{hh}/{key}`. A deleted queue's folder lies in `remove/{queue}:{uuid}.d`, and
-its keys beside that, with `.k` and `.i`. Below queues/{queue}/, delay/ and remove/ a message may
-lie in a bucket, or below one: a `bucket` here is what stands between such a folder and the
-message's name, "" or `{bucket}/` or `{bucket}/{two digits}/`.
+`deleted/{queue}`, `purged/{queue}`, `settings/{queue}.json`, `format`. A key's link is
+`keys/{queue}/{hh}/{key}`, or `idempotency/{queue}/{hh}/{key}`. A deleted queue's folder lies in
+`remove/{queue}:{uuid}.d`, and its keys beside that, with `.k` and `.i`. Below queues/{queue}/,
+delay/ and remove/ a message may lie in a bucket, or below one: a `bucket` here is what stands
+between such a folder and the message's name, "" or `{bucket}/` or `{bucket}/{two digits}/`.
 """
 
 import hashlib
@@ -38,6 +38,7 @@ _HASH_DIGITS: Final = 2
 # Beside the links of a folder: what is locked to change one, and the next meaning of one.
 _LINKS_LOCK: Final = ".lock"
 _NEW_LINK: Final = ".new"
+_UNFINISHED: Final = re.compile(rf"\.[A-Za-z0-9][A-Za-z0-9_.-]*\.[0-9a-f]{{{len(_PROCESS)}}}")
 
 # Paths are made several times in every operation, and an enumeration's members cost a look each.
 _NEW, _READY, _DELAYED, _REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
@@ -95,13 +96,30 @@ class Bucket:
     digits: str
     shard: int | None
 
+    def ends_by(self, ms: int) -> bool:
+        """Whether no id that belongs there is after this time, milliseconds since the epoch."""
+        return _window_end_ms(self.digits) <= ms + 1
+
+    def begins_after(self, ms: int) -> bool:
+        """Whether every id that belongs there is after this time, milliseconds since the epoch."""
+        return int(self.digits, 16) << _window_bits(self.digits) > ms
+
     def may_be_written(self, now_ms: int) -> bool:
         """Whether what is published now, or was a moment ago by some daemon's clock, may go there:
         its window, and as long again, or a minute, have not passed.
         """
-        window_ms = 1 << (4 * (_TIME_DIGITS - len(self.digits)))
-        end_ms = (int(self.digits, 16) + 1) * window_ms
+        window_ms = 1 << _window_bits(self.digits)
+        end_ms = _window_end_ms(self.digits)
         return now_ms - end_ms < max(window_ms, BUCKET_KEPT_S * 1000)
+
+
+def _window_end_ms(digits: str) -> int:
+    """When the time is over that an id's first digits stand for, milliseconds since the epoch."""
+    return (int(digits, 16) + 1) << _window_bits(digits)
+
+
+def _window_bits(digits: str) -> int:
+    return 4 * (_TIME_DIGITS - len(digits))
 
 
 def parse_bucket(name: str) -> Bucket | None:
@@ -215,6 +233,11 @@ class Layout:
         """The file that whoever makes or deletes a queue has locked."""
         return f"{self.tombstones}/.lock"
 
+    @property
+    def purged(self) -> str:
+        """The folder of queues' purge marks."""
+        return f"{self.root}/purged"
+
     def folder(self, state: State) -> str:
         """The top folder of a state; for READY, the folder of the queues' folders."""
         if state is _READY:
@@ -230,7 +253,7 @@ class Layout:
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
         states = (self.new, self.queues, self.delay, self.remove)
-        return (*states, self.tombstones, self.settings, *map(self.keys, Keys))
+        return (*states, self.tombstones, self.settings, self.purged, *map(self.keys, Keys))
 
     def keys(self, kind: Keys) -> str:
         """The folder of the folders of queues' keys."""
@@ -267,6 +290,14 @@ class Layout:
     def tombstone(self, queue: QueueName) -> str:
         """The file that says that the queue was deleted and not yet made again."""
         return f"{self.tombstones}/{queue.text}"
+
+    def purge_mark(self, queue: QueueName) -> str:
+        """The file whose mtime says up to when the queue was purged."""
+        return f"{self.purged}/{queue.text}"
+
+    def new_purge_mark(self, queue: QueueName) -> str:
+        """Where this process writes it. A dotfile, as with settings."""
+        return f"{self.purged}/.{queue.text}.{_PROCESS}"
 
     def base(self, state: State, queue: QueueName) -> str:
         """The folder whose buckets the queue's messages of a state may lie in."""
@@ -319,6 +350,11 @@ def parse_settings(name: str) -> QueueName:
     if not name.endswith(_SETTINGS_SUFFIX):
         raise BadName("settings", "{queue}.json")
     return QueueName.parse(name.removesuffix(_SETTINGS_SUFFIX))
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file of this name in settings/ or purged/ was being written there."""
+    return _UNFINISHED.fullmatch(name) is not None
 
 
 def is_deleted_folder(name: str) -> bool:

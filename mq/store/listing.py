@@ -18,13 +18,15 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import entry_prefix, parse_entry
 from mq.store.moves import queue_exists
+from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
 from mq.store.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many files a queue has in each state, and its oldest ready message's publish time.
+    """How many messages a queue has in each state, and its oldest ready message's publish time;
+    purged ones count only as removed.
 
     `overdue` are those of `delayed` and `in_flight` that a mover should have brought back.
     """
@@ -53,10 +55,13 @@ def is_settled(folder: os.stat_result, now_ms: int) -> bool:
 
 def count(root: Root, queue: QueueName) -> Counts:
     """Counts the queue's files by listing their folders; blocking. Raises QueueNotFound."""
-    ready, foreign, oldest = _ready(root, queue)
+    mark = mark_of(root, queue)
+    ready, foreign, oldest = _ready(root, queue, mark)
     delayed = in_flight = overdue = 0
     overdue_ms = root.now_ms() - round(OVERDUE_AFTER_S * 1000)
     for entry in _entries(root, State.DELAYED, queue):
+        if mark is not None and mark.covers(parse_entry(entry.name)[1].uuid):
+            continue
         try:
             stamp = Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns)
         except FileNotFoundError:
@@ -95,13 +100,16 @@ def _sidelined(root: Root, queue: QueueName) -> int:
     if queue.text.endswith(SIDELINE_SUFFIX):
         return 0
     try:
-        return _ready(root, queue.sideline())[0]
+        sideline = queue.sideline()
+        return _ready(root, sideline, mark_of(root, sideline))[0]
     except QueueNotFound:
         return 0
 
 
-def _ready(root: Root, queue: QueueName) -> tuple[int, int, str]:
-    """How many ready messages the queue has, how many other names, and the first id ("": none)."""
+def _ready(root: Root, queue: QueueName, mark: PurgeMark | None) -> tuple[int, int, str]:
+    """How many ready messages the queue has behind the mark, how many names that are none's, and
+    the first id ("": none).
+    """
     ready = foreign = 0
     oldest = ""
     try:
@@ -109,6 +117,8 @@ def _ready(root: Root, queue: QueueName) -> tuple[int, int, str]:
             name = entry.name
             if not MessageId.is_written(name) or not entry.is_file(follow_symlinks=False):
                 foreign += 1
+                continue
+            if mark is not None and mark.covers(name):
                 continue
             ready += 1
             if not oldest or name < oldest:

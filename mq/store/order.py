@@ -1,4 +1,4 @@
-"""The order of delivery, and the first ready messages of a queue in it.
+"""The order of delivery, and the first ready messages of a queue in it; purged ones left out.
 
 By priority, then by id, merging the queue's own folder with its buckets: a bucket, which holds ids
 from its own digits on, is listed when the merge comes to them, and what stands behind it waits.
@@ -19,6 +19,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import Bucket, dashed, entry_prefix, parse_bucket, shard_of
 from mq.store.listing import is_settled, not_found
+from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
 from mq.store.walk import is_bucket, is_deep_folder
 
@@ -146,7 +147,7 @@ def list_ready(
         raise not_found(root, queue)
     if known is not None and known.trusted and _is_unchanged(root, known):
         return None
-    look = _Look(root, folder, limit, order)
+    look = _Look(root, folder, limit, order, mark_of(root, queue))
     try:
         look.open(folder, "", None)
     except OSError as error:
@@ -154,7 +155,7 @@ def list_ready(
             raise not_found(root, queue) from None
         raise
     has_buckets = any(isinstance(each, _Unlisted) for _, _, each in look.waiting)
-    root.places.saw(folder, look.flat_files, has_buckets)
+    root.places.saw(folder, look.flat_files, has_buckets or look.passed_over)
     complete = look.merge()
     look.found.sort()
     mark = FolderMark(tuple(look.mtimes_ns), look.settled)
@@ -175,7 +176,8 @@ def list_after(
     behind = ""
     if after is not None:
         behind = order.key(after.text) if state is State.READY else _NO_RANK + after.text
-    look = _Look(root, folder, limit, order, behind)
+    purged = None if state is State.REMOVED else mark_of(root, queue)
+    look = _Look(root, folder, limit, order, purged, behind)
     try:
         look.open(folder, "", None)
     except OSError as error:
@@ -185,6 +187,11 @@ def list_after(
     complete = look.merge()
     look.found.sort()
     return look.found, complete
+
+
+def _is_none(name: str) -> bool:
+    """Where nothing was purged."""
+    return False
 
 
 def _is_unchanged(root: Root, known: FolderMark) -> bool:
@@ -224,7 +231,10 @@ class _Look:
     folder: str
     limit: int
     order: Order | OfQueue
+    purged: PurgeMark | None
     behind: str = ""
+    passed_over: bool = False
+    """Whether there are buckets that hold nothing but what is purged."""
     waiting: list[tuple[str, int, _Run | _Unlisted]] = field(default_factory=list)
     found: list[Candidate] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -254,6 +264,7 @@ class _Look:
             self.mtimes_ns.append((path, status.st_mtime_ns))
             self.settled = self.settled and is_settled(status, self.root.now_ms())
         key_of, behind, kept = self.order.key, self.behind, _KEPT * self.limit
+        is_purged = _is_none if self.purged is None else self.purged.covers
         keys: list[str] = []
         files = 0
         is_cut = anything = False
@@ -264,7 +275,7 @@ class _Look:
                 self._wait_for_folder(entry, bucket, of)
             elif name[0] != "." and entry.is_file(follow_symlinks=False):
                 files += 1
-                if (key := key_of(name)) <= behind:
+                if (key := key_of(name)) <= behind or is_purged(key[_RANK_CHARS:]):
                     continue
                 keys.append(key)
                 if len(keys) > 2 * kept:
@@ -280,8 +291,13 @@ class _Look:
     def _wait_for_folder(self, entry: "os.DirEntry[str]", bucket: str, of: Bucket | None) -> None:
         below = f"{bucket}{entry.name}/"
         if of is None and is_bucket(entry) and (inner := parse_bucket(entry.name)) is not None:
+            if self.purged is not None and self.purged.covers_all(inner):
+                self.passed_over = True
+                return
             self._wait_behind(self.order.first_key(inner), _Unlisted(entry.path, below, inner))
         elif of is not None and bucket.count("/") == 1 and is_deep_folder(entry):
+            if self.purged is not None and self.purged.covers_all(of, entry.name):
+                return
             first = self.order.first_key(of, entry.name)
             self._wait_behind(first, _Unlisted(entry.path, below, of))
 

@@ -18,11 +18,16 @@ from mq.limits import DEEP_DIGITS, FILLS_MAX, FOLDER_FILES_MAX, FOLDER_LOOKS, LO
 from mq.names import MessageId, QueueName
 from mq.store.files import Files
 from mq.store.layout import IN_COMMON, Layout, Shape
-from mq.store.shapes import read_shape
+from mq.store.settings import (
+    DEFAULT_SHAPE,
+    NO_FILE,
+    Version,
+    read_fields,
+    settings_version,
+    shape_in,
+)
 from mq.store.walk import is_bucket, is_deep_folder
 
-_NO_FILE: Final = (0, 0, 0)
-_DEFAULT: Final = Shape()
 # What a path has behind its bucket: two slashes and the digits between.
 _TO_BUCKET: Final = -DEEP_DIGITS - 2
 
@@ -51,7 +56,7 @@ class Places:
         self._folder_max = folder_max
         self._came_max = max(1, folder_max // FOLDER_LOOKS)
         self._fills: dict[str, _Fill] = {}
-        self._shapes: dict[QueueName, tuple[tuple[int, int, int], Shape]] = {}
+        self._shapes: dict[QueueName, tuple[Version, Shape]] = {}
 
     def target(self, state: State, queue: QueueName, message_id: MessageId) -> str:
         """The bucket to put the message in; "" for none, also where something else has its name.
@@ -107,11 +112,11 @@ class Places:
         be flushed where they are there. Raises SettingsUnreadable, OSError.
         """
         known, settings = self._shapes.get(queue), self._layout.settings_of(queue)
-        shape = _DEFAULT
-        if known is None or known[1] is not _DEFAULT or self._files.is_there(settings):
+        shape = DEFAULT_SHAPE
+        if known is None or known[1] is not DEFAULT_SHAPE or self._files.is_there(settings):
             shape = self.shape(queue)
         common = deep = IN_COMMON.deep(message_id)
-        if message_id.priority or shape is not _DEFAULT:
+        if message_id.priority or shape is not DEFAULT_SHAPE:
             deep = shape.deep(message_id)
         delay, ready = (
             f"{self._layout.delay}/{common}",
@@ -121,14 +126,13 @@ class Places:
 
     def shape(self, queue: QueueName) -> Shape:
         """The queue's shape, as its settings are now. Raises SettingsUnreadable."""
-        status = self._files.status(self._layout.settings_of(queue))
-        version = _NO_FILE
-        if status is not None:
-            version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        version = settings_version(self._layout, self._files, queue)
         known = self._shapes.get(queue)
         if known is not None and known[0] == version:
             return known[1]
-        shape = _DEFAULT if status is None else read_shape(self._layout, self._files, queue)
+        shape = DEFAULT_SHAPE
+        if version != NO_FILE:
+            shape = shape_in(read_fields(self._layout, self._files, queue))
         if len(self._shapes) >= FILLS_MAX:
             self._shapes.clear()
         self._shapes[queue] = version, shape

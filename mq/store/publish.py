@@ -6,7 +6,7 @@ FORMAT.md, "publish", has the steps and what a crash after each leaves.
 import errno
 from dataclasses import dataclass
 
-from mq.errors import NoInodes, QueueNotFound, StagedFileGone
+from mq.errors import NoInodes, PublishPurged, QueueNotFound, StagedFileGone
 from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, State, Transition
 from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.message import Stamp
@@ -15,6 +15,7 @@ from mq.store.files import is_gone
 from mq.store.holders import free_key, kept_flush, whereabouts
 from mq.store.keyed import give_back, take_links
 from mq.store.moves import folders_of, move, queue_exists
+from mq.store.purged import mark_of
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
 from mq.store.steps import Flush, Steps
@@ -67,8 +68,13 @@ def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageI
 
 def stage(root: Root, draft: Draft, size: int = 0) -> int:
     """Opens the message's new file in new/ for a body of at least `size` bytes; its descriptor,
-    for writing, behind its header block. Raises NoSpace, NoInodes. Durable on return: no.
+    for writing, behind its header block. Raises NoSpace, NoInodes, PublishPurged. Durable on
+    return: no.
     """
+    mark = mark_of(root, draft.queue)
+    if mark is not None and mark.covers(draft.id.uuid):
+        # Its id is older than the purge: what is published from here on would never be served.
+        raise PublishPurged(mark.ms)
     root.space.claim(size + len(draft.head))
     try:
         descriptor = root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))

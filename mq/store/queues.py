@@ -1,4 +1,4 @@
-"""Making and deleting queues: a folder, a tombstone, and one lock for both.
+"""Making and deleting queues: a folder, a tombstone, and one lock for both (`queues_lock`).
 
 A queue exists while its folder does. A tombstone beside a folder is a deletion that was never
 answered, and means nothing. FORMAT.md, "create a queue" and "delete a queue", has the steps and
@@ -6,7 +6,6 @@ what a crash after each leaves.
 """
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,26 +16,15 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.files import is_gone
 from mq.store.keys import move_keys
-from mq.store.layout import Keys, Shape, leading, parse_entry, parse_settings
+from mq.store.layout import Keys, Shape, is_unfinished, leading, parse_entry, parse_settings
 from mq.store.moves import claimed, move, no_such_queue, queue_exists
+from mq.store.purge import sweep_marks
+from mq.store.purged import forget_mark
+from mq.store.queues_lock import queues_locked
 from mq.store.root import Root, unlink_if_there
-from mq.store.shapes import forget_shape, write_shape
+from mq.store.settings import forget_settings, write_shape
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there, folders, walk
-
-
-@contextlib.contextmanager
-def queues_locked(root: Root) -> Iterator[None]:
-    """Only one process at a time makes or deletes queues. Raises Busy at once when it is
-    another's turn.
-    """
-    descriptor = root.files.open_kept(root.layout.queues_lock)
-    try:
-        if not root.files.lock(descriptor):
-            raise Busy("another process makes or deletes a queue")
-        yield
-    finally:
-        root.files.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +61,7 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
             if not queue_exists(root, queue):
                 yield from _bury(root, queue)
                 yield from move_keys(root, queue, UuidSource(root.clock).next())
+                yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
                 root.places.forget(queue)
@@ -102,7 +91,8 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         yield from move_keys(root, queue, uuid)
         root.places.forget(queue)
-        yield from forget_shape(root.layout, root.files, queue)
+        yield from forget_mark(root, queue)
+        yield from forget_settings(root.layout, root.files, queue)
 
 
 def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
@@ -134,6 +124,8 @@ def sweep_tombstones(root: Root) -> Steps[int]:
             yield Flush(folders=(root.layout.tombstones,))
         yield from _sweep_settings(root)
         yield from _sweep_keys(root)
+        yield from sweep_marks(root)
+        _sweep_unfinished(root)
         return retired
 
 
@@ -143,7 +135,15 @@ def _sweep_settings(root: Root) -> Steps[None]:
         with contextlib.suppress(BadName):
             queue = parse_settings(entry.name)
             if not queue_exists(root, queue):
-                yield from forget_shape(root.layout, root.files, queue)
+                yield from forget_settings(root.layout, root.files, queue)
+
+
+def _sweep_unfinished(root: Root) -> None:
+    """What was being written under the lock by a process that died."""
+    for folder in (root.layout.settings, root.layout.purged):
+        for entry in root.files.entries(folder):
+            if is_unfinished(entry.name):
+                unlink_if_there(root.files, entry.path)
 
 
 def _sweep_keys(root: Root) -> Steps[None]:

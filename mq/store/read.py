@@ -16,6 +16,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.find import PASSES, places_alive
 from mq.store.moves import message_status, queue_exists
+from mq.store.purged import is_purged
 from mq.store.root import Root
 
 # In the order of a life: of two names of a file the later state is the message's.
@@ -120,6 +121,8 @@ def read_at(
 
     Raises Unavailable for a file that is shorter than it says; OSError.
     """
+    if state is not State.REMOVED and is_purged(root, queue, message_id):
+        return None
     path = root.layout.path(state, queue, message_id, bucket)
     try:
         descriptor = root.files.open_read(path)

@@ -7,11 +7,12 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 
-from mq.lifecycle import FORGET, REDELIVER, RETIRE
+from mq.lifecycle import FORGET, REDELIVER, REMOVE_DELAYED, RETIRE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.moves import claimed, move, move_alive, queue_exists
+from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.steps import Steps
 
@@ -51,7 +52,7 @@ def redeliver(
     root: Root, queue: QueueName, message_id: MessageId, timer: Timer, bucket: str = ""
 ) -> Steps[tuple[Redelivery, int]]:
     """Moves a message that is due from its bucket of delay/ to its queue; to remove/ when the
-    queue was deleted.
+    queue was deleted, or purged since.
 
     Its mtime is read again under its lock, just before the move: NOT_DUE comes with the due
     time that was found, milliseconds since the epoch. STRAY: the queue is not there and was
@@ -66,8 +67,12 @@ def redeliver(
         if due_ms > root.now_ms():
             return Redelivery.NOT_DUE, due_ms
         try:
-            flush = yield from move_alive(root, REDELIVER, queue, message_id, links, bucket)
-            result = Redelivery.DELIVERED
+            if is_purged(root, queue, message_id):
+                flush = move(root, REMOVE_DELAYED, queue, message_id, links, bucket)
+                result = Redelivery.RETIRED
+            else:
+                flush = yield from move_alive(root, REDELIVER, queue, message_id, links, bucket)
+                result = Redelivery.DELIVERED
         except OSError as error:
             if not is_gone(error):
                 raise

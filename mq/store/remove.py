@@ -30,6 +30,7 @@ from mq.store.moves import (
     no_such_queue,
     queue_exists,
 )
+from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
@@ -59,6 +60,7 @@ def remove(
     layout = root.layout
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
+    yield from refuse_purged(root, queue, message_id)
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
     # that yet. remove/ comes first, which has the message then.
     beside = root.places.buckets(queue, message_id)
@@ -80,6 +82,34 @@ def remove(
             return found is not _Found.REMOVED
     yield from nowhere(root, queue, message_id, is_busy=_Found.BUSY in seen)
     raise MessageNotFound(message_id.text)
+
+
+def take_away(
+    root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str
+) -> bool:
+    """Moves a message that nobody may have any more from this place to remove/; False when it is
+    not there, or another process is at it. Raises OSError, Busy. Durable on return: no.
+    """
+    removal = _REMOVALS[state]
+    status = message_status(root, root.layout.path(state, queue, message_id, bucket))
+    if status is None:
+        return False
+    target = root.places.target(removal.target, queue, message_id)
+    try:
+        if status.st_nlink == 1:
+            _remove(root, removal, queue, message_id, 1, bucket, target)
+            return True
+        found = _remove_locked(root, removal, queue, message_id, None, bucket, target)
+        return found is not _Found.BUSY
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        return False
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the error says that there is no room for a name."""
+    return error.errno in _NO_SPACE
 
 
 def _pass(
@@ -133,7 +163,7 @@ def _remove(
         move(root, removal, queue, message_id, links, source, target)
         return _Found.HERE if links == 1 else _Found.TAKEN
     except OSError as error:
-        if error.errno not in _NO_SPACE:
+        if not is_full(error):
             raise
     # remove/ cannot grow by a name: take the name away instead, which frees.
     expunged = _EXPUNGED[removal]

@@ -22,6 +22,7 @@ from mq.store.moves import (
     no_such_queue,
     queue_exists,
 )
+from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.stamping import check_due, stamp_due
 from mq.store.steps import Flush, Steps
@@ -76,6 +77,7 @@ def reschedule(
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
+    yield from refuse_purged(root, queue, message_id)
     is_busy = False
     for look in range(PASSES):
         for state, bucket in places_alive(root, queue, message_id, look):

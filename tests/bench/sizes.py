@@ -3,7 +3,8 @@
 Queues of each size are written straight to disk, each in a root of its own, all on one ext4. A
 round takes one size after the other: it starts mq and waits for the first fetch, publishes, fetches
 and deletes by id in bursts that leave the queue as large as it was, looks at mq's memory, deletes
-the queue, and puts its folder back for the next round. The aim is within 1.3 times of the smallest.
+the queue, and puts its folder back; purges it, and puts that back too. The aim is within 1.3 times
+of the smallest.
 """
 
 import contextlib
@@ -136,6 +137,27 @@ def _measure(
             comparison.add("DELETE of the queue, ms", column, deleted_ms, ",.2f")
         server.terminate()
     _bring_back(filled.path)
+    _purge(filled, commit, comparison)
+
+
+def _purge(filled: Filled, commit: Commit, comparison: Comparison) -> None:
+    """Purges the queue, and looks what the next fetch and publish cost, while what was purged is
+    taken away.
+    """
+    with processes() as started:
+        server = started.mq(filled.path, *commit_flags(commit, in_memory=False))
+        with Connection(server.port) as client:
+            filled.ids.pop(client.ask(request("GET", MESSAGES), 200).id, None)
+            for what, asked, status in (
+                ("purge, ms", request("DELETE", MESSAGES), 202),
+                ("fetch after it, ms", request("GET", MESSAGES), 204),
+            ):
+                began = time.perf_counter()
+                client.ask(asked, status)
+                asked_ms = 1000 * (time.perf_counter() - began)
+                comparison.add(what, filled.column, asked_ms, ",.2f")
+        server.terminate()
+    _unpurge(filled.path)
 
 
 @dataclass(slots=True)
@@ -193,6 +215,18 @@ def _bring_back(root: Path) -> None:
     folders[0].rename(root / "queues" / QUEUE)
     with contextlib.suppress(FileNotFoundError):
         (root / "deleted" / QUEUE).unlink()
+
+
+def _unpurge(root: Path) -> None:
+    """Takes a purge back, with nobody at the root: its mark, and what it took away."""
+    (root / "purged" / QUEUE).unlink()
+    queue, remove = root / "queues" / QUEUE, root / "remove"
+    for folder in [path for path in remove.iterdir() if path.name.endswith(".d")]:
+        for bucket in list(folder.iterdir()):
+            bucket.rename(queue / bucket.name)
+        folder.rmdir()
+    for path in [path for path in remove.rglob(f"{QUEUE}:*") if path.is_file()]:
+        path.rename(queue / path.name.partition(":")[2])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The processes of `mq --processes` as peers: whichever of them answers, it is one queue."""
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -84,6 +85,48 @@ async def test_a_queue_that_one_makes_or_deletes_is_so_for_all(each: list[RawCon
         for message_id in ids:
             assert (await _ask(one, "DELETE", f"/returns/messages/{message_id}")).status == 404
         assert (await _ask(one, "DELETE", "/returns")).status == 404
+
+
+async def test_what_one_purges_is_purged_for_all(each: list[RawConnection]) -> None:
+    for number in range(10):
+        one, other = each[number % 2], each[1 - number % 2]
+        ids = [await _publish(each[n % 2], make_body(n)) for n in range(6)]
+        assert (await _ask(other, "GET", "/orders/messages")).status == 200
+        assert (await _ask(one, "DELETE", "/orders/messages")).status == 202
+        assert (await _ask(other, "GET", "/orders/messages")).status == 204
+        for message_id in ids:
+            assert (await _ask(other, "DELETE", f"/orders/messages/{message_id}")).status == 404
+        kept = await _publish_again(other, make_body(number))
+        fetched = await _ask(one, "GET", "/orders/messages")
+        assert fetched.headers["x-message-id"] == kept
+        assert (await _ask(other, "DELETE", f"/orders/messages/{kept}")).status == 202
+
+
+async def _publish_again(process: RawConnection, body: bytes) -> str:
+    """Where its id may be of the very millisecond of a purge: that is refused, once."""
+    response = await _ask(process, "POST", "/orders/messages", body)
+    if response.status == 503:
+        return await _publish(process, body)
+    return response.headers["x-message-id"]
+
+
+async def test_settings_that_one_changes_are_so_for_all(each: list[RawConnection]) -> None:
+    for number in range(1, 5):
+        one, other = each[number % 2], each[1 - number % 2]
+        await _publish(other, b"x")
+        patch = b'{"priority_default": %d}' % number
+        kind = "Content-Type: application/merge-patch+json"
+        head = raw_head("PATCH", "/orders/settings", kind, f"Content-Length: {len(patch)}")
+        await one.send(head + patch)
+        assert (await one.response()).status == 200
+        assert f",p={number}" in await _publish(one, b"x")
+
+        async def is_seen(other: RawConnection = other, priority: int = number) -> bool:
+            return f",p={priority}" in await _publish(other, b"x")
+
+        await comes_true(is_seen, "the other's settings")
+        described = await _ask(other, "GET", "/orders")
+        assert json.loads(described.body)["settings"]["priority_default"] == number
 
 
 class _Load:

@@ -84,6 +84,20 @@ class Clients:
             await _check(response, 200)
         self._mark("dropped", queue=queue)
 
+    async def configure(self, visibility_s: float | None, queue: str = QUEUE) -> None:
+        """None: as by default."""
+        self._mark("configure_asked", queue=queue, visibility_s=visibility_s)
+        url, patch = self._url(queue, "settings"), {"visibility_s": visibility_s}
+        async with self._session.patch(url, json=patch) as response:
+            await _check(response, 200)
+        self._mark("configured", queue=queue, visibility_s=visibility_s)
+
+    async def purge(self, queue: str = QUEUE) -> None:
+        self._mark("purge_asked", queue=queue)
+        async with self._session.delete(self._url(queue, "messages")) as response:
+            await _check(response, 202)
+        self._mark("purged", queue=queue)
+
     async def publish(
         self, size: int, queue: str = QUEUE, with_headers: bool = False, due_in_s: int = 0
     ) -> str:

@@ -4,6 +4,7 @@
 the two and says, in a line each, what was promised and is not so.
 """
 
+import json
 import os
 import random
 from collections import defaultdict
@@ -25,11 +26,13 @@ from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
+from mq.store.purge import take_purged
 from mq.store.redeliver import Timer, forget, redeliver
 from mq.store.remove import remove
 from mq.store.root import Root
 
 Operation = Callable[[FsyncFlusher], object]
+_Next = tuple[str, Operation, State]
 
 NEW, READY, DELAYED, REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
 
@@ -47,12 +50,16 @@ class Told:
     deleted: bool = False
     dropped: bool = False
     """Whether its queue's deletion was asked for since."""
+    purge_asked: bool = False
+    purged: bool = False
     lies_in: State | None = None
     """Where a daemon has moved it, flushed, and nobody has asked for it since."""
 
     @property
     def must_live(self) -> bool:
-        return (self.published or self.receives > 0) and not (self.delete_asked or self.dropped)
+        return (self.published or self.receives > 0) and not (
+            self.delete_asked or self.dropped or self.purge_asked
+        )
 
 
 @dataclass
@@ -64,6 +71,8 @@ class Ledger:
     """The last mark of each queue: make_asked, made (was there), made_anew, drop_asked, dropped,
     swept (its tombstone is gone).
     """
+    visibility_s: dict[str, set[float | None]] = field(default_factory=dict)
+    """What the settings of each queue may say: what was answered last, what was asked since."""
     until_ms: int = 0
     keys: set[tuple[str, str]] = field(default_factory=set)
     """Each queue's keys that publishes asked for."""
@@ -84,10 +93,7 @@ class Ledger:
             case "publish_asked":
                 self._note_keys(**facts)
             case "reschedule_asked" | "rescheduled":
-                told = self._message(**facts)
-                asked_ms = told.due_ms if what == "reschedule_asked" else facts["due_ms"]
-                told.due_ms = min(asked_ms, facts["due_ms"])
-                told.lies_in = State(facts["to"]) if "to" in facts else None
+                self._note_rescheduled(what, **facts)
             case "fetched":
                 told = self._message(**facts)
                 told.receives, told.due_ms = facts["receives"], facts["due_ms"]
@@ -102,6 +108,8 @@ class Ledger:
             case "fetch_asked":
                 for told in self._of(facts["queue"]):
                     told.lies_in = None
+            case "purge_asked" | "purged" | "configure_asked" | "configured":
+                self._note_change(what, **facts)
             case "end" | "later":
                 pass
             case _:
@@ -114,14 +122,32 @@ class Ledger:
         if idempotency:
             self.idempotent[facts["queue"], idempotency] = facts["id"]
 
+    def _note_rescheduled(self, what: str, due_ms: int, to: str = "", **facts: Any) -> None:
+        told = self._message(**facts)
+        told.due_ms = min(told.due_ms, due_ms) if what == "reschedule_asked" else due_ms
+        told.lies_in = State(to) if to else None
+
     def _note_keys(self, queue: str, key: str, idempotency: str) -> None:
         if key:
             self.keys.add((queue, key))
         if idempotency:
             self.idempotent.setdefault((queue, idempotency), None)
 
+    def _note_change(self, what: str, queue: str, visibility_s: float | None = None) -> None:
+        """Of a queue that stays; `visibility_s` is what its settings are to say."""
+        if what == "configured":
+            self.visibility_s[queue] = {visibility_s}
+        if what == "configure_asked":
+            self.visibility_s.setdefault(queue, {None}).add(visibility_s)
+        for told in self._of(queue):
+            if what == "purge_asked":
+                told.purge_asked, told.lies_in = True, None
+            told.purged |= what == "purged" and told.purge_asked
+
     def _note_queue(self, what: str, queue: str) -> None:
         self.queues[queue] = what
+        if what in ("made_anew", "drop_asked"):
+            self.visibility_s.pop(queue, None)
         for told in self._of(queue):
             told.dropped |= what == "drop_asked"
         for of, key in self.idempotent:
@@ -158,12 +184,27 @@ class Found:
             path.name for path in (root / "queues").iterdir() if not path.name.startswith(".")
         }
         self.tombstones = {path.name for path in (root / "deleted").iterdir()}
+        self.marks_ms = {path.name: _due_ms(path) for path in _files(root / "purged")}
+        self.visibility_s = {
+            path.stem: json.loads(path.read_bytes()).get("visibility_s")
+            for path in _files(root / "settings")
+        }
         self.places: dict[str, list[Place]] = defaultdict(list)
         for place in _places(root):
             self.places[place.id].append(place)
 
     def states(self, message_id: str) -> set[State]:
         return {place.state for place in self.places.get(message_id, [])}
+
+    def is_purged(self, queue: str, message_id: str) -> bool:
+        """Whether the queue's mark says so."""
+        return MessageId.parse(message_id).published_ms <= self.marks_ms.get(queue, -1)
+
+    def alive(self, queue: str, message_id: str) -> set[State]:
+        """The states of a message that may still be served."""
+        if self.is_purged(queue, message_id):
+            return set()
+        return self.states(message_id) & {READY, DELAYED}
 
     def ready(self, queue: str) -> list[str]:
         """The ids of the queue's ready messages."""
@@ -176,6 +217,16 @@ class Found:
 
     def with_two_names(self) -> list[list[Place]]:
         return [places for places in self.places.values() if len(places) > 1]
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.exists():
+        return []
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def _due_ms(path: Path) -> int:
+    return Stamp.from_mtime_ns(path.stat().st_mtime_ns).due_ms
 
 
 def _places(root: Path) -> Iterator[Place]:
@@ -200,9 +251,11 @@ def broken(
     """
     return [
         *_queues(ledger, found),
+        *_settings(ledger, found),
         *_bodies(ledger, found),
         *_names(found, two_names_allowed),
         *_keys(found),
+        *_purged(ledger, found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -219,6 +272,12 @@ def _queues(ledger: Ledger, found: Found) -> Iterator[str]:
             yield f"the queue {queue} was deleted and is there"
         if last in ("swept", "made_anew") and queue in found.tombstones:
             yield f"the tombstone of {queue} came back"
+
+
+def _settings(ledger: Ledger, found: Found) -> Iterator[str]:
+    for queue, allowed in ledger.visibility_s.items():
+        if (visibility_s := found.visibility_s.get(queue)) not in allowed:
+            yield f"the visibility of {queue} is {visibility_s}, none of {allowed}"
 
 
 def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
@@ -257,6 +316,16 @@ def _keys(found: Found) -> Iterator[str]:
             yield f"{sorted(ids)} of {queue} have the key {key}"
 
 
+def _purged(ledger: Ledger, found: Found) -> Iterator[str]:
+    for message_id, told in ledger.messages.items():
+        # What a deleted queue has in delay/ is out of reach without a mark.
+        is_reached = told.queue in found.queues and not (
+            told.dropped and ledger.queues[told.queue] == "made_anew"
+        )
+        if told.purged and is_reached and found.alive(told.queue, message_id):
+            yield f"{message_id} came back after its purge; {told}"
+
+
 def _message(
     ledger: Ledger, told: Told, found: Found, message_id: str, new_returns: bool
 ) -> Iterator[str]:
@@ -268,7 +337,7 @@ def _message(
     # rename; beside the ready one it does no harm, since it is never delivered.
     if told.published and NEW in states and not new_returns:
         yield "is in new/ still"
-    if told.deleted and alive:
+    if told.deleted and found.alive(told.queue, message_id):
         yield "came back after its delete"
     if told.dropped and ledger.queues[told.queue] == "made_anew" and alive:
         yield "turned up in the queue that was made anew"
@@ -309,7 +378,13 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
     problems = []
     for places in found.with_two_names():
         exists = places[0].queue in found.queues
-        name, operation, left = chance.choice(_next_operations(root, places, exists))
+        if found.is_purged(places[0].queue, places[0].id):
+            operations = _next_of_purged(root, places, exists)
+        else:
+            operations = _next_operations(root, places, exists)
+        if not operations:
+            continue
+        name, operation, left = chance.choice(operations)
         operation(flusher)
         states = Found(Path(root.layout.root)).states(places[0].id)
         if states != {left}:
@@ -327,14 +402,26 @@ def _bucket(root: Root, places: list[Place], state: State) -> str:
     return "" if below == "." else f"{below}/"
 
 
-def _next_operations(
-    root: Root, places: list[Place], queue_exists: bool
-) -> list[tuple[str, Operation, State]]:
+def _next_of_purged(root: Root, places: list[Place], exists: bool) -> list[_Next]:
+    """As below, for a message that is served no more."""
+    states = {place.state for place in places}
+    queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
+    operations: list[_Next] = []
+    if exists and states & {READY, DELAYED}:
+        operations.append(("take", lambda flusher: take_purged(root, queue), REMOVED))
+    if DELAYED in states:
+        bucket = _bucket(root, places, DELAYED)
+        again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
+        operations.append(("redeliver", partial(run_alone, again), REMOVED))
+    return operations
+
+
+def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> list[_Next]:
     """What may come to the message next, and where it is then."""
     states = {place.state for place in places}
     queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
     latest = next(state for state in (REMOVED, DELAYED, READY) if state in states)
-    operations: list[tuple[str, Operation, State]] = []
+    operations: list[_Next] = []
     if NEW in states:
         forgotten = partial(forget, root, queue, message_id, 0)
         operations.append(("forget", lambda flusher: forgotten(), latest))

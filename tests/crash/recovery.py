@@ -23,6 +23,7 @@ from mq.store.group import run_alone
 from mq.store.layout import FORMAT_LINE
 from mq.store.order import list_ready
 from mq.store.publish import Draft, publish
+from mq.store.purged import mark_of
 from mq.store.queues import create_queue
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
@@ -87,7 +88,7 @@ class _Recovery:
             return self._two_names
         if breach is Breach.KEYS:
             return self._ledger.queues.get(name) in ("drop_asked", "make_asked")
-        if breach is Breach.SETTINGS:
+        if breach in (Breach.SETTINGS, Breach.PURGED):
             last = self._ledger.queues.get(name.removesuffix(".json"))
             return last in (None, "make_asked", "drop_asked")
         return breach is Breach.TOMBSTONE and self._ledger.queues.get(name) == "drop_asked"
@@ -102,6 +103,8 @@ class _Recovery:
                 problems.append(f"{ready} turned up in {queue} as it was made")
             problems += self._serves_keys(queue, made)
             before = self._ready(queue)
+            if (mark := mark_of(self._root, queue)) is not None:
+                self._uuids.go_past(mark.ms)
             message_id = MessageId(self._uuids.next())
             draft = Draft(queue, message_id, message_id.published_ms)
             self._run(publish(self._root, draft, b"after the cut"))
@@ -172,9 +175,13 @@ class _Recovery:
                 continue
             if told.must_live and message_id not in self._delivered:
                 problems.append(f"{message_id} was never delivered; {told}")
-            gone = told.deleted or (
-                told.dropped
-                and self._ledger.queues[told.queue] in ("dropped", "swept", "made_anew")
+            gone = (
+                told.deleted
+                or told.purged
+                or (
+                    told.dropped
+                    and self._ledger.queues[told.queue] in ("dropped", "swept", "made_anew")
+                )
             )
             if gone and message_id in self._delivered:
                 problems.append(f"{message_id} was delivered after its delete; {told}")

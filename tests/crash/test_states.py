@@ -23,6 +23,7 @@ from crash.images import Mark
 from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN
 from crash.legal_states import Disk, Model
 from crash.promises import Ledger
+from crash.purge_scripts import PURGE_SCRIPTS
 from crash.recovery import recovered
 from crash.scripts import SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script
 from crash.stage import ROOT, stage
@@ -167,6 +168,15 @@ async def test_every_state_keeps_what_was_promised_of_keys(
     script: Script, disk: ForgettingDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
+@pytest.mark.parametrize("script", PURGE_SCRIPTS.values(), ids=PURGE_SCRIPTS)
+async def test_every_state_keeps_what_was_purged_and_configured(
+    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+) -> None:
+    log = await play(script, disk, memory, folder_max)
     assert_kept(script, log, memory)
 
 

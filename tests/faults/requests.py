@@ -63,6 +63,18 @@ class Case:
         assert (await delete(self.server, self.message_id, self.queue)).status == 202
         self.owed = set()
 
+    async def has_purged(self) -> None:
+        await self.has_message()
+        assert (await call(self.server, "DELETE", f"{self.path}/messages")).status == 202
+        await background_ends(self.server)
+        self.owed = set()
+
+    async def has_configured(self) -> None:
+        await self.has_message()
+        patch = {"visibility_s": 50}
+        reply = await call(self.server, "PATCH", f"{self.path}/settings", json=patch)
+        assert reply.status == 200
+
     async def has_buried(self) -> None:
         """A queue that was deleted, and a message of it that nobody retired yet."""
         await self.has_fetched()
@@ -191,6 +203,29 @@ async def _readyz(case: Case) -> Reply:
     return await call(case.server, "GET", "/-/readyz")
 
 
+async def _purge(case: Case) -> Reply:
+    return await call(case.server, "DELETE", f"{case.path}/messages")
+
+
+def _purged(case: Case, reply: Reply) -> None:
+    case.possible = set() if reply.status == 202 else case.owed
+    case.owed = set()
+
+
+async def _configure(case: Case) -> Reply:
+    patch = {"visibility_s": 40, "priority_default": 2}
+    return await call(case.server, "PATCH", f"{case.path}/settings", json=patch)
+
+
+async def _restore(case: Case) -> Reply:
+    patch = {"visibility_s": None}
+    return await call(case.server, "PATCH", f"{case.path}/settings", json=patch)
+
+
+async def _read_settings(case: Case) -> Reply:
+    return await call(case.server, "GET", f"{case.path}/settings")
+
+
 def _nothing(case: Case, reply: Reply) -> None:
     """A request that changes nothing promises nothing."""
 
@@ -229,6 +264,12 @@ REQUESTS = (
     Request("create-queue-again", Case.has_message, _put_queue, _nothing, (200,), (200,)),
     Request("create-deleted-queue", Case.has_buried, _put_queue, _made, (201,), (200, 201)),
     Request("delete-queue", Case.has_fetched, _delete_queue, _queue_deleted, (200,), (200, 404)),
+    Request("purge", Case.has_message, _purge, _purged, (202,), (202,)),
+    Request("purge-fetched", Case.has_fetched, _purge, _purged, (202,), (202,)),
+    Request("purge-again", Case.has_purged, _purge, _purged, (202,), (202,)),
+    Request("configure", Case.has_message, _configure, _nothing, (200,), (200,)),
+    Request("read-settings", Case.has_configured, _read_settings, _nothing, (200,), (200,)),
+    Request("restore-settings", Case.has_configured, _restore, _nothing, (200,), (200,)),
     Request("describe-queue", Case.has_fetched, _describe, _nothing, (200,), (200,)),
     Request("read-ready", Case.has_message, _read, _fetched, (200,), (200,)),
     Request("read-streamed", Case.has_fetched, _read, _fetched, (200,), size=STREAMED_BYTES),

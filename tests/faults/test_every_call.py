@@ -39,8 +39,15 @@ PROBLEMS = {
 }
 CALLS_MAX = 200
 # These look at every bucket of delay/, of which each trial here makes one more.
-WITHOUT_END = ("create-deleted-queue", "delete-queue", "describe-queue", "peek")
+WITHOUT_END = (
+    "create-deleted-queue", "delete-queue", "describe-queue", "peek", "purge", "purge-fetched",
+    "purge-again",
+)  # fmt: skip
 IN_BUCKETS = [each for each in REQUESTS if each.name not in WITHOUT_END]
+# The folder whose flush is the last before the answer, of those that go on after it.
+LAST_FLUSHED = {
+    "delete-queue": "queues", "purge": "purged", "purge-fetched": "purged", "purge-again": "purged"
+}  # fmt: skip
 # What ESTALE may lead to besides 503 and success: it says that a name is gone.
 NOTHING_THERE = (204, 404)
 
@@ -86,8 +93,8 @@ async def trials(
         files.heal()
         request.settle(case, reply)
         gone_well = files.calls[begin : begin + after]
-        queues = ("sync_folder", f"{server.root}/queues")
-        after_answer = request.name == "delete-queue" and queues in gone_well
+        last = LAST_FLUSHED.get(request.name)
+        after_answer = ("sync_folder", f"{server.root}/{last}") in gone_well
         yield Trial(request, case, fault, reply, after_answer)
         if not fault.hits:
             assert reply.status in request.success

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 
-from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX, TOMBSTONE_KEPT_S
+from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX, PURGED_PER_PASS_MAX, TOMBSTONE_KEPT_S
 
 if TYPE_CHECKING:
     from .conftest import Bench
@@ -156,3 +156,39 @@ def test_settings_of_no_queue_are_taken_away(bench: "Bench") -> None:
     (settings / "README").touch()
     bench.sweeper().run_if_due()
     assert sorted(path.name for path in settings.iterdir()) == ["README", "orders.json"]
+
+
+def test_what_a_purge_has_left_is_taken_away_and_its_mark_an_hour_later(bench: "Bench") -> None:
+    ready = put_file(bench.ready / new_id().text)
+    delayed = bench.delayed(10**7)
+    other = bench.delayed(10**7, queue="others")
+    mark = put_file(bench.folder("purged") / "orders", due_ms=bench.clock.now_ms() + 60_000)
+    sweeper = bench.sweeper()
+    assert sweeper.run_if_due() == 2
+    assert [ready.exists(), delayed.exists(), other.exists()] == [False, False, True]
+    for _ in range(2):
+        assert mark.exists()
+        bench.clock.advance(1800)
+        assert sweeper.run_if_due() == 0
+        bench.clock.advance(60)
+        sweeper.run_if_due()
+    assert not mark.exists()
+
+
+def test_a_mark_of_no_queue_is_taken_away(bench: "Bench") -> None:
+    for name in ("orders", "gone", "READ ME"):
+        put_file(bench.folder("purged") / name, due_ms=0)
+    bench.sweeper().run_if_due()
+    assert not (bench.folder("purged") / "gone").exists()
+    assert (bench.folder("purged") / "READ ME").exists()
+
+
+def test_a_large_purge_is_taken_away_over_several_passes(bench: "Bench") -> None:
+    count = PURGED_PER_PASS_MAX + 5
+    for _ in range(count):
+        (bench.ready / new_id().text).touch()
+    put_file(bench.folder("purged") / "orders", due_ms=bench.clock.now_ms() + 10**6)
+    sweeper = bench.sweeper()
+    assert sweeper.run_if_due() == PURGED_PER_PASS_MAX
+    bench.clock.advance(60)
+    assert sweeper.run_if_due() == 5

@@ -226,12 +226,14 @@ def _postpone(
         "mq/store/queues.py",
         """\
                 yield from _bury(root, queue)
+                yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
 """,
         """\
                 _make_folder(root, queue)
                 yield from _bury(root, queue)
+                yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
 """,
     ),
@@ -249,29 +251,101 @@ def _postpone(
     ),
     Ordering(
         "a queue made anew has the settings that the old one left",
-        "mq/store/shapes.py",
+        "mq/store/settings.py",
         """\
-        yield from forget_shape(layout, files, queue)
-        return
+        yield from forget_settings(layout, files, queue)
 """,
         "        return\n",
     ),
     Ordering(
-        "settings are renamed before they are flushed",
-        "mq/store/shapes.py",
+        "settings, or a purge's mark, are renamed before they are flushed",
+        "mq/store/replacing.py",
         """\
         yield Flush(files=(descriptor,))
+        made = files.descriptor_status(descriptor)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            files.unlink(written)
+        raise
     finally:
         files.close(descriptor)
-    files.rename(written, path)
-    yield Flush(folders=(layout.settings,))
+    _rename(files, written, path, made)
 """,
         """\
-        files.rename(written, path)
+        made = files.descriptor_status(descriptor)
+        _rename(files, written, path, made)
         yield Flush(files=(descriptor,))
     finally:
         files.close(descriptor)
-    yield Flush(folders=(layout.settings,))
+""",
+    ),
+    Ordering(
+        "settings, or a purge's mark, are answered before their folder is flushed",
+        "mq/store/replacing.py",
+        "    yield Flush(folders=(os.path.dirname(path),))\n",
+        "",
+    ),
+    Ordering(
+        "a deleted queue's mark goes before its folder does",
+        "mq/store/queues.py",
+        """\
+        _move_folder(root, queue, uuid)
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
+        root.places.forget(queue)
+        yield from forget_mark(root, queue)
+""",
+        """\
+        yield from forget_mark(root, queue)
+        _move_folder(root, queue, uuid)
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
+        root.places.forget(queue)
+""",
+    ),
+    Ordering(
+        "a purge's mark goes before what was moved is flushed",
+        "mq/store/purge.py",
+        """\
+        yield Flush(folders=(layout.remove, layout.delay, ready), beside=tuple(rows))
+        yield from forget_mark(root, queue)
+""",
+        "        yield from forget_mark(root, queue)\n",
+    ),
+    Ordering(
+        "a claim does not look whether the message was purged",
+        "mq/store/fetch.py",
+        """\
+            if claim is not None and is_purged(root, queue, message_id):
+                return None
+""",
+        "",
+    ),
+    Ordering(
+        "a mover brings purged messages back",
+        "mq/store/redeliver.py",
+        "            if is_purged(root, queue, message_id):\n",
+        "            if False:\n",
+    ),
+    Ordering(
+        "an id is made again for a time that was purged",
+        "mq/broker/purger.py",
+        "        before_ms = self._uuids.end_moment()\n",
+        "        before_ms = self._root.now_ms()\n",
+    ),
+    Ordering(
+        "a not-found does not flush the mark that it relies on",
+        "mq/store/purged.py",
+        "        yield Flush(folders=(root.layout.purged,))\n        raise",
+        "        raise",
+    ),
+    Ordering(
+        "a queue made anew inherits the purge of the one before",
+        "mq/store/queues.py",
+        """\
+                yield from forget_mark(root, queue)
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
+""",
+        """\
+                yield from write_shape(root.layout, root.files, queue, wanted.shape())
 """,
     ),
     Ordering(

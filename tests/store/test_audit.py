@@ -206,7 +206,9 @@ SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.MISPLACED, lambda place: misplaced(place, place.entry("remove"), "remove")),
     (Breach.SETTINGS, lambda place: with_settings(place, "orders", "{}x")),
     (Breach.SETTINGS, lambda place: with_settings(place, "orders", '{"shards": 17}')),
+    (Breach.SETTINGS, lambda place: with_settings(place, "orders", '{"visibility_s": "x"}')),
     (Breach.SETTINGS, lambda place: with_settings(place, "unheard-of", "{}")),
+    (Breach.PURGED, lambda place: put_file(place.top / "purged" / "unheard-of", due_ms=1)),
 ]
 
 

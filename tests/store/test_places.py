@@ -16,7 +16,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import Files
 from mq.store.layout import IN_COMMON, Bucket, Layout, Shape, dashed, leading, parse_bucket
 from mq.store.root import Root, open_root
-from mq.store.shapes import parse_shape, print_shape
+from mq.store.settings import parse_shape, print_shape
 
 QUEUE = QueueName.parse("orders")
 UUID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"

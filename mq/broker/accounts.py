@@ -1,0 +1,45 @@
+"""What is known of a queue beside its messages: what was done, its counts, its settings file."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mq.errors import Unavailable
+from mq.store.layout import Shape
+from mq.store.listing import Counts
+from mq.store.settings import Version
+
+
+@dataclass(slots=True)
+class Totals:
+    """What this process did with a queue since it began."""
+
+    published: int = 0
+    fetched: int = 0
+    deleted: int = 0
+    released: int = 0
+    lost_races: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A queue's counts and shape, of `counted_ms` (since the epoch), fresh until `stale_s`."""
+
+    counts: Counts
+    shape: Shape
+    counted_ms: int
+    stale_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """When (by the steady clock) a queue's settings were looked at, which file they were then, and
+    why they could not be understood, where they could not.
+    """
+
+    at_s: float
+    file: Version | None = None
+    error: Unavailable | None = None
+
+
+UNSEEN: Final = Seen(float("-inf"))
+"""They were not looked at yet."""

@@ -1,0 +1,107 @@
+"""What a process knows of its queues' settings, and how it changes them.
+
+Truth is the file. Where a queue is used what is known is at most SETTINGS_AGE_S old: a request that
+comes later looks first, and all who come meanwhile wait for the same look.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+from mq.broker.accounts import Seen
+from mq.broker.queue import Queue
+from mq.errors import QueueNotFound, Unavailable
+from mq.limits import SETTINGS_AGE_S
+from mq.settings import QueueSettings, check_patch
+from mq.store.commit import Committer
+from mq.store.configure import Configured, Match, change_settings
+from mq.store.moves import queue_exists
+from mq.store.root import Root
+from mq.store.settings import Version, settings_version
+
+
+class Keeper:
+    """The settings of a broker's queues. `defaults` are the daemon's own."""
+
+    def __init__(self, root: Root, committer: Committer, defaults: QueueSettings) -> None:
+        self._root = root
+        self._committer = committer
+        self._defaults = defaults
+        self._looks: dict[Queue, asyncio.Task[None]] = {}
+
+    def is_fresh(self, queue: Queue) -> bool:
+        """Whether what is known was looked at a moment ago, and understood."""
+        return (
+            queue.seen.error is None
+            and self._root.clock.steady_s() - queue.seen.at_s < SETTINGS_AGE_S
+        )
+
+    async def refresh(self, queue: Queue) -> None:
+        """Looks whether another process has changed them, where that is due. What cannot be
+        understood is told by `usable`, and until then the last that was known stays.
+        """
+        if self.is_fresh(queue):
+            return
+        look = self._looks.get(queue)
+        if look is None:
+            look = self._looks[queue] = asyncio.create_task(self._look(queue))
+            look.add_done_callback(partial(self._looked, queue))
+        await asyncio.shield(look)
+
+    def usable(self, queue: Queue) -> QueueSettings:
+        """The queue's settings as last looked at. Raises SettingsUnreadable, Unavailable."""
+        if queue.seen.error is not None:
+            raise queue.seen.error
+        return queue.settings
+
+    async def read(self, queue: Queue) -> Configured:
+        """The effective settings, and what tells them from others, as they are now. Raises
+        QueueNotFound, Unavailable.
+        """
+        found = await self._committer.call(self._read, queue)
+        self._take(queue, found, self._root.clock.steady_s())
+        return found
+
+    async def change(
+        self, queue: Queue, patch: Mapping[str, object], if_match: Match | None
+    ) -> Configured:
+        """Merges a patch into the queue's settings; what they are then. Raises UnknownSetting,
+        BadSetting, QueueNotFound, SettingsChanged, ShapeFixed, Unavailable, Busy. Durable: yes.
+        """
+        check_patch(patch)
+        began_s = self._root.clock.steady_s()
+        operation = change_settings(self._root, queue.name, patch, self._defaults, if_match)
+        changed = await self._committer.commit_alone(operation)
+        self._take(queue, changed, began_s)
+        return changed
+
+    async def _look(self, queue: Queue) -> None:
+        began_s = self._root.clock.steady_s()
+        known = None if queue.seen.error else queue.seen.file
+        try:
+            found = await self._committer.call(self._read_other, queue, known)
+        except Unavailable as error:
+            queue.seen = Seen(began_s, error=error)
+            return
+        if found is None:
+            queue.seen = replace(queue.seen, at_s=began_s)
+        else:
+            self._take(queue, found, began_s)
+
+    def _read(self, queue: Queue) -> Configured:
+        if not queue_exists(self._root, queue.name):
+            raise QueueNotFound(queue.name.text)
+        return Configured.read(self._root, queue.name, self._defaults)
+
+    def _read_other(self, queue: Queue, known: Version | None) -> Configured | None:
+        """None: the file is the one that is known."""
+        if settings_version(self._root.layout, self._root.files, queue.name) == known:
+            return None
+        return Configured.read(self._root, queue.name, self._defaults)
+
+    def _take(self, queue: Queue, found: Configured, seen_s: float) -> None:
+        queue.settings, queue.seen = found.settings, Seen(seen_s, found.version)
+
+    def _looked(self, queue: Queue, look: "asyncio.Task[None]") -> None:
+        del self._looks[queue]
