@@ -105,10 +105,7 @@ class Ledger:
                 told.delete_asked |= what == "delete_asked"
                 told.deleted |= what == "deleted"
                 told.lies_in = None
-            case "fetch_asked":
-                for told in self._of(facts["queue"]):
-                    told.lies_in = None
-            case "purge_asked" | "purged" | "configure_asked" | "configured":
+            case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
             case "end" | "later":
                 pass
@@ -140,8 +137,9 @@ class Ledger:
         if what == "configure_asked":
             self.visibility_s.setdefault(queue, {None}).add(visibility_s)
         for told in self._of(queue):
-            if what == "purge_asked":
-                told.purge_asked, told.lies_in = True, None
+            if what in ("fetch_asked", "purge_asked"):
+                told.lies_in = None
+            told.purge_asked |= what == "purge_asked"
             told.purged |= what == "purged" and told.purge_asked
 
     def _note_queue(self, what: str, queue: str) -> None:
