@@ -47,7 +47,11 @@ NOTHING_THERE = (204, 404)
 
 def is_survived(request: Request, fault: Fault) -> bool:
     """Whether the design lets the request succeed all the same."""
-    call, _ = fault.hit
+    call, path = fault.hit
+    if request.name.startswith("delete") and "/keys/" in path:
+        return True  # A key that is not freed is replaced by its next message.
+    if call == "unlink" and "/new/" in path:
+        return True  # What stays is forgotten when it is an hour old.
     if call in ("open_folder", "sync_file_system"):
         return True  # Each file and folder is fsynced instead.
     if fault.code in (errno.ENOSPC, errno.EDQUOT) and request.again == DELETED_AGAIN:
@@ -108,7 +112,7 @@ async def test_every_call_of_a_request_may_fail(
         survived = trial.after_answer or is_survived(request_, trial.fault)
         if trial.fault.hits and not (survived and succeeded):
             assert_refused(trial)
-        assert message_files(server.root)["new"] == [], trial
+        assert message_files(server.root)["new"] == [] or trial.fault.hit[0] == "unlink", trial
         await assert_healed(trial, files, clock)
 
 
@@ -125,7 +129,7 @@ async def test_every_call_of_a_request_in_buckets_may_fail(
         survived = trial.after_answer or is_survived(request_, trial.fault)
         if trial.fault.hits and not (survived and succeeded):
             assert_refused(trial)
-        assert message_files(server.root)["new"] == [], trial
+        assert message_files(server.root)["new"] == [] or trial.fault.hit[0] == "unlink", trial
         await assert_healed(trial, files, clock)
 
 
