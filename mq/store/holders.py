@@ -7,7 +7,7 @@ from mq.lifecycle import State
 from mq.names import MessageId, QueueName
 from mq.store.find import PASSES, places_alive
 from mq.store.keys import locked_now, unlink_link
-from mq.store.layout import IN_COMMON, Keys, LinkPlace, leading
+from mq.store.layout import Keys, LinkPlace
 from mq.store.moves import message_status
 from mq.store.root import Root
 from mq.store.steps import Flush
@@ -39,14 +39,15 @@ def lives(root: Root, queue: QueueName, message_id: MessageId) -> bool:
 
 
 def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
-    """What makes durable where a message is that lives, whoever brought it there: one that was
-    moved stays out of new/, and one that was removed out of its queue. Raises SettingsUnreadable.
+    """What makes durable where a message is that lives, and that one is gone which does not,
+    whoever moved it. Raises SettingsUnreadable.
     """
     layout = root.layout
-    folders = (layout.remove, layout.delay, layout.queue(queue))
-    removed = leading(layout.remove, IN_COMMON.deep(message_id))
-    beside = (removed, *root.places.buckets(queue, message_id))
-    return Flush(entries=(layout.queue(queue),), folders=folders, beside=beside)
+    return Flush(
+        entries=(layout.queue(queue),),
+        folders=(layout.delay, layout.queue(queue)),
+        beside=root.places.buckets(queue, message_id),
+    )
 
 
 def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:
