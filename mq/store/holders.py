@@ -7,7 +7,7 @@ from mq.lifecycle import State
 from mq.names import MessageId, QueueName
 from mq.store.find import PASSES, places_alive
 from mq.store.keys import locked_now, unlink_link
-from mq.store.layout import IN_COMMON, Keys, LinkPlace, leading
+from mq.store.layout import Keys, LinkPlace
 from mq.store.moves import message_status
 from mq.store.purged import is_purged
 from mq.store.root import Root
@@ -41,16 +41,14 @@ def lives(root: Root, queue: QueueName, message_id: MessageId) -> bool:
 
 
 def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
-    """What makes durable where a message is, whoever brought it there, and that it was purged: one
-    that was moved stays out of new/, and one that was removed out of its queue. Raises
-    SettingsUnreadable.
+    """What makes durable where a message is that lives, and that one is gone, or purged, which does
+    not, whoever moved it. Raises SettingsUnreadable.
     """
     layout = root.layout
-    folders: tuple[str, ...] = (layout.remove, layout.delay, layout.queue(queue))
+    folders: tuple[str, ...] = (layout.delay, layout.queue(queue))
     if is_purged(root, queue, message_id):
         folders = (layout.purged, *folders)
-    removed = leading(layout.remove, IN_COMMON.deep(message_id))
-    beside = (removed, *root.places.buckets(queue, message_id))
+    beside = root.places.buckets(queue, message_id)
     return Flush(entries=(layout.queue(queue),), folders=folders, beside=beside)
 
 

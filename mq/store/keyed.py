@@ -129,6 +129,7 @@ def _first_of(
     if first is None:
         return None
     if is_staged(root, queue, first):
+        # Else it is: the message showed after that.
         yield link_flush(place)
         if first.key is not None:
             try:
@@ -138,7 +139,6 @@ def _first_of(
         yield from _deliver(root, queue, place, first)
         if read_link(root, place) != target:
             return None  # Whoever was at it has given up.
-    yield link_flush(place)
     yield kept_flush(root, queue, first)
     return first
 
@@ -174,9 +174,12 @@ def _take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> 
 
 
 def settle(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
-    """Makes a link durable that was met, and delivers its message where that lies in new/."""
-    yield link_flush(place)
+    """Delivers a message whose link was met where it lies in new/. Durable on return: that, and the
+    link.
+    """
     if is_staged(root, queue, message_id):
+        # Else the link is durable: the message showed after that.
+        yield link_flush(place)
         yield from _deliver(root, queue, place, message_id)
 
 

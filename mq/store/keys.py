@@ -6,8 +6,7 @@ again. FORMAT.md, "keys", has who does that, and when.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Generator, Iterator
 
 from mq.errors import BadName, Busy, StorageFailed
 from mq.limits import LINK_LOCK_TRIES_MAX, LINK_TRIES_MAX
@@ -16,9 +15,6 @@ from mq.store.files import is_gone
 from mq.store.layout import Keys, LinkPlace
 from mq.store.root import Root, unlink_if_there
 from mq.store.steps import Flush, Steps, T
-
-# Lets the others of a group act.
-_A_TURN: Final = Flush()
 
 
 def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
@@ -36,7 +32,7 @@ def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
                 raise
         else:
             return _made(place) if made else link_flush(place)
-        for folder in (place.of_queue, place.folder):
+        for folder in place.made:
             with contextlib.suppress(FileExistsError):
                 root.files.mkdir(folder)
                 made = True
@@ -47,12 +43,12 @@ def _made(place: LinkPlace) -> Flush:
     """By name, and not as entries: of a folder that was made anew with the inode of one that is
     gone it is not known that its entry is flushed.
     """
-    return Flush(folders=(place.top, place.of_queue, place.folder))
+    return Flush(folders=(place.top, *place.made))
 
 
 def link_flush(place: LinkPlace) -> Flush:
     """What makes durable what a link says."""
-    return Flush(entries=(place.of_queue, place.folder), folders=(place.folder,))
+    return Flush(entries=place.made, folders=(place.folder,))
 
 
 def read_link(root: Root, place: LinkPlace) -> str | None:
@@ -85,6 +81,11 @@ def is_link(entry: "os.DirEntry[str]") -> bool:
     return entry.is_symlink()
 
 
+def _a_turn() -> Generator[Flush, None, None]:
+    """Lets the others of a group act."""
+    yield Flush()
+
+
 def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
     """Does it under the lock of the link's folder, once that is free; `act` must not take long.
     Raises Busy; FileNotFoundError when the folder is gone.
@@ -93,7 +94,7 @@ def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
         with _lock(root, place) as is_ours:
             if is_ours:
                 return act()
-        yield _A_TURN
+        yield from _a_turn()
     raise Busy("another process is at the key's folder")
 
 
@@ -150,7 +151,7 @@ def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
 
 def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
     """Moves the keys of a queue that is not there to remove/; `uuid` is in their folders' names.
-    Durable on return: yes, also when another moved them, or there were none.
+    Durable on return: yes, that they are gone, also when another moved them.
     """
     for kind in Keys:
         target = root.layout.deleted_keys(kind, queue, uuid)
@@ -159,4 +160,4 @@ def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         except OSError as error:
             if not is_gone(error):
                 raise
-    yield Flush(folders=(root.layout.remove, *map(root.layout.keys, Keys)))
+    yield Flush(folders=tuple(map(root.layout.keys, Keys)))

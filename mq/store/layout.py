@@ -177,6 +177,11 @@ class LinkPlace:
     path: str
 
     @property
+    def made(self) -> tuple[str, str]:
+        """The folders that are made by the first who needs them, the outer one first."""
+        return self.of_queue, self.folder
+
+    @property
     def lock(self) -> str:
         """What whoever changes a link of the folder has locked."""
         return f"{self.folder}/{_LINKS_LOCK}"

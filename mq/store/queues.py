@@ -89,8 +89,8 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
-        yield from move_keys(root, queue, uuid)
         root.places.forget(queue)
+        yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
         yield from forget_settings(root.layout, root.files, queue)
 

@@ -43,6 +43,12 @@ def _left_in_new(on: Stage, key: str = "", idempotency: str = "") -> str:
     return message_id
 
 
+def _flush_link(on: Stage, kind: str, key: str) -> None:
+    folder = _link(on, kind, key).parent
+    for each in (folder.parent.parent, folder.parent, folder):
+        Files().sync_folder(str(each))
+
+
 async def publish_keyed(on: Stage) -> None:
     await _begin(on)
     for key in (KEY, "other", "a third"):
@@ -165,13 +171,55 @@ async def once_of_one_that_another_delivered(on: Stage) -> None:
     await _begin(on)
     left = _left_in_new(on, KEY, ONCE)
     for kind, key in (("idempotency", ONCE), ("keys", KEY)):
-        folder = _link(on, kind, key).parent
-        for each in (folder.parent.parent, folder.parent, folder):
-            Files().sync_folder(str(each))
+        _flush_link(on, kind, key)
     os.rename(on.root / "new" / f"{ORDERS}:{left}", on.root / "queues" / ORDERS / left)
     on.clients.say(ONCE, 77)
     assert await on.clients.publish_keyed(300, KEY, ONCE) == left
     assert await on.clients.publish_keyed(300, KEY) == left
+
+
+async def once_of_one_whose_key_was_taken(on: Stage) -> None:
+    """It was left in new/ between its two links, and cannot be delivered any more."""
+    await _begin(on)
+    _left_in_new(on, KEY, ONCE)
+    _link(on, "keys", KEY).unlink()
+    await on.clients.publish_keyed(300, KEY)
+    once = await on.clients.publish_keyed(16, idempotency=ONCE)
+    assert await on.clients.publish_keyed(16, idempotency=ONCE) == once
+
+
+async def key_of_one_that_another_claimed(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    os.rename(on.ready(first), on.root / "delay" / f"{ORDERS}:{first}")
+    assert await on.clients.publish_keyed(300, KEY) == first
+
+
+async def key_in_a_queue_that_another_made(on: Stage) -> None:
+    """And flushed the message in it, but not the queue, before it died."""
+    await on.start()
+    queue = on.root / "queues" / ORDERS
+    on.disk.mark("make_asked", queue=ORDERS)
+    queue.mkdir(mode=0o700)
+    left = _left_in_new(on, KEY)
+    _flush_link(on, "keys", KEY)
+    os.rename(on.root / "new" / f"{ORDERS}:{left}", queue / left)
+    for folder in (queue, on.root / "new"):
+        Files().sync_folder(str(folder))
+    assert await on.clients.publish_keyed(300, KEY) == left
+
+
+async def key_in_folders_that_another_made(on: Stage) -> None:
+    """Which died before it flushed them."""
+    await _begin(on)
+    for kind, key in (("keys", KEY), ("idempotency", ONCE)):
+        folder = _link(on, kind, key).parent
+        folder.parent.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700)
+    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    assert await on.clients.publish_keyed(300, KEY) == first
 
 
 async def forget_once(on: Stage) -> None:
@@ -229,7 +277,9 @@ KEY_SCRIPTS: dict[str, Script] = {
         publish_scheduled_keyed, key_taken, key_again, key_again_that_was_fetched,
         key_again_that_was_reaped, key_again_that_was_swept, key_of_one_left_in_new,
         delete_by_key_one_left_in_new, once_of_one_left_in_new, once_of_one_left_between_its_links,
-        once_of_one_that_another_delivered, forget_once, drop_keyed,
+        once_of_one_that_another_delivered, once_of_one_whose_key_was_taken,
+        key_of_one_that_another_claimed, key_in_a_queue_that_another_made,
+        key_in_folders_that_another_made, forget_once, drop_keyed,
         make_anew_where_keys_were_left, make_anew_where_another_moved_keys,
     )
 }  # fmt: skip

@@ -75,6 +75,36 @@ class Case:
         reply = await call(self.server, "PATCH", f"{self.path}/settings", json=patch)
         assert reply.status == 200
 
+    async def publish_keyed(self, once: bool) -> Reply:
+        """With an idempotency key too, if so."""
+        headers = {"Idempotency-Key": "once"} if once else {}
+        path = f"{self.path}/messages?key=night"
+        return await call(self.server, "POST", path, data=self.body, headers=headers)
+
+    async def has_keyed(self, once: bool = False) -> None:
+        await self.has_queue()
+        reply = await self.publish_keyed(once)
+        assert reply.status == 201
+        self.message_id, self.owed = reply.id, {self.body}
+
+    async def has_once(self) -> None:
+        await self.has_keyed(once=True)
+
+    async def has_once_in_new(self) -> None:
+        """Its publisher died before the rename."""
+        await self.has_once()
+        queues = self.server.root / "queues" / self.queue
+        [ready] = [path for path in files_below(queues) if path.name == self.message_id]
+        ready.rename(self.server.root / "new" / f"{self.queue}:{self.message_id}")
+
+    async def has_freed_key(self) -> None:
+        """By one that died before it took the key's link away."""
+        await self.has_keyed()
+        queues = self.server.root / "queues" / self.queue
+        [ready] = [path for path in files_below(queues) if path.name == self.message_id]
+        ready.rename(self.server.root / "remove" / f"{self.queue}:{self.message_id}")
+        self.owed = set()
+
     async def has_buried(self) -> None:
         """A queue that was deleted, and a message of it that nobody retired yet."""
         await self.has_fetched()
@@ -234,12 +264,53 @@ async def _no_queue(case: Case) -> None:
     """What a queue is made from."""
 
 
+def _post_keyed(once: bool = False) -> Send:
+    async def send(case: Case) -> Reply:
+        return await case.publish_keyed(once)
+
+    return send
+
+
+def _published_keyed(case: Case, reply: Reply) -> None:
+    """Whoever has the key now says the same."""
+    (case.owed if reply.status in (201, 409) else case.possible).add(case.body)
+
+
+async def _delete_by_key(case: Case) -> Reply:
+    return await call(case.server, "DELETE", f"{case.path}/keys/night")
+
+
+async def _read_by_key(case: Case) -> Reply:
+    return await call(case.server, "GET", f"{case.path}/keys/night")
+
+
+KEYED_AGAIN = (201, 409)
+"""409 where the one that was answered 503 is there all the same."""
 DELETED_AGAIN = (202, 404)
 """404 where remove/ had no room, so that the file was unlinked."""
 
 REQUESTS = (
     Request("publish", Case.has_queue, _post, _published, (201,)),
     Request("publish-streamed", Case.has_queue, _post, _published, (201,), size=STREAMED_BYTES),
+    Request("publish-keyed", Case.has_queue, _post_keyed(), _published_keyed, (201,), KEYED_AGAIN),
+    Request(
+        "publish-keyed-again", Case.has_freed_key, _post_keyed(), _published_keyed, (201,),
+        KEYED_AGAIN,
+    ),
+    Request("publish-taken", Case.has_keyed, _post_keyed(), _nothing, (409,), (409,)),
+    Request("publish-once", Case.has_queue, _post_keyed(True), _published_keyed, (201,), (201,)),
+    Request(
+        "publish-once-streamed", Case.has_queue, _post_keyed(True), _published_keyed, (201,),
+        (201,), size=STREAMED_BYTES,
+    ),
+    Request("publish-once-again", Case.has_once, _post_keyed(True), _nothing, (201,), (201,)),
+    Request(
+        "publish-once-left-in-new", Case.has_once_in_new, _post_keyed(True), _nothing, (201,),
+        (201,),
+    ),
+    Request("delete-by-key", Case.has_keyed, _delete_by_key, _deleted, (202,), DELETED_AGAIN),
+    Request("read-by-key", Case.has_keyed, _read_by_key, _nothing, (200,), (200,)),
+    Request("delete-queue-keyed", Case.has_once, _delete_queue, _queue_deleted, (200,), (200, 404)),
     Request("fetch", Case.has_message, _fetch, _fetched, (200,)),
     Request("fetch-streamed", Case.has_message, _fetch, _fetched, (200,), size=STREAMED_BYTES),
     Request("publish-scheduled", Case.has_queue, _post_for_later, _published, (201,)),

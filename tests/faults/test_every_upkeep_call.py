@@ -3,6 +3,8 @@ sweeping, reaping, start-up. The next try does it; a message is in one place, wh
 """
 
 import errno
+import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +101,47 @@ def reaping(place: Place) -> Work:
     return lambda: reap(place.root.files, f"{place.path}/remove", later_ms, 0)
 
 
+def _link(place: Place, kind: str, target: str) -> Path:
+    """The link of a key `night`."""
+    of_queue = place.path / kind / QUEUE.text
+    folder = of_queue / hashlib.sha256(b"night").hexdigest()[:2]
+    for each in (of_queue, folder):
+        each.mkdir(mode=0o700)
+    link = folder / "night"
+    link.symlink_to(target)
+    return link
+
+
+def forgetting_once(place: Place) -> Work:
+    """While its idempotency key stands, the file does."""
+    link = _link(place, "idempotency", place.message_id.text)
+    place.put("new")
+    place.clock.advance(2 * HOUR_S)
+
+    def forget() -> None:
+        Sweeper(place.root, place.flusher).run_if_due()
+        assert states_of(place) == ["new"] or not os.path.lexists(link)
+
+    return forget
+
+
+def reaping_keyed(place: Place) -> Work:
+    place.message_id = MessageId.parse(f"{place.message_id.text},k=night")
+    _link(place, "keys", place.message_id.text)
+    place.put("remove")
+    later_ms = place.clock.now_ms() + 10_000
+    removed = f"{place.path}/remove"
+    return lambda: reap(place.root.files, removed, later_ms, 0, root=place.root)
+
+
+def sweeping_keys(place: Place) -> Work:
+    place.message_id = MessageId.parse(f"{place.message_id.text},k=night")
+    _link(place, "keys", place.message_id.text)
+    place.put("remove")
+    place.clock.advance(2 * HOUR_S)
+    return lambda: Sweeper(place.root, place.flusher).run_if_due()
+
+
 def starting(place: Place) -> Work:
     place.put("delay", due_in_s=60)
     return lambda: open_root(str(place.path), place.root.files, place.clock)
@@ -133,7 +176,10 @@ UPKEEP = {
     "retire": Upkeep(retiring, "delay", "remove"),
     "sweep-deleted": Upkeep(sweeping_deleted, "delay", "remove"),
     "forget": Upkeep(forgetting, "new", "remove"),
+    "forget-once": Upkeep(forgetting_once, "new", "remove"),
     "reap": Upkeep(reaping, "remove", None),
+    "reap-keyed": Upkeep(reaping_keyed, "remove", None),
+    "sweep-keys": Upkeep(sweeping_keys, "remove", "remove"),
     "start": Upkeep(starting, "delay", "delay"),
     "start-anew": Upkeep(starting_anew, None, None),
 }

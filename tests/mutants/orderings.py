@@ -84,13 +84,13 @@ ORDERINGS = (
         "a publish is answered before its folders are flushed",
         "mq/store/publish.py",
         """\
-        flush = move(root, transition, draft.queue, draft.id, target=target)
-    except OSError as error:
+        flush = _reveal(root, draft)
+    except Exception:
 """,
         """\
-        move(root, transition, draft.queue, draft.id, target=target)
+        _reveal(root, draft)
         return draft.id
-    except OSError as error:
+    except Exception:
 """,
     ),
     Ordering(
@@ -226,6 +226,7 @@ def _postpone(
         "mq/store/queues.py",
         """\
                 yield from _bury(root, queue)
+                yield from move_keys(root, queue, UuidSource(root.clock).next())
                 yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
@@ -233,6 +234,7 @@ def _postpone(
         """\
                 _make_folder(root, queue)
                 yield from _bury(root, queue)
+                yield from move_keys(root, queue, UuidSource(root.clock).next())
                 yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
 """,
@@ -292,6 +294,7 @@ def _postpone(
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         root.places.forget(queue)
+        yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
 """,
         """\
@@ -299,6 +302,7 @@ def _postpone(
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         root.places.forget(queue)
+        yield from move_keys(root, queue, uuid)
 """,
     ),
     Ordering(
@@ -510,6 +514,92 @@ def _postpone(
         "mq/store/moves.py",
         "        return keep_one_name(root, transition.target, queue, message_id, target)\n",
         "        pass\n",
+    ),
+    Ordering(
+        "a key's link is made before its message's name in new/ is flushed",
+        "mq/store/keyed.py",
+        """\
+    yield Flush(folders=(root.layout.folder(State.NEW),))
+    try:
+""",
+        "    try:\n",
+    ),
+    Ordering(
+        "a lookup key's link is made before the idempotency key's",
+        "mq/store/keyed.py",
+        """\
+        if idempotency is not None:
+            first = yield from _take_idempotency(
+                root, queue, message_id, idempotency, idempotency_s
+            )
+            if first is not None:
+                return first
+        if message_id.key is not None:
+            yield from _take_key(root, queue, message_id, message_id.key)
+""",
+        """\
+        if message_id.key is not None:
+            yield from _take_key(root, queue, message_id, message_id.key)
+        if idempotency is not None:
+            first = yield from _take_idempotency(
+                root, queue, message_id, idempotency, idempotency_s
+            )
+            if first is not None:
+                return first
+""",
+    ),
+    Ordering(
+        "a message shows before its links are made",
+        "mq/store/publish.py",
+        """\
+        if draft.is_linked:
+            first = yield from take_links(
+""",
+        """\
+        if draft.is_linked:
+            yield _reveal(root, draft)
+            first = yield from take_links(
+""",
+    ),
+    Ordering(
+        "a staged file goes before its idempotency key",
+        "mq/store/publish.py",
+        """\
+    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+        discard(root, draft)
+""",
+        """\
+    discard(root, draft)
+    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+""",
+    ),
+    Ordering(
+        "a key is given to another before its message's removal is flushed",
+        "mq/store/keyed.py",
+        """\
+            yield kept_flush(root, queue, holder)
+        replace = partial""",
+        "        replace = partial",
+    ),
+    Ordering(
+        "a reaper frees a key before its message's removal is flushed",
+        "mq/store/reap.py",
+        """\
+                self._files.sync_folder(folder)
+""",
+        "                pass\n",
+    ),
+    Ordering(
+        "a queue made anew has the keys that the old one left",
+        "mq/store/queues.py",
+        "                yield from move_keys(root, queue, UuidSource(root.clock).next())\n",
+        "",
+    ),
+    Ordering(
+        "what is forgotten goes from new/ while its idempotency key stands",
+        "mq_mover/sweeper.py",
+        "            kept = run_alone(give_up_publishes(self._root, staged), self._flusher)\n",
+        "            kept: frozenset[tuple[QueueName, MessageId]] = frozenset()\n",
     ),
 )
 

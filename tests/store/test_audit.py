@@ -1,5 +1,6 @@
 """The auditor: each breach is found where it is, and what is allowed is let be."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,11 @@ def lay_out_all_that_is_allowed(place: Place) -> None:
     # Half written, and taken away as forgotten: nobody ever set its time.
     for state in ("new", "remove"):
         os.utime(place.entry(state), ns=(NOBODYS_NS, NOBODYS_NS))
+    # A message with its key, and two that are young: of one that is gone, and of a publish.
+    keyed(place, place.ready(more=",k=night").name)
+    symlink(next((place.top / "keys/orders").iterdir()) / "day", new_id().text)
+    keyed(place, new_id().text, "idempotency")
+    place.folder(f"remove/gone:{new_id().text}.k")
     # A deleted queue, with one in its folder and one that is still to go.
     place.tombstone("gone")
     place.entry("delay", "gone")
@@ -79,7 +85,7 @@ def test_a_root_as_mq_leaves_it_is_clean(place: Place) -> None:
     assert found.is_clean
     assert found.messages == {
         State.NEW: 2,
-        State.READY: 2,
+        State.READY: 3,
         State.DELAYED: 3,
         State.REMOVED: 3,
     }
@@ -174,6 +180,24 @@ def with_settings(place: Place, queue: str, text: str) -> Path:
     return rewritten(path, text)
 
 
+def keyed(place: Place, target: str, kind: str = "keys", key: str = "night") -> Path:
+    """The key's link, which says that."""
+    place.folder(f"{kind}/orders")
+    hashed = hashlib.sha256(key.encode()).hexdigest()[:2]
+    return symlink(place.folder(f"{kind}/orders/{hashed}") / key, target)
+
+
+def second_of_a_key(place: Place) -> Path:
+    keyed(place, place.ready(more=",k=night").name)
+    return place.ready(more=",k=night")
+
+
+def orphan(place: Place, kind: str, target: str) -> Path:
+    path = keyed(place, target, kind)
+    place.clock.advance(FORGOTTEN_AFTER_S + 3 * SWEEP_EVERY_S)
+    return path
+
+
 SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.FORMAT, lambda place: without(place, "format")),
     (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 2\n")),
@@ -209,6 +233,13 @@ SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.SETTINGS, lambda place: with_settings(place, "orders", '{"visibility_s": "x"}')),
     (Breach.SETTINGS, lambda place: with_settings(place, "unheard-of", "{}")),
     (Breach.PURGED, lambda place: put_file(place.top / "purged" / "unheard-of", due_ms=1)),
+    (Breach.KEY, lambda place: place.ready(more=",k=night")),
+    (Breach.KEY, second_of_a_key),
+    (Breach.ORPHAN, lambda place: orphan(place, "keys", new_id().text + ",k=night")),
+    (Breach.ORPHAN, lambda place: orphan(place, "keys", "/etc/passwd")),
+    (Breach.ORPHAN, lambda place: orphan(place, "idempotency", new_id().text)),
+    (Breach.KEYS, lambda place: place.folder("keys/unheard-of")),
+    (Breach.KEYS, lambda place: place.folder("idempotency/unheard-of")),
 ]
 
 
@@ -285,7 +316,7 @@ def test_it_changes_nothing(place: Place) -> None:
 
     def seen() -> dict[Path, tuple[int, int]]:
         paths = [place.top, *place.top.rglob("*")]
-        return {path: (path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths}
+        return {path: (path.lstat().st_mtime_ns, path.lstat().st_ctime_ns) for path in paths}
 
     before = seen()
     audit(place.root)
