@@ -17,6 +17,7 @@ from crash.scripts import (
     redeliver,
     redeliver_scheduled,
     release,
+    reschedule_removed,
     retire_due,
     sweep,
     together,
@@ -248,6 +249,7 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
         empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
         put_off_in_every_place, extend_claimed_in_a_bucket, redeliver_scheduled,
+        reschedule_removed,
     )
 }  # fmt: skip
 FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)

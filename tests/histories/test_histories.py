@@ -1,9 +1,9 @@
 """Histories: clients at several mq processes, movers and a reaper on one root, while processes are
 killed, stopped for longer than the visibility and started again; afterwards the rules hold.
 
-One queue stays; another is deleted and made again all the time. Clients publish, fetch and delete,
-give up, and hang up in the middle of a body. In the end one server alone hands out all that is
-left.
+One queue stays; another is deleted and made again all the time. Clients publish, fetch, delete,
+release and extend, give up, and hang up in the middle of a body. In the end one server alone hands
+out all that is left.
 
 A history's faults come from its seed, which is printed. These variables say more:
 
