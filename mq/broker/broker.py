@@ -194,12 +194,14 @@ class Broker:
             except asyncio.CancelledError:
                 queue.abandon(future)
                 raise
-            left_s = until_s - self.root.clock.steady_s()
-            if delivery is not None or left_s <= 0 or self._drains.is_set():
+            now_s = self.root.clock.steady_s()
+            if delivery is not None or now_s >= until_s or self._drains.is_set():
                 return delivery
-            # What other processes publish or redeliver is not told here.
+            # What other processes publish or redeliver is not told here. All who wait look at the
+            # same moments, so that one look does for them.
+            next_s = (now_s // LOOK_INTERVAL_S + 1) * LOOK_INTERVAL_S
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left_s, LOOK_INTERVAL_S)):
+                async with asyncio.timeout(min(next_s, until_s) - now_s):
                     await arrival.wait()
 
     def stop_waiting(self) -> None:

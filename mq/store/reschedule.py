@@ -131,13 +131,13 @@ def _extend(
     back to its queue would be served before its time.
     """
     stamp_due(root, claim.descriptor, stamp)
+    delay, top = root.layout.delay, root.layout.queue(queue)
     if claim.status.st_nlink > 1:
         flush = keep_one_name(root, State.DELAYED, queue, message_id, bucket)
     else:
-        layout = root.layout
-        ways = (layout.delay, *leading(layout.delay, bucket), layout.queue(queue))
+        ways = (delay, *leading(delay, bucket), top)
         flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
-    yield flush._replace(files=(claim.descriptor,))
+    yield flush._replace(files=(claim.descriptor,), entries=(top,))
     return stamp
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from harness.api import (
 )
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.folders import message_files
 from harness.internals import connections, fetches_waiting
 from harness.moving import move_due
 from harness.processes import PATIENCE_S, Processes
@@ -229,6 +231,50 @@ async def test_a_scheduled_message_comes_to_who_waits(daemons: Processes, root: 
 # Whose a message is that was claimed for another
 
 
+@contextlib.asynccontextmanager
+async def inheriting(
+    server: Server, files: FaultyFiles, message_id: str, gone: str, heir: str
+) -> AsyncIterator["asyncio.Task[Reply]"]:
+    """One who waits for a message that is being claimed for another, who has gone meanwhile."""
+    look, claim = files.hold("entries", "/queues/q"), files.hold("lock", f"/queues/q/{message_id}")
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", f"/q/messages{gone}"))
+        await comes_true(look.reached.is_set, "a look")
+        asking = asyncio.create_task(call(server, "GET", f"/q/messages{heir}"))
+        await comes_true(lambda: fetches_waiting(server, "q") == 2, "another who waits")
+        look.open()
+        await comes_true(claim.reached.is_set, "a claim, for the first of the two")
+    await comes_true(lambda: fetches_waiting(server, "q") == 1, "the first one is gone")
+    yield asking
+    claim.open()
+
+
+@pytest.mark.parametrize("size", [5, 2 * 1024 * 1024], ids=["held", "streamed"])
+async def test_an_heir_whose_stamp_fails_hears_so(serve: Serve, root: Path, size: int) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, clock=StillClock())
+    await make_queue(server)
+    message_id = await publish(server, b"x" * size)
+    async with inheriting(server, files, message_id, "?visibility=600", "") as asking:
+        files.fail("stamp", errno.EIO, f"/delay/q:{message_id}")
+    assert_problem(await asking, 503, "storage-failed")
+    assert message_files(root)["delay"] == [f"q:{message_id}"]
+    await comes_true(lambda: not files.open_paths("/q"), "the file is closed")
+
+
+async def test_an_heir_of_what_moved_on_gets_the_next(serve: Serve, root: Path) -> None:
+    files = FaultyFiles()
+    server, other = await serve(files=files, clock=StillClock()), await serve()
+    await make_queue(server)
+    first, second = [await publish(server) for _ in range(2)]
+    async with inheriting(server, files, first, "?visibility=600", "") as asking:
+        gate = files.hold("open_claimed", f"/delay/q:{first}")
+    await comes_true(gate.reached.is_set, "its stamp")
+    assert (await delete(other, first)).status == 202
+    gate.open()
+    assert (await asking).id == second
+
+
 @pytest.mark.parametrize("size", [5, 2 * 1024 * 1024], ids=["held", "streamed"])
 @pytest.mark.parametrize(
     ("gone", "heir", "due"),
@@ -245,16 +291,8 @@ async def test_who_gets_what_was_claimed_for_one_who_went_has_it_as_long_as_it_a
     server = await serve(files=files, clock=StillClock())
     await make_queue(server)
     message_id = await publish(server, b"x" * size)
-    look, claim = files.hold("entries", "/queues/q"), files.hold("lock", f"/queues/q/{message_id}")
-    async with raw_connection(server.port) as connection:
-        await connection.send(raw_head("GET", f"/q/messages{gone}"))
-        await comes_true(look.reached.is_set, "a look")
-        asking = asyncio.create_task(call(server, "GET", f"/q/messages{heir}"))
-        await comes_true(lambda: fetches_waiting(server, "q") == 2, "another who waits")
-        look.open()
-        await comes_true(claim.reached.is_set, "a claim, for the first of the two")
-    await comes_true(lambda: fetches_waiting(server, "q") == 1, "the first one is gone")
-    claim.open()
+    async with inheriting(server, files, message_id, gone, heir) as asking:
+        pass
     reply = await asking
     assert reply.id == message_id
     assert reply.headers["X-Message-Due"] == f"2023-11-14T{due}"

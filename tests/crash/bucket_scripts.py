@@ -17,6 +17,7 @@ from crash.scripts import (
     redeliver,
     redeliver_scheduled,
     release,
+    reschedule_removed,
     retire_due,
     sweep,
     together,
@@ -85,6 +86,17 @@ async def delete_redelivered_from_a_bucket(on: Stage) -> None:
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
         await on.clients.delete(message_id)
+
+
+async def release_redelivered_from_a_bucket(on: Stage) -> None:
+    """By a mover that died before it flushed that."""
+    ids = await _published(on, 3)
+    for _ in ids:
+        await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    for message_id in ids:
+        os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
+        await on.clients.reschedule(message_id, 0)
 
 
 async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
@@ -248,6 +260,7 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
         empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
         put_off_in_every_place, extend_claimed_in_a_bucket, redeliver_scheduled,
+        reschedule_removed, release_redelivered_from_a_bucket,
     )
 }  # fmt: skip
 FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from crash.load import LARGE
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 from harness.faults import FaultyFiles
-from harness.internals import connections
+from harness.internals import connections, fetches_waiting
 from harness.messages import make_body, new_id
 from harness.raw import raw_connection, raw_head
 from harness.waiting import comes_true
@@ -145,6 +145,26 @@ async def release(on: Stage) -> None:
     await on.stop()
     assert on.ready(message_id).stat().st_mtime_ns % 10**6, "a release counts the receive"
     on.moved(message_id, State.READY)
+
+
+async def inherit(on: Stage) -> None:
+    """A claim that was begun for one who went, and who had asked for less."""
+    files = FaultyFiles()
+    server = await on.start(files)
+    await on.clients.make(ORDERS)
+    message_id = await on.clients.publish(300)
+    look, claim = files.hold("entries", f"/queues/{ORDERS}"), files.hold("lock", f"/{message_id}")
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", f"/{ORDERS}/messages?visibility=9"))
+        await comes_true(look.reached.is_set, "a look")
+        heir = asyncio.create_task(on.clients.fetch(ORDERS))
+        await comes_true(lambda: fetches_waiting(server, ORDERS) == 2, "another who waits")
+        look.open()
+        await comes_true(claim.reached.is_set, "a claim")
+    await comes_true(lambda: fetches_waiting(server, ORDERS) == 1, "the first one is gone")
+    claim.open()
+    assert await heir == message_id
 
 
 async def delete_ready(on: Stage) -> None:
@@ -446,7 +466,7 @@ SCRIPTS: dict[str, Script] = {
         first_start, start_after_another, root_made_by_another, restart, make_again,
         make_what_another_made, two_names,
         publish_to_what_another_made, publish, publish_streamed, publish_with_headers,
-        fetch, fetch_large, release,
+        fetch, fetch_large, release, inherit,
         delete_ready, delete_delayed, delete_removed, delete_reaped, delete_redelivered,
         fetch_redelivered, drop_again, delete_claimed, redeliver, forget, drop, make_anew,
         retire_due, sweep, reap, together,

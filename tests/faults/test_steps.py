@@ -123,6 +123,26 @@ async def test_the_steps_of_another_due_time(serve: Serve) -> None:
     assert steps_of(files, before) == [*reversed(folders)]
 
 
+@pytest.mark.parametrize("state", ["queues", "delay"])
+@pytest.mark.parametrize("due_in_s", [0, 60])
+async def test_a_queue_that_another_made_is_flushed_with_another_due_time(
+    serve: Serve, root: Path, due_in_s: float, state: str
+) -> None:
+    """Else a power cut would leave the message without it."""
+    files = FaultyFiles()
+    server, other = await serve(files=files, commit="fsync"), await serve()
+    await make_queue(other)
+    message_id = await publish(other)
+    if state == "delay":
+        await fetch(other)
+    before = len(files.calls)
+    assert await patch(server, message_id, due_in_s) == 200
+    assert steps_of(files, before).count(("sync_folder", "queues")) == 1
+    before = len(files.calls)
+    assert await patch(server, message_id, due_in_s) == 200
+    assert ("sync_folder", "queues") not in steps_of(files, before)
+
+
 async def test_a_patch_that_finds_nothing_is_for_good(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit="fsync")

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import aiohttp
 
-from harness.history import Delete, Fetch, Operation, Publish
+from harness.history import Delete, Fetch, Operation, Publish, Reschedule
 from harness.messages import make_body, number_in
 from harness.nemesis import Member
 from harness.processes import PATIENCE_S
@@ -23,8 +23,15 @@ QUEUE = "orders"
 ALIVE_MAX = 60
 STREAMED_BYTES = BODY_HELD_BYTES_MAX + 9
 SIP_BYTES = 1000
+# Released, cut short, extended: the visibility is a second.
+DUE_IN_S = (0, 0.4, 2.5)
 
 NO_ANSWER = (aiohttp.ClientError, ConnectionError, TimeoutError)
+
+
+def _epoch_us(time: str) -> int:
+    """The time that was told, which has whole milliseconds."""
+    return round(datetime.fromisoformat(time).timestamp() * 1000) * 1000
 
 
 def now_us() -> int:
@@ -119,6 +126,8 @@ class Client:
                 await self.delete(fetched, self._anywhere())
             elif what < self._prompt + 0.25 * (1 - self._prompt):
                 self._recorder.to_delete_later.append(fetched)
+            elif what < self._prompt + 0.6 * (1 - self._prompt):
+                await self.reschedule(fetched, self._anywhere(), self._chance.choice(DUE_IN_S))
 
     def _anywhere(self) -> Member:
         """Where to delete: at home mostly, since elsewhere a stopped server keeps it waiting."""
@@ -180,7 +189,6 @@ class Client:
         ended_us = now_us()
         if response.status != 200:
             return Fetch(self.home.name, began_us, ended_us, response.status)
-        due = datetime.fromisoformat(response.headers["X-Message-Due"])
         return Fetch(
             self.home.name,
             began_us,
@@ -189,7 +197,7 @@ class Client:
             response.headers["X-Message-Id"],
             self._recorder.number_of(body),
             int(response.headers["X-Message-Receives"]),
-            round(due.timestamp() * 1000) * 1000,
+            _epoch_us(response.headers["X-Message-Due"]),
         )
 
     async def delete(self, fetched: Fetch, at: Member, surely: bool = False) -> bool:
@@ -214,6 +222,30 @@ class Client:
         )
         self._recorder.alive -= status == 202
         return status in (202, 404)
+
+    async def reschedule(self, fetched: Fetch, at: Member, due_in_s: float) -> None:
+        """Releases, extends or cuts short what was fetched, if it is still this delivery."""
+        assert fetched.id is not None
+        began_us, status, due_us = now_us(), None, 0
+        try:
+            async with self._session.patch(
+                f"{self._messages(at)}/{fetched.id}",
+                json={"due_in_s": due_in_s},
+                headers={"If-Match": f'"{fetched.receives}"'},
+                timeout=self._timeout(),
+            ) as response:
+                said = await response.json(content_type=None)
+                status = response.status
+                due_us = _epoch_us(said["due"]) if status == 200 else 0
+        except NO_ANSWER:
+            pass
+        due_in_us = round(due_in_s * 1_000_000)
+        self._recorder.operations.append(
+            Reschedule(
+                *(fetched.id, at.name, began_us, now_us(), status),
+                *(fetched.receives, due_in_us, due_us),
+            )
+        )
 
     def _messages(self, server: Member) -> str:
         return f"{server.url}/{self._queue}/messages"

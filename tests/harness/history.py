@@ -69,6 +69,30 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Reschedule:
+    """Another due time for a message, so long from when mq acts; on condition that its receives are
+    these. Of a success: `due_us` is the time that was told.
+    """
+
+    id: str
+    process: str
+    began_us: int
+    ended_us: int
+    status: int | None
+    receives: int
+    due_in_us: int
+    due_us: int = 0
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.status == 200
+
+    @property
+    def may_have_acted(self) -> bool:
+        return self.status not in (404, 412)
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """The making of the queue: 201, or 200 when it was there."""
 
@@ -103,7 +127,7 @@ class Drop:
         return self.status != 404
 
 
-Operation: TypeAlias = Publish | Fetch | Delete | Create | Drop
+Operation: TypeAlias = Publish | Fetch | Delete | Reschedule | Create | Drop
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +164,26 @@ class History:
     @cached_property
     def deletes(self) -> list[Delete]:
         return [each for each in self.operations if isinstance(each, Delete)]
+
+    @cached_property
+    def reschedules_of(self) -> dict[str, list[Reschedule]]:
+        """By id, in the order of their answers."""
+        found: dict[str, list[Reschedule]] = defaultdict(list)
+        for each in sorted(self.operations, key=lambda operation: operation.ended_us):
+            if isinstance(each, Reschedule):
+                found[each.id].append(each)
+        return dict(found)
+
+    def held_until_us(self, fetch: Fetch) -> int:
+        """Until when a delivery is surely its client's: its due time, or the soonest to which
+        anybody may have brought that forward.
+        """
+        sooner = (
+            each.began_us + each.due_in_us
+            for each in self.reschedules_of.get(fetch.id or "", [])
+            if each.receives == fetch.receives and each.may_have_acted
+        )
+        return min([fetch.due_us, *sooner])
 
     @cached_property
     def changes(self) -> list[Create | Drop]:

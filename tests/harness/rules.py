@@ -17,6 +17,7 @@ _EXPECTED = {
     "Publish": {201, 503},
     "Fetch": {200, 204, 503},
     "Delete": {202, 404, 412, 503},
+    "Reschedule": {200, 404, 412, 503},
     "Create": {200, 201, 503},
     "Drop": {200, 404, 503},
 }
@@ -88,7 +89,8 @@ def shared(history: History) -> Iterator[Breach]:
         deleted_us = history.deleted_us(message_id)
         held = []
         for fetch in deliveries:
-            end_us = fetch.due_us if deleted_us is None else min(fetch.due_us, deleted_us)
+            due_us = history.held_until_us(fetch)
+            end_us = due_us if deleted_us is None else min(due_us, deleted_us)
             if fetch.ended_us < end_us:
                 held.append((fetch.ended_us, end_us, fetch))
         held.sort(key=lambda each: each[:2])
@@ -105,8 +107,23 @@ def claimed_early(history: History) -> Iterator[Breach]:
         return
     for message_id, deliveries in history.deliveries.items():
         for first, second in pairwise(sorted(deliveries, key=lambda fetch: fetch.due_us)):
-            if second.due_us - history.visibility_us < first.due_us:
+            if second.due_us - history.visibility_us < history.held_until_us(first):
                 yield Breach("claimed_early", message_id, f"{first} and {second}")
+
+
+def hastened(history: History) -> Iterator[Breach]:
+    """Who was told a later time has the message until then, unless somebody said another one."""
+    for message_id, changes in history.reschedules_of.items():
+        for change in changes:
+            others = [
+                each for each in changes
+                if each is not change and each.may_have_acted and each.ended_us > change.began_us
+            ]  # fmt: skip
+            if not change.is_acknowledged or others:
+                continue
+            for fetch in history.deliveries.get(message_id, []):
+                if fetch.receives > change.receives and fetch.ended_us < change.due_us:
+                    yield Breach("hastened", message_id, f"{fetch} in spite of {change}")
 
 
 def recounted(history: History) -> Iterator[Breach]:
@@ -115,7 +132,7 @@ def recounted(history: History) -> Iterator[Breach]:
         for first, second in pairwise(counted):
             if first.receives == second.receives:
                 yield Breach("recounted", message_id, f"{first} and {second}")
-            elif second.ended_us < first.began_us or second.due_us <= first.due_us:
+            elif second.ended_us < first.began_us or second.due_us < first.due_us:
                 yield Breach("recounted", message_id, f"{second} before {first}")
         if counted and counted[0].receives < 1:
             yield Breach("recounted", message_id, "delivered, and never received")
@@ -137,18 +154,19 @@ def overcounted(history: History) -> Iterator[Breach]:
 
 
 def denied(history: History) -> Iterator[Breach]:
-    """No delete is told that a message is not there which is delivered afterwards, or is alive
-    at the end.
+    """No delete, and no other due time, is told that a message is not there which is delivered
+    afterwards, or is alive at the end.
     """
-    for message_id, deletes in history.deletes_of.items():
-        for delete in deletes:
-            if delete.status != 404:
+    for message_id in history.deletes_of.keys() | history.reschedules_of.keys():
+        deletes = history.deletes_of.get(message_id, [])
+        for asked in (*deletes, *history.reschedules_of.get(message_id, [])):
+            if asked.status != 404:
                 continue
             later = any(
-                fetch.began_us > delete.ended_us for fetch in history.deliveries.get(message_id, [])
+                fetch.began_us > asked.ended_us for fetch in history.deliveries.get(message_id, [])
             )
             if later or message_id in history.alive:
-                yield Breach("denied", message_id, f"alive after {delete}")
+                yield Breach("denied", message_id, f"alive after {asked}")
 
 
 def overruled(history: History) -> Iterator[Breach]:
@@ -166,13 +184,16 @@ def overruled(history: History) -> Iterator[Breach]:
 
 
 def refused(history: History) -> Iterator[Breach]:
-    """A delete for a delivery is not refused before that delivery is due again."""
+    """A delete for a delivery, or another due time, is not refused before that delivery is due
+    again.
+    """
     for message_id, deliveries in history.deliveries.items():
-        due_us = {fetch.receives: fetch.due_us for fetch in deliveries}
-        for delete in history.deletes_of.get(message_id, []):
-            known_us = due_us.get(delete.receives, 0) if delete.receives is not None else 0
-            if delete.status == 412 and delete.ended_us < known_us:
-                yield Breach("refused", message_id, f"{delete} before {known_us}")
+        due_us = {fetch.receives: history.held_until_us(fetch) for fetch in deliveries}
+        deletes = history.deletes_of.get(message_id, [])
+        for asked in (*deletes, *history.reschedules_of.get(message_id, [])):
+            known_us = due_us.get(asked.receives, 0) if asked.receives is not None else 0
+            if asked.status == 412 and asked.ended_us < known_us:
+                yield Breach("refused", message_id, f"{asked} before {known_us}")
 
 
 def stale(history: History) -> Iterator[Breach]:
@@ -202,7 +223,8 @@ def _counted(history: History) -> dict[str, list[Fetch]]:
 
 
 ALWAYS: tuple[Rule, ...] = (
-    lost, vanished, torn, invented, resurrected, shared, claimed_early, recounted, overcounted,
+    lost, vanished, torn, invented, resurrected, shared, claimed_early, hastened, recounted,
+    overcounted,
     denied, overruled, refused, stale, unexpected,
 )  # fmt: skip
 WITHOUT_FAULTS: tuple[Rule, ...] = (*ALWAYS, overtaken, overlooked)

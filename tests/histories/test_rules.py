@@ -4,7 +4,17 @@ import random
 from pathlib import Path
 
 import pytest
-from harness.history import Create, Delete, Drop, Fetch, History, Operation, Publish, Stall
+from harness.history import (
+    Create,
+    Delete,
+    Drop,
+    Fetch,
+    History,
+    Operation,
+    Publish,
+    Reschedule,
+    Stall,
+)
 from harness.nemesis import Kind, schedule
 from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, WITHOUT_FAULTS, check, report
@@ -42,6 +52,14 @@ def deleted(
     number: int, began: int, ended: int, status: int | None = 202, receives: int | None = None
 ) -> Delete:
     return Delete(f"id-{number}", "mq-2", began, ended, status, receives)
+
+
+def put_off(
+    began: int, ended: int, due_in: int, status: int | None = 200, receives: int = 1
+) -> Reschedule:
+    """What asks for another due time of the first message."""
+    due = ended + due_in if status == 200 else 0
+    return Reschedule("id-1", "mq-2", began, ended, status, receives, due_in, due)
 
 
 def made(began: int, ended: int, status: int | None = 201) -> Create:
@@ -112,6 +130,17 @@ BAD = {
             delivered(1, 40, 1021, 2, due=2019), deleted(1, 3000, 3001),
         )
     ],
+    "hastened": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 5000),
+            delivered(1, 1100, 1110, 2), deleted(1, 3000, 3001),
+        ),
+        # What was refused has put nothing off.
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 5000),
+            put_off(60, 70, 0, 412), delivered(1, 1100, 1110, 2), deleted(1, 3000, 3001),
+        ),
+    ],
     "recounted": [
         history(
             published(1, 0, 10), delivered(1, 20, 30, 3), delivered(1, 2000, 2010, 3),
@@ -133,7 +162,10 @@ BAD = {
         history(
             published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 412, 1),
             deleted(1, 60, 70),
-        )
+        ),
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 0, 412), deleted(1, 60, 70),
+        ),
     ],
     "stale": [
         # It stood still in the middle of the claim until 3000, and its claim ended at 1025.
@@ -144,6 +176,10 @@ BAD = {
         )
     ],
     "denied": [
+        history(
+            published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 5000, 404),
+            delivered(1, 2000, 2010, 2), deleted(1, 3000, 3001),
+        ),
         history(
             published(1, 0, 10), delivered(1, 20, 30), deleted(1, 40, 50, 404),
             delivered(1, 2000, 2010, 2), deleted(1, 3000, 3001),
@@ -240,6 +276,22 @@ GOOD = {
     "a stale delete that is refused": history(
         published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),
         deleted(1, 2020, 2030, 412, 1), deleted(1, 2040, 2050, receives=2),
+    ),
+    "released, and delivered again at once": history(
+        published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 0), delivered(1, 45, 60, 2),
+        deleted(1, 70, 80),
+    ),
+    "released, perhaps": history(
+        published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 0, None),
+        delivered(1, 60, 70, 2), deleted(1, 80, 90),
+    ),
+    "put off, and then brought forward": history(
+        published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 5000), put_off(60, 70, 100),
+        delivered(1, 180, 190, 2, due=1185), deleted(1, 1200, 1210),
+    ),
+    "put off, and delivered when it was due": history(
+        published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 5000),
+        delivered(1, 5050, 5060, 2), deleted(1, 5070, 5080),
     ),
     "a stale delete of what was gone": history(
         published(1, 0, 10), delivered(1, 20, 30), delivered(1, 2000, 2010, 2),

@@ -111,6 +111,24 @@ def test_what_is_overdue_at_first_sight_is_looked_at_again_a_second_later(bench:
     assert bench.redelivered(entry).exists()
 
 
+def test_what_was_due_after_its_last_change_is_not_left_alone_at_first_sight(
+    bench: "Bench",
+) -> None:
+    """It was stamped after its last rename: published for later, or fetched long ago."""
+    entry = bench.delayed(HOUR_MS, receives=0)
+    mover = bench.mover()
+    bench.clock.advance(HOUR_MS / 1000)
+    assert mover.run_once() == 1
+    assert bench.redelivered(entry).exists()
+
+
+def test_by_its_stay_it_is_left_alone_at_first_sight_whatever_its_time(bench: "Bench") -> None:
+    entry = bench.delayed(HOUR_MS)
+    bench.clock.advance(HOUR_MS / 1000)
+    assert bench.mover(Timer(lain_s=1)).run_once() == 0
+    assert entry.exists()
+
+
 def test_a_message_stamped_after_first_sight_stays(bench: "Bench") -> None:
     # Claimed by a rename a moment ago: its mtime is still that of an earlier life.
     entry = bench.delayed(-HOUR_MS)

@@ -147,14 +147,14 @@ def _release(
         "an extended message's stamp is not flushed",
         "mq/store/reschedule.py",
         """\
-    yield flush._replace(files=(claim.descriptor,))
+    yield flush._replace(files=(claim.descriptor,), entries=(top,))
     return stamp
 
 
 def _postpone(
 """,
         """\
-    yield flush
+    yield flush._replace(entries=(top,))
     return stamp
 
 

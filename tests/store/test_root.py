@@ -17,7 +17,7 @@ from mq.store.root import open_root, probe_write
 from mq.store.space import Space
 
 FOLDERS = (
-    "new", "queues", "delay", "remove", "deleted", "settings", "keys", "idempotency",
+    "new", "queues", "delay", "remove", "deleted", "settings", "purged", "keys", "idempotency",
 )  # fmt: skip
 
 
