@@ -9,8 +9,6 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from mq.errors import BadName, SettingsUnreadable
@@ -19,6 +17,7 @@ from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
+from mq.store.breaches import Audit, Breach, Violation
 from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
@@ -44,57 +43,6 @@ _SHARED: Final = (State.NEW, State.DELAYED, State.REMOVED)
 _ALIVE: Final = (State.READY, State.DELAYED)
 _SWEEPS: Final = 2  # So many passes come to a key in a root that is not large.
 _LOOKS: Final = 2  # So often two states of one message are seen before they are believed.
-
-
-class Breach(Enum):
-    """What a root must not have; the value says it in words."""
-
-    FORMAT = "the format file is missing or names another format"
-    FOLDER = "a folder of the root is missing"
-    SYMLINK = "a symbolic link"
-    MODE = "a mode that is not mq's"
-    TWO_STATES = "one message in two states"
-    LINKED = "a second name outside the message's places"
-    MTIME = "an mtime that mq did not set"
-    SHORT = "a file shorter than its header block"
-    OVERDUE = "due, and nobody brought it back"
-    FORGOTTEN = "left in new/, and nobody took it away"
-    STRAY = "a message whose queue is not there and was not deleted"
-    TOMBSTONE = "a tombstone beside its queue"
-    MISPLACED = "a message in a bucket that is not its own"
-    SETTINGS = "settings that cannot be understood, or of no queue"
-    KEY = "a living message that its key's link does not name"
-    ORPHAN = "a key of nothing, and nobody took it away"
-    KEYS = "keys of no queue"
-    PURGED = "a purge's mark of no queue"
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """One breach, where it is, and the fact that shows it."""
-
-    breach: Breach
-    path: str
-    detail: str = ""
-
-
-@dataclass(slots=True)
-class Audit:
-    """What was found: every violation, how many messages are in each state, and how many names
-    are no message's (`foreign_name` is one of them). `hidden` counts dotfiles: probes that a
-    crash left, what NFS keeps for files that are open.
-    """
-
-    violations: list[Violation] = field(default_factory=list)
-    messages: dict[State, int] = field(default_factory=dict)
-    foreign: int = 0
-    foreign_name: str = ""
-    hidden: int = 0
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing is broken; foreign names and dotfiles break nothing."""
-        return not self.violations
 
 
 def audit(root: Root, overdue_s: float = OVERDUE_AFTER_S) -> Audit:

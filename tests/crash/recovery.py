@@ -15,7 +15,8 @@ from harness.messages import check_headers, number_in
 from mq.errors import KeyTaken, MqError
 from mq.lifecycle import State
 from mq.names import Key, MessageId, QueueName, UuidSource
-from mq.store.audit import Audit, Breach, audit
+from mq.store.audit import audit
+from mq.store.breaches import Audit, Breach
 from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import NoFlusher

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from mq.clock import Clock, SystemClock
 from mq.errors import MqError
-from mq.store.audit import Audit, Breach, audit
+from mq.store.audit import audit
+from mq.store.breaches import Audit, Breach
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone

@@ -12,7 +12,8 @@ from harness.messages import new_id, put_entry, put_file
 from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
-from mq.store.audit import Breach, audit
+from mq.store.audit import audit
+from mq.store.breaches import Breach
 from mq.store.files import Files
 from mq.store.root import Root, open_root
 
