@@ -79,6 +79,22 @@ async def test_a_key_that_is_taken_tells_of_what_is_on_stable_media(serve: Serve
     ]
 
 
+async def test_a_repeat_tells_of_what_is_on_stable_media(serve: Serve) -> None:
+    """Whoever delivered the first may have died before its own flush."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    first = await post(server, "", "k")
+    before = len(files.calls)
+    assert (await post(server, "", "k")).id == first.id
+    assert steps_of(files, before) == [
+        *STAGED,
+        ("link", HASHED),
+        ("sync_folder", "delay"),
+        ("sync_folder", "q"),
+    ]
+
+
 async def test_a_delete_frees_a_key_once_it_is_on_stable_media(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit="fsync")
