@@ -152,7 +152,8 @@ def _sweep_keys(root: Root) -> Steps[None]:
     for kind in Keys:
         for entry in entries_if_there(root.files, root.layout.keys(kind)):
             with contextlib.suppress(BadName):
-                left.add(QueueName.parse(entry.name))
+                if entry.is_dir(follow_symlinks=False):
+                    left.add(QueueName.parse(entry.name))
     for queue in sorted(left):
         if not queue_exists(root, queue):
             yield from move_keys(root, queue, UuidSource(root.clock).next())

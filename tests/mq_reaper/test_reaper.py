@@ -115,6 +115,27 @@ def test_a_deleted_queue_is_kept_as_a_message_is(folder: Path, clock: FakeClock)
     assert reaper.run_once() == 3
 
 
+@pytest.mark.parametrize("suffix", ["k", "i"])
+def test_a_deleted_queue_s_keys_go(folder: Path, clock: FakeClock, suffix: str) -> None:
+    deleted = folder / f"orders:{new_id().text}.{suffix}"
+    for hashed in ("00", "ff"):
+        (deleted / hashed).mkdir(parents=True)
+        (deleted / hashed / "k").symlink_to(new_id().text)
+        (deleted / hashed / ".lock").touch()
+        (deleted / hashed / ".new").symlink_to("x")
+    assert _reaper(folder, clock).run_once() == 7
+    assert list(folder.iterdir()) == []
+
+
+def test_what_is_no_key_among_a_deleted_queue_s_stays(folder: Path, clock: FakeClock) -> None:
+    deleted = folder / f"orders:{new_id().text}.k"
+    (deleted / "00").mkdir(parents=True)
+    (deleted / "00" / "k").symlink_to(new_id().text)
+    (deleted / "00" / "notes").write_text("mine")
+    assert _reaper(folder, clock).run_once() == 1
+    assert (deleted / "00" / "notes").read_text() == "mine"
+
+
 def test_a_deleted_queue_with_a_foreign_file_keeps_that(folder: Path, clock: FakeClock) -> None:
     deleted = _deleted_queue(folder, 2)
     foreign = put_file(deleted / "notes.txt", b"mine")

@@ -21,6 +21,7 @@ SUITE = (
     "tests/store",
     "tests/crash/test_faults.py",
     "tests/faults/test_steps.py",
+    "tests/faults/test_key_steps.py",
     "tests/faults/test_fsync_errors.py",
     "tests/faults/test_start.py",
 )
