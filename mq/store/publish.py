@@ -71,8 +71,7 @@ def stage(root: Root, draft: Draft, size: int = 0) -> int:
     for writing, behind its header block. Raises NoSpace, NoInodes, PublishPurged. Durable on
     return: no.
     """
-    mark = mark_of(root, draft.queue)
-    if mark is not None and mark.covers(draft.id.uuid):
+    if (mark := mark_of(root, draft.queue)) is not None and mark.covers(draft.id.uuid):
         # Its id is older than the purge: what is published from here on would never be served.
         raise PublishPurged(mark.ms)
     root.space.claim(size + len(draft.head))

@@ -41,19 +41,24 @@ class PurgeMark:
 
 def mark_of(root: Root, queue: QueueName) -> PurgeMark | None:
     """The queue's mark; None: it has none."""
+    ms = _mark_ms(root, queue)
+    return None if ms is None else PurgeMark(ms)
+
+
+def is_purged(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether the message, wherever it lies, is served no more."""
+    ms = _mark_ms(root, queue)
+    return ms is not None and message_id.published_ms <= ms
+
+
+def _mark_ms(root: Root, queue: QueueName) -> int | None:
     path = root.layout.purge_mark(queue)
     if not root.files.is_there(path):  # As nearly always: this takes less.
         return None
     status = root.files.status(path)
     if status is None or not stat.S_ISREG(status.st_mode):
         return None
-    return PurgeMark(Stamp.from_mtime_ns(status.st_mtime_ns).due_ms)
-
-
-def is_purged(root: Root, queue: QueueName, message_id: MessageId) -> bool:
-    """Whether the message, wherever it lies, is served no more."""
-    mark = mark_of(root, queue)
-    return mark is not None and mark.covers(message_id.uuid)
+    return Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
 
 
 def refuse_purged(root: Root, queue: QueueName, message_id: MessageId) -> Steps[None]:

@@ -8,6 +8,7 @@ of the smallest.
 """
 
 import contextlib
+import os
 import random
 import time
 from dataclasses import dataclass
@@ -144,6 +145,7 @@ def _purge(filled: Filled, commit: Commit, comparison: Comparison) -> None:
     """Purges the queue, and looks what the next fetch and publish cost, while what was purged is
     taken away.
     """
+    os.sync()  # Of what was put back: no purge is to wait for that.
     with processes() as started:
         server = started.mq(filled.path, *commit_flags(commit, in_memory=False))
         with Connection(server.port) as client:

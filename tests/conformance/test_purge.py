@@ -14,6 +14,7 @@ from harness.api import (
     call,
     delete,
     fetch,
+    id_at,
     make_queue,
     publish,
 )
@@ -23,7 +24,7 @@ from harness.folders import message_files
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import LOOK_INTERVAL_S, SETTINGS_AGE_S
+from mq.limits import LOOK_INTERVAL_S, PURGED_PER_HOP_MAX, SETTINGS_AGE_S
 
 
 async def purge(server: Server, queue: str = "q") -> Reply:
@@ -286,3 +287,27 @@ async def test_what_lies_in_buckets_is_purged_too(serve: Serve, shape: str) -> N
     await comes_true(is_left, "what was purged is in remove/")
     assert (await call(server, "GET", "/q")).json()["in_flight"] == len(kept)
     assert_audits_clean(server.root, clock)
+
+
+async def test_a_queue_with_damaged_settings_is_purged(server: Server) -> None:
+    await make_queue(server)
+    message_id = await publish(server)
+    (server.root / "settings" / "q.json").write_bytes(b"{")
+    await purged(server)
+    assert (await fetch(server)).status == 204
+    assert_problem(await delete(server, message_id), 404, "message-not-found")
+    await comes_true(lambda: is_taken_away(server.root), "all in remove/")
+
+
+async def test_a_daemon_that_ends_leaves_the_rest_to_the_mover(serve: Serve) -> None:
+    """A drain waits for no purge's end."""
+    server = await serve(clock=StillClock())
+    await make_queue(server)
+    for n in range(PURGED_PER_HOP_MAX + 100):
+        (server.root / "queues" / "q" / id_at(STILL_MS - 1, n)).touch(mode=0o600)
+    await purged(server)
+    await server.daemon.drain()
+    left = message_files(server.root)["queues"]
+    assert len(left) in (0, 100, PURGED_PER_HOP_MAX + 100)
+    again = await serve()
+    assert (await fetch(again)).status == 204
