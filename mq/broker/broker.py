@@ -4,17 +4,18 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from mq.broker.queue import Description, Queue
-from mq.errors import Busy, QueueNotFound
+from mq.errors import Busy, MqError, QueueNotFound
 from mq.headers import print_block
-from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
+from mq.limits import BATCH_GROUPS_STANDING_MAX, LOOK_INTERVAL_S, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
+from mq.store.batch import Batch, publish_batch
 from mq.store.commit import Committer
 from mq.store.find import Precondition
 from mq.store.moves import queue_exists
@@ -57,6 +58,7 @@ class Broker:
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
         self._drains = asyncio.Event()
+        self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
         self.background: set[asyncio.Task[None]] = set()
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
@@ -114,6 +116,21 @@ class Broker:
         """Like `publish`; nobody may cancel the future."""
         draft = self._draft(queue, envelope)
         return self._deliver(queue, draft, publish(self.root, draft, body))
+
+    async def publish_group(
+        self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
+    ) -> list[MessageId | MqError]:
+        """Publishes at most BATCH_GROUP_MESSAGES as one operation, when it is its turn; for each
+        its id, or why it was not published. Raises what fails all of them. Durable: yes.
+        """
+        draft = self._draft(queue, envelope)
+        more = self._uuids.many(len(bodies) - 1)
+        batch = Batch(draft, [draft.id, *map(draft.id.with_uuid, more)], bodies)
+        await self._groups.acquire()  # Given back by the operation's end, whoever waits for it.
+        future = self.committer.submit(publish_batch(self.root, batch))
+        future.add_done_callback(partial(self._group_ended, queue, batch))
+        errors = await asyncio.shield(future)
+        return [error or each for error, each in zip(errors, batch.ids, strict=True)]
 
     async def upload(self, name: QueueName, envelope: Envelope = PLAIN) -> Upload:
         """Begins a publish that is written bit by bit. Raises QueueNotFound, Unavailable.
@@ -264,6 +281,18 @@ class Broker:
     def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
         if self._heard(queue, future):
             queue.was_published(future.result(), is_ready=not draft.is_scheduled)
+
+    def _group_ended(
+        self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
+    ) -> None:
+        self._groups.release()
+        if not self._heard(queue, future):
+            return
+        errors = future.result()
+        published = [each for each, error in zip(batch.ids, errors, strict=True) if error is None]
+        queue.was_published(*published, is_ready=not batch.draft.is_scheduled)
+        if any(isinstance(error, QueueNotFound) for error in errors):
+            self._forget(queue)
 
     def _removed(
         self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"

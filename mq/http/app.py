@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, messages, queues
+from mq.http import batches, health, messages, queues
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -32,9 +32,13 @@ ROUTES: Final = [
     ),
     Route(
         "/{queue}/messages",
-        {"POST": messages.publish, "GET": messages.fetch},
-        {"POST": PUBLISH_PARAMETERS, "GET": messages.FETCH_PARAMETERS},
+        {"POST": batches.publish, "GET": batches.fetch},
+        {
+            "POST": PUBLISH_PARAMETERS | batches.SPLIT_PARAMETERS,
+            "GET": messages.FETCH_PARAMETERS | batches.COUNT_PARAMETERS,
+        },
     ),
+    Route("/{queue}/acks", {"POST": batches.acknowledge}),
     Route("/{queue}/messages/{id}", {"PATCH": messages.reschedule, "DELETE": messages.delete}),
     Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
     Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
@@ -88,7 +92,7 @@ def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
 
     A handler is cancelled when its client hangs up; bodies are byte-exact, never decompressed.
     """
-    complaints = Complaints(service.broker.root.clock)
+    complaints = service.complaints
     server = ConnectionServer(
         Dispatcher(service, complaints),
         DirectWay(service, complaints),

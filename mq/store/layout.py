@@ -221,6 +221,14 @@ class Layout:
             return f"{self.queues}/{queue.text}/{bucket}{message_id.text}"
         return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}{message_id.text}"
 
+    def beginning(self, state: State, queue: QueueName, bucket: str = "") -> str:
+        """What stands before the id in the paths of all the queue's messages there: `path`, for
+        many at once.
+        """
+        if state is _READY:
+            return f"{self.queues}/{queue.text}/{bucket}"
+        return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}"
+
     def deleted_folder(self, queue: QueueName, uuid: str) -> str:
         """Where a deleted queue's folder goes: the uuid tells one deletion from the next."""
         return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_FOLDER_SUFFIX}"

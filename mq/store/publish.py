@@ -99,22 +99,10 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     Raises QueueNotFound, SettingsUnreadable, Busy, and takes the file away; StagedFileGone when
     it lay in new/ for so long that it was taken for forgotten. Durable on return: yes.
     """
-    target = ""
-    transition = draft.transition
     if draft.is_scheduled and not queue_exists(root, draft.queue):
         discard(root, draft)
         raise QueueNotFound(draft.queue.text)
-    try:
-        target = root.places.target(transition.target, draft.queue, draft.id)
-        flush = move(root, transition, draft.queue, draft.id, target=target)
-    except OSError as error:
-        if not is_gone(error):
-            discard(root, draft)
-            raise
-        flush = _after_gone(root, draft, target)
-    except Unavailable:
-        discard(root, draft)
-        raise
+    flush = place(root, draft)
     try:
         yield flush
     except FileNotFoundError:
@@ -125,6 +113,24 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     if draft.is_scheduled and not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
     return draft.id
+
+
+def place(root: Root, draft: Draft) -> Flush:
+    """Renames a staged file to its place; gives what makes that durable. Raises as `deliver`, and
+    takes the file away.
+    """
+    target, transition = "", draft.transition
+    try:
+        target = root.places.target(transition.target, draft.queue, draft.id)
+        return move(root, transition, draft.queue, draft.id, target=target)
+    except OSError as error:
+        if not is_gone(error):
+            discard(root, draft)
+            raise
+        return _after_gone(root, draft, target)
+    except Unavailable:
+        discard(root, draft)
+        raise
 
 
 def discard(root: Root, draft: Draft) -> None:
