@@ -113,9 +113,7 @@ class _Work:
     def drop(self, failed: Iterable[tuple[int, OSError]]) -> None:
         """Those are not published; an error for each, by its descriptor."""
         for descriptor, error in failed:
-            number = self.staged.pop(descriptor)
-            self.errors[number] = unavailable(error)
-            self.discard((number,))
+            self._failed(self.staged.pop(descriptor), error)
 
     def discard(self, numbers: Iterable[int]) -> None:
         """Takes these messages' files in new/ away."""
@@ -133,38 +131,54 @@ class _Work:
         """
         root, draft = self._root, self._draft
         transition, queue = draft.transition, draft.queue
-        rename, target_of = root.files.rename, root.places.target
+        rename, numbers = root.files.rename, list(self.staged.values())
+        buckets = self._buckets(numbers)
         beginnings: dict[str, str] = {}
+        reached: set[str] = set()
         flushes: dict[Flush, None] = {}
-        for number in self.staged.values():
-            message_id = self._batch.ids[number]
+        for number, bucket in zip(numbers, buckets, strict=False):
+            name = self._batch.ids[number].text
+            beginning = beginnings.get(bucket)
+            if beginning is None:
+                beginning = root.layout.beginning(transition.target, queue, bucket)
+                beginnings[bucket] = beginning
             try:
-                bucket = target_of(transition.target, queue, message_id)
-                beginning = beginnings.get(bucket)
-                if beginning is None:
-                    beginning = root.layout.beginning(transition.target, queue, bucket)
-                rename(self._new + message_id.text, beginning + message_id.text)
-            except (OSError, Unavailable) as error:
+                rename(self._new + name, beginning + name)
+            except OSError as error:
                 flush = self._deliver_alone(number, error)
                 if flush is not None:
                     flushes[flush] = None
             else:
-                if bucket not in beginnings:
-                    beginnings[bucket] = beginning
-                    flushes[folders_of(root, transition, queue, target=bucket)] = None
+                reached.add(bucket)
+        for bucket in sorted(reached):
+            flushes[folders_of(root, transition, queue, target=bucket)] = None
         return _together(flushes)
 
-    def _deliver_alone(self, number: int, error: OSError | MqError) -> Flush | None:
+    def _buckets(self, numbers: Sequence[int]) -> list[str]:
+        """Where each goes; nowhere, all having failed, when nobody can tell."""
+        ids, state = [self._batch.ids[number] for number in numbers], self._draft.transition.target
+        try:
+            return self._root.places.targets(state, self._draft.queue, ids)
+        except (OSError, Unavailable) as error:
+            for number in numbers:
+                self._failed(number, error)
+            return []
+
+    def _deliver_alone(self, number: int, error: OSError) -> Flush | None:
         """What its rename's failure means, as for any publish: its bucket may lack."""
         try:
-            if isinstance(error, OSError) and is_gone(error):
+            if is_gone(error):
                 return place(self._root, self._of(number))
         except (OSError, MqError) as also:
-            error = also
+            self._failed(number, also)  # Its file was taken away.
         else:
-            self.discard((number,))
-        self.errors[number] = error if isinstance(error, MqError) else unavailable(error)
+            self._failed(number, error)
         return None
+
+    def _failed(self, number: int, error: OSError | MqError) -> None:
+        """It is not published: nothing of it is left in new/."""
+        self.errors[number] = error if isinstance(error, MqError) else unavailable(error)
+        self.discard((number,))
 
     def _claim(self) -> bool:
         """Counts on room for all; whether there is not, so that each one asks for its own."""

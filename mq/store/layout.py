@@ -42,6 +42,10 @@ _DEEP: Final = re.compile(rf"[0-9a-f]{{{DEEP_DIGITS}}}")
 # The hexadecimal digits of a UUIDv7 that tell its time, and those before its first dash.
 _TIME_DIGITS: Final = 12
 _FIRST_DIGITS: Final = 8
+# So many characters of an id have the digits that its place follows from, its dash among them; and
+# those of its shard.
+_DECIDES: Final = BUCKET_DIGITS_MAX + DEEP_DIGITS + 1
+_SHARD: Final = slice(32, 36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,10 @@ class Shape:
     def bucket(self, message_id: MessageId) -> str:
         """The bucket of an id."""
         return self.deep(message_id)[: -DEEP_DIGITS - 1]
+
+    def decides(self, uuid: str) -> str:
+        """What of an id's uuid its place follows from."""
+        return uuid[:_DECIDES] if self.shards == 1 else f"{uuid[:_DECIDES]}{uuid[_SHARD]}"
 
     def deep(self, message_id: MessageId) -> str:
         """Where an id goes whose bucket is full."""
@@ -76,7 +84,7 @@ IN_COMMON: Final = Shape(by_priority=False)
 
 def shard_of(name: str, shards: int) -> int:
     """The concurrency shard of an id: the last four digits of its uuid, modulo."""
-    return int(name[32:36], 16) % shards
+    return int(name[_SHARD], 16) % shards
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ little wrong does no harm.
 
 import itertools
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,8 @@ _NO_FILE: Final = (0, 0, 0)
 _DEFAULT: Final = Shape()
 # What a path has behind its bucket: two slashes and the digits between.
 _TO_BUCKET: Final = -DEEP_DIGITS - 2
+# And what a bucket that is no message's last has behind it: one slash less.
+_TO_DEEP: Final = -DEEP_DIGITS - 1
 
 
 @dataclass(slots=True)
@@ -70,6 +73,30 @@ class Places:
         if not self._is_full(path):
             return bucket
         return shape.deep(message_id)
+
+    def targets(self, state: State, queue: QueueName, ids: Sequence[MessageId]) -> list[str]:
+        """`target` for each of many that come at once and say the same of their messages. What
+        goes to a folder is counted together: it may get so many more than its limit.
+        """
+        folder = self._layout.parent(state, queue)
+        if not self._is_full(folder, len(ids)):
+            return [""] * len(ids)
+        shape = self._shape(state, queue)
+        deeps: dict[str, str] = {}
+        of_each = [
+            deeps.get(key) or deeps.setdefault(key, shape.deep(message_id))
+            for message_id in ids
+            for key in (shape.decides(message_id.uuid),)
+        ]
+        found: dict[str, str | None] = {}
+        for bucket, count in Counter(deep[:_TO_DEEP] for deep in of_each).items():
+            path = f"{folder}/{bucket[:-1]}"
+            if path not in self._fills and self._is_foreign(path):
+                found[bucket] = ""
+            else:
+                found[bucket] = None if self._is_full(path, count) else bucket
+        places = ((found[deep[:_TO_DEEP]], deep) for deep in of_each)
+        return [deep if place is None else place for place, deep in places]
 
     def went(self, folder: str) -> None:
         """A message was taken from the folder."""
@@ -147,19 +174,19 @@ class Places:
         status = self._files.status(path)
         return status is not None and not stat.S_ISDIR(status.st_mode)
 
-    def _is_full(self, folder: str) -> bool:
-        """Whether what comes to the folder goes deeper; else it is counted as put there.
+    def _is_full(self, folder: str, count: int = 1) -> bool:
+        """Whether what comes to the folder goes deeper; else it is counted as put there, so many.
 
         Once it does, it goes on doing so until a listing finds no bucket any more.
         """
         fill = self._fills.get(folder)
         if fill is None or (fill.came >= self._came_max and self._clock.steady_s() >= fill.again_s):
             fill = self._list(folder)
-        fill.came += 1
+        fill.came += count
         if fill.has_folders or fill.files >= self._folder_max:
             fill.has_folders = True
             return True
-        fill.files += 1
+        fill.files += count
         return False
 
     def _list(self, folder: str) -> _Fill:
