@@ -15,7 +15,14 @@ from typing import Final
 
 from mq.clock import Clock
 from mq.lifecycle import State
-from mq.limits import DEEP_DIGITS, FILLS_MAX, FOLDER_FILES_MAX, FOLDER_LOOKS, LOOK_SHARE
+from mq.limits import (
+    DEEP_DIGITS,
+    FILLS_MAX,
+    FOLDER_FILES_MAX,
+    FOLDER_LOOKS,
+    LOOK_SHARE,
+    UUID_CHARS,
+)
 from mq.names import MessageId, QueueName
 from mq.store.files import Files
 from mq.store.layout import IN_COMMON, Layout, Shape
@@ -196,7 +203,8 @@ class Places:
         try:
             entries = self._files.entries(folder)
             for entry in itertools.islice(entries, self._folder_max + 1):
-                if is_bucket(entry) or is_deep_folder(entry):
+                # Nearly all are messages, which is told by their names' lengths.
+                if len(entry.name) < UUID_CHARS and (is_bucket(entry) or is_deep_folder(entry)):
                     has_folders = True
                 else:
                     files += 1
