@@ -31,6 +31,7 @@ _log = logging.getLogger("mq-mover")
 # After these a message that could not be moved is tried again.
 _FAILED_AGAIN_MS: Final = 1_000
 _STRAY_AGAIN_MS: Final = 10_000
+_NS_PER_MS: Final = 1_000_000
 
 
 class Mover:
@@ -162,13 +163,14 @@ class Mover:
             )
 
     def _due_ms(self, entry: "os.DirEntry[str]", known_ms: int | None) -> int:
-        """When to move the file: a while after its first sight at the soonest, since whoever
-        won it a moment ago has perhaps not stamped it yet.
+        """When to move the file: a while after its first sight at the soonest, where whoever won
+        it a moment ago has perhaps not stamped it yet. What was due after its last change was
+        stamped after its last rename.
         """
         status = entry.stat(follow_symlinks=False)
         due_ms = self._timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
         now_ms = self._root.now_ms()
-        if due_ms > now_ms:
+        if due_ms > now_ms or (due_ms > status.st_ctime_ns // _NS_PER_MS and self._timer.by_mtime):
             return due_ms
         soonest_ms = now_ms + round(FIRST_SIGHT_S * 1000)
         return soonest_ms if known_ms is None else min(known_ms, soonest_ms)

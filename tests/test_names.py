@@ -170,7 +170,8 @@ def test_extensions_and_content_types_are_one_to_one() -> None:
     ("content_type", "extension"),
     [
         ("application/json", "json"),
-        ("Application/JSON; charset=UTF-8", "json"),
+        ("Application/JSON", "json"),
+        ("application/json; charset=utf-8", ""),
         ("text/plain; charset=latin-1", ""),
         ("multipart/form-data; boundary=x", ""),
         ("application/x-www-form-urlencoded", ""),

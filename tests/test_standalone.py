@@ -217,7 +217,14 @@ def test_flags_come_from_the_environment(daemons: Processes, tmp_path: Path) -> 
     _request(mq, "PUT", "/orders")
     with urllib.request.urlopen(f"{mq.url}/orders", timeout=PATIENCE_S) as response:
         settings = json.load(response)["settings"]
-    assert settings == {"visibility_s": 7, "body_bytes_max": 1024, "bucket": 8, "shards": 1}
+    assert settings == {
+        "visibility_s": 7,
+        "priority_default": 0,
+        "idempotency_s": 300,
+        "body_bytes_max": 1024,
+        "bucket": 8,
+        "shards": 1,
+    }
     for _ in range(2):
         _request(mq, "POST", "/orders/messages", b"x")
     assert len(list((tmp_path / "from-environment" / "queues" / "orders").glob("*/*"))) == 1

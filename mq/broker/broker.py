@@ -332,6 +332,7 @@ class Broker:
         """
         if queue is not None and self._queues.get(queue.name.text) is queue:
             del self._queues[queue.name.text]
+            queue.arrived()  # Whoever waits for a message hears that it is gone.
 
     async def _retire_delayed(self, name: QueueName) -> None:
         try:

@@ -91,7 +91,7 @@ def _due_in_s(wanted: dict[str, object]) -> float:
     due_in_s = wanted.get("due_in_s")
     is_number = isinstance(due_in_s, int | float) and not isinstance(due_in_s, bool)
     if len(wanted) == 1 and is_number and 0 <= (found := cast(float, due_in_s)) <= DUE_IN_S_MAX:
-        return found
+        return round(found, 3)
     raise BadBody('{"due_in_s": seconds from 0}, and nothing else')
 
 

@@ -16,7 +16,7 @@ from mq.message import Stamp
 from mq.names import MessageId
 from mq.store.files import is_gone
 from mq.store.moves import folders_of, queue_exists
-from mq.store.publish import Draft, discard, place
+from mq.store.publish import Draft, assure_queue, discard, place
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
 from mq.store.steps import FilesFailed, Flush, Steps
@@ -44,8 +44,6 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
     """
     work = _Work(root, batch)
     scheduled, queue = batch.draft.is_scheduled, batch.draft.queue
-    if scheduled and not queue_exists(root, queue):
-        raise QueueNotFound(queue.text)
     try:
         work.stage()
         if work.staged:
@@ -57,6 +55,12 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
         raise
     finally:
         work.close()
+    if scheduled and work.staged:
+        try:
+            yield from assure_queue(root, batch.draft)
+        except (OSError, QueueNotFound):
+            work.discard(work.staged.values())
+            raise
     flush = work.deliver()
     if flush.folders:
         try:
@@ -67,7 +71,7 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
             # Deleted between the renames and the flush; the messages went with their queue.
             raise QueueNotFound(queue.text) from None
     if scheduled and not queue_exists(root, queue):
-        raise QueueNotFound(queue.text)
+        raise QueueNotFound(queue.text)  # What it has in delay/ goes with it.
     return work.errors
 
 

@@ -4,12 +4,16 @@ A message can move between two places while it is looked for, so a look that fou
 nothing; the second ends with the queue's own folder, to which what was fetched comes back.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from mq.errors import Busy, MessageNotFound, StorageFailed
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
+from mq.store.moves import no_such_queue, queue_exists
 from mq.store.root import Root
+from mq.store.steps import Flush, Steps
 
 PASSES: Final = 2
 
@@ -36,3 +40,27 @@ def places_alive(
         yield State.READY, bucket
     if look > 0:
         yield State.READY, ""
+
+
+def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: bool) -> Steps[None]:
+    """Ends an operation that did not find its message: raises QueueNotFound, StorageFailed where a
+    folder that may have it is away, Busy when it was seen (`is_busy`), else MessageNotFound.
+
+    Durable then: that it is gone, since whoever removed it may have died before its own flush.
+    """
+    layout = root.layout
+    if not queue_exists(root, queue):
+        yield from no_such_queue(root, queue)
+    for folder in (layout.delay, layout.remove):
+        if root.files.status(folder) is None:
+            # What may lie there, or could not be taken there, is not gone.
+            raise StorageFailed(f"{folder} is gone")
+    if is_busy:
+        raise Busy("another process is at the message, or it moved between two looks")
+    # A folder that is gone is a queue deleted meanwhile, or a bucket that was taken away.
+    with contextlib.suppress(FileNotFoundError):
+        yield Flush(
+            folders=(layout.remove, layout.delay, layout.queue(queue)),
+            beside=root.places.buckets(queue, message_id),
+        )
+    raise MessageNotFound(message_id.text)

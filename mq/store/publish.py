@@ -99,9 +99,12 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     Raises QueueNotFound, SettingsUnreadable, Busy, and takes the file away; StagedFileGone when
     it lay in new/ for so long that it was taken for forgotten. Durable on return: yes.
     """
-    if draft.is_scheduled and not queue_exists(root, draft.queue):
-        discard(root, draft)
-        raise QueueNotFound(draft.queue.text)
+    if draft.is_scheduled:
+        try:
+            yield from assure_queue(root, draft)
+        except (OSError, QueueNotFound):
+            discard(root, draft)
+            raise
     flush = place(root, draft)
     try:
         yield flush
@@ -113,6 +116,15 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     if draft.is_scheduled and not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
     return draft.id
+
+
+def assure_queue(root: Root, draft: Draft) -> Steps[None]:
+    """No rename into delay/ says that the queue is gone; and whoever made it may have died before
+    its own flush: a power cut would leave a message that has no queue to go to.
+    """
+    yield Flush(entries=(root.layout.queue(draft.queue),))
+    if not queue_exists(root, draft.queue):
+        raise QueueNotFound(draft.queue.text)
 
 
 def place(root: Root, draft: Draft) -> Flush:

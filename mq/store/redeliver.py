@@ -34,6 +34,11 @@ class Timer:
 
     lain_s: float | None = None
 
+    @property
+    def by_mtime(self) -> bool:
+        """Whether it is the message's own due time that counts."""
+        return self.lain_s is None
+
     def due_ms(self, mtime_ns: int, ctime_ns: int) -> int:
         """The due time, milliseconds since the epoch."""
         if self.lain_s is None:

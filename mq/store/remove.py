@@ -8,7 +8,7 @@ import errno
 from enum import Enum
 from typing import Final
 
-from mq.errors import Busy, DeliveredAgain, MessageNotFound, StorageFailed
+from mq.errors import DeliveredAgain, MessageNotFound
 from mq.lifecycle import (
     EXPUNGE_DELAYED,
     EXPUNGE_READY,
@@ -19,7 +19,7 @@ from mq.lifecycle import (
 )
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.find import PASSES, Precondition, places_alive
+from mq.store.find import PASSES, Precondition, nowhere, places_alive
 from mq.store.layout import leading
 from mq.store.moves import (
     claimed,
@@ -75,16 +75,7 @@ def remove(
                 covered = len(starts) if found is _Found.HERE else 0
                 yield Flush(folders=folders, beside=beside, covered=covered)
             return found is not _Found.REMOVED
-    if not queue_exists(root, queue):
-        yield from no_such_queue(root, queue)
-    for folder in (layout.delay, layout.remove):
-        if root.files.status(folder) is None:
-            # What may lie there, or could not be taken there, is not gone.
-            raise StorageFailed(f"{folder} is gone")
-    if _Found.BUSY in seen:
-        raise Busy("another process is at the message, or it moved between two looks")
-    with contextlib.suppress(FileNotFoundError):
-        yield Flush(folders=folders, beside=beside)
+    yield from nowhere(root, queue, message_id, is_busy=_Found.BUSY in seen)
     raise MessageNotFound(message_id.text)
 
 

@@ -3,29 +3,28 @@
 FORMAT.md, "extend, release, postpone", has the steps and what a crash after each leaves.
 """
 
-import contextlib
 from dataclasses import replace
 from typing import Final
 
-from mq.errors import Busy, DeliveredAgain, MessageNotFound, StorageFailed
+from mq.errors import Busy, DeliveredAgain, MessageNotFound
 from mq.lifecycle import POSTPONE, RELEASE, State
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.find import PASSES, Precondition, places_alive
+from mq.store.find import PASSES, Precondition, nowhere, places_alive
+from mq.store.layout import leading
 from mq.store.moves import (
     Claim,
     claimed,
+    keep_one_name,
     message_status,
     move_alive,
     no_such_queue,
     queue_exists,
 )
 from mq.store.root import Root
-from mq.store.stamping import stamp_due
+from mq.store.stamping import check_due, stamp_due
 from mq.store.steps import Flush, Steps
-
-_NOTHING_MORE: Final = Flush()
 
 
 def release(root: Root, delivery: Delivery) -> Steps[bool]:
@@ -37,8 +36,9 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
     with claimed(root, delayed) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return False
+        now = replace(claim.stamp, due_ms=root.now_ms())
         try:
-            yield from _release(root, delivery.queue, delivery.id, delivery.bucket, claim)
+            yield from _release(root, delivery.queue, delivery.id, delivery.bucket, claim, now)
         except OSError as error:
             if is_gone(error):
                 return False  # Its queue is gone; mq-mover decides.
@@ -47,14 +47,16 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
 
 
 def extend(root: Root, delivery: Delivery, due_ms: int) -> Steps[Delivery | None]:
-    """Gives a claimed message another due time, milliseconds since the epoch; None when it has
-    moved on. Durable on return: yes.
+    """Gives a message that this process has claimed, and flushed, another due time, milliseconds
+    since the epoch; None when it has moved on. Durable on return: yes.
     """
     delayed = root.layout.path(State.DELAYED, delivery.queue, delivery.id, delivery.bucket)
     with claimed(root, delayed) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return None
-        stamp = yield from _stamp(root, claim, due_ms)
+        stamp = replace(claim.stamp, due_ms=due_ms)
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+        yield Flush(files=(claim.descriptor,))
     return replace(delivery, stamp=stamp)
 
 
@@ -69,28 +71,25 @@ def reschedule(
     stamp. Its receives stay as they are.
 
     `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
-    Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy, StorageFailed.
-    Durable on return: yes.
+    Raises QueueNotFound, MessageNotFound, DeliveredAgain, DueTooFar, Busy, StorageFailed.
+    Durable on return: yes; and so is what a not-found says.
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
-    busy = None
+    is_busy = False
     for look in range(PASSES):
         for state, bucket in places_alive(root, queue, message_id, look):
             try:
                 stamp = yield from _reschedule_at(
                     root, queue, message_id, state, bucket, due_in_s, if_receives
                 )
-            except Busy as error:
-                busy = error
+            except Busy:
+                is_busy = True
                 continue
             if stamp is not None:
                 return stamp
-    if not queue_exists(root, queue):
-        yield from no_such_queue(root, queue)
-    if root.files.status(root.layout.delay) is None:
-        raise StorageFailed(f"{root.layout.delay} is gone")
-    raise busy or MessageNotFound(message_id.text)
+    yield from nowhere(root, queue, message_id, is_busy=is_busy)
+    raise MessageNotFound(message_id.text)
 
 
 def _reschedule_at(
@@ -111,52 +110,68 @@ def _reschedule_at(
             raise Busy("another process is at the message")
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
+        due_in_ms = round(due_in_s * 1000)
+        act = _LATER[state] if due_in_ms > 0 else _NOW[state]
+        stamp = replace(claim.stamp, due_ms=root.now_ms() + due_in_ms)
         try:
-            return (yield from _reschedule(root, queue, message_id, state, bucket, claim, due_in_s))
+            return (yield from act(root, queue, message_id, bucket, claim, stamp))
         except OSError as error:
             if not is_gone(error):
                 raise
+            # NFS may have done it and lost the answer; or a folder is gone, perhaps with its queue.
             raise Busy("the message moved while it was held") from error
 
 
-def _reschedule(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    state: State,
-    bucket: str,
-    claim: Claim,
-    due_in_s: float,
+def _extend(
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
 ) -> Steps[Stamp]:
-    due_ms = root.now_ms() + round(due_in_s * 1000)
-    if due_in_s <= 0:
-        if state is State.DELAYED:
-            return (yield from _release(root, queue, message_id, bucket, claim))
-        # As it was; but whoever brought it there has perhaps not flushed that.
-        yield Flush(folders=(root.layout.parent(state, queue, bucket),))
-        return claim.stamp
-    if state is State.DELAYED:
-        return (yield from _stamp(root, claim, due_ms))
-    # The rename first, as in a fetch: a ready file with a due time to come would be fetched.
+    """Whoever brought it to delay/ may have died before its own flush, and what a power cut took
+    back to its queue would be served before its time.
+    """
+    stamp_due(root, claim.descriptor, stamp)
+    if claim.status.st_nlink > 1:
+        flush = keep_one_name(root, State.DELAYED, queue, message_id, bucket)
+    else:
+        layout = root.layout
+        ways = (layout.delay, *leading(layout.delay, bucket), layout.queue(queue))
+        flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
+
+
+def _postpone(
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
+) -> Steps[Stamp]:
+    """The rename first, as in a fetch: in its queue a message is served whatever its time."""
+    check_due(root, claim.descriptor, stamp)
     flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
-    return (yield from _stamp(root, claim, due_ms, flush))
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
 
 
 def _release(
-    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
 ) -> Steps[Stamp]:
-    again = Stamp(root.now_ms(), claim.stamp.receives)
-    root.files.stamp(claim.descriptor, again.mtime_ns())
+    """The time first: between the two steps it is due, and comes back by itself."""
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
     flush = yield from move_alive(root, RELEASE, queue, message_id, claim.status.st_nlink, bucket)
     # Without the lock: whoever fetches it now has won it, flushed or not.
     root.files.unlock(claim.descriptor)
     yield flush._replace(files=(claim.descriptor,))
-    return again
-
-
-def _stamp(root: Root, claim: Claim, due_ms: int, flush: Flush = _NOTHING_MORE) -> Steps[Stamp]:
-    stamp = replace(claim.stamp, due_ms=due_ms)
-    stamp_due(root, claim.descriptor, stamp)
-    with contextlib.suppress(FileNotFoundError):  # The queue was deleted meanwhile.
-        yield flush._replace(files=(claim.descriptor,))
     return stamp
+
+
+def _leave(
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
+) -> Steps[Stamp]:
+    """It is ready as it is; but whoever brought it there has perhaps not flushed that."""
+    top = root.layout.queue(queue)
+    ways = (top, *leading(top, bucket), root.layout.delay)
+    beside = root.places.buckets(queue, message_id)
+    yield Flush(folders=ways, entries=(top,), beside=beside, covered=1)
+    return claim.stamp
+
+
+_LATER: Final = {State.DELAYED: _extend, State.READY: _postpone}
+_NOW: Final = {State.DELAYED: _release, State.READY: _leave}

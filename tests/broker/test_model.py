@@ -1,19 +1,21 @@
-"""The six operations, the mover and the reaper against a model, over a real directory.
+"""The operations, the mover and the reaper against a model, over a real directory.
 
 After every step the folders hold exactly what the model says: nothing lost, invented, torn,
-served out of order or in two places.
+served out of order, before its time, or in two places.
 """
 
 import asyncio
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.clock import FakeClock
-from harness.folders import message_files
+from harness.folders import files_below, message_files, mtime_ns
+from harness.model import DELAYED, READY, REMOVED, Model
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,14 +28,16 @@ from hypothesis.stateful import (
 )
 
 from mq.broker.broker import Broker
-from mq.errors import DeliveredAgain, MessageNotFound, QueueNotFound
+from mq.errors import MqError, QueueNotFound
 from mq.limits import FOLDER_FILES_MAX
-from mq.message import Envelope
+from mq.message import Envelope, Stamp
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.files import Files
+from mq.store.find import Precondition
 from mq.store.flush import NoFlusher
+from mq.store.listing import count
 from mq.store.queues import ANY_SHAPE, WantedShape
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
@@ -43,16 +47,14 @@ from mq_mover.sweeper import Sweeper
 
 NAMES = [QueueName.parse(text) for text in ("a", "a_SIDELINE")]
 VISIBILITY_S = 30.0
+DAY_S = 24 * 3600
+
+queues = st.sampled_from(NAMES)
+expected_receives = st.none() | st.integers(0, 3)
 
 
-@dataclass
-class Known:
-    """What the model knows of a message."""
-
-    queue: QueueName
-    body: bytes
-    folder: str
-    receives: int = 0
+def precondition(receives: int | None) -> Precondition | None:
+    return None if receives is None else lambda found: found == receives
 
 
 class QueuesAgainstAModel(RuleBasedStateMachine):
@@ -65,12 +67,13 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.path = Path(tempfile.mkdtemp(prefix="mq-model-"))
         self.clock = FakeClock()
+        # Ahead of every ctime: whatever was stamped was stamped for later than that.
+        self.clock.advance(DAY_S)
         self.files = Files()
         self.root = self.open_root()
         self.broker = self.new_broker()
         self.mover = Mover(self.root, NoFlusher(), Timer())
-        self.queues: set[QueueName] = set()
-        self.known: dict[str, Known] = {}
+        self.model = Model(VISIBILITY_S)
 
     def open_root(self) -> Root:
         return open_root(str(self.path), self.files, self.clock, folder_max=self.folder_max)
@@ -80,22 +83,30 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
             committer = Committer(NoFlusher())
             return Broker(self.root, committer, QueueSettings(visibility_s=VISIBILITY_S))
 
-        return self.loop.run_until_complete(make())
+        return self.run(make())
+
+    def run(self, work: Coroutine[Any, Any, Any], refusal: type[MqError] | None = None) -> Any:
+        """Does it; `refusal` is what it must raise."""
+        if refusal is None:
+            return self.loop.run_until_complete(work)
+        with pytest.raises(refusal):
+            self.loop.run_until_complete(work)
+        return None
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
-            self.loop.run_until_complete(self.broker.drain())
-            self.loop.run_until_complete(self.loop.shutdown_default_executor())
+            self.run(self.broker.drain())
+            self.run(self.loop.shutdown_default_executor())
             self.loop.close()
             shutil.rmtree(self.path)
 
-    @rule(queue=st.sampled_from(NAMES))
-    def create(self, queue: QueueName) -> None:
-        created = self.loop.run_until_complete(self.broker.create_queue(queue, self.shape))
-        assert created == (queue not in self.queues)
-        self.queues.add(queue)
+    # Queues.
 
-    @rule(queue=st.sampled_from(NAMES), really=st.sampled_from([False, False, True]))
+    @rule(queue=queues)
+    def create(self, queue: QueueName) -> None:
+        assert self.run(self.broker.create_queue(queue, self.shape)) == self.model.create(queue)
+
+    @rule(queue=queues, really=st.sampled_from([False, False, True]))
     def delete_queue(self, queue: QueueName, really: bool) -> None:
         if not really:  # Seldom, or queues would hardly ever hold anything.
             return
@@ -105,106 +116,115 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
             while self.broker.background:
                 await asyncio.wait(self.broker.background)
 
-        if queue not in self.queues:
-            with pytest.raises(QueueNotFound):
-                self.loop.run_until_complete(delete_and_settle())
-            return
-        self.loop.run_until_complete(delete_and_settle())
-        self.queues.remove(queue)
-        for name, known in list(self.known.items()):
-            if known.queue == queue and known.folder == "queues":
-                del self.known[name]  # Its folder went as one.
-            elif known.queue == queue:
-                known.folder = "remove"
+        self.run(delete_and_settle(), self.model.drop(queue))
+
+    @rule(queue=queues)
+    def describe(self, queue: QueueName) -> None:
+        if queue in self.model.queues:
+            counts = count(self.root, queue)
+            delayed = self.model.within(queue, DELAYED)
+            in_flight = sum(1 for each in delayed if each.receives)
+            assert counts.ready == len(self.model.within(queue, READY))
+            assert (counts.delayed, counts.in_flight) == (len(delayed) - in_flight, in_flight)
+            assert counts.removed == len(self.model.within(queue, REMOVED))
+
+    # Messages.
 
     @rule(
         target=messages,
-        queue=st.sampled_from(NAMES),
+        queue=queues,
         bodies=st.lists(st.binary(max_size=50), min_size=1, max_size=4),
         extension=st.sampled_from(["", "json"]),
+        priority=st.sampled_from([None, None, 0, 1, 9]),
+        visibility_s=st.sampled_from([None, None, 1, 100]),
+        delay_s=st.sampled_from([None, None, None, 0, 0.5, 20, 3600]),
     )
-    def publish(self, queue: QueueName, bodies: list[bytes], extension: str) -> object:
+    def publish(
+        self,
+        queue: QueueName,
+        bodies: list[bytes],
+        extension: str,
+        priority: int | None,
+        visibility_s: int | None,
+        delay_s: float | None,
+    ) -> object:
+        now_ms = self.clock.now_ms()
+        due_ms = None if delay_s is None else now_ms + round(delay_s * 1000)
+        envelope = Envelope(extension, priority, None, visibility_s, due_ms)
+
         async def publish_together() -> list[MessageId | BaseException]:
             return await asyncio.gather(
-                *(self.broker.publish(queue, body, Envelope(extension)) for body in bodies),
+                *(self.broker.publish(queue, body, envelope) for body in bodies),
                 return_exceptions=True,
             )
 
         published = []
-        for body, result in zip(
-            bodies, self.loop.run_until_complete(publish_together()), strict=True
-        ):
-            if queue not in self.queues:
+        for body, result in zip(bodies, self.run(publish_together()), strict=True):
+            if queue not in self.model.queues:
                 assert isinstance(result, QueueNotFound)
             else:
                 assert isinstance(result, MessageId)
-                self.known[f"{queue}:{result}"] = Known(queue, body, "queues")
+                assert (result.priority, result.visibility_s) == (priority or 0, visibility_s)
+                self.model.published(queue, result, body, due_ms or now_ms, now_ms)
                 published.append((queue, result))
         return multiple(*published)
 
-    @rule(queue=st.sampled_from(NAMES), times=st.integers(1, 3))
-    def fetch(self, queue: QueueName, times: int) -> None:
+    @rule(
+        queue=queues,
+        times=st.integers(1, 3),
+        visibility_s=st.sampled_from([None, None, 0.5, 5, 3600]),
+    )
+    def fetch(self, queue: QueueName, times: int, visibility_s: float | None) -> None:
         for _ in range(times):
-            self.fetch_once(queue)
+            self.fetch_once(queue, visibility_s)
 
-    def fetch_once(self, queue: QueueName) -> None:
-        fetching = self.broker.fetch(queue)
-        if queue not in self.queues:
-            with pytest.raises(QueueNotFound):
-                self.loop.run_until_complete(fetching)
-            return
-        ready = sorted(
-            name
-            for name, known in self.known.items()
-            if known.queue == queue and known.folder == "queues"
-        )
-        delivery = self.loop.run_until_complete(fetching)
-        if not ready:
+    def fetch_once(self, queue: QueueName, visibility_s: float | None) -> None:
+        refusal = None if queue in self.model.queues else QueueNotFound
+        delivery = self.run(self.broker.fetch(queue, visibility_s), refusal)
+        known = self.model.fetch(queue, visibility_s, self.clock.now_ms())
+        if known is None:
             assert delivery is None
             return
-        assert delivery is not None
-        assert f"{queue}:{delivery.id}" == ready[0]
-        known = self.known[ready[0]]
-        known.folder = "delay"
-        known.receives += 1
-        assert (delivery.body, delivery.stamp.receives) == (known.body, known.receives)
-        assert delivery.stamp.due_ms == self.clock.now_ms() + VISIBILITY_S * 1000
+        assert (delivery.id, delivery.body) == (known.id, known.body)
+        assert delivery.stamp == Stamp(known.due_ms, known.receives)
 
-    @rule(message=messages, receives=st.none() | st.integers(0, 3))
+    @rule(message=messages, receives=expected_receives)
     def remove(self, message: tuple[QueueName, MessageId], receives: int | None) -> None:
         queue, message_id = message
-        name = f"{queue}:{message_id}"
-        known = self.known.get(name)
-        condition = None if receives is None else lambda found: found == receives
-        removing = self.broker.remove(queue, message_id, condition)
-        if queue not in self.queues:
-            with pytest.raises(QueueNotFound):
-                self.loop.run_until_complete(removing)
-        elif known is None:
-            with pytest.raises(MessageNotFound):
-                self.loop.run_until_complete(removing)
-        elif known.folder != "remove" and receives not in (None, known.receives):
-            with pytest.raises(DeliveredAgain):
-                self.loop.run_until_complete(removing)
-        else:
-            self.loop.run_until_complete(removing)
-            known.folder = "remove"
+        removing = self.broker.remove(queue, message_id, precondition(receives))
+        self.run(removing, self.model.remove(queue, message_id, receives))
+
+    @rule(
+        message=messages,
+        due_in_s=st.sampled_from([0, 0, 0.5, 45.5, 7200]),
+        receives=expected_receives,
+    )
+    def reschedule(
+        self, message: tuple[QueueName, MessageId], due_in_s: float, receives: int | None
+    ) -> None:
+        queue, message_id = message
+        changing = self.broker.reschedule(queue, message_id, due_in_s, precondition(receives))
+        refusal = self.model.reschedule(queue, message_id, due_in_s, receives, self.clock.now_ms())
+        stamp = self.run(changing, refusal)
+        if refusal is None:
+            known = self.model.find(queue, message_id)
+            assert known is not None
+            assert stamp.receives == known.receives
+            assert stamp.due_ms == known.due_ms or due_in_s == 0
+
+    # Time.
 
     @rule(seconds=st.floats(0, 5))
     def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    @rule()
-    def redeliver_all(self) -> None:
-        self.clock.advance(2 * VISIBILITY_S)
-        for _ in range(4):
-            self.clock.advance(1.5)
-            while self.mover.run_once():
-                pass
-        for known in self.known.values():
-            if known.folder == "delay":
-                known.folder = "queues"
-        for queue in self.queues:
+    @rule(seconds=st.sampled_from([0.5, 5, 31, 200, 2 * 3600]))
+    def move_due(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        while self.mover.run_once():
+            pass
+        self.model.time_is(self.clock.now_ms())
+        for queue in self.model.queues:
             # The fake clock runs ahead of the folders' own: a later tick, as it would be.
             for folder, _, _ in os.walk(self.root.layout.queue(queue)):
                 os.utime(folder)
@@ -212,11 +232,11 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
     @rule()
     def reap(self) -> None:
         reap(self.files, self.root.layout.remove, self.clock.now_ms() + 1000, keep_s=0)
-        self.known = {name: known for name, known in self.known.items() if known.folder != "remove"}
+        self.model.reaped()
 
     @rule()
     def restart(self) -> None:
-        self.loop.run_until_complete(self.broker.drain())
+        self.run(self.broker.drain())
         self.root = self.open_root()
         self.broker = self.new_broker()
         self.mover = Mover(self.root, NoFlusher(), Timer())
@@ -225,10 +245,12 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
     def folders_hold_what_the_model_says(self) -> None:
         if not hasattr(self, "path"):
             return
-        expected: dict[str, list[str]] = {"new": [], "queues": [], "delay": [], "remove": []}
-        for name, known in sorted(self.known.items()):
-            expected[known.folder].append(name)
-        assert message_files(self.path) == expected
+        assert message_files(self.path) == self.model.entries()
+        stamps = {
+            path.name: Stamp.from_mtime_ns(mtime_ns(path))
+            for path in files_below(self.path / "delay")
+        }
+        assert stamps == self.model.stamps()
 
 
 class TinyFolders(QueuesAgainstAModel):

@@ -185,7 +185,7 @@ async def test_another_shape_than_a_queue_has(server: Server, query: str) -> Non
 )
 async def test_a_shape_that_no_queue_has(server: Server, query: str, parameter: str) -> None:
     reply = await call(server, "PUT", f"/q?{query}")
-    assert assert_problem(reply, 400, "bad-parameter")["parameter"] == parameter
+    assert assert_problem(reply, 400, f"bad-{parameter}")["parameter"] == parameter
     assert not (server.root / "queues" / "q").exists()
 
 

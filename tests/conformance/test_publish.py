@@ -119,9 +119,7 @@ async def test_a_common_type_is_the_names_extension(
     assert (await fetch(server)).headers["Content-Type"] == content_type
 
 
-@pytest.mark.parametrize(
-    "content_type", ["Application/JSON", "application/json; charset=utf-8", " application/json "]
-)
+@pytest.mark.parametrize("content_type", ["Application/JSON", " application/json "])
 async def test_a_type_may_be_written_in_other_ways(server: Server, content_type: str) -> None:
     await make_queue(server)
     reply = await raw_request(

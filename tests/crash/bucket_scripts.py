@@ -15,13 +15,14 @@ from crash.scripts import (
     fetch_redelivered,
     publish,
     redeliver,
+    redeliver_scheduled,
     release,
     retire_due,
     sweep,
     together,
     two_names,
 )
-from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
+from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
@@ -114,6 +115,32 @@ async def empty_buckets(on: Stage) -> None:
     await on.sweep()
     await on.sweep()
     await on.clients.publish(300)
+
+
+async def put_off_in_every_place(on: Stage) -> None:
+    """Flat, in a bucket, and below it: scheduled, postponed, extended and released."""
+    await _published(on, 1)
+    for _ in range(3):
+        await on.clients.publish(300, due_in_s=SOON_S)
+    ids = [await on.clients.publish(16) for _ in range(3)]
+    for message_id in ids:
+        await on.clients.reschedule(message_id, SOON_S)
+        await on.clients.reschedule(message_id, 2 * SOON_S)
+    for message_id in ids:
+        await on.clients.reschedule(message_id, 0)
+
+
+async def extend_claimed_in_a_bucket(on: Stage) -> None:
+    """By an mq that died before it flushed its claims, each from another place, to a bucket that it
+    had made and flushed.
+    """
+    ids = await _published(on, 3)
+    bucket = on.root / "delay" / on.bucket(ids[0])
+    bucket.mkdir(mode=0o700)
+    Files().sync_folder(str(bucket.parent))
+    for message_id in ids:
+        os.rename(on.ready(message_id), bucket / f"{ORDERS}:{message_id}")
+        await on.clients.reschedule(message_id, SOON_S)
 
 
 async def put_back_where_a_bucket_went(on: Stage) -> None:
@@ -220,6 +247,7 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
         make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
         empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
+        put_off_in_every_place, extend_claimed_in_a_bucket, redeliver_scheduled,
     )
 }  # fmt: skip
 FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)

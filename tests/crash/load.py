@@ -10,11 +10,13 @@ import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import aiohttp
 from harness.messages import make_body, number_in
 from harness.raw import raw_connection, raw_head
+
+from mq.lifecycle import State
 
 QUEUE = "orders"
 SIZES = (16, 300, 300, 300, 5000, 70_000)
@@ -32,6 +34,18 @@ async def _check(response: aiohttp.ClientResponse, *expected: int) -> int:
         raise Refused(await response.text())
     assert response.status in expected, await response.text()
     return response.status
+
+
+def _from_now_ms(seconds: float) -> int:
+    return round((datetime.now(UTC).timestamp() + seconds) * 1000)
+
+
+def _time(epoch_ms: int) -> str:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _epoch_ms(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
 
 
 class Clients:
@@ -68,14 +82,30 @@ class Clients:
             await _check(response, 200)
         self._mark("dropped", queue=queue)
 
-    async def publish(self, size: int, queue: str = QUEUE) -> str:
+    async def publish(self, size: int, queue: str = QUEUE, due_in_s: int = 0) -> str:
+        """`due_in_s`: for so long after now; 0: at once."""
         number = next(self._numbers)
         body = io.BytesIO(make_body(number, size))
-        async with self._session.post(self._url(queue, "messages"), data=body) as response:
+        due_ms = _from_now_ms(due_in_s) if due_in_s else 0
+        query = f"?at={_time(due_ms)}" if due_in_s else ""
+        async with self._session.post(self._url(queue, "messages") + query, data=body) as response:
             await _check(response, 201)
             message_id = response.headers["X-Message-Id"]
-        self._mark("published", queue=queue, id=message_id, number=number)
+        self._mark("published", queue=queue, id=message_id, number=number, due_ms=due_ms)
         return message_id
+
+    async def reschedule(self, message_id: str, due_in_s: int, queue: str = QUEUE) -> None:
+        """PATCH: a message that is not found is deleted."""
+        said = {"queue": queue, "id": message_id}
+        self._mark("reschedule_asked", **said, due_ms=_from_now_ms(due_in_s))
+        url = self._url(queue, "messages", message_id)
+        async with self._session.patch(url, json={"due_in_s": due_in_s}) as response:
+            if await _check(response, 200, 404) == 404:
+                self._mark("deleted", **said)
+                return
+            due_ms = _epoch_ms((await response.json())["due"])
+        to = {} if due_in_s else {"to": State.READY.value}
+        self._mark("rescheduled", **said, due_ms=due_ms, **to)
 
     async def fetch(self, queue: str = QUEUE) -> str | None:
         async with self._session.get(self._url(queue, "messages")) as response:
@@ -84,7 +114,7 @@ class Clients:
             number_in(await response.read())
             facts = response.headers
         message_id, receives = facts["X-Message-Id"], int(facts["X-Message-Receives"])
-        due_ms = round(datetime.fromisoformat(facts["X-Message-Due"]).timestamp() * 1000)
+        due_ms = _epoch_ms(facts["X-Message-Due"])
         self._mark("fetched", queue=queue, id=message_id, receives=receives, due_ms=due_ms)
         self.redelivered += receives > 1
         return message_id

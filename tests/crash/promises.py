@@ -77,17 +77,23 @@ class Ledger:
             case "published":
                 told = self._message(**facts)
                 told.published, told.number = True, facts["number"]
+                told.due_ms = facts.get("due_ms", 0)
+            case "reschedule_asked" | "rescheduled":
+                told = self._message(**facts)
+                asked_ms = told.due_ms if what == "reschedule_asked" else facts["due_ms"]
+                told.due_ms = min(asked_ms, facts["due_ms"])
+                told.lies_in = State(facts["to"]) if "to" in facts else None
             case "fetched":
                 told = self._message(**facts)
                 told.receives, told.due_ms = facts["receives"], facts["due_ms"]
                 told.lies_in = None
             case "moved":
                 self._message(**facts).lies_in = State(facts["to"])
-            case "delete_asked":
+            case "delete_asked" | "deleted":
                 told = self._message(**facts)
-                told.delete_asked, told.lies_in = True, None
-            case "deleted":
-                self._message(**facts).deleted = True
+                told.delete_asked |= what == "delete_asked"
+                told.deleted |= what == "deleted"
+                told.lies_in = None
             case "fetch_asked":
                 for told in self._of(facts["queue"]):
                     told.lies_in = None
@@ -221,8 +227,8 @@ def _message(
 ) -> Iterator[str]:
     states = found.states(message_id)
     alive = states & {READY, DELAYED}
-    if told.must_live and not alive:
-        yield "is nowhere"
+    if told.must_live:
+        yield from _reached(told, found, alive)
     # btrfs was seen to bring the name in new/ back although that folder was flushed after the
     # rename; beside the ready one it does no harm, since it is never delivered.
     if told.published and NEW in states and not new_returns:
@@ -233,8 +239,8 @@ def _message(
         yield "turned up in the queue that was made anew"
     if told.dropped and READY in states and ledger.queues[told.queue] == "dropped":
         yield "is ready in a queue that was deleted"
-    if told.must_live and told.due_ms > ledger.until_ms and alive != {DELAYED}:
-        yield "was fetched, is not due, and is not in delay/ alone"
+    if told.must_live and told.due_ms > ledger.until_ms:
+        yield from _kept_back(told, found.places.get(message_id, []))
     if told.lies_in and states != {told.lies_in}:
         yield f"was moved to {told.lies_in.value}, and is not there alone"
     if told.lies_in is READY and any(
@@ -245,6 +251,21 @@ def _message(
         place.stamp.receives for place in found.places[message_id] if place.state in alive
     ):
         yield "has forgotten a receive"
+
+
+def _reached(told: Told, found: Found, alive: set[State]) -> Iterator[str]:
+    if not alive:
+        yield "is nowhere"
+    if told.queue not in found.queues:
+        yield "is out of reach, without its queue"
+
+
+def _kept_back(told: Told, places: list[Place]) -> Iterator[str]:
+    """Of a message that is not due yet."""
+    if {place.state for place in places} & {READY, DELAYED} != {DELAYED}:
+        yield "is not due, and is not in delay/ alone"
+    if any(place.stamp.due_ms < told.due_ms for place in places):
+        yield "comes back before its time"
 
 
 def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:

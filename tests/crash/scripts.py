@@ -6,10 +6,11 @@ file that nobody has flushed yet, met by the operation that the script is about.
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 
 from crash.load import LARGE
-from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
+from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 from harness.faults import FaultyFiles
 from harness.internals import connections
 from harness.messages import make_body, new_id
@@ -237,6 +238,104 @@ async def redeliver(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+async def schedule(on: Stage) -> None:
+    await _begin(on)
+    for size in (16, 5000):
+        await on.clients.publish(size, due_in_s=SOON_S)
+
+
+async def schedule_streamed(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(LARGE, due_in_s=SOON_S)
+
+
+async def schedule_to_what_another_made(on: Stage) -> None:
+    """The other died before it flushed it."""
+    await on.start()
+    (on.root / "queues" / ORDERS).mkdir(mode=0o700)
+    await on.clients.publish(300, due_in_s=SOON_S)
+
+
+async def redeliver_scheduled(on: Stage) -> None:
+    await _begin(on)
+    message_id = await on.clients.publish(300, due_in_s=SOON_S)
+    on.disk.pass_time(LATER_S)
+    await on.move_due()
+    on.moved(message_id, State.READY)
+    await on.clients.delete(await _fetched(on))
+
+
+async def postpone(on: Stage) -> None:
+    await _begin(on)
+    for size in (300, 16):
+        message_id = await on.clients.publish(size)
+        await on.clients.reschedule(message_id, SOON_S)
+    await on.clients.reschedule(message_id, 0)
+    await on.clients.delete(await _fetched(on))
+
+
+async def extend(on: Stage) -> None:
+    """What was fetched, and what was scheduled: later, and sooner."""
+    await _begin(on)
+    await on.clients.publish(300)
+    message_id = await _fetched(on)
+    for due_in_s in (2 * SOON_S, SOON_S):
+        await on.clients.reschedule(message_id, due_in_s)
+    message_id = await on.clients.publish(16, due_in_s=SOON_S)
+    await on.clients.reschedule(message_id, 2 * SOON_S)
+    await on.clients.delete(message_id)
+
+
+async def extend_claimed(on: Stage) -> None:
+    """By an mq that died before it flushed its claim."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    os.rename(on.ready(message_id), on.delayed(message_id))
+    await on.clients.reschedule(message_id, SOON_S)
+
+
+async def extend_scheduled(on: Stage) -> None:
+    """By an mq that died before it flushed where it lies."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    later_ns = round((time.time() + SOON_S) * 1000) * 10**6
+    os.rename(on.ready(message_id), on.delayed(message_id))
+    os.utime(on.delayed(message_id), ns=(later_ns, later_ns))
+    await on.clients.reschedule(message_id, 2 * SOON_S)
+
+
+async def release_by_request(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(300)
+    scheduled = await on.clients.publish(16, due_in_s=SOON_S)
+    for message_id in (await _fetched(on), scheduled):
+        await on.clients.reschedule(message_id, 0)
+    for _ in range(2):
+        await on.clients.delete(await _fetched(on))
+
+
+async def release_redelivered(on: Stage) -> None:
+    """By a mover that died before it flushed that."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+    await _fetched(on)
+    on.disk.pass_time(LATER_S)
+    os.rename(on.delayed(message_id), on.ready(message_id))
+    await on.clients.reschedule(message_id, 0)
+
+
+async def reschedule_removed(on: Stage) -> None:
+    """By another process, which died before it flushed that: a not-found is for good."""
+    await _begin(on)
+    ready, reaped = [await on.clients.publish(size) for size in (300, 16)]
+    for message_id in (ready, reaped):
+        on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
+        os.rename(on.ready(message_id), on.removed(message_id))
+    os.unlink(on.removed(reaped))
+    for message_id in (ready, reaped):
+        await on.clients.reschedule(message_id, SOON_S)
+
+
 async def forget(on: Stage) -> None:
     """What an mq left in new/ that died in the middle of a publish."""
     await _begin(on)
@@ -340,6 +439,9 @@ SCRIPTS: dict[str, Script] = {
         delete_ready, delete_delayed, delete_removed, delete_reaped, delete_redelivered,
         fetch_redelivered, drop_again, delete_claimed, redeliver, forget, drop, make_anew,
         retire_due, sweep, reap, together,
+        schedule, schedule_streamed, schedule_to_what_another_made, redeliver_scheduled, postpone,
+        extend, extend_claimed, extend_scheduled, release_by_request, release_redelivered,
+        reschedule_removed,
     )
 }  # fmt: skip
 SIDE_BY_SIDE = (together,)

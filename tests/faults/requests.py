@@ -50,6 +50,13 @@ class Case:
         await self.has_message()
         assert (await fetch(self.server, self.queue)).id == self.message_id
 
+    async def has_scheduled(self) -> None:
+        await self.has_queue()
+        reply = await call(self.server, "POST", f"{self.path}/messages?delay=600", data=self.body)
+        assert reply.status == 201
+        self.message_id = reply.id
+        self.owed = {self.body}
+
     async def has_deleted(self) -> None:
         await self.has_message()
         assert (await delete(self.server, self.message_id, self.queue)).status == 202
@@ -94,8 +101,25 @@ async def _post(case: Case) -> Reply:
     return await post(case.server, case.body, case.queue)
 
 
+async def _post_for_later(case: Case) -> Reply:
+    return await call(case.server, "POST", f"{case.path}/messages?delay=600", data=case.body)
+
+
 def _published(case: Case, reply: Reply) -> None:
     (case.owed if reply.status == 201 else case.possible).add(case.body)
+
+
+def _reschedules(due_in_s: float, **headers: str) -> Send:
+    async def send(case: Case) -> Reply:
+        path = f"{case.path}/messages/{case.message_id}"
+        said = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await call(case.server, "PATCH", path, json={"due_in_s": due_in_s}, headers=said)
+
+    return send
+
+
+def _rescheduled(case: Case, reply: Reply) -> None:
+    """Wherever it is, it is owed."""
 
 
 async def _fetch(case: Case) -> Reply:
@@ -164,6 +188,20 @@ REQUESTS = (
     Request("publish-streamed", Case.has_queue, _post, _published, (201,), size=STREAMED_BYTES),
     Request("fetch", Case.has_message, _fetch, _fetched, (200,)),
     Request("fetch-streamed", Case.has_message, _fetch, _fetched, (200,), size=STREAMED_BYTES),
+    Request("publish-scheduled", Case.has_queue, _post_for_later, _published, (201,)),
+    Request(
+        "publish-scheduled-streamed", Case.has_queue, _post_for_later, _published, (201,),
+        size=STREAMED_BYTES,
+    ),
+    Request("postpone", Case.has_message, _reschedules(600), _rescheduled, (200,), (200,)),
+    Request("extend", Case.has_fetched, _reschedules(600), _rescheduled, (200,), (200,)),
+    Request(
+        "extend-if-match", Case.has_fetched, _reschedules(600, If_Match='"1"'), _rescheduled,
+        (200,), (200,),
+    ),
+    Request("release", Case.has_fetched, _reschedules(0), _rescheduled, (200,), (200,)),
+    Request("release-scheduled", Case.has_scheduled, _reschedules(0), _rescheduled, (200,), (200,)),
+    Request("release-ready", Case.has_message, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("delete-ready", Case.has_message, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-fetched", Case.has_fetched, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-if-match", Case.has_fetched, _delete_if_match, _deleted, (202,), DELETED_AGAIN),
@@ -174,7 +212,7 @@ REQUESTS = (
     Request("delete-queue", Case.has_fetched, _delete_queue, _queue_deleted, (200,), (200, 404)),
     Request("describe-queue", Case.has_fetched, _describe, _nothing, (200,), (200,)),
     Request("readyz", Case.has_queue, _readyz, _nothing, (200,), (200,)),
-)
+)  # fmt: skip
 
 
 async def background_ends(server: Server) -> None:

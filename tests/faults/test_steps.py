@@ -16,7 +16,7 @@ from harness.cases import body_sizes, commit_modes
 from harness.faults import FaultyFiles, steps_of
 from harness.folders import message_files
 from harness.internals import background_work
-from harness.server import Serve
+from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 pytestmark = pytest.mark.usefixtures("audited")
@@ -67,6 +67,75 @@ async def test_the_steps_of_a_fetch_and_a_delete(serve: Serve) -> None:
     before = len(files.calls)
     await delete(server, message_id)
     assert ("sync_folder", "remove") in steps_of(files, before)
+
+
+@body_sizes
+async def test_the_steps_of_a_publish_for_later(serve: Serve, size: int) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    for first in (True, False):
+        before = len(files.calls)
+        reply = await call(server, "POST", "/q/messages?delay=60", data=b"x" * size)
+        assert reply.status == 201
+        assert steps_of(files, before) == [
+            ("create", "new"),
+            ("stamp", "new"),
+            ("sync", "new"),
+            # The queue that it is to come to, at its first use.
+            *([("sync_folder", "queues")] if first else []),
+            ("rename", "new"),
+            ("sync_folder", "delay"),
+            ("sync_folder", "new"),
+        ]
+
+
+async def patch(server: Server, message_id: str, due_in_s: float) -> int:
+    path = f"/q/messages/{message_id}"
+    return (await call(server, "PATCH", path, json={"due_in_s": due_in_s})).status
+
+
+async def test_the_steps_of_another_due_time(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    message_id = await publish(server)
+    folders = [("sync_folder", "delay"), ("sync_folder", "q")]
+    before = len(files.calls)
+    assert await patch(server, message_id, 60) == 200
+    # To postpone: the rename first, since what is in the queue is served whatever its time.
+    assert steps_of(files, before) == [("rename", "q"), ("stamp", "q"), ("sync", "q"), *folders]
+    before = len(files.calls)
+    assert await patch(server, message_id, 90) == 200
+    # To extend: who brought it there may have died before its own flush.
+    assert steps_of(files, before) == [("stamp", "delay"), ("sync", "delay"), *folders]
+    before = len(files.calls)
+    assert await patch(server, message_id, 0) == 200
+    # To release: the stamp first, so that it comes back by itself where the rename fails.
+    assert steps_of(files, before) == [
+        ("stamp", "delay"),
+        ("rename", "delay"),
+        ("sync", "delay"),
+        *reversed(folders),
+    ]
+    before = len(files.calls)
+    assert await patch(server, message_id, 0) == 200
+    assert steps_of(files, before) == [*reversed(folders)]
+
+
+async def test_a_patch_that_finds_nothing_is_for_good(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    before = len(files.calls)
+    assert await patch(server, UNKNOWN_ID, 60) == 404
+    await make_queue(server)
+    before = len(files.calls)
+    assert await patch(server, UNKNOWN_ID, 60) == 404
+    assert steps_of(files, before) == [
+        ("sync_folder", "remove"),
+        ("sync_folder", "delay"),
+        ("sync_folder", "q"),
+    ]
 
 
 async def test_the_steps_of_making_and_deleting_a_queue(serve: Serve) -> None:

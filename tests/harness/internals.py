@@ -23,13 +23,12 @@ def fetches_waiting(server: Server, queue: str) -> int:
     """How many fetches of a queue wait for a message."""
     broker = server.daemon._broker
     assert broker is not None
-    waiting = broker._queues[queue]._waiting
-    return sum(1 for _, future in waiting if not future.done())
+    return broker._queues[queue]._fetching.waiters.drop_gone()
 
 
 def background_work(server: Server) -> int:
     """How many tasks go on that no request waits for: releases, retiring a deleted queue."""
     broker = server.daemon._broker
     assert broker is not None
-    releasing = sum(len(queue._giving_back) for queue in broker._queues.values())
+    releasing = sum(len(queue._fetching.handling) for queue in broker._queues.values())
     return len(broker.background) + releasing

@@ -27,37 +27,37 @@ ORDERINGS = (
         "mq/store/publish.py",
         """\
         root.files.write(descriptor, body)
-        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        stamp_due(root, descriptor, Stamp(draft.due_ms))
         yield Flush(files=(descriptor,))
 """,
         """\
         yield Flush(files=(descriptor,))
         root.files.write(descriptor, body)
-        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        stamp_due(root, descriptor, Stamp(draft.due_ms))
 """,
     ),
     Ordering(
         "a published file is flushed before its mtime is set",
         "mq/store/publish.py",
         """\
-        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        stamp_due(root, descriptor, Stamp(draft.due_ms))
         yield Flush(files=(descriptor,))
 """,
         """\
         yield Flush(files=(descriptor,))
-        root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+        stamp_due(root, descriptor, Stamp(draft.due_ms))
 """,
     ),
     Ordering(
         "a streamed file's mtime is set after its fsync",
         "mq/store/publish.py",
         """\
-    root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+    stamp_due(root, descriptor, Stamp(draft.due_ms))
     root.files.sync(descriptor)
 """,
         """\
     root.files.sync(descriptor)
-    root.files.stamp(descriptor, Stamp(draft.due_ms).mtime_ns())
+    stamp_due(root, descriptor, Stamp(draft.due_ms))
 """,
     ),
     Ordering(
@@ -84,11 +84,11 @@ ORDERINGS = (
         "a publish is answered before its folders are flushed",
         "mq/store/publish.py",
         """\
-        flush = move(root, DELIVER, draft.queue, draft.id, target=target)
+        flush = move(root, transition, draft.queue, draft.id, target=target)
     except OSError as error:
 """,
         """\
-        move(root, DELIVER, draft.queue, draft.id, target=target)
+        move(root, transition, draft.queue, draft.id, target=target)
         return draft.id
     except OSError as error:
 """,
@@ -112,21 +112,87 @@ ORDERINGS = (
 """,
     ),
     Ordering(
-        "a released message is stamped after its flush",
-        "mq/store/fetch.py",
+        "a postponed message is stamped before it leaves its queue",
+        "mq/store/reschedule.py",
         """\
-        try:
-            yield flush._replace(files=(claim.descriptor,))
-        except FileNotFoundError:
-            return False  # The queue was deleted meanwhile, the message with it.
+    flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
 """,
         """\
-        root.files.stamp(claim.descriptor, delivery.stamp.mtime_ns())
-        try:
-            yield flush._replace(files=(claim.descriptor,))
-        except FileNotFoundError:
-            return False
-        root.files.stamp(claim.descriptor, again.mtime_ns())
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
+""",
+    ),
+    Ordering(
+        "a postponed message is stamped after its flush",
+        "mq/store/reschedule.py",
+        """\
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
+
+
+def _release(
+""",
+        """\
+    yield flush._replace(files=(claim.descriptor,))
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    return stamp
+
+
+def _release(
+""",
+    ),
+    Ordering(
+        "an extended message's stamp is not flushed",
+        "mq/store/reschedule.py",
+        """\
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
+
+
+def _postpone(
+""",
+        """\
+    yield flush
+    return stamp
+
+
+def _postpone(
+""",
+    ),
+    Ordering(
+        "a released message leaves delay/ before it is stamped",
+        "mq/store/reschedule.py",
+        """\
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    flush = yield from move_alive(root, RELEASE, queue, message_id, claim.status.st_nlink, bucket)
+""",
+        """\
+    flush = yield from move_alive(root, RELEASE, queue, message_id, claim.status.st_nlink, bucket)
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+""",
+    ),
+    Ordering(
+        "a message is published for later before its queue is flushed",
+        "mq/store/publish.py",
+        "    yield Flush(entries=(root.layout.queue(draft.queue),))\n",
+        "    yield Flush()\n",
+    ),
+    Ordering(
+        "a released message is stamped after its flush",
+        "mq/store/reschedule.py",
+        """\
+    root.files.unlock(claim.descriptor)
+    yield flush._replace(files=(claim.descriptor,))
+    return stamp
+""",
+        """\
+    root.files.unlock(claim.descriptor)
+    root.files.stamp(claim.descriptor, claim.stamp.mtime_ns())
+    yield flush._replace(files=(claim.descriptor,))
+    root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    return stamp
 """,
     ),
     Ordering(

@@ -1,0 +1,269 @@
+"""One queue's fetches in one process: which candidates are claimed, and who gets them.
+
+All are served by one task: a candidate is claimed for each who waits, in their order, and who lost
+a race has another claimed. It looks into the folder only between claims.
+"""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from mq.broker.backlog import Backlog
+from mq.broker.looks import Looks
+from mq.broker.waiters import Waiter, Waiters
+from mq.errors import Busy, MqError, Unavailable
+from mq.limits import CLAIMS_MAX
+from mq.message import Delivery
+from mq.names import MessageId, QueueName
+from mq.store.commit import Committer
+from mq.store.fetch import fetch
+from mq.store.order import Candidate
+from mq.store.reschedule import extend, release
+from mq.store.root import Root
+
+_log = logging.getLogger("mq.queue")
+
+
+@dataclass(slots=True)
+class Totals:
+    """What this process did with a queue since it began."""
+
+    published: int = 0
+    fetched: int = 0
+    deleted: int = 0
+    released: int = 0
+    lost_races: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A claim that goes on; `asked`: the number of the last one to ask when it began."""
+
+    candidate: Candidate
+    asked: int
+    visibility_s: float | None
+    future: "asyncio.Future[Delivery | None]"
+
+
+class Fetching:
+    """The fetches of a queue that this process has used. Lives on the event loop's thread.
+
+    `visibility_s` says how long a message is the fetcher's where nobody says otherwise;
+    `became_ready` hears of what is released.
+    """
+
+    def __init__(
+        self,
+        name: QueueName,
+        root: Root,
+        committer: Committer,
+        looks: Looks,
+        backlog: Backlog,
+        chance: random.Random,
+        totals: Totals,
+        visibility_s: Callable[[], float],
+        became_ready: Callable[[MessageId], None],
+    ) -> None:
+        self.waiters = Waiters()
+        self._name = name
+        self._root = root
+        self._committer = committer
+        self._looks = looks
+        self._backlog = backlog
+        self._chance = chance
+        self._totals = totals
+        self._visibility_s = visibility_s
+        self._became_ready = became_ready
+        self._claims: deque[_Claim] = deque()
+        self._changed = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+        self.handling: set[asyncio.Task[None]] = set()
+        """What goes on with messages whose claims have ended."""
+
+    def begin(self, visibility_s: float | None) -> "asyncio.Future[Delivery | None]":
+        """One more waits for a message; the future that answers."""
+        future = self.waiters.add(visibility_s)
+        self._go_on()
+        return future
+
+    def abandon(self, future: "asyncio.Future[Delivery | None]") -> None:
+        """Whoever asked is gone: what was claimed for it, or is, is released."""
+        # The answer may have come in the same turn of the loop.
+        if not future.cancel() and not future.cancelled() and future.exception() is None:
+            delivery = future.result()
+            if delivery is not None:
+                self.give_back(delivery)
+
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """All that goes on here."""
+        own = (self._serving, self._looks.clearing)
+        return {task for task in own if task is not None} | self.handling
+
+    def give_back(self, delivery: Delivery) -> None:
+        """Releases, in the background, a message that was claimed for someone who is gone."""
+        self._in_background(self._give_back(delivery))
+
+    def _go_on(self) -> None:
+        self._changed.set()
+        if self._serving is None:
+            self._serving = asyncio.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            while self.waiters.drop_gone() or self._claims:
+                self._changed.clear()
+                if not self._backlog.is_due_for_look(self._root.clock.steady_s()):
+                    self._claim(len(self.waiters) - len(self._claims))
+                elif not self._claims:
+                    await self._look_for_those_who_wait()
+                    continue
+                await self._changed.wait()
+        except MqError as error:
+            self._answer_all(error)
+        except Exception as error:
+            _log.exception("fetching failed", extra={"fields": {"queue": self._name.text}})
+            self._backlog.distrust()
+            self._answer_all(Unavailable(repr(error)))
+        finally:
+            self._serving = None
+
+    def _answer_all(self, error: MqError) -> None:
+        while (waiter := self.waiters.next()) is not None:
+            waiter.future.set_exception(error)
+
+    async def _look_for_those_who_wait(self) -> None:
+        last = self.waiters.asked
+        await self._looks.look(self._backlog)
+        if len(self._backlog):
+            return
+        # Nothing is there for those who came before the look.
+        while (waiter := self.waiters.next(last)) is not None:
+            waiter.future.set_result(None)
+
+    def _claim(self, wanted: int) -> None:
+        """Begins a claim for each who waits and has none yet."""
+        candidates = self._candidates(min(wanted, CLAIMS_MAX - len(self._claims)))
+        waiters = self.waiters.behind(len(self._claims))
+        for candidate, waiter in zip(candidates, waiters, strict=False):
+            operation = fetch(
+                self._root,
+                self._name,
+                candidate.id,
+                self._visibility_s(),
+                candidate.bucket,
+                waiter.visibility_s,
+            )
+            future = self._committer.submit(operation)
+            claim = _Claim(candidate, self.waiters.asked, waiter.visibility_s, future)
+            self._claims.append(claim)
+            future.add_done_callback(self._claim_ended)
+
+    def _candidates(self, wanted: int) -> list[Candidate]:
+        candidates: list[Candidate] = []
+        while len(candidates) < wanted:
+            candidate = self._backlog.take(self._chance)
+            if candidate is None:
+                break
+            candidates.append(candidate)
+        return candidates
+
+    def _claim_ended(self, ended: "asyncio.Future[Delivery | None]") -> None:
+        """Claims are handed over in the order of their beginnings: one that began later may go to
+        somebody whom an earlier one may not.
+        """
+        while self._claims and self._claims[0].future.done():
+            self._settle(self._claims.popleft())
+        self._changed.set()
+
+    def _settle(self, claim: _Claim) -> None:
+        candidate, error = claim.candidate, claim.future.exception()
+        if isinstance(error, Busy):
+            # Whoever holds it may be stopped: nobody waits for that, and others go first.
+            self._backlog.put_aside(candidate, self._root.clock.steady_s())
+            self._totals.lost_races += 1
+        elif error is not None:
+            # The message is in delay/ and comes back, or is where it was; one who waits hears of
+            # it.
+            self._backlog.distrust()
+            self._answer_next(error)
+        elif (delivery := claim.future.result()) is None:
+            self._backlog.was_lost(candidate, self._root.clock.steady_s())
+            self._totals.lost_races += 1
+        else:
+            self._totals.fetched += 1
+            self._hand_over(delivery, claim)
+
+    def _hand_over(self, delivery: Delivery, claim: _Claim) -> None:
+        """Gives the delivery to one who waited before its claim began: since then the message may
+        have been deleted, and whoever asks after that must not get it.
+        """
+        if self._is_past(delivery):
+            self._let_go(delivery)
+            return
+        waiter = self.waiters.next(claim.asked)
+        if waiter is None:
+            self.give_back(delivery)
+        elif waiter.visibility_s == claim.visibility_s:
+            waiter.future.set_result(delivery)
+        else:
+            # Claimed for one who went: whose it is now asked for another time.
+            self._in_background(self._stamp_for(waiter, delivery))
+
+    def _is_past(self, delivery: Delivery) -> bool:
+        """Whether flushing took longer than its visibility: it is not surely ours any more."""
+        return delivery.stamp.due_ms <= self._root.now_ms()
+
+    def _let_go(self, delivery: Delivery) -> None:
+        if delivery.descriptor is not None:
+            self._root.files.close(delivery.descriptor)
+
+    def _answer_next(self, failure: BaseException) -> None:
+        if (waiter := self.waiters.next()) is not None:
+            waiter.future.set_exception(failure)  # Whoever answers it tells the log.
+            return
+        _log.warning(
+            "a claim failed", extra={"fields": {"queue": self._name.text, "error": repr(failure)}}
+        )
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.handling.add(task)
+        task.add_done_callback(self.handling.discard)
+
+    async def _stamp_for(self, waiter: Waiter, delivery: Delivery) -> None:
+        """Makes the delivery the waiter's for as long as that one asked, and hands it over."""
+        shown_s = waiter.visibility_s or delivery.id.visibility_s or self._visibility_s()
+        due_ms = self._root.now_ms() + round(shown_s * 1000)
+        try:
+            stamped = await self._committer.commit(extend(self._root, delivery, due_ms))
+        except Exception as error:
+            # It is in delay/, and comes back.
+            self._let_go(delivery)
+            if not waiter.future.done():
+                known = isinstance(error, MqError)
+                waiter.future.set_exception(error if known else Unavailable(repr(error)))
+            return
+        if stamped is not None and waiter.future.done():
+            self.give_back(stamped)
+        elif stamped is not None and not self._is_past(stamped):
+            waiter.future.set_result(stamped)
+        else:
+            self._let_go(delivery)
+            self.waiters.put_back(waiter)
+            self._go_on()
+
+    async def _give_back(self, delivery: Delivery) -> None:
+        self._let_go(delivery)
+        try:
+            if await self._committer.commit(release(self._root, delivery)):
+                self._totals.released += 1
+                self._became_ready(delivery.id)
+        except Unavailable as error:
+            _log.warning(
+                "a release failed; the message comes back when it is due",
+                extra={"fields": {"queue": self._name.text, "error": repr(error)}},
+            )

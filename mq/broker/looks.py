@@ -1,0 +1,79 @@
+"""Looking into a queue's folder for what is ready, and taking away the buckets found empty."""
+
+import asyncio
+import logging
+
+from mq.broker.backlog import Backlog
+from mq.errors import SettingsUnreadable, Unavailable
+from mq.limits import BACKLOG_IDS_MAX, LOOKS_PER_SHARD
+from mq.names import QueueName
+from mq.store.buckets import drop_buckets
+from mq.store.commit import Committer
+from mq.store.order import STRICT, FolderMark, Listing, Order, list_ready
+from mq.store.root import Root
+
+_log = logging.getLogger("mq.queue")
+
+
+class Looks:
+    """The looks of one process into one queue. Lives on the event loop's thread."""
+
+    def __init__(
+        self, name: QueueName, root: Root, committer: Committer, peers: int, peer_index: int
+    ) -> None:
+        self.clearing: asyncio.Task[None] | None = None
+        """Empty buckets are being taken away."""
+        self._name = name
+        self._root = root
+        self._committer = committer
+        self._peers = peers
+        self._peer_index = peer_index
+        self._looks = 0
+
+    async def look(self, backlog: Backlog) -> None:
+        """Tells the backlog what is ready. Raises QueueNotFound, Unavailable; the backlog knows
+        then what it knew.
+        """
+        began_s = self._root.clock.steady_s()
+        mark = backlog.mark
+        backlog.look_began()
+        try:
+            listing = await self._committer.call(self._list, mark)
+        except BaseException:
+            backlog.look_failed()
+            raise
+        backlog.look_ended(listing, began_s, self._root.clock.steady_s())
+        if listing is not None and listing.empty and self.clearing is None:
+            self.clearing = asyncio.create_task(self._clear(listing.empty))
+            self.clearing.add_done_callback(self._was_cleared)
+
+    def _list(self, mark: FolderMark | None) -> Listing | None:
+        return list_ready(self._root, self._name, BACKLOG_IDS_MAX, mark, self._order())
+
+    def _order(self) -> Order:
+        """Strict without peers; else from this process's own shard on, where the queue has shards,
+        and now and then from another one's, which nobody else may begin at.
+        """
+        if self._peers == 0:
+            return STRICT
+        try:
+            shards = self._root.places.shape(self._name).shards
+        except SettingsUnreadable:
+            return STRICT
+        turn, more = divmod(self._looks, LOOKS_PER_SHARD)
+        self._looks += 1
+        start = self._peer_index + (0 if more else turn)
+        return Order(shards, start % shards)
+
+    async def _clear(self, buckets: tuple[str, ...]) -> None:
+        """Takes empty buckets away, in the background."""
+        try:
+            await self._committer.commit_alone(drop_buckets(self._root, buckets))
+        except Unavailable as error:
+            _log.info(
+                "empty buckets stay for now",
+                extra={"fields": {"queue": self._name.text, "error": repr(error)}},
+            )
+
+    def _was_cleared(self, clearing: "asyncio.Task[None]") -> None:
+        self.clearing = None
