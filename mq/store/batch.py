@@ -58,7 +58,7 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
     if scheduled and work.staged:
         try:
             yield from assure_queue(root, batch.draft)
-        except (OSError, QueueNotFound):
+        except (OSError, MqError):
             work.discard(work.staged.values())
             raise
     flush = work.deliver()
@@ -135,7 +135,7 @@ class _Work:
         """
         root, draft = self._root, self._draft
         transition, queue = draft.transition, draft.queue
-        rename, numbers = root.files.rename, list(self.staged.values())
+        files, numbers = root.files, list(self.staged.values())
         buckets = self._buckets(numbers)
         beginnings: dict[str, str] = {}
         reached: set[str] = set()
@@ -147,7 +147,7 @@ class _Work:
                 beginning = root.layout.beginning(transition.target, queue, bucket)
                 beginnings[bucket] = beginning
             try:
-                rename(self._new + name, beginning + name)
+                files.rename(self._new + name, beginning + name)
             except OSError as error:
                 flush = self._deliver_alone(number, error)
                 if flush is not None:

@@ -6,7 +6,7 @@ FORMAT.md, "publish", has the steps and what a crash after each leaves.
 import errno
 from dataclasses import dataclass
 
-from mq.errors import NoInodes, QueueNotFound, StagedFileGone, Unavailable
+from mq.errors import MqError, NoInodes, QueueNotFound, StagedFileGone, Unavailable
 from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, Transition
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
@@ -102,7 +102,7 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     if draft.is_scheduled:
         try:
             yield from assure_queue(root, draft)
-        except (OSError, QueueNotFound):
+        except (OSError, MqError):
             discard(root, draft)
             raise
     flush = place(root, draft)

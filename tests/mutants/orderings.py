@@ -84,13 +84,30 @@ ORDERINGS = (
         "a publish is answered before its folders are flushed",
         "mq/store/publish.py",
         """\
-        flush = move(root, transition, draft.queue, draft.id, target=target)
-    except OSError as error:
+    flush = place(root, draft)
+    try:
+        yield flush
 """,
         """\
-        move(root, transition, draft.queue, draft.id, target=target)
+    flush = place(root, draft)
+    if flush.folders:
         return draft.id
-    except OSError as error:
+    try:
+        yield flush
+""",
+    ),
+    Ordering(
+        "a batch is delivered before it is flushed",
+        "mq/store/batch.py",
+        """\
+        if work.staged:
+            yield Flush(files=tuple(work.staged))
+""",
+        """\
+        if work.staged:
+            work.deliver()
+            yield Flush(files=tuple(work.staged))
+            work.deliver = lambda: Flush(folders=(root.layout.queue(queue), root.layout.new))
 """,
     ),
     Ordering(
@@ -368,15 +385,15 @@ def _postpone(
     Ordering(
         "a file's failed fsync is not told",
         "mq/store/flush.py",
-        "            failed[index] = error\n    return failed\n\n\ndef _in_order",
-        "            pass\n    return failed\n\n\ndef _in_order",
+        "            failed.append((index, descriptor, error))\n",
+        "            pass\n",
     ),
     Ordering(
         "a file's failed fsync is tried again",
         "mq/store/flush.py",
         """\
         except OSError as error:
-            failed[index] = error
+            failed.append((index, descriptor, error))
 """,
         """\
         except OSError:
