@@ -1,10 +1,21 @@
 """Every request that uses the disk: what it needs, how it is made, and what its answer promises."""
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
-from harness.api import Reply, call, delete, fetch, make_queue, post, publish
+from harness.api import (
+    PROBLEM_MEDIA_TYPE,
+    Reply,
+    call,
+    delete,
+    fetch,
+    make_queue,
+    post,
+    publish,
+)
 from harness.audits import looked_at
 from harness.cases import STREAMED_BYTES
 from harness.folders import files_below
@@ -122,6 +133,50 @@ def _rescheduled(case: Case, reply: Reply) -> None:
     """Wherever it is, it is owed."""
 
 
+async def _post_lines(case: Case) -> Reply:
+    """Two lines. Where one is refused, that is what the reply says."""
+    lines = [case.body, case.body + b" too"]
+    path = f"{case.path}/messages?split=lines"
+    reply = await call(case.server, "POST", path, data=b"\n".join(lines))
+    rows = [json.loads(row) for row in reply.body.splitlines()] if reply.status == 200 else [{}, {}]
+    for line, row in zip(lines, rows, strict=True):
+        (case.owed if "id" in row else case.possible).add(line)
+    problems = [row["problem"] for row in rows if "problem" in row]
+    return as_answered(problems[0]) if problems else reply
+
+
+def as_answered(problem: dict[str, Any]) -> Reply:
+    """An item's problem as the answer that it would be by itself."""
+    headers = {"Content-Type": PROBLEM_MEDIA_TYPE, "Retry-After": "1"}
+    return Reply(problem["status"], headers, json.dumps(problem).encode())
+
+
+def _noted(case: Case, reply: Reply) -> None:
+    """What it promises is noted by who sent it, line by line."""
+
+
+async def _fetch_rows(case: Case) -> Reply:
+    try:
+        return await call(case.server, "GET", f"{case.path}/messages?count=1")
+    except aiohttp.ClientError:
+        return CUT_SHORT
+
+
+def _rows_fetched(case: Case, reply: Reply) -> None:
+    if reply.status == 200:
+        row = json.loads(reply.body)
+        assert (row["id"], row["body"].encode()) == (case.message_id, case.body)
+
+
+async def _acknowledge(case: Case) -> Reply:
+    asked = {"ids": [case.message_id]}
+    reply = await call(case.server, "POST", f"{case.path}/acks", json=asked)
+    if reply.status != 200:
+        return reply
+    [result] = reply.json()["results"]
+    return as_answered(result.get("problem", {"status": result["status"]}))
+
+
 async def _fetch(case: Case) -> Reply:
     try:
         return await fetch(case.server, case.queue)
@@ -202,6 +257,13 @@ REQUESTS = (
     Request("release", Case.has_fetched, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-scheduled", Case.has_scheduled, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-ready", Case.has_message, _reschedules(0), _rescheduled, (200,), (200,)),
+    Request("publish-lines", Case.has_queue, _post_lines, _noted, (200,)),
+    Request("fetch-count", Case.has_message, _fetch_rows, _rows_fetched, (200,)),
+    Request(
+        "fetch-count-streamed", Case.has_message, _fetch_rows, _rows_fetched, (200,),
+        size=STREAMED_BYTES,
+    ),
+    Request("acknowledge", Case.has_fetched, _acknowledge, _deleted, (202,), DELETED_AGAIN),
     Request("delete-ready", Case.has_message, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-fetched", Case.has_fetched, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-if-match", Case.has_fetched, _delete_if_match, _deleted, (202,), DELETED_AGAIN),
