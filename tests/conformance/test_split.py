@@ -18,7 +18,7 @@ from harness.api import (
     publish,
 )
 from harness.cases import commit_modes
-from harness.faults import FaultyFiles, steps_of
+from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
 from harness.internals import connections
 from harness.raw import raw_connection, raw_head, raw_request
@@ -269,22 +269,6 @@ async def test_below_the_reserve_each_line_is_refused(serve: Serve, root: Path) 
     rows = await split(server, b"1\n2\n")
     assert [row["problem"]["type"] for row in rows] == ["urn:mq:problem:no-space"] * 2
     assert message_files(root) == nothing_anywhere()
-
-
-async def test_the_steps_of_a_batch(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    before = len(files.calls)
-    await split(server, b"1\n2\n")
-    assert steps_of(files, before) == [
-        *[("create", "new"), ("stamp", "new")] * 2,
-        *[("sync", "new")] * 2,
-        *[("rename", "new")] * 2,
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
-        ("sync_folder", "q"),
-        ("sync_folder", "new"),
-    ]
 
 
 async def test_batches_side_by_side_hold_a_bounded_number_of_files_open(serve: Serve) -> None:
