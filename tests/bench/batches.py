@@ -2,9 +2,9 @@
 
 Publishes lines of the same size as a lone publish's body (`split=lines`), fetches them with
 `count=N` and deletes them by `acks`, on a root of its own each round, beside single publishes by
-the load tool, and the bare loops of `ceiling`. The clients are threads of the bench, each with one
-connection and one request at a time: a request of a hundred lines costs them little a message. The
-files on disk are counted against the answers.
+the load tool, and the bare loops of `ceiling`, whose groups are as large as the batches. The
+clients are threads of the bench, each with one connection and one request at a time: a request of
+a hundred lines costs them little a message. The files on disk are counted against the answers.
 """
 
 import json
@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
-from tests.bench.ceiling import Commit, bare_loops
+from tests.bench.ceiling import BareLoop, Commit, bare_loops
 from tests.bench.connection import Connection, request
 from tests.bench.http import PUBLISH
 from tests.bench.load import BODY_BYTES, CONNECTIONS, BenchError, compiled, load
@@ -29,7 +30,7 @@ from tests.bench.table import Figures, drawn
 from tests.harness.processes import Process, processes
 
 LINES: Final = 100
-CLIENTS: Final = 8
+CLIENTS: Final = 4
 SPLIT: Final = "mq, publish by split=lines"
 COUNT: Final = "mq, fetch by count"
 ACKS: Final = "mq, delete by acks"
@@ -68,7 +69,7 @@ def main(
             click.echo(f"rounds of {seconds} s each\n")
             for number in range(1, rounds + 1):
                 _round(place, mode, number, figures, lines, clients, connections, seconds)
-    click.echo(_table(figures, [loop.name for loop in bare_loops(mode)]))
+    click.echo(_table(figures, [loop.name for loop in bare_loops(mode, lines)]))
 
 
 def _round(
@@ -82,11 +83,10 @@ def _round(
     seconds: float,
 ) -> None:
     steps: list[Callable[[Path], dict[str, float]]] = [
-        *(lambda made, loop=loop: {loop.name: loop.measure(made, seconds)}  # type: ignore[misc]
-          for loop in bare_loops(mode)),
+        *(partial(_bare, loop, seconds) for loop in bare_loops(mode, lines)),
         lambda made: _single(place, mode, made, connections, seconds),
         lambda made: _batches(place, mode, made, lines, clients, seconds),
-    ]  # fmt: skip
+    ]
     # To and fro, so that none is always the last.
     for step in steps if number % 2 else steps[::-1]:
         made = place.path / f"{number}"
@@ -95,6 +95,10 @@ def _round(
         figures.add(measured)
         for what in measured:
             click.echo(f"round {number}: {what}: {figures.last_rate(what):,.0f}/s", err=True)
+
+
+def _bare(loop: BareLoop, seconds: float, made: Path) -> dict[str, float]:
+    return {loop.name: loop.measure(made, seconds)}
 
 
 def _single(

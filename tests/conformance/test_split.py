@@ -249,6 +249,34 @@ async def test_one_line_that_cannot_be_written_is_refused_alone(
     assert await drained(server) == [b"1", b"3"]
 
 
+async def test_a_rename_whose_answer_was_lost_is_done(serve: Serve) -> None:
+    """As over NFS."""
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    files.fail("rename", errno.ENOENT, "/new/", times=1, after=1, performed=True)
+    rows = await split(server, b"1\n2\n3\n")
+    assert [set(row) for row in rows] == [{"id"}] * 3
+    assert await drained(server) == [b"1", b"2", b"3"]
+
+
+async def test_a_file_that_was_taken_for_forgotten_is_refused_alone(
+    serve: Serve, root: Path
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    flush = files.hold("sync", "/new/")
+    asked = asyncio.create_task(split(server, b"1\n2\n"))
+    await comes_true(lambda: flush.arrivals == 2)
+    first = min((root / "new").iterdir())
+    first.rename(root / "remove" / first.name)
+    flush.open()
+    rows = await asked
+    assert rows[0]["problem"]["type"] == "urn:mq:problem:publish-forgotten"
+    assert await drained(server) == [b"2"]
+
+
 @commit_modes
 async def test_a_folder_s_flush_that_fails_fails_all(serve: Serve, commit: str) -> None:
     files = FaultyFiles()
