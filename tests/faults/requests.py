@@ -135,12 +135,11 @@ def _rescheduled(case: Case, reply: Reply) -> None:
 
 async def _post_lines(case: Case) -> Reply:
     """Two lines. Where one is refused, that is what the reply says."""
-    lines = [case.body, case.body + b" too"]
+    lines = _lines_of(case)
     path = f"{case.path}/messages?split=lines"
     reply = await call(case.server, "POST", path, data=b"\n".join(lines))
     rows = [json.loads(row) for row in reply.body.splitlines()] if reply.status == 200 else [{}, {}]
-    for line, row in zip(lines, rows, strict=True):
-        (case.owed if "id" in row else case.possible).add(line)
+    case.owed |= {line for line, row in zip(lines, rows, strict=True) if "id" in row}
     problems = [row["problem"] for row in rows if "problem" in row]
     return as_answered(problems[0]) if problems else reply
 
@@ -151,8 +150,13 @@ def as_answered(problem: dict[str, Any]) -> Reply:
     return Reply(problem["status"], headers, json.dumps(problem).encode())
 
 
-def _noted(case: Case, reply: Reply) -> None:
-    """What it promises is noted by who sent it, line by line."""
+def _lines_of(case: Case) -> list[bytes]:
+    return [case.body, case.body + b" too"]
+
+
+def _lines_published(case: Case, reply: Reply) -> None:
+    """What is owed was noted by who sent them, line by line."""
+    case.possible |= {*_lines_of(case)} - case.owed
 
 
 async def _fetch_rows(case: Case) -> Reply:
@@ -257,7 +261,7 @@ REQUESTS = (
     Request("release", Case.has_fetched, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-scheduled", Case.has_scheduled, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-ready", Case.has_message, _reschedules(0), _rescheduled, (200,), (200,)),
-    Request("publish-lines", Case.has_queue, _post_lines, _noted, (200,)),
+    Request("publish-lines", Case.has_queue, _post_lines, _lines_published, (200,)),
     Request("fetch-count", Case.has_message, _fetch_rows, _rows_fetched, (200,)),
     Request(
         "fetch-count-streamed", Case.has_message, _fetch_rows, _rows_fetched, (200,),
