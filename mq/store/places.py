@@ -33,7 +33,7 @@ _NO_FILE: Final = (0, 0, 0)
 _DEFAULT: Final = Shape()
 # What a path has behind its bucket: two slashes and the digits between.
 _TO_BUCKET: Final = -DEEP_DIGITS - 2
-# And what a bucket that is no message's last has behind it: one slash less.
+# What the place below a bucket has behind it: a slash and the digits.
 _TO_DEEP: Final = -DEEP_DIGITS - 1
 
 
