@@ -157,6 +157,13 @@ SPLIT_LINES_MAX: Final = 10_000
 BATCH_BYTES_MAX: Final = 8 * MIB
 # Looks for a message that is read, when it moves at each.
 READ_LOOKS_MAX: Final = 5
+# What is published at once goes in groups of so many, each an operation with all its files open,
+# of which so many stand at a time.
+BATCH_GROUP_MESSAGES: Final = 128
+BATCH_GROUPS_STANDING_MAX: Final = 3
+# What is fetched at once is claimed so many at a time, at first and at most.
+COHORT_FIRST: Final = 16
+COHORT_MAX: Final = 32
 PEEK_MESSAGES_DEFAULT: Final = 100
 PEEK_BODY_BYTES: Final = 4 * KIB
 # How long a body that was refused is still read, so that its sender sees the answer.
@@ -194,6 +201,14 @@ _RELATIONS: Final = {
     "the open files of operations leave room under 1024 descriptors": (
         OPERATIONS_STANDING_MAX + GROUP_OPERATIONS_MAX <= 512
     ),
+    "the files that batches hold open are no more than those of all other operations": (
+        BATCH_GROUPS_STANDING_MAX * BATCH_GROUP_MESSAGES
+        <= OPERATIONS_STANDING_MAX + GROUP_OPERATIONS_MAX
+    ),
+    "a cohort's bodies are a few batches": (
+        COHORT_FIRST <= COHORT_MAX and COHORT_MAX * BODY_HELD_BYTES_MAX <= 4 * BATCH_BYTES_MAX
+    ),
+    "a cohort's claims go on at once": COHORT_MAX <= CLAIMS_MAX,
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "a bucket's name is told from an id's": BUCKET_DIGITS_MAX + DEEP_DIGITS < UUID_CHARS,

@@ -182,6 +182,20 @@ class MessageId:
             parts.append(f".{self.extension}")
         return "".join(parts)
 
+    def with_uuid(self, uuid: str) -> "MessageId":
+        """The id of another message, of which the same is said."""
+        # For many at once: by the fields, in a third of the time that making one takes.
+        made = object.__new__(MessageId)
+        put = object.__setattr__
+        put(made, "uuid", uuid)
+        put(made, "priority", self.priority)
+        put(made, "key", self.key)
+        put(made, "visibility_s", self.visibility_s)
+        put(made, "header_bytes", self.header_bytes)
+        put(made, "extension", self.extension)
+        put(made, "text", uuid + self.text[UUID_CHARS:])
+        return made
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises BadName when `text` is not exactly how some id is written."""
@@ -238,6 +252,9 @@ class MessageId:
 
 _RANDOM_WORDS: Final = 512
 _RANDOM_MASK: Final = (1 << 62) - 1
+# Where a UUIDv7 has its count, and the digit of its variant for each digit by chance.
+_COUNT_PLACE: Final = 15
+_VARIANTS: Final = {f"{digit:x}": "89ab"[digit & 3] for digit in range(16)}
 
 
 class UuidSource:
@@ -281,6 +298,24 @@ class UuidSource:
         """Every id from here on is after this time, milliseconds since the epoch."""
         if ms >= self._ms:
             self._ms, self._count = ms, 0xFFF
+
+    def many(self, count: int) -> list[str]:
+        """The next UUIDs, so many, for one look at the clock in each of their milliseconds."""
+        made: list[str] = []
+        while len(made) < count:
+            first = self.next()
+            made.append(first)
+            before = first[:_COUNT_PLACE]
+            more = min(count - len(made), 0xFFF - self._count)
+            tails = os.urandom(8 * more).hex()
+            for at in range(0, 16 * more, 16):
+                self._count += 1
+                variant = _VARIANTS[tails[at]]
+                made.append(
+                    f"{before}{self._count:03x}-{variant}{tails[at + 1 : at + 4]}-"
+                    f"{tails[at + 4 : at + 16]}"
+                )
+        return made
 
     def _random_bits(self) -> int:
         """64 random bits, asked of the kernel many at a time: it is a system call."""

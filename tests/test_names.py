@@ -2,6 +2,7 @@
 
 import contextlib
 import string
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -206,6 +207,33 @@ def test_uuids_rise_whatever_the_clock_does(steps: list[int]) -> None:
         assert after > before
         assert MessageId.parse(after).published_ms >= clock.ms
         before = after
+
+
+@given(st.lists(st.tuples(st.integers(1, 9000), st.integers(-2000, 2000)), max_size=5))
+def test_many_uuids_rise_and_go_on_where_others_ended(steps: list[tuple[int, int]]) -> None:
+    clock = StandingClock()
+    source = UuidSource(clock)
+    made = [source.next()]
+    for count, step in steps:
+        clock.ms += step
+        made += source.many(count)
+        made.append(source.next())
+    assert len(made) == 1 + sum(count + 1 for count, _ in steps)
+    assert made == sorted(set(made))
+    assert all(MessageId.parse(uuid).text == uuid for uuid in made)
+
+
+def test_many_uuids_differ_by_chance_and_have_every_variant() -> None:
+    made = UuidSource(StandingClock()).many(1000)
+    assert {uuid[19] for uuid in made} == set("89ab")
+    assert len({uuid[20:] for uuid in made}) == len(made)
+
+
+@given(message_ids)
+def test_the_id_of_another_message_says_the_same(message_id: MessageId) -> None:
+    other = message_id.with_uuid(UUID)
+    assert other == replace(message_id, uuid=UUID)
+    assert other.text == replace(message_id, uuid=UUID).text
 
 
 def test_uuids_rise_when_a_millisecond_runs_out() -> None:

@@ -146,9 +146,11 @@ class Backlog:
         if self._offered_meanwhile is not None:
             self._offered_meanwhile.append(message_id)
         key = self._order.key(message_id.text)
-        if not self._complete and (not self._candidates or key > self._candidates[-1].key):
+        is_last = not self._candidates or key > self._candidates[-1].key
+        if is_last and not self._complete:
             return
-        place = bisect_left(self._candidates, key, key=_key)
+        # Mostly: what is published is the youngest.
+        place = len(self._candidates) if is_last else bisect_left(self._candidates, key, key=_key)
         if place < len(self._candidates) and self._candidates[place].key == key:
             return
         self._candidates.insert(place, Candidate(key, None, message_id))

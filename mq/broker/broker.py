@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -12,12 +12,13 @@ from mq.broker.accounts import Description
 from mq.broker.keeper import Keeper
 from mq.broker.purger import Purger
 from mq.broker.queue import Queue
-from mq.errors import Busy, PublishPurged, QueueNotFound
+from mq.errors import Busy, MqError, PublishPurged, QueueNotFound
 from mq.headers import print_block
-from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
+from mq.limits import BATCH_GROUPS_STANDING_MAX, LOOK_INTERVAL_S, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
+from mq.store.batch import Batch, publish_batch
 from mq.store.by_key import find_key, remove_by_key
 from mq.store.commit import Committer
 from mq.store.configure import Configured, Match
@@ -66,6 +67,7 @@ class Broker:
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
         self._drains = asyncio.Event()
+        self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
         self.background: set[asyncio.Task[Any]] = set()
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
@@ -159,6 +161,21 @@ class Broker:
         """Like `publish`; nobody may cancel the future."""
         draft = self._draft(queue, envelope)
         return self._deliver(queue, draft, publish(self.root, draft, body))
+
+    async def publish_group(
+        self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
+    ) -> list[MessageId | MqError]:
+        """Publishes at most BATCH_GROUP_MESSAGES as one operation, when it is its turn; for each
+        its id, or why it was not published. Raises what fails all of them. Durable: yes.
+        """
+        draft = self._draft(queue, envelope)
+        more = self._uuids.many(len(bodies) - 1)
+        batch = Batch(draft, [draft.id, *map(draft.id.with_uuid, more)], bodies)
+        await self._groups.acquire()  # Given back by the operation's end, whoever waits for it.
+        future = self.committer.submit(publish_batch(self.root, batch))
+        future.add_done_callback(partial(self._group_ended, queue, batch))
+        errors = await asyncio.shield(future)
+        return [error or each for error, each in zip(errors, batch.ids, strict=True)]
 
     async def upload(self, name: QueueName, envelope: Envelope = PLAIN) -> Upload:
         """Begins a publish that is written bit by bit. Raises QueueNotFound, Unavailable.
@@ -353,6 +370,18 @@ class Broker:
         # An earlier publish of the same idempotency key was told of before.
         if self._heard(queue, future) and future.result() is draft.id:
             queue.was_published(draft.id, is_ready=not draft.is_scheduled)
+
+    def _group_ended(
+        self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
+    ) -> None:
+        self._groups.release()
+        if not self._heard(queue, future):
+            return
+        errors = future.result()
+        published = [each for each, error in zip(batch.ids, errors, strict=True) if error is None]
+        queue.was_published(*published, is_ready=not batch.draft.is_scheduled)
+        if any(isinstance(error, QueueNotFound) for error in errors):
+            self._forget(queue)
 
     def _removed(
         self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"

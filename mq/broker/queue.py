@@ -85,15 +85,16 @@ class Queue:
         while tasks := self._fetching.tasks():
             await asyncio.wait(tasks)
 
-    def was_published(self, message_id: MessageId, is_ready: bool = True) -> None:
-        """A message was published by this process's hand."""
-        self.totals.published += 1
+    def was_published(self, *ids: MessageId, is_ready: bool = True) -> None:
+        """Messages were published by this process's hand."""
+        self.totals.published += len(ids)
         if is_ready:
-            self.became_ready(message_id)
+            self.became_ready(*ids)
 
-    def became_ready(self, message_id: MessageId) -> None:
-        """A message became ready by this process's hand."""
-        self._backlog.offer(message_id)
+    def became_ready(self, *ids: MessageId) -> None:
+        """Messages became ready by this process's hand."""
+        for message_id in ids:
+            self._backlog.offer(message_id)
         self.arrived()
 
     def was_purged(self) -> None:

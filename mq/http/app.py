@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import health, keys, messages, parameters, peeking, queues, reading, settings
+from mq.http import batches, health, keys, messages, parameters, peeking, queues, reading, settings
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -38,9 +38,13 @@ ROUTES: Final = [
     ),
     Route(
         "/{queue}/messages",
-        {"POST": messages.publish, "GET": messages.fetch, "DELETE": queues.purge},
-        {"POST": PUBLISH_PARAMETERS, "GET": messages.FETCH_PARAMETERS},
+        {"POST": batches.publish, "GET": batches.fetch, "DELETE": queues.purge},
+        {
+            "POST": PUBLISH_PARAMETERS | batches.SPLIT_PARAMETERS,
+            "GET": messages.FETCH_PARAMETERS | batches.COUNT_PARAMETERS,
+        },
     ),
+    Route("/{queue}/acks", {"POST": batches.acknowledge}),
     Route(
         "/{queue}/messages/{id}",
         {
@@ -109,7 +113,7 @@ def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
 
     A handler is cancelled when its client hangs up; bodies are byte-exact, never decompressed.
     """
-    complaints = Complaints(service.broker.root.clock)
+    complaints = service.complaints
     server = ConnectionServer(
         Dispatcher(service, complaints),
         DirectWay(service, complaints),

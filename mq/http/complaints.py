@@ -5,7 +5,14 @@ import logging
 from mq.clock import Clock
 from mq.errors import MqError, Unavailable
 from mq.http.answers import Answer
-from mq.http.problems import INTERNAL, error_answer, problem_answer, problem_for
+from mq.http.problems import (
+    INTERNAL,
+    error_answer,
+    facts_of,
+    problem_answer,
+    problem_for,
+    problem_members,
+)
 from mq.limits import COMPLAINT_EVERY_S
 
 _log = logging.getLogger("mq.http")
@@ -29,6 +36,15 @@ class Complaints:
         fields = {"method": method, "path": path}
         _log.error("a request failed", exc_info=error, extra={"fields": fields})
         return problem_answer(INTERNAL)
+
+    def item(self, error: BaseException, method: str, path: str) -> dict[str, object]:
+        """The problem of one item of an answer: like `answer`, as members."""
+        if not isinstance(error, MqError):
+            self.answer(error, method, path)
+            return problem_members(INTERNAL, {})
+        if isinstance(error, Unavailable):
+            self._complain(error, method, path)
+        return problem_members(problem_for(error), facts_of(error))
 
     def _complain(self, error: Unavailable, method: str, path: str) -> None:
         now_s = self._clock.steady_s()

@@ -51,14 +51,14 @@ async def fetch(
 ) -> Answer | web.StreamResponse:
     """GET: the next message, claimed for its visibility; 204 when there is none."""
     visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
-    wait_s = _wait_s(request)
+    wait_s = wait_s_of(request)
     delivery = await service.broker.fetch(QueueName.parse(path["queue"]), visibility_s, wait_s)
     if delivery is not None and delivery.descriptor is not None:
         return await stream(service, request, delivery)
     return fetched(delivery)
 
 
-def _wait_s(request: web.BaseRequest) -> float:
+def wait_s_of(request: web.BaseRequest) -> float:
     """How long the client would wait: `?wait=`, else `Prefer: wait=` (RFC 7240), which is cut to
     what mq does. Raises BadParameter.
     """

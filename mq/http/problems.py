@@ -210,8 +210,16 @@ def problem_answer(
     """The problem as an answer. `facts` fill its detail, and those that are for programs
     become members beside the standard ones.
     """
-    facts = facts or {}
-    content = {
+    headers = headers or {}
+    if problem.status == 503:
+        headers = {**headers, "Retry-After": str(RETRY_AFTER_S)}
+    content = problem_members(problem, facts or {})
+    return json_answer(content, problem.status, headers, MEDIA_TYPE, problem.closes)
+
+
+def problem_members(problem: Problem, facts: dict[str, object]) -> dict[str, object]:
+    """The problem as members of an answer, or of one item of it."""
+    return {
         "type": TYPE_PREFIX + problem.slug.format_map(facts),
         "title": problem.title,
         "status": problem.status,
@@ -219,15 +227,15 @@ def problem_answer(
         "retryable": problem.retryable,
         **{name: value for name, value in facts.items() if name in _MEMBERS},
     }
-    headers = headers or {}
-    if problem.status == 503:
-        headers = {**headers, "Retry-After": str(RETRY_AFTER_S)}
-    return json_answer(content, problem.status, headers, MEDIA_TYPE, problem.closes)
 
 
 def error_answer(error: MqError) -> Answer:
     """The answer to an error: the fields of its class are all that a client may know of it."""
-    names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
     headers = {"X-Message-Id": error.id} if isinstance(error, KeyTaken) else None
-    facts = {name: getattr(error, name) for name in names}
-    return problem_answer(problem_for(error), facts, headers)
+    return problem_answer(problem_for(error), facts_of(error), headers)
+
+
+def facts_of(error: MqError) -> dict[str, object]:
+    """The fields of the error's class."""
+    names: list[str] = list(getattr(error, "__dataclass_fields__", ()))
+    return {name: getattr(error, name) for name in names}

@@ -1,11 +1,19 @@
 """Messages as lines of JSON (NDJSON): a batch that was fetched, a peek, what a split published."""
 
 import base64
+import binascii
+import codecs
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
+from mq.http.answers import rfc3339
+from mq.http.carried import named_headers
+from mq.message import Delivery
+
 MEDIA_TYPE: Final = "application/x-ndjson"
+
+_BASE64_GROUP: Final = 3
 
 
 def row(members: Mapping[str, object], body: bytes | None = None) -> bytes:
@@ -17,3 +25,48 @@ def row(members: Mapping[str, object], body: bytes | None = None) -> bytes:
         except UnicodeDecodeError:
             content["body_base64"] = base64.b64encode(body).decode("ascii")
     return json.dumps(content, ensure_ascii=False).encode() + b"\n"
+
+
+def delivered(delivery: Delivery) -> dict[str, object]:
+    """The members of a message that was fetched, but for its body."""
+    return {
+        "id": delivery.id.text,
+        "receives": delivery.stamp.receives,
+        "published": rfc3339(delivery.id.published_ms),
+        "due": rfc3339(delivery.stamp.due_ms),
+        "headers": named_headers(delivery.id, delivery.headers),
+    }
+
+
+async def is_text(chunks: AsyncIterator[bytes]) -> bool:
+    """Whether a body that is read in chunks is UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        async for chunk in chunks:
+            decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+async def row_in_parts(
+    members: Mapping[str, object], chunks: AsyncIterator[bytes], as_text: bool
+) -> AsyncIterator[bytes]:
+    """The same line as `row` for a body that is read in chunks, bit by bit."""
+    head = json.dumps(dict(members), ensure_ascii=False).removesuffix("}")
+    yield f'{head}, "{"body" if as_text else "body_base64"}": "'.encode()
+    if as_text:
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        async for chunk in chunks:
+            # Without the quotes around it.
+            yield json.dumps(decoder.decode(chunk), ensure_ascii=False)[1:-1].encode()
+    else:
+        rest = b""
+        async for chunk in chunks:
+            rest += chunk
+            whole = len(rest) - len(rest) % _BASE64_GROUP
+            yield binascii.b2a_base64(rest[:whole], newline=False)
+            rest = rest[whole:]
+        yield binascii.b2a_base64(rest, newline=False)
+    yield b'"}\n'

@@ -1,9 +1,10 @@
 """What handlers are given: the broker, the readiness probe and the daemon's settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mq.broker.broker import Broker
 from mq.broker.readiness import ReadinessProbe
+from mq.http.complaints import Complaints
 from mq.settings import ServerSettings
 
 
@@ -14,3 +15,8 @@ class Service:
     broker: Broker
     readiness: ReadinessProbe
     settings: ServerSettings
+    complaints: Complaints = field(init=False)
+    """What of their errors clients and the log hear."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "complaints", Complaints(self.broker.root.clock))

@@ -54,9 +54,11 @@ class Files:
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
         """Writes all of it: a short write goes on where it ended."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        written = os.write(descriptor, data)
+        if written < len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
 
     def stamp(self, descriptor: int, mtime_ns: int) -> None:
         """Sets mtime (and atime) in nanoseconds."""

@@ -9,7 +9,7 @@ import graphlib
 import itertools
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, Self, TypeAlias
 
@@ -19,7 +19,7 @@ from mq.limits import (
     FOLDERS_BEFORE_SYNCFS_MAX,
 )
 from mq.store.files import Files, is_gone
-from mq.store.steps import Flush
+from mq.store.steps import FilesFailed, Flush
 
 Failures: TypeAlias = dict[int, OSError]
 
@@ -221,12 +221,10 @@ class FsyncFlusher(_Stateless):
     def _sync_files(self, asked: Mapping[int, Flush]) -> Failures:
         todo = files_of(asked)
         if len(todo) < 2:
-            return sync_each(self._files, todo)
+            return by_operation(sync_each(self._files, todo))
         shares = [todo[start :: self._threads] for start in range(min(self._threads, len(todo)))]
-        failed: Failures = {}
-        for share in self._pool.map(lambda part: sync_each(self._files, part), shares):
-            failed |= share
-        return failed
+        failed = self._pool.map(lambda part: sync_each(self._files, part), shares)
+        return by_operation(itertools.chain(*failed))
 
 
 class SyncfsFlusher:
@@ -302,7 +300,7 @@ class _SyncfsSession:
                 self._descriptor = -1
 
     def _flush_each(self, asked: Mapping[int, Flush]) -> Failures:
-        failed = sync_each(self._files, files_of(asked))
+        failed = by_operation(sync_each(self._files, files_of(asked)))
         return failed | self._folders.flush(asked)
 
 
@@ -311,15 +309,23 @@ def files_of(asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
     return [(index, fd) for index, flush in asked.items() for fd in flush.files]
 
 
-def sync_each(files: Files, todo: list[tuple[int, int]]) -> Failures:
-    """fsyncs (operation, descriptor) pairs, one after the other; says which failed."""
-    failed: Failures = {}
+def sync_each(files: Files, todo: list[tuple[int, int]]) -> list[tuple[int, int, OSError]]:
+    """fsyncs (operation, descriptor) pairs, one after the other; those that failed, and how."""
+    failed: list[tuple[int, int, OSError]] = []
     for index, descriptor in todo:
         try:
             files.sync(descriptor)
         except OSError as error:
-            failed[index] = error
+            failed.append((index, descriptor, error))
     return failed
+
+
+def by_operation(failed: Iterable[tuple[int, int, OSError]]) -> Failures:
+    """What each operation is told of its files that failed."""
+    errors: dict[int, dict[int, OSError]] = {}
+    for index, descriptor, error in failed:
+        errors.setdefault(index, {})[descriptor] = error
+    return {index: FilesFailed(each) for index, each in errors.items()}
 
 
 def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:

@@ -51,6 +51,10 @@ _DEEP: Final = re.compile(rf"[0-9a-f]{{{DEEP_DIGITS}}}")
 # The hexadecimal digits of a UUIDv7 that tell its time, and those before its first dash.
 _TIME_DIGITS: Final = 12
 _FIRST_DIGITS: Final = 8
+# So many characters of an id have the digits that its place follows from, its dash among them; and
+# those of its shard.
+_DECIDES: Final = BUCKET_DIGITS_MAX + DEEP_DIGITS + 1
+_SHARD: Final = slice(32, 36)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,10 @@ class Shape:
     def bucket(self, message_id: MessageId) -> str:
         """The bucket of an id."""
         return self.deep(message_id)[: -DEEP_DIGITS - 1]
+
+    def decides(self, uuid: str) -> str:
+        """What of an id's uuid its place follows from."""
+        return uuid[:_DECIDES] if self.shards == 1 else f"{uuid[:_DECIDES]}{uuid[_SHARD]}"
 
     def deep(self, message_id: MessageId) -> str:
         """Where an id goes whose bucket is full."""
@@ -85,7 +93,7 @@ IN_COMMON: Final = Shape(by_priority=False)
 
 def shard_of(name: str, shards: int) -> int:
     """The concurrency shard of an id: the last four digits of its uuid, modulo."""
-    return int(name[32:36], 16) % shards
+    return int(name[_SHARD], 16) % shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +327,14 @@ class Layout:
         if state is _READY:
             return f"{self.queues}/{queue.text}/{bucket}{message_id.text}"
         return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}{message_id.text}"
+
+    def beginning(self, state: State, queue: QueueName, bucket: str = "") -> str:
+        """What stands before the id in the paths of all the queue's messages there: `path`, for
+        many at once.
+        """
+        if state is _READY:
+            return f"{self.queues}/{queue.text}/{bucket}"
+        return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}"
 
     def deleted_folder(self, queue: QueueName, uuid: str) -> str:
         """Where a deleted queue's folder goes: the uuid tells one deletion from the next."""

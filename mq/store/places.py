@@ -8,13 +8,21 @@ little wrong does no harm.
 
 import itertools
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mq.clock import Clock
 from mq.lifecycle import State
-from mq.limits import DEEP_DIGITS, FILLS_MAX, FOLDER_FILES_MAX, FOLDER_LOOKS, LOOK_SHARE
+from mq.limits import (
+    DEEP_DIGITS,
+    FILLS_MAX,
+    FOLDER_FILES_MAX,
+    FOLDER_LOOKS,
+    LOOK_SHARE,
+    UUID_CHARS,
+)
 from mq.names import MessageId, QueueName
 from mq.store.files import Files
 from mq.store.layout import IN_COMMON, Layout, Shape
@@ -30,6 +38,8 @@ from mq.store.walk import is_bucket, is_deep_folder
 
 # What a path has behind its bucket: two slashes and the digits between.
 _TO_BUCKET: Final = -DEEP_DIGITS - 2
+# What the place below a bucket has behind it: a slash and the digits.
+_TO_DEEP: Final = -DEEP_DIGITS - 1
 
 
 @dataclass(slots=True)
@@ -75,6 +85,30 @@ class Places:
         if not self._is_full(path):
             return bucket
         return shape.deep(message_id)
+
+    def targets(self, state: State, queue: QueueName, ids: Sequence[MessageId]) -> list[str]:
+        """`target` for each of many that come at once and say the same of their messages. What
+        goes to a folder is counted together: it may get so many more than its limit.
+        """
+        folder = self._layout.parent(state, queue)
+        if not self._is_full(folder, len(ids)):
+            return [""] * len(ids)
+        shape = self._shape(state, queue)
+        deeps: dict[str, str] = {}
+        of_each = [
+            deeps.get(key) or deeps.setdefault(key, shape.deep(message_id))
+            for message_id in ids
+            for key in (shape.decides(message_id.uuid),)
+        ]
+        found: dict[str, str | None] = {}
+        for bucket, count in Counter(deep[:_TO_DEEP] for deep in of_each).items():
+            path = f"{folder}/{bucket[:-1]}"
+            if path not in self._fills and self._is_foreign(path):
+                found[bucket] = ""
+            else:
+                found[bucket] = None if self._is_full(path, count) else bucket
+        places = ((found[deep[:_TO_DEEP]], deep) for deep in of_each)
+        return [deep if place is None else place for place, deep in places]
 
     def went(self, folder: str) -> None:
         """A message was taken from the folder."""
@@ -151,19 +185,19 @@ class Places:
         status = self._files.status(path)
         return status is not None and not stat.S_ISDIR(status.st_mode)
 
-    def _is_full(self, folder: str) -> bool:
-        """Whether what comes to the folder goes deeper; else it is counted as put there.
+    def _is_full(self, folder: str, count: int = 1) -> bool:
+        """Whether what comes to the folder goes deeper; else it is counted as put there, so many.
 
         Once it does, it goes on doing so until a listing finds no bucket any more.
         """
         fill = self._fills.get(folder)
         if fill is None or (fill.came >= self._came_max and self._clock.steady_s() >= fill.again_s):
             fill = self._list(folder)
-        fill.came += 1
+        fill.came += count
         if fill.has_folders or fill.files >= self._folder_max:
             fill.has_folders = True
             return True
-        fill.files += 1
+        fill.files += count
         return False
 
     def _list(self, folder: str) -> _Fill:
@@ -173,7 +207,8 @@ class Places:
         try:
             entries = self._files.entries(folder)
             for entry in itertools.islice(entries, self._folder_max + 1):
-                if is_bucket(entry) or is_deep_folder(entry):
+                # Nearly all are messages, which is told by their names' lengths.
+                if len(entry.name) < UUID_CHARS and (is_bucket(entry) or is_deep_folder(entry)):
                     has_folders = True
                 else:
                     files += 1

@@ -71,9 +71,7 @@ def stage(root: Root, draft: Draft, size: int = 0) -> int:
     for writing, behind its header block. Raises NoSpace, NoInodes, PublishPurged. Durable on
     return: no.
     """
-    if (mark := mark_of(root, draft.queue)) is not None and mark.covers(draft.id.uuid):
-        # Its id is older than the purge: what is published from here on would never be served.
-        raise PublishPurged(mark.ms)
+    refuse_old(root, draft)
     root.space.claim(size + len(draft.head))
     try:
         descriptor = root.files.create(root.layout.path(STAGE.target, draft.queue, draft.id))
@@ -89,6 +87,14 @@ def stage(root: Root, draft: Draft, size: int = 0) -> int:
             discard(root, draft)
             raise
     return descriptor
+
+
+def refuse_old(root: Root, draft: Draft) -> None:
+    """Raises PublishPurged for an id that is older than the queue's purge: what is published with
+    it from here on would never be served.
+    """
+    if (mark := mark_of(root, draft.queue)) is not None and mark.covers(draft.id.uuid):
+        raise PublishPurged(mark.ms)
 
 
 def append(root: Root, descriptor: int, data: bytes | bytearray) -> None:
@@ -125,8 +131,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
                 discard(root, draft)
                 return first
         if draft.is_scheduled:
-            yield from _assure_queue(root, draft)
-        flush = _reveal(root, draft)
+            yield from assure_queue(root, draft)
+        flush = reveal(root, draft)
     except Exception:
         if draft.is_linked:
             yield from _give_up(root, draft)
@@ -145,8 +151,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     return draft.id
 
 
-def _reveal(root: Root, draft: Draft) -> Flush:
-    """Renames it; what makes that durable."""
+def reveal(root: Root, draft: Draft) -> Flush:
+    """Renames a staged file to its place; what makes that durable. Raises as `deliver`."""
     target = ""
     try:
         target = root.places.target(draft.transition.target, draft.queue, draft.id)
@@ -166,7 +172,7 @@ def _give_up(root: Root, draft: Draft) -> Steps[None]:
         free_key(root, draft.queue, draft.id, was_staged=True)
 
 
-def _assure_queue(root: Root, draft: Draft) -> Steps[None]:
+def assure_queue(root: Root, draft: Draft) -> Steps[None]:
     """No rename into delay/ says that the queue is gone; and whoever made it may have died before
     its own flush: a power cut would leave a message that has no queue to go to.
     """

@@ -7,10 +7,11 @@
 
 Each reads as its line in the protocol's table (FORMAT.md). Operations that arrive together are
 driven together, and what they ask to flush at the same step is flushed together
-(`mq/store/group.py`). A flush that fails is raised where the operation stands, as the OSError.
+(`mq/store/group.py`). A flush that fails is raised where the operation stands, as the OSError; of
+its files', as FilesFailed, which says of which.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -32,6 +33,17 @@ class Flush(NamedTuple):
     entries: tuple[str, ...] = ()
     beside: tuple[tuple[str, ...], ...] = ()
     covered: int = 0
+
+
+class FilesFailed(OSError):
+    """Some of a flush's files could not be flushed: each one's error, by its descriptor. It is
+    itself the first of these errors.
+    """
+
+    def __init__(self, errors: Mapping[int, OSError]) -> None:
+        first = next(iter(errors.values()))
+        super().__init__(first.errno, first.strerror)
+        self.errors = errors
 
 
 Steps: TypeAlias = Generator[Flush, None, T]

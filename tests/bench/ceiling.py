@@ -1,7 +1,7 @@
 """The raw ceiling: a publish's file operations in a bare loop, without HTTP and without mq.
 
 Two kinds of loop, both with the names, bytes and times that mq would write. Own fsyncs: each
-thread makes one message after the other durable, alone. Groups: GROUP_MESSAGES are written,
+thread makes one message after the other durable, alone. Groups: so many are written,
 flushed together and renamed, and share one fsync of the queue's folder.
 """
 
@@ -76,13 +76,15 @@ class Folders:
         os.rename(f"{self.new}/q:{name}", f"{self.queue}/{name}")
 
 
-def bare_loops(commit: Commit) -> list[BareLoop]:
-    """The loops that a commit mode is compared with. With `none`, nothing is flushed at all."""
+def bare_loops(commit: Commit, group: int = GROUP_MESSAGES) -> list[BareLoop]:
+    """The loops that a commit mode is compared with; `group`: messages of a group. With `none`,
+    nothing is flushed at all.
+    """
     own = [_own(threads, commit != "none") for threads in THREADS]
     if commit == "syncfs":
-        return own + [_group_syncfs(loops) for loops in (1, 2)]
+        return own + [_group_syncfs(loops, group) for loops in (1, 2)]
     if commit == "fsync":
-        return own + [_group_fsync(threads) for threads in THREADS]
+        return own + [_group_fsync(threads, group) for threads in THREADS]
     return own
 
 
@@ -107,7 +109,7 @@ def _own(threads: int, flushed: bool) -> BareLoop:
     return BareLoop(f"bare loop, {_count(threads, 'thread')}", measure)
 
 
-def _group_fsync(threads: int) -> BareLoop:
+def _group_fsync(threads: int, group: int) -> BareLoop:
     def measure(root: Path, seconds: float) -> float:
         with Folders.made(root) as folders, ThreadPoolExecutor(threads) as pool:
 
@@ -116,26 +118,24 @@ def _group_fsync(threads: int) -> BareLoop:
                 for _ in pool.map(_fsync_each, shares):
                     pass
 
-            return _rate(1, _group_turn(folders, flush), seconds)
+            return _rate(1, _group_turn(folders, group, flush), seconds)
 
-    return BareLoop(
-        f"bare groups of {GROUP_MESSAGES}, fsync in {_count(threads, 'thread')}", measure
-    )
+    return BareLoop(f"bare groups of {group}, fsync in {_count(threads, 'thread')}", measure)
 
 
-def _group_syncfs(loops: int) -> BareLoop:
+def _group_syncfs(loops: int, group: int) -> BareLoop:
     def measure(root: Path, seconds: float) -> float:
         with Folders.made(root) as folders:
-            turn = _group_turn(folders, lambda descriptors: syncfs(folders.new_fd))
+            turn = _group_turn(folders, group, lambda descriptors: syncfs(folders.new_fd))
             return _rate(loops, turn, seconds)
 
-    return BareLoop(f"bare groups of {GROUP_MESSAGES}, syncfs, {loops} at a time", measure)
+    return BareLoop(f"bare groups of {group}, syncfs, {loops} at a time", measure)
 
 
-def _group_turn(folders: Folders, flush: Flush) -> Turn:
+def _group_turn(folders: Folders, group: int, flush: Flush) -> Turn:
     def turn(thread: int, number: int) -> int:
-        first = number * GROUP_MESSAGES
-        names = [_name(thread, first + place) for place in range(GROUP_MESSAGES)]
+        first = number * group
+        names = [_name(thread, first + place) for place in range(group)]
         descriptors = [folders.write(name) for name in names]
         flush(descriptors)
         for descriptor in descriptors:

@@ -11,6 +11,7 @@ from tests.bench.load import BenchError
 _RECEIVED_BYTES_MAX: Final = 1 << 16
 _PATIENCE_S: Final = 120.0
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_CHUNKED: Final = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _ID: Final = re.compile(rb"\r\nx-message-id: *([^\r]+)", re.IGNORECASE)
 
 
@@ -53,18 +54,39 @@ class Connection:
         """Sends a request and waits for all of its answer. Raises BenchError for another status
         than the expected one.
         """
+        answer = self.ask_any(asked)
+        if answer.status != expected:
+            raise BenchError(f"{asked[:60]!r} was answered {answer.status}: {answer.body[:200]!r}")
+        return answer
+
+    def ask_any(self, asked: bytes) -> Answer:
+        """The same, whatever the status."""
         self._socket.sendall(asked)
         held = b""
         while (end := held.find(b"\r\n\r\n")) < 0:
             held += self._receive()
         head, parts = held[: end + 2], [held[end + 4 :]]
+        if _CHUNKED.search(head):
+            return Answer(int(head[9:12]), head, self._chunks(parts[0]))
         length = _LENGTH.search(head)
         left = int(length.group(1)) - len(parts[0]) if length else 0
         parts.extend(self._body(left))
-        answer = Answer(int(head[9:12]), head, b"".join(parts))
-        if answer.status != expected:
-            raise BenchError(f"{asked[:60]!r} was answered {answer.status}: {answer.body[:200]!r}")
-        return answer
+        return Answer(int(head[9:12]), head, b"".join(parts))
+
+    def _chunks(self, held: bytes) -> bytes:
+        """A body in chunks, without trailers, of which some was received."""
+        body: list[bytes] = []
+        while True:
+            while (end := held.find(b"\r\n")) < 0:
+                held += self._receive()
+            size = int(held[:end], 16)
+            parts = [held[end + 2 :]]
+            parts.extend(self._body(size + 2 - len(parts[0])))
+            chunk = b"".join(parts)
+            body.append(chunk[:size])
+            held = chunk[size + 2 :]
+            if size == 0:
+                return b"".join(body)
 
     def _body(self, left: int) -> Iterator[bytes]:
         while left > 0:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from mq.broker.batches import fetch_many, publish_many, remove_many
 from mq.broker.broker import Broker
 from mq.errors import MqError, QueueNotFound
 from mq.limits import FOLDER_FILES_MAX
@@ -138,6 +139,7 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         priority=st.sampled_from([None, None, 0, 1, 9]),
         visibility_s=st.sampled_from([None, None, 1, 100]),
         delay_s=st.sampled_from([None, None, None, 0, 0.5, 20, 3600]),
+        as_a_batch=st.booleans(),
     )
     def publish(
         self,
@@ -147,12 +149,15 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         priority: int | None,
         visibility_s: int | None,
         delay_s: float | None,
+        as_a_batch: bool,
     ) -> object:
         now_ms = self.clock.now_ms()
         due_ms = None if delay_s is None else now_ms + round(delay_s * 1000)
         envelope = Envelope(extension, priority, None, visibility_s, due_ms)
 
-        async def publish_together() -> list[MessageId | BaseException]:
+        async def publish_together() -> Sequence[MessageId | BaseException]:
+            if as_a_batch and queue in self.model.queues:
+                return await publish_many(self.broker, queue, bodies, envelope)
             return await asyncio.gather(
                 *(self.broker.publish(queue, body, envelope) for body in bodies),
                 return_exceptions=True,
@@ -178,6 +183,18 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         for _ in range(times):
             self.fetch_once(queue, visibility_s)
 
+    @rule(queue=queues, times=st.integers(1, 5), visibility_s=st.sampled_from([None, 5, 3600]))
+    def fetch_many(self, queue: QueueName, times: int, visibility_s: float | None) -> None:
+        refusal = None if queue in self.model.queues else QueueNotFound
+        found = self.run(fetch_many(self.broker, queue, times, visibility_s), refusal) or []
+        now_ms = self.clock.now_ms()
+        known = [self.model.fetch(queue, visibility_s, now_ms) for _ in range(times)]
+        assert [(each.id, each.body, each.stamp) for each in found] == [
+            (each.id, each.body, Stamp(each.due_ms, each.receives))
+            for each in known
+            if each is not None
+        ]
+
     def fetch_once(self, queue: QueueName, visibility_s: float | None) -> None:
         refusal = None if queue in self.model.queues else QueueNotFound
         delivery = self.run(self.broker.fetch(queue, visibility_s), refusal)
@@ -193,6 +210,16 @@ class QueuesAgainstAModel(RuleBasedStateMachine):
         queue, message_id = message
         removing = self.broker.remove(queue, message_id, precondition(receives))
         self.run(removing, self.model.remove(queue, message_id, receives))
+
+    @rule(named=st.lists(messages, min_size=1, max_size=4))
+    def acknowledge(self, named: list[tuple[QueueName, MessageId]]) -> None:
+        queue = named[0][0]
+        ids = [message_id for of, message_id in named if of == queue]
+        refusal = None if queue in self.model.queues else QueueNotFound
+        ends = self.run(remove_many(self.broker, queue, ids), refusal) or {}
+        for message_id, error in ends.items():
+            expected = self.model.remove(queue, message_id, None)
+            assert expected is None if error is None else isinstance(error, expected or ())
 
     @rule(
         message=messages,

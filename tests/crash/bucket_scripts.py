@@ -12,8 +12,10 @@ from crash.scripts import (
     delete_reaped,
     delete_removed,
     fetch,
+    fetch_and_acknowledge,
     fetch_redelivered,
     publish,
+    publish_lines,
     redeliver,
     redeliver_scheduled,
     release,
@@ -68,6 +70,16 @@ async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.publish(300)
     (bucket / first.replace("-", "")[8:10]).mkdir(mode=0o700, exist_ok=True)
     await on.clients.publish(16)
+
+
+async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
+    """The other died before it flushed it."""
+    [first] = await _published(on, 1)
+    bucket = on.root / "queues" / ORDERS / on.bucket(first)
+    bucket.mkdir(mode=0o700)
+    await on.clients.publish_lines((300, 16))
+    (bucket / first.replace("-", "")[8:10]).mkdir(mode=0o700, exist_ok=True)
+    await on.clients.publish_lines((16, 16))
 
 
 async def delete_claimed_in_a_bucket(on: Stage) -> None:
@@ -259,6 +271,7 @@ BUCKET_SCRIPTS: dict[str, Script] = {
         put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
         make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
         empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
+        publish_lines, fetch_and_acknowledge, publish_lines_to_a_bucket_that_another_made,
         put_off_in_every_place, extend_claimed_in_a_bucket, redeliver_scheduled,
         reschedule_removed, release_redelivered_from_a_bucket,
     )

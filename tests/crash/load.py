@@ -7,8 +7,9 @@ whatever the place of a cut, the marks before it are all that anyone may rely on
 import asyncio
 import io
 import itertools
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -145,6 +146,53 @@ class Clients:
         async with self._session.delete(self._url(queue, "keys", key)) as response:
             await _check(response, 202, 404)
         self._mark("deleted", queue=queue, id=message_id)
+
+    async def publish_lines(
+        self, sizes: Sequence[int], queue: str = QUEUE, due_in_s: int = 0
+    ) -> list[str]:
+        """A line of each size; the ids of those that were published."""
+        numbers = [next(self._numbers) for _ in sizes]
+        bodies = [make_body(number, size) for number, size in zip(numbers, sizes, strict=True)]
+        due_ms = _from_now_ms(due_in_s) if due_in_s else 0
+        query = f"?split=lines{f'&at={_time(due_ms)}' if due_in_s else ''}"
+        url = self._url(queue, "messages") + query
+        async with self._session.post(url, data=io.BytesIO(b"\n".join(bodies))) as response:
+            await _check(response, 200)
+            rows = [json.loads(row) for row in (await response.read()).splitlines()]
+        published = [
+            (row["id"], number) for row, number in zip(rows, numbers, strict=True) if "id" in row
+        ]
+        for message_id, number in published:
+            self._mark("published", queue=queue, id=message_id, number=number, due_ms=due_ms)
+        return [message_id for message_id, _ in published]
+
+    async def fetch_many(self, count: int, queue: str = QUEUE) -> list[str]:
+        query = f"?count={count}"
+        async with self._session.get(self._url(queue, "messages") + query) as response:
+            await _check(response, 200, 204)
+            rows = [json.loads(row) for row in (await response.read()).splitlines()]
+        for row in rows:
+            number_in(row["body"].encode())
+            self._mark(
+                "fetched",
+                queue=queue,
+                id=row["id"],
+                receives=row["receives"],
+                due_ms=_epoch_ms(row["due"]),
+            )
+            self.redelivered += row["receives"] > 1
+        return [row["id"] for row in rows]
+
+    async def acknowledge(self, ids: Sequence[str], queue: str = QUEUE) -> None:
+        for message_id in ids:
+            self._mark("delete_asked", queue=queue, id=message_id)
+        async with self._session.post(self._url(queue, "acks"), json={"ids": ids}) as response:
+            await _check(response, 200)
+            results = (await response.json())["results"]
+        for result in results:
+            assert result["status"] in (202, 404, 503), result
+            if result["status"] != 503:
+                self._mark("deleted", queue=queue, id=result["id"])
 
     async def reschedule(self, message_id: str, due_in_s: int, queue: str = QUEUE) -> None:
         """PATCH: a message that is not found is deleted."""

@@ -5,6 +5,7 @@ file that nobody has flushed yet, met by the operation that the script is about.
 """
 
 import asyncio
+import errno
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -366,6 +367,42 @@ async def reschedule_removed(on: Stage) -> None:
         await on.clients.reschedule(message_id, SOON_S)
 
 
+async def publish_lines(on: Stage) -> None:
+    await _begin(on)
+    for sizes in ((16, 5000, 300), (16,), (300, 300)):
+        await on.clients.publish_lines(sizes)
+
+
+async def publish_lines_to_what_another_made(on: Stage) -> None:
+    """The other died before it flushed it."""
+    await on.start()
+    (on.root / "queues" / ORDERS).mkdir(mode=0o700)
+    await on.clients.publish_lines((300, 16))
+
+
+async def schedule_lines(on: Stage) -> None:
+    """The other died before it flushed what it made."""
+    await on.start()
+    (on.root / "queues" / ORDERS).mkdir(mode=0o700)
+    await on.clients.publish_lines((300, 16), due_in_s=SOON_S)
+
+
+async def publish_lines_of_which_one_fails(on: Stage) -> None:
+    files = FaultyFiles()
+    await on.start(files)
+    await on.clients.make(ORDERS)
+    files.fail("sync", errno.EIO, "/new/", times=1, after=1)
+    assert len(await on.clients.publish_lines((16, 300, 5000))) == 2
+
+
+async def fetch_and_acknowledge(on: Stage) -> None:
+    await _begin(on)
+    ids = await on.clients.publish_lines((300, 16, 16))
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch_many(2) == ids[:2]
+    await on.clients.acknowledge(ids)
+
+
 async def forget(on: Stage) -> None:
     """What an mq left in new/ that died in the middle of a publish."""
     await _begin(on)
@@ -472,7 +509,8 @@ SCRIPTS: dict[str, Script] = {
         retire_due, sweep, reap, together,
         schedule, schedule_streamed, schedule_to_what_another_made, redeliver_scheduled, postpone,
         extend, extend_claimed, extend_scheduled, release_by_request, release_redelivered,
-        reschedule_removed,
+        reschedule_removed, publish_lines, publish_lines_to_what_another_made, schedule_lines,
+        publish_lines_of_which_one_fails, fetch_and_acknowledge,
     )
 }  # fmt: skip
 SIDE_BY_SIDE = (together,)

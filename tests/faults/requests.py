@@ -3,9 +3,19 @@
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
-from harness.api import Reply, call, delete, fetch, make_queue, post, publish
+from harness.api import (
+    PROBLEM_MEDIA_TYPE,
+    Reply,
+    call,
+    delete,
+    fetch,
+    make_queue,
+    post,
+    publish,
+)
 from harness.audits import looked_at
 from harness.cases import STREAMED_BYTES
 from harness.folders import files_below
@@ -163,6 +173,54 @@ def _reschedules(due_in_s: float, **headers: str) -> Send:
 
 def _rescheduled(case: Case, reply: Reply) -> None:
     """Wherever it is, it is owed."""
+
+
+async def _post_lines(case: Case) -> Reply:
+    """Two lines. Where one is refused, that is what the reply says."""
+    lines = _lines_of(case)
+    path = f"{case.path}/messages?split=lines"
+    reply = await call(case.server, "POST", path, data=b"\n".join(lines))
+    rows = [json.loads(row) for row in reply.body.splitlines()] if reply.status == 200 else [{}, {}]
+    case.owed |= {line for line, row in zip(lines, rows, strict=True) if "id" in row}
+    problems = [row["problem"] for row in rows if "problem" in row]
+    return as_answered(problems[0]) if problems else reply
+
+
+def as_answered(problem: dict[str, Any]) -> Reply:
+    """An item's problem as the answer that it would be by itself."""
+    headers = {"Content-Type": PROBLEM_MEDIA_TYPE, "Retry-After": "1"}
+    return Reply(problem["status"], headers, json.dumps(problem).encode())
+
+
+def _lines_of(case: Case) -> list[bytes]:
+    return [case.body, case.body + b" too"]
+
+
+def _lines_published(case: Case, reply: Reply) -> None:
+    """What is owed was noted by who sent them, line by line."""
+    case.possible |= {*_lines_of(case)} - case.owed
+
+
+async def _fetch_rows(case: Case) -> Reply:
+    try:
+        return await call(case.server, "GET", f"{case.path}/messages?count=1")
+    except aiohttp.ClientError:
+        return CUT_SHORT
+
+
+def _rows_fetched(case: Case, reply: Reply) -> None:
+    if reply.status == 200:
+        row = json.loads(reply.body)
+        assert (row["id"], row["body"].encode()) == (case.message_id, case.body)
+
+
+async def _acknowledge(case: Case) -> Reply:
+    asked = {"ids": [case.message_id]}
+    reply = await call(case.server, "POST", f"{case.path}/acks", json=asked)
+    if reply.status != 200:
+        return reply
+    [result] = reply.json()["results"]
+    return as_answered(result.get("problem", {"status": result["status"]}))
 
 
 async def _fetch(case: Case) -> Reply:
@@ -327,6 +385,13 @@ REQUESTS = (
     Request("release", Case.has_fetched, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-scheduled", Case.has_scheduled, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-ready", Case.has_message, _reschedules(0), _rescheduled, (200,), (200,)),
+    Request("publish-lines", Case.has_queue, _post_lines, _lines_published, (200,)),
+    Request("fetch-count", Case.has_message, _fetch_rows, _rows_fetched, (200,)),
+    Request(
+        "fetch-count-streamed", Case.has_message, _fetch_rows, _rows_fetched, (200,),
+        size=STREAMED_BYTES,
+    ),
+    Request("acknowledge", Case.has_fetched, _acknowledge, _deleted, (202,), DELETED_AGAIN),
     Request("delete-ready", Case.has_message, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-fetched", Case.has_fetched, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-if-match", Case.has_fetched, _delete_if_match, _deleted, (202,), DELETED_AGAIN),

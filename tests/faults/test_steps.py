@@ -40,6 +40,23 @@ async def test_the_steps_of_a_publish(serve: Serve, size: int) -> None:
     ]
 
 
+async def test_the_steps_of_a_batch(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    before = len(files.calls)
+    reply = await call(server, "POST", "/q/messages?split=lines", data=b"1\n2\n")
+    assert len(reply.body.splitlines()) == 2
+    assert steps_of(files, before) == [
+        *[("create", "new"), ("stamp", "new")] * 2,
+        *[("sync", "new")] * 2,
+        *[("rename", "new")] * 2,
+        ("sync_folder", "queues"),  # At the first use of the queue's folder.
+        ("sync_folder", "q"),
+        ("sync_folder", "new"),
+    ]
+
+
 async def test_the_steps_of_a_fetch_and_a_delete(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit="fsync")

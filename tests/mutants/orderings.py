@@ -84,13 +84,27 @@ ORDERINGS = (
         "a publish is answered before its folders are flushed",
         "mq/store/publish.py",
         """\
-        flush = _reveal(root, draft)
+        flush = reveal(root, draft)
     except Exception:
 """,
         """\
-        _reveal(root, draft)
+        reveal(root, draft)
         return draft.id
     except Exception:
+""",
+    ),
+    Ordering(
+        "a batch is delivered before it is flushed",
+        "mq/store/batch.py",
+        """\
+        if work.staged:
+            yield Flush(files=tuple(work.staged))
+""",
+        """\
+        if work.staged:
+            work.deliver()
+            yield Flush(files=tuple(work.staged))
+            work.deliver = lambda: Flush(folders=(root.layout.queue(queue), root.layout.new))
 """,
     ),
     Ordering(
@@ -446,15 +460,15 @@ def _postpone(
     Ordering(
         "a file's failed fsync is not told",
         "mq/store/flush.py",
-        "            failed[index] = error\n    return failed\n\n\ndef _in_order",
-        "            pass\n    return failed\n\n\ndef _in_order",
+        "            failed.append((index, descriptor, error))\n",
+        "            pass\n",
     ),
     Ordering(
         "a file's failed fsync is tried again",
         "mq/store/flush.py",
         """\
         except OSError as error:
-            failed[index] = error
+            failed.append((index, descriptor, error))
 """,
         """\
         except OSError:
@@ -557,7 +571,7 @@ def _postpone(
 """,
         """\
         if draft.is_linked:
-            yield _reveal(root, draft)
+            yield reveal(root, draft)
             first = yield from take_links(
 """,
     ),

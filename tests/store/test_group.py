@@ -12,7 +12,7 @@ from mq.errors import StorageFailed
 from mq.store.files import Files
 from mq.store.flush import Flusher, FsyncFlusher, SyncfsFlusher
 from mq.store.group import run_alone, run_group
-from mq.store.steps import Flush, Steps
+from mq.store.steps import FilesFailed, Flush, Steps
 
 
 class RecordingFiles(Files):
@@ -117,6 +117,31 @@ def test_one_file_s_failure_is_its_own(
     assert isinstance(outcomes[1].error, StorageFailed)
     assert not (folder / "b").exists()
     assert files.flushed.count("b") == 1, "an fsync that failed is never called again"
+
+
+def write_many(files: Files, folder: Path, names: str) -> Steps[str]:
+    """One flush of a file each; the names of those that failed."""
+    opened = {files.create(str(folder / name)): name for name in names}
+    try:
+        yield Flush(files=tuple(opened))
+    except FilesFailed as failed:
+        told = sorted(opened[descriptor] for descriptor in failed.errors)
+        return "".join([os.strerror(failed.errno or 0), ": ", *told])
+    finally:
+        for descriptor in opened:
+            files.close(descriptor)
+    return ""
+
+
+def test_an_operation_of_many_files_hears_which_of_them_failed(
+    flusher: Flusher, files: RecordingFiles, folder: Path
+) -> None:
+    broken = OSError(errno.EIO, "broken")
+    files.failing = dict.fromkeys(("b", "d", "x", "syncfs"), broken)
+    group = [write_many(files, folder, names) for names in ("abcd", "xy", "z")]
+    assert [outcome.value for outcome in run_group(group, flusher)] == [
+        f"{os.strerror(errno.EIO)}: {names}" if names else "" for names in ("bd", "x", "")
+    ]
 
 
 def test_a_folder_s_failure_is_that_of_all_who_need_it(files: RecordingFiles, folder: Path) -> None:

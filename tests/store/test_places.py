@@ -71,6 +71,45 @@ def test_the_bucket_follows_from_the_id(shape: Shape, more: str, bucket: str, de
     assert (shape.bucket(message_id), shape.deep(message_id)) == (bucket, deep)
 
 
+@given(shapes, st.integers(0, 9), st.lists(st.integers(0, 2**62 - 1), min_size=1))
+def test_a_place_follows_from_what_decides(shape: Shape, priority: int, tails: list[int]) -> None:
+    ids = []
+    for tail in tails:
+        digits = f"{tail % 2**12:012x}7{tail % 3:03x}{(0b10 << 62) | tail:016x}"
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        ids.append(MessageId("-".join(parts), priority))
+    decided: dict[str, str] = {}
+    for message_id in ids:
+        deep = decided.setdefault(shape.decides(message_id.uuid), shape.deep(message_id))
+        assert deep == shape.deep(message_id)
+
+
+def test_many_go_where_each_would_but_that_a_folder_may_get_one_batch_more(tmp_path: Path) -> None:
+    root = opened(tmp_path)
+    for count, bucket in ((5, ""), (2, "0192f3a2/"), (3, "0192f3a2/"), (2, "0192f3a2/7c/")):
+        ids = [MessageId(UUID[:13] + new_id().uuid[13:]) for _ in range(count)]
+        assert root.places.targets(READY, QUEUE, ids) == [bucket] * count
+        for message_id in ids:
+            path = Path(root.layout.path(READY, QUEUE, message_id, bucket))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    assert put(root, new_id()).count("/") == 1
+
+
+def test_many_are_parted_by_their_buckets(tmp_path: Path) -> None:
+    root = opened(tmp_path, folder_max=0)
+    Path(root.layout.settings_of(QUEUE)).write_bytes(print_shape(Shape(8, 3)))
+    ids = [new_id() for _ in range(30)]
+    targets = root.places.targets(READY, QUEUE, ids)
+    assert targets == [Shape(8, 3).deep(each) for each in ids]
+
+
+def test_where_something_else_has_the_bucket_s_name_many_lie_flat(tmp_path: Path) -> None:
+    root = opened(tmp_path, folder_max=0)
+    Path(root.layout.queue(QUEUE), "0192f3a2").touch()
+    assert root.places.targets(READY, QUEUE, [MessageId(UUID)] * 3) == [""] * 3
+
+
 def test_the_folders_that_lead_to_a_bucket() -> None:
     assert leading("/q", "") == ()
     assert leading("/q", "0192f3a2/") == ("/q/0192f3a2",)

@@ -1,0 +1,213 @@
+"""Many messages in one request: `?split=lines`, `?count=N`, and `/{queue}/acks`.
+
+What is asked for one message alone goes on to `messages`. The items of an answer that went wrong
+have a `problem`, which is what a request that went wrong so would be answered.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+from aiohttp import web
+
+from mq.broker import batches
+from mq.broker.queue import Queue
+from mq.errors import BadBody, BadName, BadParameter, BatchTooLarge, BodyTooLarge, Unavailable
+from mq.http import messages, parameters
+from mq.http.answers import SERVER, Answer, json_answer
+from mq.http.bodies import body_chunks, json_object
+from mq.http.envelopes import IDEMPOTENCY_HEADER, envelope_of
+from mq.http.lines import lines_of
+from mq.http.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
+from mq.http.service import Service
+from mq.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_MESSAGES_MAX,
+    CHUNK_BYTES,
+    SPLIT_LINES_MAX,
+    VISIBILITY_S_MAX,
+)
+from mq.message import Delivery, Envelope
+from mq.names import MessageId, QueueName
+from mq.store.streams import Download
+
+_log = logging.getLogger("mq.http")
+
+SPLIT_PARAMETERS: Final = frozenset({"split"})
+COUNT_PARAMETERS: Final = frozenset({"count"})
+
+_LINES: Final = "lines"
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+_NOTHING: Final = Answer(204, _NO_STORE)
+_IDS_EXPECTED: Final = f'{{"ids": [1 to {BATCH_MESSAGES_MAX} ids]}}, and nothing else'
+
+
+async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
+    """POST: the body is one message; with `split`, each of its lines is one."""
+    split = parameters.one(request.query, "split")
+    if split is None:
+        return await messages.publish(service, request, path)
+    if split != _LINES:
+        raise BadParameter("split", _LINES)
+    name = QueueName.parse(path["queue"])
+    await service.broker.queue(name)  # A missing queue is told before the body is read.
+    envelope = _envelope_of_each(service, request)
+    lines = await _lines(service, request)
+    ends = await batches.publish_many(service.broker, name, lines, envelope)
+    rows = (_published(service, request, end) for end in ends)
+    return Answer(200, {**_NO_STORE, "Content-Type": MEDIA_TYPE}, b"".join(rows))
+
+
+def _envelope_of_each(service: Service, request: web.BaseRequest) -> Envelope:
+    """What is said of each message. A key would be one message's, and so would be what makes one
+    publish of several. Raises BadParameter, HeadersTooLarge.
+    """
+    envelope = envelope_of(request.query, request.headers, service.broker.root.now_ms())
+    if envelope.key is not None:
+        raise BadParameter("key", "left out where the body is split")
+    if envelope.idempotency is not None:
+        raise BadParameter(IDEMPOTENCY_HEADER.lower(), "left out where the body is split")
+    return envelope
+
+
+async def _lines(service: Service, request: web.BaseRequest) -> list[bytes]:
+    """The body's lines. Raises BatchTooLarge, and what `body_chunks` does."""
+    body = bytearray()
+    try:
+        async for chunk in body_chunks(request, BATCH_BYTES_MAX, service.settings.body_idle_s):
+            body += chunk
+    except BodyTooLarge:
+        raise BatchTooLarge(SPLIT_LINES_MAX, BATCH_BYTES_MAX) from None
+    lines: list[bytes] = []
+    for line in lines_of(body):
+        if len(lines) == SPLIT_LINES_MAX:
+            raise BatchTooLarge(SPLIT_LINES_MAX, BATCH_BYTES_MAX)
+        lines.append(line)
+    return lines
+
+
+def _published(service: Service, request: web.BaseRequest, end: batches.Published) -> bytes:
+    if isinstance(end, MessageId):
+        # An id needs no escapes in JSON.
+        return f'{{"id": "{end.text}"}}\n'.encode("ascii")
+    return row({"problem": service.complaints.item(end, request.method, request.raw_path)})
+
+
+async def fetch(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> Answer | web.StreamResponse:
+    """GET: the next message; with `count`, the next ones, a line of JSON each."""
+    count = parameters.whole(request.query, "count", 1, BATCH_MESSAGES_MAX)
+    if count is None:
+        return await messages.fetch(service, request, path)
+    visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
+    wait_s = messages.wait_s_of(request)
+    name, broker = QueueName.parse(path["queue"]), service.broker
+    queue = await broker.queue(name)
+    found = await batches.fetch_many(broker, name, count, visibility_s, wait_s)
+    if not found:
+        return _NOTHING
+    return await _Sending(service, request, queue, deque(found)).send()
+
+
+class _Sending:
+    """The answer of a fetch of many: what was not sent when it ends is released."""
+
+    def __init__(
+        self,
+        service: Service,
+        request: web.BaseRequest,
+        queue: Queue,
+        unsent: deque[Delivery],
+    ) -> None:
+        self._files = service.broker.root.files
+        self._request = request
+        self._queue = queue
+        self._unsent = unsent
+        self._response = web.StreamResponse(headers={**_NO_STORE, "Content-Type": MEDIA_TYPE})
+        self._response.headers["Server"] = SERVER
+
+    async def send(self) -> web.StreamResponse:
+        """Sends all: the response has been sent on return."""
+        try:
+            await self._response.prepare(self._request)
+            while self._unsent:
+                await self._send_some()
+        except Unavailable as error:
+            # The status is sent: a connection cut short is the only way left to say so.
+            _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})
+            self._response.force_close()
+            if self._request.transport is not None:
+                self._request.transport.abort()
+        finally:
+            batches.give_back(self._queue, self._unsent)
+        return self._response
+
+    async def _send_some(self) -> None:
+        """One body that is not held, or rows of about a chunk."""
+        if self._unsent[0].body is None:
+            await self._send_large(self._unsent[0])
+            self._unsent.popleft()
+            return
+        part, rows = bytearray(), 0
+        for delivery in self._unsent:
+            if delivery.body is None or len(part) >= CHUNK_BYTES:
+                break
+            part += row(delivered(delivery), delivery.body)
+            rows += 1
+        await self._response.write(part)
+        for _ in range(rows):
+            self._unsent.popleft()
+
+    async def _send_large(self, delivery: Delivery) -> None:
+        """It is read twice, since its first bytes do not say whether it is text."""
+        if delivery.descriptor is None:
+            raise ValueError("the body is held")
+        download = Download(self._files, delivery.descriptor, delivery.offset, delivery.size)
+        self._unsent[0] = replace(delivery, descriptor=None)  # Which is closed here.
+        try:
+            as_text = await is_text(download.chunks())
+            async for part in row_in_parts(delivered(delivery), download.chunks(), as_text):
+                await self._response.write(part)
+        finally:
+            await download.close()
+
+
+async def acknowledge(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> Answer:
+    """POST: deletes many messages; 200 with one result each, in their order."""
+    name = QueueName.parse(path["queue"])
+    await service.broker.queue(name)
+    texts = _ids(await json_object(request, service.settings.body_idle_s))
+    ids: dict[str, MessageId] = {}
+    ends: dict[str, BaseException | None] = {}
+    for text in texts:
+        try:
+            ids[text] = MessageId.parse(text)
+        except BadName as error:
+            ends[text] = error
+    if ids:
+        found = await batches.remove_many(service.broker, name, list(ids.values()))
+        ends |= {message_id.text: end for message_id, end in found.items()}
+    return json_answer({"results": [_result(service, request, each, ends[each]) for each in texts]})
+
+
+def _ids(wanted: dict[str, object]) -> list[str]:
+    ids = wanted.get("ids")
+    if len(wanted) != 1 or not isinstance(ids, list) or not 1 <= len(ids) <= BATCH_MESSAGES_MAX:
+        raise BadBody(_IDS_EXPECTED)
+    if not all(isinstance(each, str) for each in ids):
+        raise BadBody(_IDS_EXPECTED)
+    return cast("list[str]", ids)
+
+
+def _result(
+    service: Service, request: web.BaseRequest, text: str, error: BaseException | None
+) -> dict[str, object]:
+    if error is None:
+        return {"id": text, "status": messages.DELETED.status}
+    problem = service.complaints.item(error, request.method, request.raw_path)
+    return {"id": text, "status": problem["status"], "problem": problem}
