@@ -158,24 +158,6 @@ def _release(
 """,
     ),
     Ordering(
-        "an extended message's stamp is not flushed",
-        "mq/store/reschedule.py",
-        """\
-    yield flush._replace(files=(claim.descriptor,), entries=(top,))
-    return stamp
-
-
-def _postpone(
-""",
-        """\
-    yield flush._replace(entries=(top,))
-    return stamp
-
-
-def _postpone(
-""",
-    ),
-    Ordering(
         "a released message leaves delay/ before it is stamped",
         "mq/store/reschedule.py",
         """\
