@@ -15,7 +15,9 @@ def main(words: list[str]) -> int:
     alive = 0
     for verdict in judge(chosen):
         alive += not verdict.is_killed
-        print(f"{verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True)
+        print(
+            f"{verdict.seconds:5.1f} s  {verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True
+        )
     print(f"{len(chosen) - alive} of {len(chosen)} killed")
     return 1 if alive else 0
 

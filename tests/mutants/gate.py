@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 # The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
-    "tests/crash/test_states.py",
-    "tests/store",
-    "tests/crash/test_faults.py",
     "tests/faults/test_steps.py",
-    "tests/faults/test_fsync_errors.py",
     "tests/faults/test_start.py",
+    "tests/faults/test_fsync_errors.py",
+    "tests/crash/test_faults.py",
+    "tests/store",
+    "tests/crash/test_states.py",
 )
 PATIENCE_S = 600.0
 
@@ -34,6 +35,7 @@ class Verdict:
     mutant: str
     killer: str
     """The test that turned red first; empty when none did."""
+    seconds: float = 0.0
 
     @property
     def is_killed(self) -> bool:
@@ -71,7 +73,9 @@ def _judge(mutant: Mutant) -> Verdict:
             shutil.copytree(CHECKOUT / name, checkout / name, ignore=ignored)
         shutil.copy(CHECKOUT / "pyproject.toml", checkout)
         mutant.write(checkout)
-        return Verdict(mutant.name, _first_failure(checkout))
+        began = time.monotonic()
+        killer = _first_failure(checkout)
+        return Verdict(mutant.name, killer, time.monotonic() - began)
 
 
 def _first_failure(checkout: Path) -> str:
