@@ -10,22 +10,20 @@ from typing import Any, Final, TypeVar
 
 from mq.broker.accounts import Description
 from mq.broker.keeper import Keeper
+from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Queue
 from mq.errors import Busy, MqError, PublishPurged, QueueNotFound
-from mq.headers import print_block
-from mq.limits import BATCH_GROUPS_STANDING_MAX, LOOK_INTERVAL_S, SHARDS_MAX
+from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
-from mq.store.batch import Batch, publish_batch
 from mq.store.by_key import find_key, remove_by_key
 from mq.store.commit import Committer
 from mq.store.configure import Configured, Match
 from mq.store.find import Precondition
 from mq.store.moves import queue_exists
 from mq.store.peek import Page, peek
-from mq.store.publish import Draft, publish
 from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue, retire_delayed
 from mq.store.read import Choice, Reading
 from mq.store.remove import remove
@@ -64,10 +62,12 @@ class Broker:
         self._uuids = UuidSource(root.clock)
         self.keeper = Keeper(root, committer, settings)
         self._purger = Purger(root, committer, self._uuids)
+        self._publisher = Publisher(
+            root, committer, self._uuids, self.keeper, self._heard, self._forget
+        )
         self._queues: dict[str, Queue] = {}
         self._queue_lock = asyncio.Lock()
         self._drains = asyncio.Event()
-        self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
         self.background: set[asyncio.Task[Any]] = set()
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
@@ -150,8 +150,8 @@ class Broker:
     async def publish(
         self, name: QueueName, body: bytes | bytearray, envelope: Envelope = PLAIN
     ) -> MessageId:
-        """Publishes a body that is held in memory. Raises QueueNotFound, DueTooFar, Unavailable.
-        Durable: yes.
+        """Publishes a body that is held in memory. Raises QueueNotFound, KeyTaken, DueTooFar,
+        Unavailable. Durable: yes.
         """
         return await asyncio.shield(self.begin_publish(await self.queue(name), body, envelope))
 
@@ -159,8 +159,7 @@ class Broker:
         self, queue: Queue, body: bytes | bytearray, envelope: Envelope = PLAIN
     ) -> "asyncio.Future[MessageId]":
         """Like `publish`; nobody may cancel the future."""
-        draft = self._draft(queue, envelope)
-        return self._deliver(queue, draft, publish(self.root, draft, body))
+        return self._publisher.begin(queue, body, envelope)
 
     async def publish_group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -168,30 +167,17 @@ class Broker:
         """Publishes at most BATCH_GROUP_MESSAGES as one operation, when it is its turn; for each
         its id, or why it was not published. Raises what fails all of them. Durable: yes.
         """
-        draft = self._draft(queue, envelope)
-        more = self._uuids.many(len(bodies) - 1)
-        batch = Batch(draft, [draft.id, *map(draft.id.with_uuid, more)], bodies)
-        await self._groups.acquire()  # Given back by the operation's end, whoever waits for it.
-        future = self.committer.submit(publish_batch(self.root, batch))
-        future.add_done_callback(partial(self._group_ended, queue, batch))
-        errors = await asyncio.shield(future)
-        return [error or each for error, each in zip(errors, batch.ids, strict=True)]
+        return await self._publisher.group(queue, bodies, envelope)
 
     async def upload(self, name: QueueName, envelope: Envelope = PLAIN) -> Upload:
         """Begins a publish that is written bit by bit. Raises QueueNotFound, Unavailable.
         Durable: no.
         """
-        draft = self._draft(await self.queue(name), envelope)
-        try:
-            return await Upload.begin(self.root, self.committer, draft)
-        except PublishPurged as purged:
-            self._purger.heard(purged.before_ms)
-            raise
+        return await self._publisher.upload(await self.queue(name), envelope)
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
-        """Ends an upload. Raises QueueNotFound, Unavailable. Durable: yes."""
-        queue = await self.queue(name)
-        return await asyncio.shield(self._deliver(queue, upload.draft, await upload.seal()))
+        """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable: yes."""
+        return await self._publisher.finish(await self.queue(name), upload)
 
     async def fetch(
         self, name: QueueName, visibility_s: float | None = None, wait_s: float = 0
@@ -339,49 +325,6 @@ class Broker:
                 self._peer_index,
             )
         return queue
-
-    def _draft(self, queue: Queue, envelope: Envelope) -> Draft:
-        settings = self.keeper.usable(queue)
-        head = print_block(envelope.headers) if envelope.headers else b""
-        message_id = MessageId(
-            self._uuids.next(),
-            settings.priority_default if envelope.priority is None else envelope.priority,
-            envelope.key,
-            envelope.visibility_s,
-            len(head),
-            envelope.extension,
-        )
-        due_ms = envelope.due_ms
-        is_scheduled = due_ms is not None and due_ms > self.root.now_ms()
-        if due_ms is None or not is_scheduled:
-            due_ms = message_id.published_ms
-        idempotency, for_s = envelope.idempotency, queue.settings.idempotency_s
-        return Draft(queue.name, message_id, due_ms, is_scheduled, head, idempotency, for_s)
-
-    def _deliver(
-        self, queue: Queue, draft: Draft, operation: Steps[MessageId]
-    ) -> "asyncio.Future[MessageId]":
-        future = self.committer.submit(operation)
-        # By a callback, since the message is there also when whoever published it is gone.
-        future.add_done_callback(partial(self._delivered, queue, draft))
-        return future
-
-    def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
-        # An earlier publish of the same idempotency key was told of before.
-        if self._heard(queue, future) and future.result() is draft.id:
-            queue.was_published(draft.id, is_ready=not draft.is_scheduled)
-
-    def _group_ended(
-        self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
-    ) -> None:
-        self._groups.release()
-        if not self._heard(queue, future):
-            return
-        errors = future.result()
-        published = [each for each, error in zip(batch.ids, errors, strict=True) if error is None]
-        queue.was_published(*published, is_ready=not batch.draft.is_scheduled)
-        if any(isinstance(error, QueueNotFound) for error in errors):
-            self._forget(queue)
 
     def _removed(
         self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"

@@ -316,9 +316,11 @@ class _Auditor:
         if status is None:
             return
         lain_s = (self._root.now_ms() - status.st_mtime_ns // 1_000_000) / 1000
-        swept_s = kept_s(folder) + _SWEEPS * SWEEP_EVERY_S + self._overdue_ms / 1000
-        if lain_s > swept_s and is_orphan(self._root, folder, target):
-            self._say(Breach.ORPHAN, place.path, f"for {lain_s:g} s")
+        sweeps_s = _SWEEPS * SWEEP_EVERY_S + self._overdue_ms / 1000
+        with contextlib.suppress(SettingsUnreadable):
+            swept_s = kept_s(self._root, folder) + sweeps_s
+            if lain_s > swept_s and is_orphan(self._root, folder, target):
+                self._say(Breach.ORPHAN, place.path, f"for {lain_s:g} s")
 
     def _is_understood(self, queue: QueueName) -> bool:
         try:

@@ -16,10 +16,12 @@ from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, SWEPT_LINKS_MAX
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
+from mq.store.configure import Configured
 from mq.store.holders import is_staged, kept_flush, whereabouts
 from mq.store.keyed import is_young
 from mq.store.keys import is_link, linked_id, locked, unlink_link
 from mq.store.layout import Keys, LinkPlace, is_of_keys
+from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
@@ -88,7 +90,7 @@ def _sweep_folder(root: Root, folder: KeyFolder) -> Steps[tuple[int, int]]:
     for place, target in links(root, folder):
         seen += 1
         with contextlib.suppress(SettingsUnreadable):
-            if not is_young(root, place, kept_s(folder)) and is_orphan(root, folder, target):
+            if not is_young(root, place, kept_s(root, folder)) and is_orphan(root, folder, target):
                 old.append((place, target))
     for place, target in old:
         with contextlib.suppress(Busy, SettingsUnreadable, FileNotFoundError):
@@ -104,14 +106,13 @@ def links(root: Root, folder: KeyFolder) -> Iterator[tuple[LinkPlace, str]]:
             yield root.layout.link(folder.kind, folder.queue, key), target
 
 
-def kept_s(folder: KeyFolder) -> float:
-    """How long a link stays whatever it says. Of a key: while a publish may be in hand."""
-    return FORGOTTEN_AFTER_S if folder.kind is Keys.LOOKUP else idempotency_s(folder.queue)
-
-
-def idempotency_s(queue: QueueName) -> float:
-    """How long an idempotency key of the queue holds."""
-    return QueueSettings().idempotency_s
+def kept_s(root: Root, folder: KeyFolder) -> float:
+    """How long a link stays whatever it says. Of a key: while a publish may be in hand. Raises
+    SettingsUnreadable.
+    """
+    if folder.kind is Keys.LOOKUP:
+        return FORGOTTEN_AFTER_S
+    return Configured.read(root, folder.queue, QueueSettings()).settings.idempotency_s
 
 
 def is_orphan(root: Root, folder: KeyFolder, target: str) -> bool:
@@ -119,7 +120,9 @@ def is_orphan(root: Root, folder: KeyFolder, target: str) -> bool:
     if folder.kind is Keys.IDEMPOTENCY:
         return True
     holder = linked_id(target)
-    return holder is None or whereabouts(root, folder.queue, holder) not in _ALIVE
+    if holder is None or is_purged(root, folder.queue, holder):
+        return True
+    return whereabouts(root, folder.queue, holder) not in _ALIVE
 
 
 def _sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> Steps[bool]:
@@ -129,7 +132,7 @@ def _sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) ->
         yield kept_flush(root, folder.queue, holder)
 
     def unlink() -> bool:
-        if is_young(root, place, kept_s(folder)) or not is_orphan(root, folder, target):
+        if is_young(root, place, kept_s(root, folder)) or not is_orphan(root, folder, target):
             return False
         return unlink_link(root, place, target)
 

@@ -2,20 +2,29 @@
 
 import sys
 
-from mutants.gate import judge, mutants, unchanged
+from mutants.gate import judge, mutants, remember, unchanged
 
 
 def main(words: list[str]) -> int:
-    """The exit code: 1 when a mutant lives, 2 when the package itself does not."""
-    chosen = mutants(words)
+    """The exit code: 1 when a mutant lives, 2 when the package itself does not. The first of the
+    words may be `--remember`: who kills is asked first the next time.
+    """
+    remembers = words[:1] == ["--remember"]
+    chosen = mutants(words[remembers:])
     [itself] = judge([unchanged()])
     if itself.is_killed:
         print(f"red without a mutant: {itself.killer}", file=sys.stderr)
         return 2
     alive = 0
+    verdicts = []
     for verdict in judge(chosen):
+        verdicts.append(verdict)
         alive += not verdict.is_killed
-        print(f"{verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True)
+        print(
+            f"{verdict.seconds:5.1f} s  {verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True
+        )
+    if remembers:
+        remember(verdicts)
     print(f"{len(chosen) - alive} of {len(chosen)} killed")
     return 1 if alive else 0
 

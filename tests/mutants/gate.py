@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from mutants.orderings import reordered
 from mutants.sites import Mutant, left_out
@@ -17,15 +20,17 @@ CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 # The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
-    "tests/crash/test_states.py",
-    "tests/store",
-    "tests/crash/test_faults.py",
     "tests/faults/test_steps.py",
     "tests/faults/test_key_steps.py",
-    "tests/faults/test_fsync_errors.py",
     "tests/faults/test_start.py",
+    "tests/faults/test_fsync_errors.py",
+    "tests/crash/test_faults.py",
+    "tests/store",
+    "tests/crash/test_states.py",
 )
 PATIENCE_S = 600.0
+REMEMBERED = Path(__file__).parent / "killers.txt"
+"""Who killed each mutant the last time, to be asked first: a hint that is wrong costs its time."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Verdict:
     mutant: str
     killer: str
     """The test that turned red first; empty when none did."""
+    seconds: float = 0.0
 
     @property
     def is_killed(self) -> bool:
@@ -64,6 +70,20 @@ def _modules(package: str) -> Iterator[Path]:
     return (path.relative_to(CHECKOUT) for path in (CHECKOUT / package).rglob("*.py"))
 
 
+def remembered() -> dict[str, str]:
+    """The test that killed a mutant, by the mutant's name."""
+    lines = REMEMBERED.read_text().splitlines() if REMEMBERED.exists() else []
+    return {name: killer for killer, _, name in (line.partition("  ") for line in lines)}
+
+
+def remember(verdicts: Sequence[Verdict]) -> None:
+    """Adds who killed these to what is remembered; what is no mutant any more is forgotten."""
+    known = remembered() | {verdict.mutant: verdict.killer for verdict in verdicts}
+    names = {mutant.name for mutant in mutants()}
+    lines = sorted(f"{killer}  {name}" for name, killer in known.items() if name in names)
+    REMEMBERED.write_text("".join(f"{line}\n" for line in lines if line.startswith("tests/")))
+
+
 def _judge(mutant: Mutant) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
         checkout = Path(folder)
@@ -72,11 +92,17 @@ def _judge(mutant: Mutant) -> Verdict:
             shutil.copytree(CHECKOUT / name, checkout / name, ignore=ignored)
         shutil.copy(CHECKOUT / "pyproject.toml", checkout)
         mutant.write(checkout)
-        return Verdict(mutant.name, _first_failure(checkout))
+        began = time.monotonic()
+        killer = ""
+        if (hint := remembered().get(mutant.name)) is not None:
+            killer = _first_failure(checkout, [hint])
+        killer = killer or _first_failure(checkout, SUITE)
+        return Verdict(mutant.name, killer, time.monotonic() - began)
 
 
-def _first_failure(checkout: Path) -> str:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITE]
+def _first_failure(checkout: Path, tests: Sequence[str]) -> str:
+    """The test that turns red first; empty when none does, or there is no such test."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     # Its tests' own tallies are not this gate's.
     env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
     env["PYTHONPATH"] = str(checkout)
@@ -91,7 +117,7 @@ def _first_failure(checkout: Path) -> str:
         for line in done.stdout.splitlines()
         if line.startswith(("FAILED tests", "ERROR tests"))
     ]
-    if done.returncode == 0:
+    if done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR):
         return ""
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr
     return failed[0].split(" - ")[0].partition(" ")[2]

@@ -19,7 +19,7 @@ from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.layout import Shape
 from mq.store.publish import Draft, publish
-from mq.store.queues import WantedShape, create_queue, delete_queue
+from mq.store.queues import WantedShape, create_queue, delete_queue, retire_delayed
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.reschedule import release
@@ -124,6 +124,25 @@ def test_the_steps_of_a_fetch_between_buckets(place: Place, steps: Steps) -> Non
         f"sync queues/q/{bucket}/{message_id}",
         f"sync_folder delay/{bucket}",
         f"sync_folder queues/q/{bucket}",
+    ]
+
+
+def test_the_steps_of_retiring_between_buckets(place: Place, steps: Steps) -> None:
+    """As with every rename: where it went to is flushed before where it came from."""
+    message_id = place.publish()
+    bucket = place.bucket(message_id)
+    assert run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher) is not None
+    run_alone(delete_queue(place.root, QUEUE, message_id.uuid), place.flusher)
+    since = len(steps.calls)
+    assert run_alone(retire_delayed(place.root, QUEUE), place.flusher) == 1
+    assert steps.taken(since) == [
+        f"rename delay/{bucket}/q:{message_id}",
+        f"mkdir remove/{bucket}",
+        f"rename delay/{bucket}/q:{message_id}",
+        "sync_folder remove",
+        "sync_folder delay",
+        f"sync_folder remove/{bucket}",
+        f"sync_folder delay/{bucket}",
     ]
 
 

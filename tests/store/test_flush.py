@@ -128,7 +128,7 @@ def test_a_flush_reaches_the_disk(
             )
             files.sync_folder(str(top))
             disk.mark("begin")
-            run_alone(write(files, top / "file"), flusher)
+            run_alone(write(files, top / "file", FILES_BEFORE_SYNCFS_MAX + 1), flusher)
             disk.mark("end")
             flusher.close()
         with (memory / "log").open("rb") as written:
