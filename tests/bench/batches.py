@@ -44,6 +44,7 @@ Turn = Callable[[Connection], int]
 @click.option("--lines", type=click.IntRange(1), default=LINES, help="Messages a request.")
 @click.option("--clients", type=click.IntRange(1), default=CLIENTS, help="Side by side.")
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Of the single.")
+@click.option("--bare", default="", help="Only bare loops with this in their names.")
 @seconds_flag(3)
 @rounds_flag(3)
 @commit_flag
@@ -53,6 +54,7 @@ def main(
     lines: int,
     clients: int,
     connections: int,
+    bare: str,
     seconds: int,
     rounds: int,
     commit: Commit | None,
@@ -67,9 +69,12 @@ def main(
             click.echo(heading(place.path, mode, place.about, f"{said} of single publishes"))
             click.echo(f"bodies of {BODY_BYTES} bytes; median (min-max) of {rounds} interleaved")
             click.echo(f"rounds of {seconds} s each\n")
+            loops = [loop for loop in bare_loops(mode, lines) if bare in loop.name]
+            if not loops:
+                raise BenchError(f"no bare loop has {bare!r} in its name")
             for number in range(1, rounds + 1):
-                _round(place, mode, number, figures, lines, clients, connections, seconds)
-    click.echo(_table(figures, [loop.name for loop in bare_loops(mode, lines)]))
+                _round(place, mode, number, figures, loops, lines, clients, connections, seconds)
+    click.echo(_table(figures, [loop.name for loop in loops]))
 
 
 def _round(
@@ -77,13 +82,14 @@ def _round(
     mode: Commit,
     number: int,
     figures: Figures,
+    loops: list[BareLoop],
     lines: int,
     clients: int,
     connections: int,
     seconds: float,
 ) -> None:
     steps: list[Callable[[Path], dict[str, float]]] = [
-        *(partial(_bare, loop, seconds) for loop in bare_loops(mode, lines)),
+        *(partial(_bare, loop, seconds) for loop in loops),
         lambda made: _single(place, mode, made, connections, seconds),
         lambda made: _batches(place, mode, made, lines, clients, seconds),
     ]
