@@ -240,6 +240,33 @@ def test_a_queue_s_keys_are_gone_for_good_before_it_is_made_anew(place: Place) -
     assert taken.index(gone[0]) < taken.index(gone[1]) < taken.index("mkdir queues/q")
 
 
+def test_what_a_queue_has_left_is_gone_for_good_before_it_is_made_anew(place: Place) -> None:
+    """Where another died while it deleted it, or was on its way to make it."""
+    place.run(delete_queue(place.root, QUEUE, new_id().uuid))
+    (place.top / "settings" / "q.json").write_text('{"visibility_s": 60}')
+    (place.top / "purged" / "q").touch()
+    place.run(create_queue(place.root, QUEUE))
+    taken = place.taken()
+    assert taken[taken.index("unlink purged/q") :] == [
+        "unlink purged/q",
+        "sync_folder purged",
+        "unlink settings/q.json",
+        "sync_folder settings",
+        "mkdir queues/q",
+        "sync_folder queues",
+    ]
+
+
+def test_a_deleted_queue_s_mark_goes_after_its_folder(place: Place) -> None:
+    place.run(purge(place.root, QUEUE, 1))
+    place.run(delete_queue(place.root, QUEUE, new_id().uuid))
+    taken = place.taken()
+    gone = taken.index("rename queues/q")
+    assert taken[gone + 1 :][:2] == ["sync_folder remove", "sync_folder queues"]
+    assert taken[taken.index("unlink purged/q") :][:2] == ["unlink purged/q", "sync_folder purged"]
+    assert taken.index("unlink purged/q") > gone + 2
+
+
 # Settings
 
 
