@@ -26,3 +26,8 @@ def test_what_close_says_of_the_storage_is_passed_over(
     monkeypatch.undo()
     with pytest.raises(OSError, match="Bad file descriptor"):
         files.close(descriptor)
+
+
+def test_what_a_syncfs_fails_with_is_told() -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        Files().sync_file_system(-1)
