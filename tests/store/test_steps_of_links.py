@@ -25,7 +25,7 @@ from mq.store.purge import purge, sweep_purged
 from mq.store.queues import create_queue, delete_queue
 from mq.store.reap import reap
 from mq.store.remove import remove
-from mq.store.reschedule import reschedule
+from mq.store.reschedule import extend, reschedule
 from mq.store.root import Root, open_root
 from mq.store.steps import Steps, T
 
@@ -340,6 +340,20 @@ def test_another_due_time_is_flushed_in_all_its_places(crowded: Place) -> None:
     crowded.run(reschedule(crowded.root, QUEUE, message_id, 0))
     crowded.run(reschedule(crowded.root, QUEUE, message_id, 0))
     assert crowded.taken() == [*queue, *delay]
+
+
+def test_what_is_given_to_another_who_waits_longer_is_flushed_with_its_new_time(
+    place: Place,
+) -> None:
+    """The claim has flushed its folders."""
+    message_id = place.publish(keyed=False)
+    delivery = place.run(fetch(place.root, QUEUE, message_id, 30))
+    assert delivery is not None
+    due_ms = delivery.stamp.due_ms + 60_000
+    extended = place.run(extend(place.root, delivery, due_ms))
+    assert extended is not None
+    assert extended.stamp.due_ms == due_ms
+    assert place.taken() == [f"sync delay/q:{message_id}"]
 
 
 def test_what_is_not_found_is_flushed_in_all_its_places(crowded: Place) -> None:
