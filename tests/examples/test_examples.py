@@ -14,6 +14,7 @@ from mq.http.app import ROUTES
 from mq.http.routing import Routes
 
 PAGE = Path(mq.http.__file__).with_name("EXAMPLES.md").read_text(encoding="utf-8")
+PROBLEMS = Path(mq.http.__file__).with_name("HTTP.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```sh\n(?P<commands>.*?)```\n(?:```\n(?P<answer>.*?)```\n)?", re.DOTALL)
 REQUEST = re.compile(r"\$mq(?P<path>/[^\s?\"]*)(?:\?(?P<query>[^\s\"]*))?")
 MARK = "== the next example"
@@ -103,5 +104,11 @@ def test_every_parameter_has_an_example() -> None:
         for method, names in route.parameters.items()
         for name in names
     }
-    # Those of keys come with them.
-    assert tried >= every - {("/{queue}/messages", "POST", "key")}
+    assert tried >= every
+
+
+def test_every_type_of_what_is_malformed_has_an_example() -> None:
+    listed = set(re.findall(r"^\| `(bad-[a-z-]+)` \|", PROBLEMS, re.MULTILINE))
+    # A request line that is no HTTP is none that curl sends.
+    shown = set(re.findall(r'"urn:mq:problem:(bad-[a-z-]+)"', PAGE))
+    assert shown == listed - {"bad-request"}
