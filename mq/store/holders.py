@@ -45,9 +45,10 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     not, whoever moved it. Raises SettingsUnreadable.
     """
     layout = root.layout
-    folders: tuple[str, ...] = (layout.delay, layout.queue(queue))
     if is_purged(root, queue, message_id):
-        folders = (layout.purged, *folders)
+        # Wherever it comes back: the mark goes only once nothing that was before it does.
+        return Flush(folders=(layout.purged,))
+    folders = (layout.delay, layout.queue(queue))
     beside = root.places.buckets(queue, message_id)
     return Flush(entries=(layout.queue(queue),), folders=folders, beside=beside)
 
