@@ -285,6 +285,10 @@ class Broker:
         """A page of the queue's messages as they are. Raises QueueNotFound, Unavailable."""
         return await self.committer.call(peek, self.root, name, page)
 
+    def used(self, name: str) -> Queue | None:
+        """The queue of that name, when this process has used it; for any text."""
+        return self._queues.get(name)
+
     def known(self, name: str) -> Queue | None:
         """The queue of that name, when this process has used it and knows its settings of this
         moment; for any text.

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 from harness.api import UNKNOWN_ID, call, fetch, make_queue, publish
+from harness.clock import FakeClock
 from harness.faults import FaultyFiles, Gate
 from harness.internals import connections
 from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
@@ -16,6 +17,7 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 from mq.http.connection import Connection
+from mq.limits import SETTINGS_AGE_S
 from mq.settings import QueueSettings
 
 LONG_WAY = "X-Unlisted: 1"
@@ -43,8 +45,9 @@ async def both(server: Server, first: bytes, second: bytes) -> list[RawResponse]
     answers = []
     for request in (first, second):
         async with raw_connection(server.port) as connection:
-            await connection.send(raw_head("GET", "/-/livez"))
-            await connection.response()  # aiohttp now waits for the connection's next request.
+            # The queue's settings are known then, and aiohttp waits for the next request.
+            await connection.send(raw_head("GET", "/q"))
+            await connection.response()
             await connection.send(request)
             answers.append(await connection.response())
     return answers
@@ -199,13 +202,32 @@ async def in_hand(
     @asynccontextmanager
     async def opened() -> AsyncIterator[RawConnection]:
         async with raw_connection(server.port) as connection:
-            await connection.send(raw_head("GET", "/-/livez"))
+            await connection.send(raw_head("GET", "/q"))
             await connection.response()
             await connection.send(request)
             await comes_true(gate.reached.is_set)
+            assert [each for each in protocols(server) if each._in_hand is not None]
             yield connection
 
     return server, gate, opened()
+
+
+async def test_a_delete_goes_the_direct_way_whatever_is_known_of_settings(serve: Serve) -> None:
+    files, clock = FaultyFiles(), FakeClock()
+    server = await serve(files=files, clock=clock, commit="fsync")
+    await make_queue(server)
+    message_id = await publish(server)
+    clock.advance(SETTINGS_AGE_S)
+    gate = files.hold("rename", "/remove/")
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", "/-/livez"))
+        await connection.response()
+        await connection.send(raw_head("DELETE", f"/q/messages/{message_id}"))
+        await comes_true(gate.reached.is_set)
+        is_direct = [each for each in protocols(server) if each._in_hand is not None]
+        gate.open()
+        assert is_direct
+        assert (await connection.response()).status == 202
 
 
 async def test_who_waits_for_an_answer_is_not_idle(serve: Serve) -> None:

@@ -31,6 +31,7 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import Taken, purge, sweep_purged, take_purged, take_purged_buckets
 from mq.store.purged import PurgeMark, is_purged, mark_of
 from mq.store.queues import WantedShape, create_queue, delete_queue, sweep_tombstones
+from mq.store.read import Part, read
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule
@@ -181,6 +182,8 @@ def test_every_operation_passes_over_what_is_purged(place: Place) -> None:
             run_alone(remove(place.root, QUEUE, message_id), NoFlusher())
         with pytest.raises(MessageNotFound):
             run_alone(reschedule(place.root, QUEUE, message_id, 5), NoFlusher())
+        with pytest.raises(MessageNotFound):
+            read(place.root, QUEUE, message_id, lambda size, receives: Part(0, size))
     counts = count(place.root, QUEUE)
     assert (counts.ready, counts.delayed, counts.in_flight) == (1, 0, 0)
     assert counts.oldest_ready_ms == kept.published_ms
