@@ -74,8 +74,8 @@ async def test_a_key_that_is_taken_tells_of_what_is_on_stable_media(serve: Serve
     assert steps_of(files, before) == [
         *STAGED,
         ("link", HASHED),
+        ("sync_folder", "q"),  # Where it is.
         ("sync_folder", "delay"),
-        ("sync_folder", "q"),
     ]
 
 
@@ -90,8 +90,8 @@ async def test_a_repeat_tells_of_what_is_on_stable_media(serve: Serve) -> None:
     assert steps_of(files, before) == [
         *STAGED,
         ("link", HASHED),
+        ("sync_folder", "q"),  # Where it is.
         ("sync_folder", "delay"),
-        ("sync_folder", "q"),
     ]
 
 
