@@ -4,6 +4,7 @@ import asyncio
 import errno
 import fcntl
 import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -122,6 +123,21 @@ async def test_a_link_that_was_made_and_not_answered_is_ours(serve: Serve, kind:
     made = steps.index(("link", HASHED))
     assert steps[made + 1 : made + 4] == [("sync_folder", kind), *FOLDERS]
     assert steps.index(("rename", "new")) > made + 3
+
+
+async def test_another_meaning_that_was_made_and_not_answered_is_ours(serve: Serve) -> None:
+    """As a network mount loses the reply."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    first = await post(server)
+    (server.root / "queues" / "q" / first.id).unlink()
+    files.fail("link", errno.EEXIST, "/.new", times=1, performed=True)
+    reply = await post(server)
+    assert reply.status == 201
+    link = server.root / "keys" / "q" / HASHED / "k"
+    assert str(link.readlink()) == reply.id
+    assert not os.path.lexists(link.parent / ".new")
 
 
 async def test_an_idempotency_key_of_long_ago_says_the_new_message_before_that_shows(
