@@ -80,7 +80,7 @@ class Problem:
 PROBLEMS: Final[dict[type[MqError], Problem]] = {
     BadName: Problem(
         "bad-name", 400, "Bad name",
-        "The {parameter} in the path is malformed; expected: {expected}.",
+        "The {parameter} is malformed; expected: {expected}.",
     ),
     UnknownParameter: Problem(
         "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."

@@ -53,13 +53,14 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     not, whoever moved it. Raises SettingsUnreadable.
     """
     layout = root.layout
+    if is_purged(root, queue, message_id):
+        # Wherever it comes back: the mark goes only once nothing that was before it does.
+        return Flush(folders=(layout.purged,))
     delay, ready = layout.delay, layout.queue(queue)
     state, bucket = _place(root, queue, message_id) or (State.DELAYED, "")
     # Where it is comes before where it may have come from.
     here, other = (ready, delay) if state is State.READY else (delay, ready)
     folders = (here, *leading(here, bucket), other)
-    if is_purged(root, queue, message_id):
-        folders = (layout.purged, *folders)
     beside = root.places.buckets(queue, message_id)
     return Flush(entries=(ready,), folders=folders, beside=beside)
 

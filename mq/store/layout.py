@@ -1,11 +1,9 @@
 """Folders and paths of a root: the one module that knows their names and separators.
 
-`new/{queue}:{id}`, `queues/{queue}/{id}`, `delay/{queue}:{id}`, `remove/{queue}:{id}`,
-`deleted/{queue}`, `purged/{queue}`, `settings/{queue}.json`, `format`. A key's link is
-`keys/{queue}/{hh}/{key}`, or `idempotency/{queue}/{hh}/{key}`. A deleted queue's folder lies in
-`remove/{queue}:{uuid}.d`, and its keys beside that, with `.k` and `.i`. Below queues/{queue}/,
-delay/ and remove/ a message may lie in a bucket, or below one: a `bucket` here is what stands
-between such a folder and the message's name, "" or `{bucket}/` or `{bucket}/{two digits}/`.
+FORMAT.md, "folders", has them all; a deleted queue's folder lies in `remove/{queue}:{uuid}.d`, its
+keys beside that, with `.k` and `.i`. Below queues/{queue}/, delay/ and remove/ a message may lie in
+a bucket, or below one: a `bucket` here is what stands between such a folder and the message's name,
+"" or `{bucket}/` or `{bucket}/{two digits}/`.
 """
 
 import hashlib
@@ -116,9 +114,8 @@ class Bucket:
         """Whether what is published now, or was a moment ago by some daemon's clock, may go there:
         its window, and as long again, or a minute, have not passed.
         """
-        window_ms = 1 << _window_bits(self.digits)
-        end_ms = _window_end_ms(self.digits)
-        return now_ms - end_ms < max(window_ms, BUCKET_KEPT_S * 1000)
+        kept_ms = max(1 << _window_bits(self.digits), BUCKET_KEPT_S * 1000)
+        return now_ms - _window_end_ms(self.digits) < kept_ms
 
 
 def _window_end_ms(digits: str) -> int:
@@ -155,12 +152,7 @@ def leading(folder: str, bucket: str) -> tuple[str, ...]:
     """The folders that lead to a bucket, and its own, the outer ones first; `folder` is not
     among them.
     """
-    found = []
-    end = bucket.find("/")
-    while end >= 0:
-        found.append(f"{folder}/{bucket[:end]}")
-        end = bucket.find("/", end + 1)
-    return tuple(found)
+    return tuple(f"{folder}/{bucket[:end]}" for end, char in enumerate(bucket) if char == "/")
 
 
 class Keys(Enum):
@@ -318,9 +310,8 @@ class Layout:
 
     def parent(self, state: State, queue: QueueName, bucket: str = "") -> str:
         """The folder that a message of the queue lies in while it is in the state."""
-        if bucket:
-            return f"{self.base(state, queue)}/{bucket[:-1]}"
-        return f"{self.queues}/{queue.text}" if state is _READY else self.folder(state)
+        base = self.base(state, queue)
+        return f"{base}/{bucket[:-1]}" if bucket else base
 
     def path(self, state: State, queue: QueueName, message_id: MessageId, bucket: str = "") -> str:
         """Where the message's file is while it is in the state."""

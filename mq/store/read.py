@@ -80,7 +80,8 @@ def read(
                 continue
             reading = read_at(root, state, queue, message_id, bucket, choice)
             if reading is None:
-                has_moved = True
+                # What is purged is gone, also while it lies where it did.
+                has_moved = state is State.REMOVED or not is_purged(root, queue, message_id)
                 continue
             if reading.state is State.REMOVED and not with_removed:
                 close(root, reading)

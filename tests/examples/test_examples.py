@@ -14,6 +14,7 @@ from mq.http.app import ROUTES
 from mq.http.routing import Routes
 
 PAGE = Path(mq.http.__file__).with_name("EXAMPLES.md").read_text(encoding="utf-8")
+PROBLEMS = Path(mq.http.__file__).with_name("HTTP.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```sh\n(?P<commands>.*?)```\n(?:```\n(?P<answer>.*?)```\n)?", re.DOTALL)
 REQUEST = re.compile(r"\$mq(?P<path>/[^\s?\"]*)(?:\?(?P<query>[^\s\"]*))?")
 MARK = "== the next example"
@@ -27,16 +28,21 @@ class Example:
     lines: tuple[str, ...]
 
 
-EXAMPLES = [
-    Example(match["commands"], tuple((match["answer"] or "").splitlines()))
-    for match in BLOCK.finditer(PAGE)
-]
+def examples_in(text: str) -> list[Example]:
+    return [
+        Example(match["commands"], tuple((match["answer"] or "").splitlines()))
+        for match in BLOCK.finditer(text)
+    ]
 
 
-def requests() -> list[tuple[str, str, str]]:
-    """Method, path and query of every request of the page."""
+EXAMPLES = examples_in(PAGE)
+MALFORMED = "## Bad values"
+
+
+def requests(examples: list[Example]) -> list[tuple[str, str, str]]:
+    """Method, path and query of every request of these."""
     found = []
-    for example in EXAMPLES:
+    for example in examples:
         for command in re.findall(r"curl (?:[^\n|]*\\\n)?[^\n|]*", example.commands):
             match = REQUEST.search(command)
             assert match is not None, command
@@ -83,7 +89,7 @@ def test_every_example_is_answered_as_the_page_shows(outputs: list[str]) -> None
 def test_every_request_has_an_example() -> None:
     routes = Routes(ROUTES)
     tried = set()
-    for method, path, _ in requests():
+    for method, path, _ in requests(EXAMPLES):
         found = routes.find(re.sub(r"\$\w+", "x", path))
         assert found is not None, path
         tried.add((method, found[0].pattern))
@@ -93,7 +99,8 @@ def test_every_request_has_an_example() -> None:
 def test_every_parameter_has_an_example() -> None:
     routes = Routes(ROUTES)
     tried = set()
-    for method, path, query in requests():
+    before, _, _ = PAGE.partition(MALFORMED)
+    for method, path, query in requests(examples_in(before)):
         found = routes.find(re.sub(r"\$\w+", "x", path))
         assert found is not None, path
         tried |= {(found[0].pattern, method, name) for name in parse_qs(query)}
@@ -103,5 +110,11 @@ def test_every_parameter_has_an_example() -> None:
         for method, names in route.parameters.items()
         for name in names
     }
-    # Those of keys come with them.
-    assert tried >= every - {("/{queue}/messages", "POST", "key")}
+    assert tried >= every
+
+
+def test_every_type_of_what_is_malformed_has_an_example() -> None:
+    listed = set(re.findall(r"^\| `(bad-[a-z-]+)` \|", PROBLEMS, re.MULTILINE))
+    # A request line that is no HTTP is none that curl sends.
+    shown = set(re.findall(r'"urn:mq:problem:(bad-[a-z-]+)"', PAGE))
+    assert shown == listed - {"bad-request"}

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.api import id_at
+from harness.api import call, id_at, make_queue
+from harness.api import fetch as api_fetch
+from harness.api import publish as api_publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.messages import put_file
+from harness.server import Serve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +31,7 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import Taken, purge, sweep_purged, take_purged, take_purged_buckets
 from mq.store.purged import PurgeMark, is_purged, mark_of
 from mq.store.queues import WantedShape, create_queue, delete_queue, sweep_tombstones
+from mq.store.read import Part, read
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule
@@ -178,6 +182,8 @@ def test_every_operation_passes_over_what_is_purged(place: Place) -> None:
             run_alone(remove(place.root, QUEUE, message_id), NoFlusher())
         with pytest.raises(MessageNotFound):
             run_alone(reschedule(place.root, QUEUE, message_id, 5), NoFlusher())
+        with pytest.raises(MessageNotFound):
+            read(place.root, QUEUE, message_id, lambda size, receives: Part(0, size))
     counts = count(place.root, QUEUE)
     assert (counts.ready, counts.delayed, counts.in_flight) == (1, 0, 0)
     assert counts.oldest_ready_ms == kept.published_ms
@@ -424,3 +430,15 @@ def test_a_deleted_queue_has_no_mark_and_a_mark_no_queue_has_goes(place: Place) 
     assert mark.exists()  # Whoever has the lock takes it.
     run_alone(sweep_tombstones(place.root), NoFlusher())
     assert [path.name for path in mark.parent.iterdir()] == [".mine"]
+
+
+async def test_a_purge_takes_what_was_published_before_the_clock_was_set_back(serve: Serve) -> None:
+    clock = FakeClock()
+    server = await serve(clock=clock)
+    await make_queue(server)
+    await api_publish(server)
+    clock.set_ms(clock.now_ms() - 1000)
+    assert (await call(server, "DELETE", "/q/messages")).status == 202
+    assert (await api_fetch(server)).status == 204
+    later = await api_publish(server)
+    assert (await api_fetch(server)).id == later
