@@ -70,7 +70,13 @@ class Publisher:
         draft = self._draft(queue, envelope)
         beginning = asyncio.ensure_future(Upload.begin(self._root, self._committer, draft))
         beginning.add_done_callback(partial(self._heard, queue))
-        return await beginning
+        try:
+            return await beginning
+        except asyncio.CancelledError:
+            # Or it has begun in this same turn of the loop.
+            if not beginning.cancelled() and beginning.exception() is None:
+                await beginning.result().abort()
+            raise
 
     async def finish(self, queue: Queue, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable: yes."""

@@ -7,7 +7,7 @@ from mq.lifecycle import State
 from mq.names import MessageId, QueueName
 from mq.store.find import PASSES, places_alive
 from mq.store.keys import locked_now, unlink_link
-from mq.store.layout import Keys, LinkPlace
+from mq.store.layout import Keys, LinkPlace, leading
 from mq.store.moves import message_status
 from mq.store.purged import is_purged
 from mq.store.root import Root
@@ -18,13 +18,21 @@ def whereabouts(root: Root, queue: QueueName, message_id: MessageId) -> State | 
     """The state of a message of the queue; None: it is nowhere (any more)."""
     if is_staged(root, queue, message_id):
         return State.NEW
-    for look in range(PASSES):
-        for state, bucket in places_alive(root, queue, message_id, look):
-            if _is_at(root, state, queue, message_id, bucket):
-                return state
+    place = _place(root, queue, message_id)
+    if place is not None:
+        return place[0]
     for bucket in root.places.spots(State.REMOVED, queue, message_id):
         if _is_at(root, State.REMOVED, queue, message_id, bucket):
             return State.REMOVED
+    return None
+
+
+def _place(root: Root, queue: QueueName, message_id: MessageId) -> tuple[State, str] | None:
+    """The state and bucket of a message that was published and not removed."""
+    for look in range(PASSES):
+        for state, bucket in places_alive(root, queue, message_id, look):
+            if _is_at(root, state, queue, message_id, bucket):
+                return state, bucket
     return None
 
 
@@ -48,9 +56,13 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     if is_purged(root, queue, message_id):
         # Wherever it comes back: the mark goes only once nothing that was before it does.
         return Flush(folders=(layout.purged,))
-    folders = (layout.delay, layout.queue(queue))
+    delay, ready = layout.delay, layout.queue(queue)
+    state, bucket = _place(root, queue, message_id) or (State.DELAYED, "")
+    # Where it is comes before where it may have come from.
+    here, other = (ready, delay) if state is State.READY else (delay, ready)
+    folders = (here, *leading(here, bucket), other)
     beside = root.places.buckets(queue, message_id)
-    return Flush(entries=(layout.queue(queue),), folders=folders, beside=beside)
+    return Flush(entries=(ready,), folders=folders, beside=beside)
 
 
 def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:

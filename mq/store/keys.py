@@ -129,7 +129,12 @@ def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:
     if root.files.linked(place.path) != old:
         return False
     unlink_if_there(root.files, place.new)  # Of one that died here.
-    root.files.link(place.new, new)
+    try:
+        root.files.link(place.new, new)
+    except FileExistsError:
+        # NFS may have made it and lost the answer.
+        if root.files.linked(place.new) != new:
+            raise
     try:
         root.files.rename(place.new, place.path)
     except OSError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crash.load import LARGE
 from crash.scripts import Script
-from crash.stage import HOURS_S, ORDERS, Stage
+from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 from harness.messages import make_body, new_id
 
 from mq.store.files import Files
@@ -197,6 +197,18 @@ async def key_of_one_that_another_claimed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+async def key_of_one_that_another_redelivered(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch() == first
+    on.disk.pass_time(LATER_S)
+    os.rename(on.delayed(first), on.ready(first))
+    assert await on.clients.publish_keyed(300, KEY) == first
+    assert await on.clients.publish_keyed(300, KEY, ONCE) == first
+
+
 async def key_in_a_queue_that_another_made(on: Stage) -> None:
     """And flushed the message in it, but not the queue, before it died."""
     await on.start()
@@ -278,7 +290,8 @@ KEY_SCRIPTS: dict[str, Script] = {
         key_again_that_was_reaped, key_again_that_was_swept, key_of_one_left_in_new,
         delete_by_key_one_left_in_new, once_of_one_left_in_new, once_of_one_left_between_its_links,
         once_of_one_that_another_delivered, once_of_one_whose_key_was_taken,
-        key_of_one_that_another_claimed, key_in_a_queue_that_another_made,
+        key_of_one_that_another_claimed, key_of_one_that_another_redelivered,
+        key_in_a_queue_that_another_made,
         key_in_folders_that_another_made, forget_once, drop_keyed,
         make_anew_where_keys_were_left, make_anew_where_another_moved_keys,
     )

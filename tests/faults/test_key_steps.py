@@ -4,6 +4,7 @@ import asyncio
 import errno
 import fcntl
 import hashlib
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -74,8 +75,8 @@ async def test_a_key_that_is_taken_tells_of_what_is_on_stable_media(serve: Serve
     assert steps_of(files, before) == [
         *STAGED,
         ("link", HASHED),
+        ("sync_folder", "q"),  # Where it is.
         ("sync_folder", "delay"),
-        ("sync_folder", "q"),
     ]
 
 
@@ -90,8 +91,8 @@ async def test_a_repeat_tells_of_what_is_on_stable_media(serve: Serve) -> None:
     assert steps_of(files, before) == [
         *STAGED,
         ("link", HASHED),
+        ("sync_folder", "q"),  # Where it is.
         ("sync_folder", "delay"),
-        ("sync_folder", "q"),
     ]
 
 
@@ -122,6 +123,21 @@ async def test_a_link_that_was_made_and_not_answered_is_ours(serve: Serve, kind:
     made = steps.index(("link", HASHED))
     assert steps[made + 1 : made + 4] == [("sync_folder", kind), *FOLDERS]
     assert steps.index(("rename", "new")) > made + 3
+
+
+async def test_another_meaning_that_was_made_and_not_answered_is_ours(serve: Serve) -> None:
+    """As a network mount loses the reply."""
+    files = FaultyFiles()
+    server = await serve(files=files, commit="fsync")
+    await make_queue(server)
+    first = await post(server)
+    (server.root / "queues" / "q" / first.id).unlink()
+    files.fail("link", errno.EEXIST, "/.new", times=1, performed=True)
+    reply = await post(server)
+    assert reply.status == 201
+    link = server.root / "keys" / "q" / HASHED / "k"
+    assert str(link.readlink()) == reply.id
+    assert not os.path.lexists(link.parent / ".new")
 
 
 async def test_an_idempotency_key_of_long_ago_says_the_new_message_before_that_shows(

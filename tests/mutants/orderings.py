@@ -578,6 +578,12 @@ def _release(
         "        replace = partial",
     ),
     Ordering(
+        "whoever met a key flushes where its message came from before where it is",
+        "mq/store/holders.py",
+        "    here, other = (ready, delay) if state is State.READY else (delay, ready)\n",
+        "    here, other = delay, ready\n",
+    ),
+    Ordering(
         "a reaper frees a key before its message's removal is flushed",
         "mq/store/reap.py",
         """\
