@@ -80,7 +80,8 @@ def read(
                 continue
             reading = read_at(root, state, queue, message_id, bucket, choice)
             if reading is None:
-                has_moved = True
+                # What is purged and lies there still is found no more, however often one looks.
+                has_moved = has_moved or not is_purged(root, queue, message_id)
                 continue
             if reading.state is State.REMOVED and not with_removed:
                 close(root, reading)
