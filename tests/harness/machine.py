@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from harness.clock import FakeClock
 from harness.folders import files_below, message_files, mtime_ns
@@ -44,7 +44,8 @@ DAY_S = 24 * 3600
 # The model says itself what is due, and which keys stay; only a mover's pass is awaited for both.
 IN_TIME = frozenset({Breach.OVERDUE, Breach.ORPHAN})
 
-queues = st.sampled_from(NAMES)
+# One of them more often: what is asked of it meets what is there.
+queues = st.sampled_from([NAMES[0], NAMES[0], NAMES[1]])
 expected_receives = st.none() | st.integers(0, 3)
 messages: "Bundle[Any]" = Bundle("messages")
 
@@ -65,8 +66,8 @@ class Machine(RuleBasedStateMachine):
     folder_max = FOLDER_FILES_MAX
     shape = ANY_SHAPE
 
-    @initialize()
     def begin(self) -> None:
+        """A root with one queue."""
         self.loop = asyncio.new_event_loop()
         self.path = Path(tempfile.mkdtemp(prefix="mq-model-"))
         self.clock = FakeClock()
@@ -75,6 +76,8 @@ class Machine(RuleBasedStateMachine):
         self.files = ClockedFiles(self.clock)
         self.model = Model(DEFAULTS)
         self.start()
+        self.run(self.broker.create_queue(NAMES[0], self.shape))
+        self.model.create(NAMES[0])
 
     def start(self) -> None:
         """All daemons, as after each start."""

@@ -4,9 +4,17 @@ import asyncio
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
-from hypothesis.stateful import multiple, rule
+from hypothesis.stateful import initialize, multiple, rule
 
-from harness.machine import Machine, all_of_it, expected_receives, messages, precondition, queues
+from harness.machine import (
+    NAMES,
+    Machine,
+    all_of_it,
+    expected_receives,
+    messages,
+    precondition,
+    queues,
+)
 from mq.errors import KeyNotFound, KeyTaken, PublishPurged, QueueNotFound
 from mq.message import Envelope
 from mq.names import Key, MessageId, QueueName
@@ -16,6 +24,15 @@ keys = st.sampled_from([Key.parse(text) for text in ("k", "K", "schlüssel/1")])
 
 class WithKeys(Machine):
     """Publishing with keys, one after another and at once."""
+
+    @initialize(target=messages, key=keys, idempotency=keys)
+    def begin_with_some(self, key: Key, idempotency: Key) -> object:
+        """So that whatever rules are drawn meet messages."""
+        self.begin()
+        made = []
+        for envelope in (Envelope(), Envelope(key=key), Envelope(idempotency=idempotency)):
+            made += self.publish_linked(NAMES[0], [b"first"], envelope)
+        return multiple(*made)
 
     @rule(
         target=messages,
