@@ -31,7 +31,7 @@ def message_files(root: Path) -> dict[str, list[str]]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """The files in a folder and its buckets; those, and the keys, of deleted queues are left out."""
+    """The files in a folder and its buckets; those of deleted queues, keys too, are left out."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

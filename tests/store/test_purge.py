@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.errors import Busy, MessageNotFound, PublishPurged, StorageFailed
+from mq.lifecycle import State
 from mq.limits import PURGE_MARK_KEPT_S
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.fetch import fetch
@@ -28,6 +29,7 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import Taken, purge, sweep_purged, take_purged, take_purged_buckets
 from mq.store.purged import PurgeMark, is_purged, mark_of
 from mq.store.queues import WantedShape, create_queue, delete_queue, sweep_tombstones
+from mq.store.read import read
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule
@@ -190,6 +192,21 @@ def test_every_operation_passes_over_what_is_purged(place: Place) -> None:
     assert run_alone(again, NoFlusher())[0] is Redelivery.RETIRED
     assert not delayed.exists()
     assert message_files(place.top)["remove"] == [f"q:{other.text}"]
+
+
+def test_what_is_purged_and_lies_there_still_is_not_found_by_a_read(place: Place) -> None:
+    ready, other = place.publish(), place.publish()
+    place.fetched(other)
+    place.purge()
+    for message_id in (ready, other):
+        with pytest.raises(MessageNotFound):
+            read(place.root, QUEUE, message_id, lambda *_: None)
+    while take_purged(place.root, QUEUE).met:
+        pass
+    for message_id in (ready, other):
+        assert read(place.root, QUEUE, message_id, lambda *_: None).state is State.REMOVED
+        with pytest.raises(MessageNotFound):
+            read(place.root, QUEUE, message_id, lambda *_: None, with_removed=False)
 
 
 def test_an_earlier_purge_takes_no_later_one_back(place: Place) -> None:
