@@ -81,7 +81,8 @@ def read(
             reading = read_at(root, state, queue, message_id, bucket, choice)
             if reading is None:
                 # What is purged is gone, also while it lies where it did.
-                has_moved = state is State.REMOVED or not is_purged(root, queue, message_id)
+                is_gone_for_good = state is not State.REMOVED and is_purged(root, queue, message_id)
+                has_moved = has_moved or not is_gone_for_good
                 continue
             if reading.state is State.REMOVED and not with_removed:
                 close(root, reading)

@@ -31,7 +31,7 @@ def message_files(root: Path) -> dict[str, list[str]]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """The files in a folder and its buckets; those of deleted queues are left out."""
+    """The files in a folder and its buckets; those of deleted queues, keys too, are left out."""
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def files_below(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
-        elif not entry.name.endswith(".d"):
+        elif not entry.name.endswith((".d", ".k", ".i")):
             yield from files_below(Path(entry.path))
 
 

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.errors import Busy, MessageNotFound, PublishPurged, StorageFailed
+from mq.lifecycle import State
 from mq.limits import PURGE_MARK_KEPT_S
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.fetch import fetch
@@ -196,6 +197,21 @@ def test_every_operation_passes_over_what_is_purged(place: Place) -> None:
     assert run_alone(again, NoFlusher())[0] is Redelivery.RETIRED
     assert not delayed.exists()
     assert message_files(place.top)["remove"] == [f"q:{other.text}"]
+
+
+def test_what_is_purged_and_lies_there_still_is_not_found_by_a_read(place: Place) -> None:
+    ready, other = place.publish(), place.publish()
+    place.fetched(other)
+    place.purge()
+    for message_id in (ready, other):
+        with pytest.raises(MessageNotFound):
+            read(place.root, QUEUE, message_id, lambda *_: None)
+    while take_purged(place.root, QUEUE).met:
+        pass
+    for message_id in (ready, other):
+        assert read(place.root, QUEUE, message_id, lambda *_: None).state is State.REMOVED
+        with pytest.raises(MessageNotFound):
+            read(place.root, QUEUE, message_id, lambda *_: None, with_removed=False)
 
 
 def test_an_earlier_purge_takes_no_later_one_back(place: Place) -> None:
