@@ -21,7 +21,8 @@ class Purger:
         self._root = root
         self._committer = committer
         self._uuids = uuids
-        self._taking: set[QueueName] = set()
+        # Each with whether another purge has come since its last look began.
+        self._taking: dict[QueueName, bool] = {}
         self._stops = False
 
     def stop(self) -> None:
@@ -49,12 +50,14 @@ class Purger:
     async def take_away(self, name: QueueName) -> None:
         """Moves what is purged to remove/, as far as it comes; mq-mover does the rest."""
         if name in self._taking:
-            return  # Which finds what came before a later mark too.
-        self._taking.add(name)
+            self._taking[name] = True
+            return
         try:
             while not self._stops:
+                self._taking[name] = False
                 began_s = self._root.clock.steady_s()
-                if not await self._committer.call(self._take_some, name):
+                took = await self._committer.call(self._take_some, name)
+                if not took and not self._taking[name]:
                     return
                 cost_s = self._root.clock.steady_s() - began_s
                 # Whoever asks meanwhile is not to wait for this.
@@ -65,7 +68,7 @@ class Purger:
                 extra={"fields": {"queue": name.text, "error": repr(error)}},
             )
         finally:
-            self._taking.discard(name)
+            self._taking.pop(name, None)
 
     def _take_some(self, name: QueueName) -> bool:
         """Whether there was any, and perhaps is more. Blocking."""

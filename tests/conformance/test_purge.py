@@ -311,3 +311,16 @@ async def test_a_daemon_that_ends_leaves_the_rest_to_the_mover(serve: Serve) -> 
     assert len(left) in (0, 100, PURGED_PER_HOP_MAX + 100)
     again = await serve()
     assert (await fetch(again)).status == 204
+
+
+async def test_a_purge_during_the_last_look_of_another_is_taken_away_too(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    gate = files.hold("entries", "/delay")
+    assert (await call(server, "DELETE", "/q/messages")).status == 202
+    await comes_true(gate.reached.is_set)
+    await publish(server)
+    assert (await call(server, "DELETE", "/q/messages")).status == 202
+    gate.open()
+    await comes_true(lambda: len(message_files(server.root)["remove"]) == 1)
