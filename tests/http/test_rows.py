@@ -56,4 +56,4 @@ def test_a_header_that_stands_there_twice_is_one_value() -> None:
         QueueName.parse("q"), message_id, Stamp(0, 1), 0, 0, b"", None, headers=kept
     )
     said = delivered(delivery)["headers"]
-    assert said == {"Content-Type": "text/plain; charset=ascii", "ce-id": "1, 2"}
+    assert said == {"content-type": "text/plain; charset=ascii", "ce-id": "1, 2"}
