@@ -53,8 +53,8 @@ async def test_a_row_has_all_that_is_known(serve: Serve) -> None:
         "published": "2023-11-14T22:13:20.000Z",
         "due": "2023-11-14T22:13:51.000Z",
     }
-    kinds = [{"Content-Type": "application/json", "ce-id": "7"}]
-    kinds.append({"Content-Type": "application/octet-stream"})
+    kinds = [{"content-type": "application/json", "ce-id": "7"}]
+    kinds.append({"content-type": "application/octet-stream"})
     assert await count(server, 5) == [
         {"id": text, **facts, "headers": kinds[0], "body": '{"ä": 1}'},
         {"id": binary, **facts, "headers": kinds[1], "body_base64": "/wA="},
