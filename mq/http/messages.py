@@ -88,7 +88,7 @@ def _due_in_s(wanted: dict[str, object]) -> float:
     is_number = isinstance(due_in_s, int | float) and not isinstance(due_in_s, bool)
     if len(wanted) == 1 and is_number and 0 <= (found := cast(float, due_in_s)) <= DUE_IN_S_MAX:
         return round(found, 3)
-    raise BadBody('{"due_in_s": seconds from 0}, and nothing else')
+    raise BadBody(f'{{"due_in_s": seconds from 0 to {DUE_IN_S_MAX}}}, and nothing else')
 
 
 async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -13,7 +13,8 @@ from mq.errors import BadName, BadParameter
 from mq.limits import KEY_WRITTEN_BYTES_MAX, PUBLISHED_MS_MAX
 from mq.names import Key
 
-_SECONDS: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,3})?")
+# So many digits that what is too much is told as that, by the bound that it breaks.
+_SECONDS: Final = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,3})?")
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 # RFC 3339, section 5.6; the T and the Z in either case.
 _TIME: Final = re.compile(

@@ -11,8 +11,9 @@ from typing import Final
 from mq.errors import RangeUnsatisfiable
 from mq.store.read import Part
 
-# Empty elements of the list of ranges are ignored. No file has a byte of a longer number.
-_RANGE: Final = re.compile(r"bytes=[ \t,]*([0-9]{0,18})-([0-9]{0,18})[ \t,]*", re.IGNORECASE)
+# Empty elements of the list of ranges are ignored. Long numbers are numbers: some say "to the end"
+# with the largest of 64 bits.
+_RANGE: Final = re.compile(r"bytes=[ \t,]*([0-9]{0,100})-([0-9]{0,100})[ \t,]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

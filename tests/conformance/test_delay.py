@@ -270,6 +270,12 @@ async def test_a_malformed_value_names_its_parameter(
     assert message_files(root) == nothing_anywhere()
 
 
+@pytest.mark.parametrize("digits", [12, 13, 30, 300])
+async def test_a_delay_that_never_ends_is_told_its_bound(server: Server, digits: int) -> None:
+    reply = await call(server, "POST", f"/q/messages?delay={'9' * digits}", data=b"x")
+    assert "before the year 10000" in assert_problem(reply, 400, "bad-delay")["detail"]
+
+
 @pytest.mark.parametrize(
     ("query", "parameter"),
     [
