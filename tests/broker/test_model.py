@@ -157,7 +157,7 @@ class OtherShapes(TinyFolders):
 
 for machine in (QueuesAgainstAModel, TinyFolders, OtherShapes):
     machine.TestCase.settings = settings(
-        max_examples=80,
+        max_examples=60,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),
