@@ -12,7 +12,7 @@ from harness.api import StillClock, assert_problem, call, make_queue, publish
 from harness.cases import STREAMED_BYTES, commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files
-from harness.internals import background_work, connections
+from harness.internals import background_work, connections, totals
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -160,8 +160,9 @@ async def test_what_was_claimed_for_a_client_that_hung_up_is_released(serve: Ser
         await comes_true(claim.reached.is_set)
     await comes_true(lambda: connections(server) <= 1)
     claim.open()
-    await comes_true(lambda: message_files(server.root)["queues"] == [f"q:{each}" for each in ids])
+    await comes_true(lambda: totals(server, "q").released == len(ids))
     await comes_true(lambda: not background_work(server))
+    assert message_files(server.root)["queues"] == [f"q:{each}" for each in ids]
     assert [row["id"] for row in await count(server, 5)] == ids
 
 

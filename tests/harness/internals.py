@@ -1,6 +1,7 @@
 """What a test must know of a server to wait for it, and no interface tells."""
 
 from harness.server import Server
+from mq.broker.accounts import Totals
 
 
 def connections(server: Server) -> int:
@@ -32,3 +33,10 @@ def background_work(server: Server) -> int:
     assert broker is not None
     releasing = sum(len(queue._fetching.handling) for queue in broker._queues.values())
     return len(broker.background) + releasing
+
+
+def totals(server: Server, queue: str) -> Totals:
+    """What the server did with a queue, as of now."""
+    broker = server.daemon._broker
+    assert broker is not None
+    return broker._queues[queue].totals
