@@ -214,7 +214,7 @@ class Model:
             if not met and now_ms - mark_ms >= PURGE_MARK_KEPT_S * 1000:
                 del self.marks_ms[queue]
         idempotency_s = {queue: each.idempotency_s for queue, each in self.queues.items()}
-        self.keys.swept(self._names_alive(), idempotency_s, now_ms)
+        self.keys.swept(self.names_alive(), idempotency_s, now_ms)
 
     def reaped(self) -> None:
         """Nothing is left of what was removed."""
@@ -224,7 +224,8 @@ class Model:
             if each.folder not in ALIVE:
                 del self.messages[name]
 
-    def _names_alive(self) -> frozenset[str]:
+    def names_alive(self) -> frozenset[str]:
+        """The living messages' names, as in delay/."""
         return frozenset(name for name, each in self.messages.items() if self.lives(each))
 
     def _refusal(
