@@ -2,7 +2,7 @@
 
 import sys
 
-from mutants.gate import judge, mutants, remember, unchanged
+from mutants.gate import judge, mutants, red_without_a_mutant, remember
 
 
 def main(words: list[str]) -> int:
@@ -11,10 +11,6 @@ def main(words: list[str]) -> int:
     """
     remembers = words[:1] == ["--remember"]
     chosen = mutants(words[remembers:])
-    [itself] = judge([unchanged()])
-    if itself.is_killed:
-        print(f"red without a mutant: {itself.killer}", file=sys.stderr)
-        return 2
     alive = 0
     verdicts = []
     for verdict in judge(chosen):
@@ -23,6 +19,9 @@ def main(words: list[str]) -> int:
         print(
             f"{verdict.seconds:5.1f} s  {verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True
         )
+    if red := red_without_a_mutant(verdicts):
+        print(f"red without a mutant: {red}", file=sys.stderr)
+        return 2
     if remembers:
         remember(verdicts)
     print(f"{len(chosen) - alive} of {len(chosen)} killed")
