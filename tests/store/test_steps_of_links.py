@@ -141,6 +141,16 @@ def test_a_key_goes_to_another_once_its_message_s_removal_is_flushed(place: Plac
     ]
 
 
+def test_a_key_goes_to_another_once_the_removal_from_a_bucket_is_flushed(crowded: Place) -> None:
+    first = crowded.publish()
+    bucket = in_buckets("queues/q", first)[0].partition(" ")[2]
+    crowded.removed_by_another(first)
+    crowded.publish()
+    taken, folder = crowded.taken(), crowded.folder(Keys.LOOKUP)
+    before = taken[: taken.index(f"rename {folder}/.new")]
+    assert f"sync_folder {bucket}" in before
+
+
 def test_a_key_of_what_was_purged_goes_to_another_once_the_mark_is_flushed(place: Place) -> None:
     purged = place.publish()
     place.run(purge(place.root, QUEUE, purged.published_ms))
