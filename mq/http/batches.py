@@ -27,7 +27,6 @@ from mq.limits import (
     BATCH_MESSAGES_MAX,
     CHUNK_BYTES,
     SPLIT_LINES_MAX,
-    VISIBILITY_S_MAX,
 )
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
@@ -102,8 +101,7 @@ async def fetch(
     count = parameters.whole(request.query, "count", 1, BATCH_MESSAGES_MAX)
     if count is None:
         return await messages.fetch(service, request, path)
-    visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
-    wait_s = messages.wait_s_of(request)
+    visibility_s, wait_s = messages.terms_of(request)
     name, broker = QueueName.parse(path["queue"]), service.broker
     queue = await broker.queue(name)
     found = await batches.fetch_many(broker, name, count, visibility_s, wait_s)

@@ -50,15 +50,22 @@ async def fetch(
     service: Service, request: web.BaseRequest, path: Mapping[str, str]
 ) -> Answer | web.StreamResponse:
     """GET: the next message, claimed for its visibility; 204 when there is none."""
-    visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
-    wait_s = wait_s_of(request)
+    visibility_s, wait_s = terms_of(request)
     delivery = await service.broker.fetch(QueueName.parse(path["queue"]), visibility_s, wait_s)
     if delivery is not None and delivery.descriptor is not None:
         return await stream(service, request, delivery)
     return fetched(delivery)
 
 
-def wait_s_of(request: web.BaseRequest) -> float:
+def terms_of(request: web.BaseRequest) -> tuple[float | None, float]:
+    """For how long the client would have what it fetches (None: as that or the queue says), and how
+    long it would wait. Raises BadParameter.
+    """
+    visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
+    return visibility_s, _wait_s(request)
+
+
+def _wait_s(request: web.BaseRequest) -> float:
     """How long the client would wait: `?wait=`, else `Prefer: wait=` (RFC 7240), which is cut to
     what mq does. Raises BadParameter.
     """

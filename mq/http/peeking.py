@@ -7,10 +7,9 @@ from aiohttp import web
 
 from mq.errors import BadName, BadParameter
 from mq.http import parameters
-from mq.http.answers import Answer, rfc3339
-from mq.http.carried import named_headers
+from mq.http.answers import Answer
 from mq.http.parameters import Query
-from mq.http.rows import MEDIA_TYPE, row
+from mq.http.rows import MEDIA_TYPE, members, row
 from mq.http.service import Service
 from mq.lifecycle import State
 from mq.limits import BATCH_MESSAGES_MAX, PEEK_MESSAGES_DEFAULT
@@ -65,12 +64,5 @@ def _lines(found: list[Reading]) -> bytes:
 
 
 def _members(reading: Reading) -> dict[str, object]:
-    return {
-        "id": reading.id.text,
-        "state": reading.state.value,
-        "receives": reading.stamp.receives,
-        "published": rfc3339(reading.id.published_ms),
-        "due": rfc3339(reading.stamp.due_ms),
-        "headers": named_headers(reading.id, reading.headers),
-        "size": reading.size,
-    }
+    said = members(reading.id, reading.stamp, reading.headers)
+    return {"id": said.pop("id"), "state": reading.state.value, **said, "size": reading.size}

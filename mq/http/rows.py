@@ -7,9 +7,11 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
+from mq.headers import Headers
 from mq.http.answers import rfc3339
 from mq.http.carried import named_headers
-from mq.message import Delivery
+from mq.message import Delivery, Stamp
+from mq.names import MessageId
 
 MEDIA_TYPE: Final = "application/x-ndjson"
 
@@ -29,12 +31,17 @@ def row(members: Mapping[str, object], body: bytes | None = None) -> bytes:
 
 def delivered(delivery: Delivery) -> dict[str, object]:
     """The members of a message that was fetched, but for its body."""
+    return members(delivery.id, delivery.stamp, delivery.headers)
+
+
+def members(message_id: MessageId, stamp: Stamp, kept: Headers) -> dict[str, object]:
+    """What every row of a message says of it."""
     return {
-        "id": delivery.id.text,
-        "receives": delivery.stamp.receives,
-        "published": rfc3339(delivery.id.published_ms),
-        "due": rfc3339(delivery.stamp.due_ms),
-        "headers": named_headers(delivery.id, delivery.headers),
+        "id": message_id.text,
+        "receives": stamp.receives,
+        "published": rfc3339(message_id.published_ms),
+        "due": rfc3339(stamp.due_ms),
+        "headers": named_headers(message_id, kept),
     }
 
 

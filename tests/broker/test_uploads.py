@@ -7,6 +7,7 @@ import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files
+from harness.waiting import comes_true
 
 from mq.broker.broker import Broker
 from mq.names import QueueName
@@ -28,13 +29,11 @@ async def test_nothing_stays_open_of_an_upload_that_just_began(tmp_path: Path, t
     await broker.create_queue(QUEUE)
     gate = files.hold("create", "/new/")
     asking = asyncio.create_task(broker.upload(QUEUE))
-    while not gate.reached.is_set():
-        await asyncio.sleep(0)
+    await comes_true(gate.reached.is_set)
     others = asyncio.all_tasks() - {asking, asyncio.current_task()}
     [staging] = [each for each in others if "call" in repr(each.get_coro())]
     gate.open()
-    while not staging.done():
-        await asyncio.sleep(0)
+    await asyncio.wait([staging])
     for _ in range(turns):
         await asyncio.sleep(0)
     asking.cancel()
