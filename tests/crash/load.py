@@ -5,6 +5,7 @@ whatever the place of a cut, the marks before it are all that anyone may rely on
 """
 
 import asyncio
+import contextlib
 import io
 import itertools
 import json
@@ -30,10 +31,15 @@ class Refused(Exception):
     """mq says that it cannot, for now."""
 
 
+class Busy(Refused):
+    """Another process is at the message: to be asked again."""
+
+
 async def _check(response: aiohttp.ClientResponse, *expected: int) -> int:
     """The status, one of those that are expected."""
     if response.status == 503:
-        raise Refused(await response.text())
+        text = await response.text()
+        raise Busy(text) if "urn:mq:problem:message-busy" in text else Refused(text)
     assert response.status in expected, await response.text()
     return response.status
 
@@ -267,7 +273,7 @@ class Load:
             size = LARGE if n == self.amount // 4 else self._size()
             message_id = await self.clients.publish(size)
             if self.chance.random() < 0.15:
-                await self.clients.delete(message_id)
+                await self._delete(message_id)
 
     async def _consume(self) -> None:
         for n in itertools.count():
@@ -276,11 +282,17 @@ class Load:
             message_id = await self.clients.fetch()
             if message_id is not None and self.chance.random() < 0.7:
                 times = self.chance.choice([1, 1, 1, 2])
-                await asyncio.gather(*(self.clients.delete(message_id) for _ in range(times)))
+                await asyncio.gather(*(self._delete(message_id) for _ in range(times)))
             if n % 8 == 0:
                 await self.clients.hang_up()
             if n % 16 == 0:
                 await asyncio.to_thread(self.sync)
+
+    async def _delete(self, message_id: str) -> None:
+        """Two deletes in two processes, or one and the mover, may be at a message at a time."""
+        while True:
+            with contextlib.suppress(Busy):
+                return await self.clients.delete(message_id)
 
     async def _keep(self, queue: str) -> None:
         """Makes a queue and deletes it, with messages in every state, again and again."""
