@@ -16,9 +16,10 @@ from mq.limits import (
     GROUP_OPERATIONS_MAX,
     LOOK_INTERVAL_S,
 )
+from mq.store.bucket_names import leading
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_group
-from mq.store.layout import leading, parse_delayed, parse_entry
+from mq.store.layout import parse_delayed, parse_entry
 from mq.store.listing import is_settled, look_pause_s
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.root import Root

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.errors import Unavailable
-from mq.store.layout import Shape
+from mq.store.bucket_names import Shape
 from mq.store.listing import Counts
 from mq.store.settings import Version
 

@@ -16,7 +16,7 @@ from mq.limits import (
     TAKES_PER_STRANGER,
 )
 from mq.names import MessageId
-from mq.store.layout import shard_of
+from mq.store.bucket_names import shard_of
 from mq.store.listing import look_pause_s
 from mq.store.order import STRICT, Candidate, FolderMark, Listing
 

@@ -18,15 +18,14 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.breaches import Audit, Breach, Violation
+from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
 from mq.store.layout import (
     FORMAT_LINE,
-    IN_COMMON,
     Keys,
     LinkPlace,
-    Shape,
     are_deleted_keys,
     is_deleted_folder,
     parse_entry,

@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
+from mq.store.bucket_names import parse_bucket
 from mq.store.files import is_gone
-from mq.store.layout import parse_bucket
 from mq.store.listing import is_settled
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps

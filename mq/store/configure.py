@@ -12,7 +12,7 @@ from typing import Self
 from mq.errors import SettingsChanged, ShapeFixed
 from mq.names import QueueName
 from mq.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings, merged
-from mq.store.layout import Shape
+from mq.store.bucket_names import Shape
 from mq.store.moves import no_such_queue, queue_exists
 from mq.store.queues_lock import queues_locked
 from mq.store.root import Root

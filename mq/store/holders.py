@@ -5,9 +5,10 @@ from functools import partial
 from mq.errors import MqError
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import leading
 from mq.store.find import PASSES, places_alive
 from mq.store.keys import locked_now, unlink_link
-from mq.store.layout import Keys, LinkPlace, leading
+from mq.store.layout import Keys, LinkPlace
 from mq.store.moves import message_status
 from mq.store.purged import is_purged
 from mq.store.root import Root

@@ -13,8 +13,9 @@ from mq.lifecycle import State, Transition
 from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import IN_COMMON, leading, parse_bucket
 from mq.store.files import is_gone
-from mq.store.layout import IN_COMMON, Layout, leading, parse_bucket
+from mq.store.layout import Layout
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 

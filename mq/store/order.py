@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from mq.lifecycle import State
 from mq.limits import FOLDERS_PER_LOOK_MAX, PRIORITY_MAX, UUID_CHARS
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import Bucket, dashed, parse_bucket, shard_of
 from mq.store.files import is_gone
-from mq.store.layout import Bucket, dashed, entry_prefix, parse_bucket, shard_of
+from mq.store.layout import entry_prefix
 from mq.store.listing import is_settled, not_found
 from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root

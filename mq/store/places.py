@@ -24,8 +24,9 @@ from mq.limits import (
     UUID_CHARS,
 )
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.files import Files
-from mq.store.layout import IN_COMMON, Layout, Shape
+from mq.store.layout import Layout
 from mq.store.settings import (
     DEFAULT_SHAPE,
     NO_FILE,

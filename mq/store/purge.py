@@ -19,15 +19,9 @@ from mq.limits import (
 )
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
+from mq.store.bucket_names import is_deep, leading, parse_bucket
 from mq.store.files import is_gone
-from mq.store.layout import (
-    entry_prefix,
-    is_deep,
-    is_deleted_folder,
-    leading,
-    parse_bucket,
-    parse_entry,
-)
+from mq.store.layout import entry_prefix, is_deleted_folder, parse_entry
 from mq.store.moves import no_such_queue, queue_exists
 from mq.store.purged import PurgeMark, forget_mark, mark_of
 from mq.store.queues_lock import queues_locked

@@ -11,8 +11,8 @@ from mq.errors import MessageNotFound
 from mq.limits import DEEP_DIGITS
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import Bucket
 from mq.store.files import is_gone
-from mq.store.layout import Bucket
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 

@@ -14,9 +14,10 @@ from mq.lifecycle import RETIRE
 from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
+from mq.store.bucket_names import Shape, leading
 from mq.store.files import is_gone
 from mq.store.keys import move_keys
-from mq.store.layout import Keys, Shape, is_unfinished, leading, parse_entry, parse_settings
+from mq.store.layout import Keys, is_unfinished, parse_entry, parse_settings
 from mq.store.moves import claimed, move, no_such_queue, queue_exists
 from mq.store.purge import sweep_marks
 from mq.store.purged import forget_mark

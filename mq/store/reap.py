@@ -15,17 +15,16 @@ from typing import Final
 from mq.errors import BadName, SettingsUnreadable
 from mq.limits import REAPED_PER_PASS_MAX
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import Bucket, parse_bucket
 from mq.store.files import Files, is_gone
 from mq.store.holders import free_key, kept_flush
 from mq.store.keys import is_link
 from mq.store.layout import (
-    Bucket,
     Keys,
     are_deleted_keys,
     is_beside_links,
     is_deleted_folder,
     is_of_keys,
-    parse_bucket,
     parse_entry,
 )
 from mq.store.root import Root

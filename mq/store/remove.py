@@ -18,10 +18,10 @@ from mq.lifecycle import (
     Transition,
 )
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import leading
 from mq.store.files import is_gone
 from mq.store.find import PASSES, Precondition, nowhere, places_alive
 from mq.store.holders import free_key
-from mq.store.layout import leading
 from mq.store.moves import (
     claimed,
     keep_one_name,

@@ -10,9 +10,9 @@ from mq.errors import Busy, DeliveredAgain, MessageNotFound
 from mq.lifecycle import POSTPONE, RELEASE, State
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import leading
 from mq.store.files import is_gone
 from mq.store.find import PASSES, Precondition, nowhere, places_alive
-from mq.store.layout import leading
 from mq.store.moves import (
     Claim,
     claimed,

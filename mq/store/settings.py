@@ -14,8 +14,9 @@ from mq.errors import BadSetting, SettingsUnreadable
 from mq.limits import SETTINGS_BYTES_MAX
 from mq.names import QueueName
 from mq.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings
+from mq.store.bucket_names import Shape
 from mq.store.files import Files, is_gone
-from mq.store.layout import Layout, Shape
+from mq.store.layout import Layout
 from mq.store.replacing import replace_file
 from mq.store.steps import Flush, Steps
 

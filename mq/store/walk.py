@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterator
 
+from mq.store.bucket_names import is_deep, parse_bucket
 from mq.store.files import Files, is_gone
-from mq.store.layout import is_deep, parse_bucket
 
 
 def walk(files: Files, top: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":

@@ -8,7 +8,7 @@ import pytest
 from mq.broker.backlog import Backlog
 from mq.limits import LOOK_INTERVAL_S, LOOK_SHARE, TAKES_PER_STRANGER
 from mq.names import MessageId
-from mq.store.layout import shard_of
+from mq.store.bucket_names import shard_of
 from mq.store.order import STRICT, Candidate, FolderMark, Listing
 
 MARK = FolderMark((("queues/q", 1),), trusted=True)

@@ -10,10 +10,10 @@ from mq.broker.broker import Broker
 from mq.limits import LOOKS_PER_SHARD
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
+from mq.store.bucket_names import shard_of
 from mq.store.commit import Committer
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
-from mq.store.layout import shard_of
 from mq.store.queues import WantedShape
 from mq.store.root import Root, open_root
 

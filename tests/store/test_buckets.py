@@ -12,12 +12,12 @@ from harness.messages import new_id
 
 from mq.errors import Busy, MqError
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import Shape
 from mq.store.buckets import drop_buckets, sweep_buckets
 from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
-from mq.store.layout import Shape
 from mq.store.publish import Draft, publish
 from mq.store.queues import WantedShape, create_queue, delete_queue, retire_delayed
 from mq.store.redeliver import Redelivery, Timer, redeliver

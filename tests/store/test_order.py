@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mq.lifecycle import State
 from mq.limits import FOLDERS_PER_LOOK_MAX
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import Shape, shard_of
 from mq.store.files import Files
-from mq.store.layout import Shape, shard_of
 from mq.store.order import STRICT, Candidate, Listing, Order, list_ready
 from mq.store.root import Root, open_root
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from mq.errors import SettingsUnreadable
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
+from mq.store.bucket_names import IN_COMMON, Bucket, Shape, dashed, leading, parse_bucket
 from mq.store.files import Files
-from mq.store.layout import IN_COMMON, Bucket, Layout, Shape, dashed, leading, parse_bucket
+from mq.store.layout import Layout
 from mq.store.root import Root, open_root
 from mq.store.settings import parse_shape, print_shape
 

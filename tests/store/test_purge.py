@@ -21,11 +21,11 @@ from mq.errors import Busy, MessageNotFound, PublishPurged, StorageFailed
 from mq.lifecycle import State
 from mq.limits import PURGE_MARK_KEPT_S
 from mq.names import MessageId, QueueName, UuidSource
+from mq.store.bucket_names import Bucket, Shape, dashed
 from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
-from mq.store.layout import Bucket, Shape, dashed
 from mq.store.listing import count
 from mq.store.order import list_ready
 from mq.store.publish import Draft, publish

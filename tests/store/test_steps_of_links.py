@@ -13,12 +13,13 @@ from mq.errors import KeyTaken, MessageNotFound
 from mq.limits import FOLDER_FILES_MAX, FORGOTTEN_AFTER_S
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
+from mq.store.bucket_names import Shape
 from mq.store.configure import change_settings
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
 from mq.store.keyed import give_back, settle
-from mq.store.layout import Keys, Shape
+from mq.store.layout import Keys
 from mq.store.orphans import OrphanSweep, give_up_publishes
 from mq.store.publish import Draft, publish, stage
 from mq.store.purge import purge, sweep_purged
