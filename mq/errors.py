@@ -238,6 +238,34 @@ class Busy(Unavailable):
     slug = "message-busy"
 
 
+@dataclass(eq=False)
+class MessageLeased(MqError):
+    """The message is in a lease; until that ends it can be read and deleted, and no more."""
+
+    lease: str
+
+
+@dataclass(eq=False)
+class LeaseLost(MqError):
+    """The lease lapsed, and its messages went back to their queues; or it was ended before."""
+
+    lease: str
+
+
+@dataclass(eq=False)
+class ConsumerBusy(MqError):
+    """Another query uses the consumer's name."""
+
+    consumer: str
+
+
+@dataclass(eq=False)
+class TooManyLeases(MqError):
+    """So many leases of the root are open that there may be no other."""
+
+    open: int
+
+
 class StartupError(MqError):
     """The daemon cannot run as it is told; the text says why, for the operator."""
 

@@ -17,6 +17,7 @@ class State(Enum):
     NEW = "new"
     READY = "ready"
     DELAYED = "delayed"
+    LEASED = "leased"
     REMOVED = "removed"
 
 
@@ -43,6 +44,13 @@ REMOVE_READY: Final = Transition("remove ready", State.READY, State.REMOVED, "mq
 REMOVE_DELAYED: Final = Transition("remove delayed", State.DELAYED, State.REMOVED, "mq, mq-mover")
 EXPUNGE_READY: Final = Transition("expunge ready", State.READY, State.ABSENT, "mq, mq-mover")
 EXPUNGE_DELAYED: Final = Transition("expunge delayed", State.DELAYED, State.ABSENT, "mq, mq-mover")
+LEASE: Final = Transition("lease", State.READY, State.LEASED, "mq.spark")
+RETURN: Final = Transition("return", State.LEASED, State.READY, "mq-mover, mq.spark")
+ACKNOWLEDGE: Final = Transition("acknowledge", State.LEASED, State.REMOVED, "mq.spark")
+REMOVE_LEASED: Final = Transition(
+    "remove leased", State.LEASED, State.REMOVED, "mq, mq-mover, mq.spark"
+)
+EXPUNGE_LEASED: Final = Transition("expunge leased", State.LEASED, State.ABSENT, "mq, mq-mover")
 RETIRE: Final = Transition("retire", State.DELAYED, State.REMOVED, "mq, mq-mover")
 REAP: Final = Transition("reap", State.REMOVED, State.ABSENT, "mq-reaper")
 
@@ -60,6 +68,11 @@ TRANSITIONS: Final = (
     REMOVE_DELAYED,
     EXPUNGE_READY,
     EXPUNGE_DELAYED,
+    LEASE,
+    RETURN,
+    ACKNOWLEDGE,
+    REMOVE_LEASED,
+    EXPUNGE_LEASED,
     RETIRE,
     REAP,
 )

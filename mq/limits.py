@@ -132,6 +132,27 @@ IDLE_WAIT_S_MAX: Final = 1.0
 CLOCK_OFFSET_EVERY_S: Final = 60
 CLOCK_ROUND_TRIPS: Final = 3
 
+# Leases, for consumers of many messages at a time. Open ones of a root are few, since whoever looks
+# for a message by its id looks into each.
+CONSUMER_NAME_CHARS_MAX: Final = 40
+LEASE_SEQ_DIGITS_MAX: Final = 12
+LEASE_S_DEFAULT: Final = 600
+LEASE_S_MAX: Final = 7 * 24 * 3600
+LEASES_OPEN_MAX: Final = 64
+LEASED_MESSAGES_DEFAULT: Final = 100_000
+LEASED_MESSAGES_MAX: Final = 1_000_000
+# How long the manifest of a lease that was released says so.
+LAPSED_KEPT_S: Final = 7 * 24 * 3600
+# A lease is renewed so many times before it lapses.
+RENEWALS_PER_LEASE: Final = 3
+
+# Bulk publishes: how long what was staged stays when nothing is written any more, and how long a
+# publish id is remembered.
+STAGING_FORGOTTEN_S: Final = 24 * 3600
+LEDGER_KEPT_S: Final = 7 * 24 * 3600
+PARTITION_BITS: Final = 20
+ROWS_PER_MS: Final = 32
+
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.
 PROCESSES_MAX: Final = 64

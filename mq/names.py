@@ -20,6 +20,7 @@ from typing import Final, Self
 from mq.clock import Clock
 from mq.errors import BadName
 from mq.limits import (
+    CONSUMER_NAME_CHARS_MAX,
     EXTENSION_CHARS_MAX,
     HEADER_BLOCK_BYTES_MAX,
     KEY_WRITTEN_BYTES_MAX,
@@ -61,6 +62,7 @@ FORM_DEFAULT: Final = "application/x-www-form-urlencoded"
 if any(len(extension) > EXTENSION_CHARS_MAX for extension in EXTENSIONS):
     raise AssertionError("names: an extension is longer than the limit")
 
+_CONSUMER: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{CONSUMER_NAME_CHARS_MAX - 1}}}")
 _QUEUE: Final = re.compile(
     rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{QUEUE_NAME_CHARS_MAX - 1}}}(?:{SIDELINE_SUFFIX})?"
 )
@@ -101,6 +103,23 @@ class QueueName:
         if self.text.endswith(SIDELINE_SUFFIX):
             return self
         return QueueName(self.text + SIDELINE_SUFFIX)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConsumerName:
+    """The name of a consumer that leases many messages at a time."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when `text` is no consumer's name."""
+        if _CONSUMER.fullmatch(text) is None:
+            raise BadName("consumer", "a letter or digit, then up to 39 of letters, digits, _ -")
+        return cls(text)
 
     def __str__(self) -> str:
         return self.text

@@ -3,7 +3,7 @@
 FORMAT.md, "folders", has them all; a deleted queue's folder lies in `remove/{queue}:{uuid}.d`, its
 keys beside that, with `.k` and `.i`. Below queues/{queue}/, delay/ and remove/ a message may lie in
 a bucket, or below one: a `bucket` here is what stands between such a folder and the message's name,
-"" or `{bucket}/` or `{bucket}/{two digits}/`.
+"" or `{bucket}/` or `{bucket}/{two digits}/`; below leases/, the folder of its lease and a slash.
 """
 
 import hashlib
@@ -33,6 +33,7 @@ _UNFINISHED: Final = re.compile(rf"\.[A-Za-z0-9][A-Za-z0-9_.-]*\.[0-9a-f]{{{len(
 
 # Paths are made several times in every operation, and an enumeration's members cost a look each.
 _NEW, _READY, _DELAYED, _REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
+_LEASED = State.LEASED
 
 _HASHED: Final = re.compile(rf"[0-9a-f]{{{_HASH_DIGITS}}}")
 
@@ -121,6 +122,16 @@ class Layout:
         return f"{self.tombstones}/.lock"
 
     @property
+    def leases(self) -> str:
+        """The folder of leases: `pipeline_layout` has what lies in it."""
+        return f"{self.root}/leases"
+
+    @property
+    def journal(self) -> str:
+        """The folder of the journals of bulk publishes, also there."""
+        return f"{self.root}/journal"
+
+    @property
     def purged(self) -> str:
         """The folder of queues' purge marks."""
         return f"{self.root}/purged"
@@ -133,6 +144,8 @@ class Layout:
             return self.delay
         if state is _REMOVED:
             return self.remove
+        if state is _LEASED:
+            return self.leases
         if state is _NEW:
             return self.new
         raise ValueError("nothing lies nowhere")
@@ -140,7 +153,8 @@ class Layout:
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
         states = (self.new, self.queues, self.delay, self.remove)
-        return (*states, self.tombstones, self.settings, self.purged, *map(self.keys, Keys))
+        beside = (self.tombstones, self.settings, self.purged, self.leases, self.journal)
+        return (*states, *beside, *map(self.keys, Keys))
 
     def keys(self, kind: Keys) -> str:
         """The folder of the folders of queues' keys."""
@@ -168,7 +182,7 @@ class Layout:
 
     def new_settings_of(self, queue: QueueName) -> str:
         """Where this process writes them. A dotfile: it means nothing until it is renamed."""
-        return f"{self.settings}/.{queue.text}.{_PROCESS}"
+        return f"{self.settings}/{new_name(queue.text)}"
 
     def queue(self, queue: QueueName) -> str:
         """The folder of a queue's ready messages; the queue exists while it does."""
@@ -184,7 +198,7 @@ class Layout:
 
     def new_purge_mark(self, queue: QueueName) -> str:
         """Where this process writes it. A dotfile, as with settings."""
-        return f"{self.purged}/.{queue.text}.{_PROCESS}"
+        return f"{self.purged}/{new_name(queue.text)}"
 
     def base(self, state: State, queue: QueueName) -> str:
         """The folder whose buckets the queue's messages of a state may lie in."""
@@ -249,6 +263,13 @@ def parse_settings(name: str) -> QueueName:
 def is_unfinished(name: str) -> bool:
     """Whether a file of this name in settings/ or purged/ was being written there."""
     return _UNFINISHED.fullmatch(name) is not None
+
+
+def new_name(name: str) -> str:
+    """What a file is called in its folder while this process writes it, before it is renamed to
+    `name`. A dotfile: it means nothing until then.
+    """
+    return f".{name}.{_PROCESS}"
 
 
 def is_deleted_folder(name: str) -> bool:

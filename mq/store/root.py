@@ -86,6 +86,25 @@ def open_root(
     return Root.of(layout, files, clock, reserve_bytes, folder_max)
 
 
+def attach_root(path: str, files: Files, clock: Clock) -> Root:
+    """A root that daemons have made, for a process that works beside them: nothing is made, tried
+    or flushed. Raises StartupError when there is none, or one of another format.
+    """
+    layout = Layout.of(path)
+    for folder in (layout.root, *layout.folders()):
+        if not os.path.isdir(folder):
+            raise StartupError(f"{layout.root} is no mq root (of this version): no {folder}")
+    try:
+        descriptor = files.open_read(layout.format)
+    except OSError as error:
+        raise StartupError(f"{layout.root} is no mq root: {error}") from error
+    try:
+        _check_line(layout, files.read(descriptor, 100, 0).decode("ascii", "replace"))
+    finally:
+        files.close(descriptor)
+    return Root.of(layout, files, clock)
+
+
 def probe_renames(layout: Layout, files: Files) -> None:
     """Takes one file through every folder by rename, as messages go, then away.
 
@@ -195,12 +214,17 @@ def check_format(layout: Layout, files: Files) -> None:
         if _is_unfinished(found):
             files.write(descriptor, FORMAT_LINE.encode("ascii"))
             files.sync(descriptor)
-        elif found != FORMAT_LINE:
-            raise StartupError(
-                f"{layout.format} says {found.strip()!r}; this mq knows {FORMAT_LINE.strip()!r}"
-            )
+        else:
+            _check_line(layout, found)
     finally:
         files.close(descriptor)
+
+
+def _check_line(layout: Layout, found: str) -> None:
+    if found != FORMAT_LINE:
+        raise StartupError(
+            f"{layout.format} says {found.strip()!r}; this mq knows {FORMAT_LINE.strip()!r}"
+        )
 
 
 def _is_unfinished(line: str) -> bool:
