@@ -1,6 +1,7 @@
 """What a batch read shows of a root, without Spark: which messages, and what of each."""
 
 import contextlib
+import errno
 import os
 import re
 import stat
@@ -21,6 +22,7 @@ from harness.browsing import (
     with_headers,
 )
 from harness.clock import FakeClock
+from harness.faults import FaultyFiles
 from harness.messages import set_due
 
 from mq.errors import LeaseLost, QueueNotFound
@@ -222,6 +224,20 @@ def test_a_damaged_file_hides_no_other(
     assert damaged["published"] == at(BEGIN_MS + 7)
     assert {row["size"] for row in rows.values()} == {4}
     assert torn.name in caplog.text
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("call", ["read_file", "status", "entries"])
+def test_an_error_of_the_disk_is_not_passed_over(tmp_path: Path, call: str, threads: int) -> None:
+    files = FaultyFiles()
+    root = open_root(str(tmp_path / "root"), files, FakeClock())
+    os.mkdir(root.layout.queue(ORDERS))
+    for number in range(200):
+        put(root.layout.root, an_id(number), b"body")
+    assert len(browse(root, threads=threads)) == 200
+    files.fail(call, errno.EIO, root.layout.queue(ORDERS))
+    with pytest.raises(OSError, match="Input/output error"):
+        browse(root, threads=threads)
 
 
 def test_what_is_no_message_is_passed_over(root: Root) -> None:
