@@ -2,8 +2,9 @@
 
 One queue of messages of 300 bytes, in buckets as mq lays them. Each row reads every body and sums
 the lengths: a plain Python loop over the files; `format("mq")` on two cores and on one; Spark's
-`binaryFile` and `text`. With `--names` instead: what listing so many names takes of the planner's
-memory, which is the driver's. The files are empty then, and one is given for each run.
+`binaryFile` and `text`. Run it in a session of its own (`setsid`), whose processes' time is what a
+message costs. With `--names` instead: what listing so many names takes of the planner's memory,
+which is the driver's; the files are empty then.
 """
 
 import json
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import click
 
@@ -35,6 +36,13 @@ from tests.bench.machine import heading
 from tests.bench.places import chosen, place_flags
 from tests.bench.running import rounds_flag, running
 from tests.bench.table import Figures, drawn
+
+_Rates: TypeAlias = tuple[float, float]
+"""Messages a second, and microseconds of a core for each."""
+
+# Of /proc/*/stat, behind the command's name.
+_SESSION: Final = 3
+_TIMES: Final = slice(11, 15)
 
 QUEUE: Final = QueueName("bench")
 PER_S: Final = 2000
@@ -76,21 +84,38 @@ def main(
             return
         top = place.path / "root"
         _fill(top, messages)
-        figures = Figures()
+        figures, used = Figures(), Figures()
         for number in range(1, rounds + 1):
             click.echo(f"round {number}", err=True)
-            for what, rate in _round(top, messages, without_others, cold):
+            for what, (rate, cpu_us) in _round(top, messages, without_others, cold):
                 figures.add({what: rate})
+                used.add({what: cpu_us})
         click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
-        click.echo(_table(figures))
+        click.echo(_table(figures, used))
 
 
-def _table(figures: Figures) -> str:
-    rows = [("what", "messages/s", "to the plain loop")]
+def _table(figures: Figures, used: Figures) -> str:
+    rows = [("what", "messages/s", "to the plain loop", "CPU us a message")]
     for what in figures.rounds:
         ratio = figures.median(what) / figures.median(PLAIN)
-        rows.append((what, figures.spread(what), f"{ratio:.2f}"))
+        rows.append((what, figures.spread(what), f"{ratio:.2f}", f"{used.median(what):.1f}"))
     return drawn(rows)
+
+
+def _cpu_s() -> float:
+    """What all processes of the bench's session have used, those that ended among them: Java and
+    Spark's workers too. Where others use the machine it tells more than the time does.
+    """
+    ticks = 0
+    session = os.getsid(0)
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # It has ended, and is its parent's now.
+        if int(fields[_SESSION]) == session:
+            ticks += sum(map(int, fields[_TIMES]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _fill(top: Path, messages: int) -> None:
@@ -101,14 +126,15 @@ def _fill(top: Path, messages: int) -> None:
 
 def _round(
     top: Path, messages: int, without_others: bool, cold: bool
-) -> Iterator[tuple[str, float]]:
-    def rate(read: Callable[[], int]) -> float:
+) -> Iterator[tuple[str, _Rates]]:
+    def rate(read: Callable[[], int]) -> _Rates:
         if cold:
             os.sync()
             Path("/proc/sys/vm/drop_caches").write_text("3")
-        begun = time.perf_counter()
+        begun, used_s = time.perf_counter(), _cpu_s()
         read()
-        return messages / (time.perf_counter() - begun)
+        took_s, used_s = time.perf_counter() - begun, _cpu_s() - used_s
+        return messages / took_s, 1e6 * used_s / messages
 
     yield PLAIN, rate(lambda: _plain(top, messages))
     for cores in (2, 1):
@@ -193,6 +219,7 @@ def _listings(where: Path, counts: tuple[int, ...]) -> str:
         command = (sys.executable, "-m", "tests.bench.spark_read_planner", str(top))
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peak_mb, took_s, parts, size = json.loads(done.stdout)
+        click.echo(f"{count:,} names: {peak_mb:.0f} MB, {took_s:.1f} s", err=True)
         rows.append((f"{count:,}", f"{peak_mb:,.0f}", f"{took_s:.1f}", str(parts), f"{size:,}"))
     return drawn(rows)
 
