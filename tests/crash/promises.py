@@ -78,6 +78,8 @@ class Ledger:
     """Each queue's keys that publishes asked for."""
     idempotent: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """Each queue's idempotency keys, and the messages that were told of; None: none was yet."""
+    bulks: list[list[str]] = field(default_factory=list)
+    """The messages of bulk publishes, each of which is published as a whole."""
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
@@ -107,6 +109,8 @@ class Ledger:
                 told.lies_in = None
             case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
+            case "bulk_asked":
+                self.bulks.append(facts["ids"])
             case "end" | "later":
                 pass
             case _:
@@ -254,6 +258,7 @@ def broken(
         *_names(found, two_names_allowed),
         *_keys(found),
         *_purged(ledger, found),
+        *_bulks(ledger, found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -312,6 +317,17 @@ def _keys(found: Found) -> Iterator[str]:
     for (queue, key), ids in holders.items():
         if len(ids) > 1 and queue in found.queues:
             yield f"{sorted(ids)} of {queue} have the key {key}"
+
+
+def _bulks(ledger: Ledger, found: Found) -> Iterator[str]:
+    """All of a bulk publish, or nothing. What was deleted since may be reaped."""
+    for ids in ledger.bulks:
+        told = [ledger.messages.get(message_id) for message_id in ids]
+        if any(each is not None and (each.delete_asked or each.dropped) for each in told):
+            continue
+        there = [message_id for message_id in ids if found.states(message_id)]
+        if len(there) not in (0, len(ids)):
+            yield f"of a bulk publish of {len(ids)} only {there} are there"
 
 
 def _purged(ledger: Ledger, found: Found) -> Iterator[str]:
