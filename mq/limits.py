@@ -160,6 +160,9 @@ RENEWALS_PER_LEASE: Final = 3
 # publish id is remembered.
 STAGING_FORGOTTEN_S: Final = 24 * 3600
 LEDGER_KEPT_S: Final = 7 * 24 * 3600
+JOURNAL_BYTES_MAX: Final = 64 * MIB
+# So many of a publish's files are renamed between two flushes of the folders that they go to.
+ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
 
@@ -171,6 +174,26 @@ CHILD_RESTART_S_MAX: Final = 30.0
 CHILD_LONG_LIFE_S: Final = 30.0
 # How long a child may take to end, beyond what it has to drain.
 CHILD_END_S: Final = 10.0
+
+# Spark. Messages that one task reads, and that one lease of a stream takes; threads of a task.
+PARTITIONS_MAX: Final = 100_000
+MESSAGES_PER_PARTITION_DEFAULT: Final = 25_000
+MESSAGES_PER_PARTITION_MAX: Final = 1_000_000
+MESSAGES_PER_TRIGGER_DEFAULT: Final = 100_000
+MESSAGES_PER_TRIGGER_MAX: Final = 10_000_000
+READ_THREADS_DEFAULT: Final = 1
+READ_THREADS_MAX: Final = 64
+# A longer listing goes to a file, which stays for a day.
+HELD_NAMES_MAX: Final = 1_000_000
+LISTING_KEPT_S: Final = 24 * 3600
+# What Spark gets at once: rows, and, but for the last of them, bytes of bodies.
+READ_BATCH_ROWS: Final = 5000
+READ_BATCH_BYTES: Final = 16 * MIB
+# The largest body that is a row's value: Spark's are arrays of Java's, below 2 GiB with all copies.
+VALUE_BYTES_MAX: Final = 1024 * MIB
+# The oldest Java that Spark starts with, and how long one may take to tell its version.
+JAVA_MAJOR_MIN: Final = 17
+JAVA_ANSWER_S_MAX: Final = 60.0
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0

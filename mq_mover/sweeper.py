@@ -1,5 +1,5 @@
-"""Sweeping: files forgotten in new/, buckets that emptied, what deleted queues and purges left,
-keys of nothing, and manifests of leases that ended.
+"""Sweeping: bulk publishes to roll forward, files forgotten in new/, buckets that emptied, what
+deleted queues and purges left, keys of nothing, and manifests of leases that ended.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
+from mq.store.sweep_bulk import BulkSweep
 
 _log = logging.getLogger("mq-mover.sweeper")
 
@@ -34,6 +35,7 @@ class Sweeper:
         self._root = root
         self._flusher = flusher
         self._orphans = OrphanSweep(root)
+        self._bulk = BulkSweep(root, flusher)
         self._again_s = float("-inf")
         self._without_buckets: dict[str, int] = {}
         """Queues' folders that had no bucket, and their mtimes then."""
@@ -49,6 +51,7 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
+        self._bulk.begin()
         swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
         sweep_leases(self._root)

@@ -147,6 +147,10 @@ class Files:
             return False
         return True
 
+    def wait_for_lock(self, descriptor: int) -> None:
+        """Takes the inode's lock, however long another has it."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
     def unlock(self, descriptor: int) -> None:
         """Gives the inode's lock back."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -187,6 +191,19 @@ class Files:
             size -= len(part)
             offset += len(part)
         return b"".join(parts)
+
+    def read_file(self, path: str, size: int) -> bytes:
+        """The first `size` bytes of a file, or fewer where it ends: for many files, one by one.
+        ELOOP for a symbolic link.
+        """
+        descriptor = os.open(path, _READ_FILE)
+        try:
+            content = os.read(descriptor, size)
+            if len(content) < size:
+                content += self.read(descriptor, size - len(content), len(content))
+        finally:
+            self.close(descriptor)
+        return content
 
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
         """The folder's entries, in no order."""

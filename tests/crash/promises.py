@@ -80,6 +80,8 @@ class Ledger:
     """Each queue's keys that publishes asked for."""
     idempotent: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """Each queue's idempotency keys, and the messages that were told of; None: none was yet."""
+    bulks: list[list[str]] = field(default_factory=list)
+    """The messages of bulk publishes, each of which is published as a whole."""
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
@@ -96,12 +98,8 @@ class Ledger:
                 self._note_keys(**facts)
             case "reschedule_asked" | "rescheduled":
                 self._note_rescheduled(what, **facts)
-            case "fetched":
-                told = self._message(**facts)
-                told.receives, told.due_ms = facts["receives"], facts["due_ms"]
-                told.lies_in = None
-            case "moved":
-                self._message(**facts).lies_in = State(facts["to"])
+            case "fetched" | "moved":
+                self._note_moved(what, **facts)
             case "delete_asked" | "deleted":
                 told = self._message(**facts)
                 told.delete_asked |= what == "delete_asked"
@@ -111,6 +109,8 @@ class Ledger:
                 self._note_lease(what, **facts)
             case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
+            case "bulk_asked":
+                self.bulks.append(facts["ids"])
             case "end" | "later":
                 pass
             case _:
@@ -122,6 +122,13 @@ class Ledger:
         told.due_ms = facts.get("due_ms", told.due_ms)
         if idempotency:
             self.idempotent[facts["queue"], idempotency] = facts["id"]
+
+    def _note_moved(self, what: str, **facts: Any) -> None:
+        told = self._message(**facts)
+        if what == "moved":
+            told.lies_in = State(facts["to"])
+        else:
+            told.receives, told.due_ms, told.lies_in = facts["receives"], facts["due_ms"], None
 
     def _note_rescheduled(self, what: str, due_ms: int, to: str = "", **facts: Any) -> None:
         told = self._message(**facts)
@@ -269,6 +276,7 @@ def broken(
         *_names(found, two_names_allowed),
         *_keys(found),
         *_purged(ledger, found),
+        *_bulks(ledger, found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -327,6 +335,17 @@ def _keys(found: Found) -> Iterator[str]:
     for (queue, key), ids in holders.items():
         if len(ids) > 1 and queue in found.queues:
             yield f"{sorted(ids)} of {queue} have the key {key}"
+
+
+def _bulks(ledger: Ledger, found: Found) -> Iterator[str]:
+    """All of a bulk publish, or nothing. What was deleted since may be reaped."""
+    for ids in ledger.bulks:
+        told = [ledger.messages.get(message_id) for message_id in ids]
+        if any(each is not None and (each.delete_asked or each.dropped) for each in told):
+            continue
+        there = [message_id for message_id in ids if found.states(message_id)]
+        if len(there) not in (0, len(ids)):
+            yield f"of a bulk publish of {len(ids)} only {there} are there"
 
 
 def _purged(ledger: Ledger, found: Found) -> Iterator[str]:

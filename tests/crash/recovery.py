@@ -28,6 +28,7 @@ from mq.store.queues import create_queue
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
 from mq.store.remove import remove
+from mq.store.roll_forward import drop_second_names, roll_all_forward
 from mq.store.root import Root, open_root
 from mq.store.steps import Steps, T
 from mq_mover.lapses import LeaseMover
@@ -60,6 +61,9 @@ class _Recovery:
         self._clock.set_ms(ledger.until_ms)
         self._flusher = NoFlusher()
         self._root: Root = open_root(str(top), Files(), self._clock)
+        # As an mq does before it serves, and beside that.
+        drop_second_names(self._root)
+        roll_all_forward(self._root, self._flusher)
         self._uuids = UuidSource(self._clock)
         self._resolved: set[str] = set()
         self._delivered: set[str] = set()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from crash.bucket_scripts import BUCKET_SCRIPTS, FLUSHED_BETWEEN, two_names_in_a_bucket
+from crash.bulk_scripts import BULK_SCRIPTS
 from crash.calls import Log
 from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
@@ -191,6 +192,15 @@ async def test_every_state_keeps_what_was_leased_from_buckets(
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", PURGE_SCRIPTS.values(), ids=PURGE_SCRIPTS)
 async def test_every_state_keeps_what_was_purged_and_configured(
+    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+) -> None:
+    log = await play(script, disk, memory, folder_max)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
+@pytest.mark.parametrize("script", BULK_SCRIPTS.values(), ids=BULK_SCRIPTS)
+async def test_every_state_keeps_what_was_published_in_bulk(
     script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)

@@ -1,0 +1,270 @@
+"""Reading the messages of a partition: names go in, Arrow batches come out. Nothing changes.
+
+A message is seen by its name, then opened: what moves or goes between is passed over, and so is
+what is none. One file that is damaged hides no other: its row has neither value nor size.
+"""
+
+import logging
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from mq.errors import BadName, LeaseLost, MqError
+from mq.headers import parse_block
+from mq.lifecycle import State
+from mq.limits import READ_BATCH_BYTES, READ_BATCH_ROWS, UUID_CHARS, VALUE_BYTES_MAX
+from mq.names import UUID_V7, UUIDS_END, MessageId, QueueName
+from mq.spark.listing import is_leased
+from mq.spark.partitions import Names, groups, lines
+from mq.spark.rows import Attributes, Row, Rows, as_map
+from mq.store.files import is_gone
+from mq.store.layout import split_entry
+from mq.store.pipeline_layout import LeaseName
+from mq.store.purged import PurgeMark, mark_of
+from mq.store.read import latest
+from mq.store.root import Root
+
+_log = logging.getLogger("mq.spark")
+
+# What a thread reads at a time, and how many of these are ahead for each thread.
+_SLAB_NAMES: Final = 64
+_SLABS_PER_THREAD: Final = 2
+_SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
+_DAMAGED_SHOWN: Final = 10
+_SERVED: Final = (State.READY, State.DELAYED)
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How messages are read. `threads` read at a time, for a disk that lets one wait. `receives`
+    is 1 where the read is a delivery of its own, as a lease's is, and is counted.
+    """
+
+    state: State
+    include_value: bool = True
+    threads: int = 1
+    receives: int = 0
+
+
+def batches(root: Root, names: Names, manner: Manner) -> Iterator[pa.RecordBatch]:
+    """The messages of these names that are still in their state, in their order.
+
+    Raises ValueTooLarge for a body that no row can have; OSError: FileNotFoundError when the
+    listing was taken away before it was read.
+    """
+    reader = _Reader(root, manner)
+    found = groups(lines(root.files, names))
+    for rows in reader.in_turn(found) if manner.threads == 1 else reader.at_once(found):
+        yield rows.batch(manner.state, manner.receives)
+    if reader.damaged:
+        shown = ", ".join(reader.damaged[:_DAMAGED_SHOWN])
+        _log.warning("%d damaged, in rows without value and size: %s", len(reader.damaged), shown)
+
+
+@dataclass(eq=False)
+class ValueTooLarge(MqError):
+    """A body that no row can have."""
+
+    queue: str
+    id: str
+    size: int
+
+    def __str__(self) -> str:
+        return (
+            f"mq: the body of {self.queue} {self.id} has {self.size} bytes, and a row's value at "
+            f"most {VALUE_BYTES_MAX}: read it over HTTP, or without values (includeValue=false)"
+        )
+
+
+def leased_batches(
+    root: Root, lease: LeaseName, names: Names, manner: Manner
+) -> Iterator[pa.RecordBatch]:
+    """The same of names in a lease, all of them but what was deleted by its id. Raises LeaseLost
+    at the end when the lease is no longer open: then some may be missing.
+    """
+    yield from batches(root, names, manner)
+    if not is_leased(root, lease):
+        raise LeaseLost(lease.text)
+
+
+class _Group(NamedTuple):
+    """Names of one folder: like listing.Block."""
+
+    queue: str
+    folder: str
+    names: list[str]
+
+
+_Seen: TypeAlias = tuple[str, str, Attributes, str, os.stat_result]
+# A message that lies where its name says: queue, id, what the id's end says, path, status.
+
+
+class _Reader:
+    """One partition's reader."""
+
+    def __init__(self, root: Root, manner: Manner) -> None:
+        self._root = root
+        self._manner = manner
+        self._marks: dict[str, PurgeMark | None] = {}
+        self.damaged: list[str] = []
+        """The messages whose value and size nobody can tell."""
+        self._rows_bytes = READ_BATCH_BYTES // (_SLABS_PER_THREAD * manner.threads)
+
+    def in_turn(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
+        """All of them, one after the other."""
+        rows = Rows(READ_BATCH_BYTES)
+        for group in found:
+            at = 0
+            while at < len(group[2]):
+                at = self._take(rows, _Group(*group), at)
+                if rows.is_full:
+                    yield rows
+                    rows = Rows(READ_BATCH_BYTES)
+        if rows.rows:
+            yield rows
+
+    def at_once(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
+        """The same by threads, in the same order."""
+        rows = Rows(READ_BATCH_BYTES)
+        for more in self._slabs(found):
+            rows.extend(more)
+            if rows.is_full:
+                yield rows
+                rows = Rows(READ_BATCH_BYTES)
+        if rows.rows:
+            yield rows
+
+    def _slabs(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
+        ahead: deque[tuple[_Group, Future[tuple[Rows, int]]]] = deque()
+        threads = ThreadPoolExecutor(self._manner.threads)
+        try:
+            for group in _parted(found):
+                ahead.append((group, threads.submit(self._slab, group, 0)))
+                if len(ahead) == _SLABS_PER_THREAD * self._manner.threads:
+                    yield from self._finished(*ahead.popleft())
+            while ahead:
+                yield from self._finished(*ahead.popleft())
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+    def _finished(self, group: _Group, slab: "Future[tuple[Rows, int]]") -> Iterator[Rows]:
+        """A slab's rows, and those that it had no room for."""
+        rows, at = slab.result()
+        yield rows
+        while at < len(group.names):
+            rows, at = self._slab(group, at)
+            yield rows
+
+    def _slab(self, group: _Group, at: int) -> tuple[Rows, int]:
+        rows = Rows(self._rows_bytes)
+        return rows, self._take(rows, group, at)
+
+    def _take(self, rows: Rows, group: _Group, at: int) -> int:
+        """Reads from a name on until there are no more, or the rows are full: up to which."""
+        while at < len(group.names):
+            for number, seen in self._seen(group, at):
+                if len(rows.rows) >= READ_BATCH_ROWS or rows.value_bytes >= rows.bytes_max:
+                    return number
+                row = self._row(*seen)
+                if row is not None:
+                    rows.rows.append(row)
+                    rows.value_bytes += len(row[-1] or b"")
+            at += _SLAB_NAMES
+        return len(group.names)
+
+    def _seen(self, group: _Group, at: int) -> list[tuple[int, _Seen]]:
+        """Some names from this one on, of those that are messages' of the state, with their
+        number. What a file says of itself is asked before it is opened: while the name is there,
+        that belongs to its state, and what is in the file never changes.
+        """
+        base, queue = f"{self._root.layout.root}/{group.folder}", group.queue
+        status_of, is_file, is_uuid = self._root.files.status, stat.S_ISREG, UUID_V7.fullmatch
+        seen = []
+        for number, name in enumerate(group.names[at : at + _SLAB_NAMES], at):
+            queue, text = (group.queue, name) if group.queue else split_entry(name)
+            attributes = _attributes(text[UUID_CHARS:])
+            if attributes is None or not is_uuid(text[:UUID_CHARS]) or text >= UUIDS_END:
+                continue
+            path = base + name
+            status = status_of(path)
+            if status is None or not is_file(status.st_mode) or not self._is_served(queue, text):
+                continue
+            if status.st_nlink == 1 or self._is_latest(queue, text, status):
+                seen.append((number, (queue, text, attributes, path, status)))
+        return seen
+
+    def _row(
+        self, queue: str, text: str, attributes: Attributes, path: str, status: os.stat_result
+    ) -> Row | None:
+        """A message's row; None: it is gone. Raises ValueTooLarge."""
+        headers, head_bytes = attributes.headers, attributes.header_bytes
+        size = status.st_size - head_bytes
+        wanted = status.st_size if self._manner.include_value else head_bytes
+        if not wanted:
+            value = b"" if self._manner.include_value else None
+            return queue, text, attributes, status.st_mtime_ns, headers, size, value
+        if wanted - head_bytes > VALUE_BYTES_MAX:
+            raise ValueTooLarge(queue, text, size)
+        try:
+            content = self._root.files.read_file(path, wanted)
+        except OSError as error:
+            if is_gone(error):
+                return None
+            raise
+        is_whole = size >= 0 and len(content) == wanted
+        if not is_whole:
+            self.damaged.append(f"{queue} {text}")
+            return queue, text, attributes, status.st_mtime_ns, headers, None, None
+        if head_bytes:
+            headers = as_map((*headers, *parse_block(content[:head_bytes])))
+            content = content[head_bytes:]
+        value = content if self._manner.include_value else None
+        return queue, text, attributes, status.st_mtime_ns, headers, size, value
+
+    def _is_served(self, queue: str, text: str) -> bool:
+        """Whether it is not purged since the listing; and whether its queue's name is one."""
+        if queue not in self._marks:
+            try:
+                name = QueueName.parse(queue)
+            except BadName:
+                return False
+            is_asked = self._manner.state in _SERVED
+            self._marks[queue] = mark_of(self._root, name) if is_asked else None
+        mark = self._marks[queue]
+        return mark is None or not mark.covers(text)
+
+    def _is_latest(self, queue: str, text: str, status: os.stat_result) -> bool:
+        """Whether the state is the message's, of a file that has two names."""
+        state = self._manner.state
+        message_id = MessageId.parse(text)
+        return latest(self._root, state, QueueName.parse(queue), message_id, status) is state
+
+
+def _parted(found: Iterable[tuple[str, str, list[str]]]) -> Iterator[_Group]:
+    """What a thread reads at a time."""
+    for queue, folder, names in found:
+        for at in range(0, len(names), _SLAB_NAMES):
+            yield _Group(queue, folder, names[at : at + _SLAB_NAMES])
+
+
+@lru_cache(4096)
+def _attributes(end: str) -> Attributes | None:
+    """What stands behind an id's uuid; None: it is no id's."""
+    try:
+        message_id = MessageId.parse(_SOME_UUID + end)
+    except BadName:
+        return None
+    content_type = message_id.content_type if message_id.extension else ""
+    return Attributes(
+        message_id.priority,
+        message_id.key.text if message_id.key else None,
+        message_id.header_bytes,
+        (("content-type", content_type),) if content_type else (),
+    )
