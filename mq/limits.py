@@ -172,6 +172,9 @@ READ_THREADS_DEFAULT: Final = 1
 READ_THREADS_MAX: Final = 64
 LEASE_S_DEFAULT: Final = 600
 LEASE_S_MAX: Final = VISIBILITY_S_MAX
+# The oldest Java that Spark starts with, and how long one may take to tell its version.
+JAVA_MAJOR_MIN: Final = 17
+JAVA_ANSWER_S_MAX: Final = 60.0
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0
