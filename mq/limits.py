@@ -141,6 +141,14 @@ LEASE_S_MAX: Final = 7 * 24 * 3600
 LEASES_OPEN_MAX: Final = 64
 LEASED_MESSAGES_DEFAULT: Final = 100_000
 LEASED_MESSAGES_MAX: Final = 1_000_000
+# A manifest names the queues that were asked for.
+MANIFEST_BYTES_MAX: Final = 1 << 20
+# Ready messages that a claim looks for at a time, and how many it takes before it looks again
+# whether the queue was purged.
+LEASE_LOOK_MESSAGES_MAX: Final = 50_000
+LEASE_RENAMES_PER_LOOK: Final = 1_000
+# Messages that are given back between two flushes.
+RETURNED_PER_FLUSH_MAX: Final = 1_000
 # How long the manifest of a lease that was released says so.
 LAPSED_KEPT_S: Final = 7 * 24 * 3600
 # A lease is renewed so many times before it lapses.
@@ -170,8 +178,14 @@ MESSAGES_PER_TRIGGER_DEFAULT: Final = 100_000
 MESSAGES_PER_TRIGGER_MAX: Final = 10_000_000
 READ_THREADS_DEFAULT: Final = 1
 READ_THREADS_MAX: Final = 64
-LEASE_S_DEFAULT: Final = 600
-LEASE_S_MAX: Final = VISIBILITY_S_MAX
+# A longer listing goes to a file, which stays for a day.
+HELD_NAMES_MAX: Final = 1_000_000
+LISTING_KEPT_S: Final = 24 * 3600
+# What Spark gets at once: rows, and, but for the last of them, bytes of bodies.
+READ_BATCH_ROWS: Final = 5000
+READ_BATCH_BYTES: Final = 16 * MIB
+# The largest body that is a row's value: Spark's are arrays of Java's, below 2 GiB with all copies.
+VALUE_BYTES_MAX: Final = 1024 * MIB
 # The oldest Java that Spark starts with, and how long one may take to tell its version.
 JAVA_MAJOR_MIN: Final = 17
 JAVA_ANSWER_S_MAX: Final = 60.0

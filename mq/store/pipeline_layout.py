@@ -12,7 +12,7 @@ from typing import Final, Self
 from mq.errors import BadName
 from mq.limits import LEASE_SEQ_DIGITS_MAX
 from mq.names import ConsumerName, Key, MessageId, QueueName
-from mq.store.layout import Layout, parse_entry
+from mq.store.layout import Layout, new_name, parse_entry
 
 _STAGING: Final = ".spark"
 _LISTINGS: Final = ".listings"
@@ -67,6 +67,11 @@ class LeaseName:
 def lease_path(layout: Layout, lease: LeaseName, file: LeaseFile) -> str:
     """Where a file or a folder of the lease is."""
     return f"{layout.leases}/{lease.text}{file.value}"
+
+
+def new_manifest(layout: Layout, lease: LeaseName) -> str:
+    """Where this process writes a manifest that takes another's place. A dotfile, as settings."""
+    return f"{layout.leases}/{new_name(lease.text + LeaseFile.MANIFEST.value)}"
 
 
 def owner_lock(layout: Layout, consumer: ConsumerName) -> str:
