@@ -32,8 +32,8 @@ def test_the_five_minutes(daemons: Processes, root: Path, tmp_path: Path) -> Non
     mq = daemons.mq(root, "--standalone")
     said = ""
     for kind, text in five_minutes():
-        here = text.replace("/tmp/mq", str(root)).replace("localhost:8080", mq.url)
-        here = here.replace("/tmp/", f"{tmp_path}/")
+        here = re.sub(r"/tmp/(mq\b)?", lambda path: str(root) if path[1] else f"{tmp_path}/", text)
+        here = here.replace("localhost:8080", mq.url)
         if kind == "python":
             (tmp_path / "drain.py").write_text(here)
         elif kind == "":
