@@ -308,10 +308,11 @@ def pass_through(spark: SparkSession, run: Run, rows: int) -> dict[str, float]:
 
 def session(where: str | None) -> SparkSession:
     """On this machine, on a cluster, through Spark Connect; or where spark-submit says."""
-    name = "mq: cities"
-    if where is not None and where.startswith("sc://"):
-        return mq.spark.session(name, remote=where)
-    return mq.spark.session(name, master=where)
+    remote = where if where is not None and where.startswith("sc://") else None
+    master = where if remote is None else None
+    spark = mq.spark.session("mq: cities", master=master, remote=remote)
+    spark.conf.set("spark.sql.shuffle.partitions", 8)
+    return spark
 
 
 def options() -> argparse.Namespace:
