@@ -310,9 +310,7 @@ def session(where: str | None) -> SparkSession:
     """On this machine, on a cluster, through Spark Connect; or where spark-submit says."""
     remote = where if where is not None and where.startswith("sc://") else None
     master = where if remote is None else None
-    spark = mq.spark.session("mq: cities", master=master, remote=remote)
-    spark.conf.set("spark.sql.shuffle.partitions", 8)
-    return spark
+    return mq.spark.session("mq: cities", master=master, remote=remote)
 
 
 def options() -> argparse.Namespace:
