@@ -281,20 +281,18 @@ def pass_through(spark: SparkSession, run: Run, rows: int) -> dict[str, float]:
     Mq(run.url).ask("PUT", f"/{run.queue}")
     run.fetched.mkdir()
     share = rows // 2 // run.consumers
-    with ThreadPoolExecutor(2 + run.consumers) as threads:
+    with ThreadPoolExecutor(1 + run.consumers) as threads:
         began = time.monotonic()
         consumers = [
             threads.submit(timed, seconds, "fetch", consume_over_http, run, f"{number}", share)
             for number in range(run.consumers)
         ]
-        publishers = [
-            threads.submit(timed, seconds, "http", publish_over_http, run),
-            threads.submit(timed, seconds, "spark", publish_by_spark, spark, run),
-        ]
+        publisher = threads.submit(timed, seconds, "http", publish_over_http, run)
         query = start_stream_to_parquet(spark, run)
         try:
-            for publisher in publishers:
-                publisher.result()
+            # In this thread, which has the session: in another, Spark does not find `mq`.
+            timed(seconds, "spark", publish_by_spark, spark, run)
+            publisher.result()
             run.all_published.set()
             for consumer in consumers:
                 consumer.result()
