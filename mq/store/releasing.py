@@ -6,6 +6,7 @@ it; whoever comes next goes on.
 
 import contextlib
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -142,15 +143,21 @@ class _Return:
         for queue, ids in by_queue.items():
             for message_id, bucket in self._targets(queue, ids):
                 targets.setdefault((queue, bucket), []).append(message_id)
-        ways = make_ways(self.root, RETURN, targets)
-        if ways.folders or ways.entries:
-            with contextlib.suppress(FileNotFoundError):
+        try:
+            ways = make_ways(self.root, RETURN, targets)
+            if ways.folders or ways.entries:
                 yield ways
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            targets = {}  # A queue was deleted meanwhile; the next pass decides.
         flushes: dict[Flush, None] = {}
         for (queue, bucket), ids in targets.items():
             flushes |= dict.fromkeys(self._move(queue, bucket, ids))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        flush = together(flushes) if flushes else Flush(folders=(folder,))
+        flush = together(flushes)
+        if folder not in flush.folders:
+            flush = flush._replace(folders=(*flush.folders, folder))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
 
@@ -177,6 +184,10 @@ class _Return:
             with claimed(self.root, source + message_id.text) as claim:
                 if claim is None:
                     continue
+                if claim.status.st_nlink > 1 and self._is_elsewhere(queue, message_id, claim):
+                    files.unlink(source + message_id.text)
+                    self.returned += 1
+                    continue
                 self._stamp(claim)
                 try:
                     files.rename(source + message_id.text, target + message_id.text)
@@ -188,6 +199,18 @@ class _Return:
                     yield keep_one_name(self.root, RETURN.target, queue, message_id, bucket)
             self.returned += 1
             yield folders_of(self.root, RETURN, queue, spot, bucket)
+
+    def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
+        """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
+        there.
+        """
+        root = self.root
+        for state in (State.REMOVED, State.DELAYED, State.READY):
+            for spot in root.places.spots(state, queue, message_id):
+                status = root.files.status(root.layout.path(state, queue, message_id, spot))
+                if status is not None and os.path.samestat(status, claim.status):
+                    return True
+        return False
 
     def _stamp(self, claim: Claim) -> None:
         """Counts that it was received; once, also when who did so died before it moved it."""
