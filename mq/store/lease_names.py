@@ -84,7 +84,7 @@ def lease_names(layout: Layout, files: Files) -> Mapping[LeaseName, Set[LeaseFil
                 lease, file = parse_lease_file(entry.name)
             except BadName:
                 continue
-            if entry.is_dir(follow_symlinks=False) is (file in _HOLDING):
+            if entry.is_dir(follow_symlinks=False) is file.is_folder:
                 found.setdefault(lease, set()).add(file)
     except OSError as error:
         if not is_gone(error):

@@ -13,7 +13,7 @@ from enum import Enum
 
 from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
 from mq.lifecycle import RETURN, State
-from mq.limits import BUCKET_TRIES_MAX, RETURNED_PER_FLUSH_MAX
+from mq.limits import BUCKET_TRIES_MAX, LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -39,12 +39,14 @@ from mq.store.walk import entries_if_there
 class Released:
     """What became of a lease's messages: back in their queues; removed, being purged or of a
     deleted queue; and `stuck`, since their queue is not there and was not deleted, or its settings
-    cannot be read, or another process is at them. While any is stuck, releasing is not at its end.
+    cannot be read, or another process is at them. While any is stuck, or `more` are to be looked
+    at, releasing is not at its end.
     """
 
     returned: int = 0
     removed: int = 0
     stuck: int = 0
+    more: bool = False
 
 
 class Release(Enum):
@@ -68,9 +70,11 @@ def release(root: Root, lease: LeaseName) -> Steps[Released]:
     raise LeaseLost(lease.text)
 
 
-def give_back(root: Root, lease: LeaseName, *, only_due: bool) -> Steps[Released | Release]:
-    """Releases the lease, or goes on with that; with `only_due` no lease that is not due yet.
-    Raises Unavailable, OSError. Durable on return: as with `release`.
+def give_back(
+    root: Root, lease: LeaseName, *, only_due: bool, limit: int = LEASED_MESSAGES_MAX
+) -> Steps[Released | Release]:
+    """Releases the lease, or goes on with that, for some `limit` messages; with `only_due` no lease
+    that is not due yet. Raises Unavailable, OSError. Durable on return: as with `release`.
     """
     file = _manifest(root, lease)
     with claimed(root, lease_path(root.layout, lease, file)) as claim:
@@ -91,8 +95,8 @@ def give_back(root: Root, lease: LeaseName, *, only_due: bool) -> Steps[Released
                 root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
         # Also where another did it, who may have died before its own flush.
         yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
-        released = yield from _Return(root, lease, due_ms).run()
-        if not released.stuck:
+        released = yield from _Return(root, lease, due_ms, limit).run()
+        if not released.stuck and not released.more:
             yield from _end(root, lease, file)
         return released
 
@@ -104,31 +108,39 @@ class _Return:
     root: Root
     lease: LeaseName
     due_ms: int
+    limit: int
     returned: int = 0
     removed: int = 0
 
     def run(self) -> Steps[Released]:
         """Pass by pass, until one moves nothing."""
-        stuck = 0
+        moved, stuck = yield from self._pass(self.limit)
+        more = moved + stuck >= self.limit
+        if more and moved:
+            return Released(self.returned, self.removed, 0, more=True)
         for _ in range(BUCKET_TRIES_MAX):
-            moved, stuck = yield from self._pass()
-            if not moved or not stuck:
+            if not stuck:
+                break
+            # All of them: what is stuck must not hide what is not.
+            moved, stuck = yield from self._pass(None)
+            if not moved:
                 break
         return Released(self.returned, self.removed, stuck)
 
-    def _pass(self) -> Steps[tuple[int, int]]:
+    def _pass(self, limit: int | None) -> Steps[tuple[int, int]]:
         before, met = self.returned + self.removed, 0
-        entries = self._entries()
+        entries = self._entries(limit)
         while chunk := list(itertools.islice(entries, RETURNED_PER_FLUSH_MAX)):
             met += len(chunk)
             yield from self._chunk(chunk)
         moved = self.returned + self.removed - before
         return moved, met - moved
 
-    def _entries(self) -> Iterator[tuple[QueueName, MessageId]]:
+    def _entries(self, limit: int | None) -> Iterator[tuple[QueueName, MessageId]]:
         # At once: what is renamed meanwhile may be listed twice, or hide others.
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        for name in [entry.name for entry in entries_if_there(self.root.files, folder)]:
+        entries = itertools.islice(entries_if_there(self.root.files, folder), limit)
+        for name in [entry.name for entry in entries]:
             with contextlib.suppress(BadName):
                 yield parse_entry(name)
 
