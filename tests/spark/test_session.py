@@ -24,7 +24,8 @@ from harness.spark import (
 import mq.spark
 from mq.spark.schema import COLUMNS
 
-pytestmark = pytest.mark.slow
+# The time is for a machine that has much else to do.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
 
 SMALL = '**{"spark.driver.memory": "512m", "spark.default.parallelism": 1}'
 
