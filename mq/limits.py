@@ -162,6 +162,17 @@ CHILD_LONG_LIFE_S: Final = 30.0
 # How long a child may take to end, beyond what it has to drain.
 CHILD_END_S: Final = 10.0
 
+# Spark. Messages that one task reads, and that one lease of a stream takes; threads of a task.
+PARTITIONS_MAX: Final = 100_000
+MESSAGES_PER_PARTITION_DEFAULT: Final = 25_000
+MESSAGES_PER_PARTITION_MAX: Final = 1_000_000
+MESSAGES_PER_TRIGGER_DEFAULT: Final = 100_000
+MESSAGES_PER_TRIGGER_MAX: Final = 10_000_000
+READ_THREADS_DEFAULT: Final = 1
+READ_THREADS_MAX: Final = 64
+LEASE_S_DEFAULT: Final = 600
+LEASE_S_MAX: Final = VISIBILITY_S_MAX
+
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0
 # How long a handler may take to clean up that a drain has ended.

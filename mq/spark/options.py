@@ -1,0 +1,300 @@
+"""The options of `format("mq")`, parsed: each bad one is an error that names it and what it takes.
+
+Pure Python. Spark gives names in any case and values as text; a name that nothing here knows is
+refused, since an option that is mistyped and passed over would do something else than was asked.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, Literal, Self, TypeVar
+
+from mq.errors import BadName, MqError
+from mq.limits import (
+    LEASE_S_DEFAULT,
+    LEASE_S_MAX,
+    MESSAGES_PER_PARTITION_DEFAULT,
+    MESSAGES_PER_PARTITION_MAX,
+    MESSAGES_PER_TRIGGER_DEFAULT,
+    MESSAGES_PER_TRIGGER_MAX,
+    PARTITIONS_MAX,
+    READ_THREADS_DEFAULT,
+    READ_THREADS_MAX,
+)
+from mq.names import Key, QueueName
+
+T = TypeVar("T")
+ReadState = Literal["ready", "delayed", "removed"]
+Sync = Literal["syncfs", "fsync"]
+OnKeyTaken = Literal["fail", "skip"]
+
+_WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_CONSUMER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_LEASE: Final = re.compile(rf"{_CONSUMER.pattern}\.[1-9][0-9]{{0,11}}")
+# What Spark hands on to a sink that is for itself.
+_SPARKS_OWN: Final = ("checkpointLocation",)
+
+
+@dataclass(eq=False)
+class BadOption(MqError):
+    """An option that is missing, or whose value is none that it can have."""
+
+    option: str
+    expected: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"mq: option {self.option}: {self.expected}"
+        return f"mq: option {self.option} is {self.value!r}; it takes {self.expected}"
+
+
+@dataclass(eq=False)
+class UnknownOption(MqError):
+    """An option that this way of reading or writing does not have."""
+
+    option: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lower = {name.lower(): name for name in self.known}
+        near = get_close_matches(self.option.lower(), lower, n=1, cutoff=0.5)
+        meant = f" did you mean {lower[near[0]]}?" if near else ""
+        return f"mq: no option {self.option};{meant} it knows {', '.join(self.known)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which queues: those named, in order, or all whose whole name fits the pattern."""
+
+    queues: tuple[QueueName, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """A batch read's. `lease` is a lease's `{consumer}.{seq}`, for `mq.spark.lease` alone: then
+    there is no subscription, and the state is the lease's.
+    """
+
+    path: Path
+    subscription: Subscription | None
+    state: ReadState
+    include_value: bool
+    partitions_min: int
+    messages_per_partition_max: int
+    read_threads: int
+    lease: str | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Raises BadOption and UnknownOption."""
+        given = _Given(options, _READ)
+        lease = given.optional("lease", _lease)
+        if lease is not None:
+            given.only_without("lease", "subscribe", "subscribePattern", "state")
+        return cls(
+            path=given.required("path", _path, "the root of an mq"),
+            subscription=given.subscription() if lease is None else None,
+            state=given.get("state", _one_of("ready", "delayed", "removed"), "ready"),
+            lease=lease,
+            **given.reading(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """A stream's read. `consumer` is a name that one query uses at a time; `lease_s` seconds."""
+
+    path: Path
+    subscription: Subscription
+    consumer: str
+    messages_per_trigger_max: int
+    lease_s: int
+    fail_on_data_loss: bool
+    include_value: bool
+    partitions_min: int
+    messages_per_partition_max: int
+    read_threads: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Raises BadOption and UnknownOption."""
+        given = _Given(options, _STREAM)
+        return cls(
+            path=given.required("path", _path, "the root of an mq"),
+            subscription=given.subscription(),
+            consumer=given.required("consumer", _consumer, "the name of what consumes"),
+            messages_per_trigger_max=given.get(
+                "maxMessagesPerTrigger",
+                _whole(1, MESSAGES_PER_TRIGGER_MAX),
+                MESSAGES_PER_TRIGGER_DEFAULT,
+            ),
+            lease_s=given.get("leaseSeconds", _whole(1, LEASE_S_MAX), LEASE_S_DEFAULT),
+            fail_on_data_loss=given.get("failOnDataLoss", _boolean, True),
+            **given.reading(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """A publish's, by a batch or a stream. Without a queue each row names its own."""
+
+    path: Path
+    queue: QueueName | None
+    sync: Sync
+    publish_id: Key | None
+    on_key_taken: OnKeyTaken
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Raises BadOption and UnknownOption."""
+        given = _Given(options, _WRITE, _SPARKS_OWN)
+        return cls(
+            path=given.required("path", _path, "the root of an mq"),
+            queue=given.optional("queue", _queue),
+            sync=given.get("sync", _one_of("syncfs", "fsync"), "syncfs"),
+            publish_id=given.optional("publishId", _publish_id),
+            on_key_taken=given.get("onKeyTaken", _one_of("fail", "skip"), "fail"),
+        )
+
+
+_READING: Final = ("includeValue", "minPartitions", "maxMessagesPerPartition", "readThreads")
+_SELECTING: Final = ("path", "subscribe", "subscribePattern")
+_READ: Final = (*_SELECTING, "state", *_READING, "lease")
+_STREAM: Final = (
+    *_SELECTING, "consumer", "maxMessagesPerTrigger", "leaseSeconds", "failOnDataLoss", *_READING
+)  # fmt: skip
+_WRITE: Final = ("path", "queue", "sync", "publishId", "onKeyTaken")
+
+
+class _Given:
+    """Options as they were given, under their names here."""
+
+    def __init__(
+        self, options: Mapping[str, str], known: tuple[str, ...], others: tuple[str, ...] = ()
+    ) -> None:
+        lower = {name.lower(): name for name in (*known, *others)}
+        self._values: dict[str, str] = {}
+        for name, value in options.items():
+            if name.lower() not in lower:
+                raise UnknownOption(name, known)
+            self._values[lower[name.lower()]] = str(value)
+
+    def optional(self, name: str, parser: Callable[[str, str], T]) -> T | None:
+        value = self._values.get(name)
+        return None if value is None else parser(name, value)
+
+    def get(self, name: str, parser: Callable[[str, str], T], default: T) -> T:
+        value = self._values.get(name)
+        return default if value is None else parser(name, value)
+
+    def required(self, name: str, parser: Callable[[str, str], T], what: str) -> T:
+        if name not in self._values:
+            raise BadOption(name, f"is missing: {what}")
+        return parser(name, self._values[name])
+
+    def only_without(self, name: str, *others: str) -> None:
+        for other in others:
+            if other in self._values:
+                raise BadOption(name, f"does not go with {other}")
+
+    def subscription(self) -> Subscription:
+        if "subscribePattern" in self._values:
+            self.only_without("subscribePattern", "subscribe")
+            return Subscription(
+                pattern=_pattern("subscribePattern", self._values["subscribePattern"])
+            )
+        return Subscription(
+            queues=self.required(
+                "subscribe", _queues, "a queue, or several with commas; or subscribePattern"
+            )
+        )
+
+    def reading(self) -> dict[str, Any]:
+        """What a batch and a stream read alike."""
+        return {
+            "include_value": self.get("includeValue", _boolean, True),
+            "partitions_min": self.get("minPartitions", _whole(1, PARTITIONS_MAX), 1),
+            "messages_per_partition_max": self.get(
+                "maxMessagesPerPartition",
+                _whole(1, MESSAGES_PER_PARTITION_MAX),
+                MESSAGES_PER_PARTITION_DEFAULT,
+            ),
+            "read_threads": self.get(
+                "readThreads", _whole(1, READ_THREADS_MAX), READ_THREADS_DEFAULT
+            ),
+        }
+
+
+def _path(name: str, value: str) -> Path:
+    """A folder on this machine or a shared mount, which every worker sees under the same name."""
+    text = value.removeprefix("file://") if value.startswith("file:///") else value
+    text = text.removeprefix("file:") if text.startswith("file:/") else text
+    if "\0" in text or not text.startswith("/"):
+        raise BadOption(name, "an absolute path of the file system, as every worker sees it", value)
+    return Path(text)
+
+
+def _queues(name: str, value: str) -> tuple[QueueName, ...]:
+    """Commas between them, blanks beside them; one that is named twice is there once."""
+    return tuple(dict.fromkeys(_queue(name, part.strip()) for part in value.split(",")))
+
+
+def _queue(name: str, value: str) -> QueueName:
+    try:
+        return QueueName.parse(value)
+    except BadName as error:
+        raise BadOption(name, f"a queue's name: {error.expected}", value) from None
+
+
+def _pattern(name: str, value: str) -> re.Pattern[str]:
+    try:
+        return re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise BadOption(name, f"a regular expression of Python ({error})", value) from None
+
+
+def _publish_id(name: str, value: str) -> Key:
+    try:
+        return Key.parse(value)
+    except BadName as error:
+        raise BadOption(name, error.expected, value) from None
+
+
+def _consumer(name: str, value: str) -> str:
+    if _CONSUMER.fullmatch(value) is None:
+        raise BadOption(name, "a letter or digit, then up to 39 of letters, digits, _ -", value)
+    return value
+
+
+def _lease(name: str, value: str) -> str:
+    if _LEASE.fullmatch(value) is None:
+        raise BadOption(name, "a lease's name, consumer.number", value)
+    return value
+
+
+def _boolean(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise BadOption(name, "true or false", value)
+    return value.lower() == "true"
+
+
+def _whole(least: int, most: int) -> Callable[[str, str], int]:
+    def parse(name: str, value: str) -> int:
+        if _WHOLE.fullmatch(value) is None or not least <= int(value) <= most:
+            raise BadOption(name, f"a whole number from {least} to {most}", value)
+        return int(value)
+
+    return parse
+
+
+def _one_of(*words: str) -> Callable[[str, str], Any]:
+    def parse(name: str, value: str) -> str:
+        if value.lower() not in words:
+            raise BadOption(name, " or ".join(words), value)
+        return value.lower()
+
+    return parse
