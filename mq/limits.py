@@ -170,8 +170,14 @@ MESSAGES_PER_TRIGGER_DEFAULT: Final = 100_000
 MESSAGES_PER_TRIGGER_MAX: Final = 10_000_000
 READ_THREADS_DEFAULT: Final = 1
 READ_THREADS_MAX: Final = 64
-LEASE_S_DEFAULT: Final = 600
-LEASE_S_MAX: Final = VISIBILITY_S_MAX
+# A longer listing goes to a file, which stays for a day.
+HELD_NAMES_MAX: Final = 1_000_000
+LISTING_KEPT_S: Final = 24 * 3600
+# What Spark gets at once: rows, and, but for the last of them, bytes of bodies.
+READ_BATCH_ROWS: Final = 5000
+READ_BATCH_BYTES: Final = 16 * MIB
+# The largest body that is a row's value: Spark's are arrays of Java's, below 2 GiB with all copies.
+VALUE_BYTES_MAX: Final = 1024 * MIB
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0

@@ -247,6 +247,14 @@ def parse_entry(name: str) -> tuple[QueueName, MessageId]:
     return QueueName.parse(queue), MessageId.parse(message_id)
 
 
+def split_entry(name: str) -> tuple[str, str]:
+    """The parts of such a name, unread: queue and id. For many names at once; of a foreign one they
+    are anything.
+    """
+    queue, _, message_id = name.partition(_SEPARATOR)
+    return queue, message_id
+
+
 def parse_delayed(name: str) -> tuple[QueueName, MessageId, str]:
     """Reads what follows `delay/` in a message's path: queue, id and bucket. Raises BadName."""
     bucket, separator, entry = name.rpartition("/")

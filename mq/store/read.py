@@ -140,7 +140,7 @@ def read_at(
             root.files.close(descriptor)
             return None
         if status.st_nlink > 1:
-            state = _latest(root, state, queue, message_id, status)
+            state = latest(root, state, queue, message_id, status)
         reading = _reading(root, state, message_id, status, descriptor, choice)
     except BaseException:
         root.files.close(descriptor)
@@ -150,10 +150,12 @@ def read_at(
     return reading
 
 
-def _latest(
+def latest(
     root: Root, state: State, queue: QueueName, message_id: MessageId, status: os.stat_result
 ) -> State:
-    """The state of a file that a crash left with two names (FORMAT.md, "Two names")."""
+    """The state of a file that a crash left with two names (FORMAT.md, "Two names"), which `state`
+    is one of.
+    """
     for later in _LATER[state]:
         for bucket in root.places.spots(later, queue, message_id):
             other = root.files.status(root.layout.path(later, queue, message_id, bucket))
