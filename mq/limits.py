@@ -178,6 +178,9 @@ READ_BATCH_ROWS: Final = 5000
 READ_BATCH_BYTES: Final = 16 * MIB
 # The largest body that is a row's value: Spark's are arrays of Java's, below 2 GiB with all copies.
 VALUE_BYTES_MAX: Final = 1024 * MIB
+# The oldest Java that Spark starts with, and how long one may take to tell its version.
+JAVA_MAJOR_MIN: Final = 17
+JAVA_ANSWER_S_MAX: Final = 60.0
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0

@@ -52,6 +52,8 @@ MUTATING_PATH = {
     "chmod", "hardlink_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink",
     "write_bytes", "write_text",
 }  # fmt: skip
+# A program in the user's cache is no root's.
+OUTSIDE_ROOTS = {"mq.spark.java"}
 FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
 # Where such a word is none of a folder's: states' names, and a query parameter.
 OTHER_WORDS = {"mq.lifecycle": FOLDER_NAMES, "mq.http.envelopes": {"delay"}}
@@ -175,7 +177,9 @@ def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
             assert "click" not in {alias.name for alias in node.names}, module
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name != "mq.store.files"])
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if name not in {"mq.store.files", *OUTSIDE_ROOTS}]
+)
 def test_only_files_changes_the_disk(module: str) -> None:
     for owner, method in calls(module):
         assert not (owner == "os" and method in MUTATING_OS), f"{module}: os.{method}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
+from urllib.parse import unquote
 
 from mq.errors import BadName, MqError
 from mq.limits import (
@@ -31,6 +32,7 @@ Sync = Literal["syncfs", "fsync"]
 OnKeyTaken = Literal["fail", "skip"]
 
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_FILE_URI: Final = re.compile(r"file:(?://(?=/))?(/(?!/).*)", re.DOTALL)
 _CONSUMER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _LEASE: Final = re.compile(rf"{_CONSUMER.pattern}\.[1-9][0-9]{{0,11}}")
 # What Spark hands on to a sink that is for itself.
@@ -231,8 +233,8 @@ class _Given:
 
 def _path(name: str, value: str) -> Path:
     """A folder on this machine or a shared mount, which every worker sees under the same name."""
-    text = value.removeprefix("file://") if value.startswith("file:///") else value
-    text = text.removeprefix("file:") if text.startswith("file:/") else text
+    uri = _FILE_URI.fullmatch(value)
+    text = value if uri is None else unquote(uri.group(1))
     if "\0" in text or not text.startswith("/"):
         raise BadOption(name, "an absolute path of the file system, as every worker sees it", value)
     return Path(text)

@@ -1,24 +1,106 @@
-"""Sessions that know `format("mq")`."""
+"""Spark sessions that know `format("mq")`: on this machine, on a cluster, or a server's."""
+
+import os
+import site
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
+import mq
 from mq.spark.java import ensure_java
 from mq.spark.source import MqDataSource
 
+# Set where spark-submit has started both the JVM and this process.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+
 
 def session(
-    app_name: str = "mq", *, master: str | None = None, remote: str | None = None, **conf: object
+    app_name: str = "mq",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    **conf: str | float | bool,
 ) -> SparkSession:
-    """A session, made or got."""
-    ensure_java()
-    builder = SparkSession.builder.appName(app_name).master(master or "local[*]")
+    """The process's Spark session, made where there is none; `format("mq")` is known to it.
+
+    `master` is where it runs: without one it is what spark-submit, MASTER or spark-defaults.conf
+    say, and else `local[*]`, in this process's machine. `remote`, or SPARK_REMOTE, is a Spark
+    Connect server (`sc://host:port`), whose machines have mq installed. `conf` is Spark's own
+    configuration, `**{"spark.driver.memory": "4g"}`. A local session has no web page unless
+    `spark.ui.enabled` is set.
+
+    Raises NoJava where a JVM is needed and there is none that does, and ValueError when both
+    `master` and `remote` are given.
+    """
+    if master is not None and remote is not None:
+        raise ValueError("a session has a master or a remote server, not both")
+    builder = SparkSession.builder.appName(app_name)
+    if remote is not None:
+        builder = builder.remote(remote)
+    if master is not None:
+        builder = builder.master(master)
+    remote = remote or os.environ.get("SPARK_REMOTE")
+    begins = _SUBMITTED not in os.environ and SparkSession.getActiveSession() is None
+    told = False
+    # A local "server" is begun by this process.
+    if begins and (remote is None or remote.startswith("local")):
+        ensure_java()
+        told = _told_of_checkout()
+        master = master or str(conf.get("spark.master", "")) or remote
+        if "spark.ui.enabled" not in conf and _is_local(master):
+            builder = builder.config("spark.ui.enabled", False)
     for name, value in conf.items():
-        builder = builder.config(name, str(value))
+        builder = builder.config(name, value)
     made = builder.getOrCreate()
-    register(made)
+    if remote is None and (told or find_spec("pyspark_mq") is not None):
+        _listen(made)
+    else:
+        register(made)
     return made
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("mq")` known to a session."""
+    """Makes `format("mq")` known to a session, classic or of Spark Connect, that was made without
+    `session`; where mq is installed, not only on the path, Spark knows it by itself.
+    """
     spark.dataSource.register(MqDataSource)
+    _listen(spark)
+
+
+def _listen(spark: SparkSession) -> None:
+    """Installs what acknowledges a query's last batch when the query ends well."""
+    if find_spec("mq.spark.listener") is not None:
+        import_module("mq.spark.listener").install(spark)
+
+
+def _is_local(master: str | None, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the JVM to be started is all of Spark. What is configured for the machine is let
+    be: it may say otherwise.
+    """
+    if master:
+        return master.startswith("local") and not master.startswith("local-cluster")
+    home = environment.get("SPARK_HOME", "")
+    folder = environment.get("SPARK_CONF_DIR") or f"{home}/conf"
+    configured = bool(home or environment.get("SPARK_CONF_DIR"))
+    return not environment.get("MASTER") and not (
+        configured and Path(folder, "spark-defaults.conf").exists()
+    )
+
+
+def _told_of_checkout() -> bool:
+    """Where mq runs from a checkout that is only on this process's path, Spark's Python workers
+    get it on theirs, and what registers `format("mq")` with it: whether that was so.
+    """
+    here = Path(mq.__file__).resolve().parent
+    installed = [Path(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
+    if here.parent in installed:
+        return False
+    mine = [str(here.parent), str(here / "spark" / "toplevel")]
+    found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    added = [folder for folder in mine if folder not in found]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*added, *filter(None, found)])
+    return True

@@ -5,7 +5,7 @@ what a way in needs is imported when it is taken.
 """
 
 from importlib import import_module
-from typing import TypeVar
+from typing import cast
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -18,8 +18,6 @@ from pyspark.sql.types import StructType
 
 from mq.spark.options import ReadOptions, StreamOptions, WriteOptions
 from mq.spark.schema import SCHEMA
-
-T = TypeVar("T")
 
 
 class MqDataSource(DataSource):
@@ -37,25 +35,27 @@ class MqDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read: browses."""
         options = ReadOptions.parse(self.options)
-        return _made(DataSourceReader, "batch", "BatchReader", options, schema)
+        return cast(DataSourceReader, _made("batch", "BatchReader", options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A stream: leases and acknowledges."""
         options = StreamOptions.parse(self.options)
-        return _made(DataSourceStreamReader, "stream", "StreamReader", options, schema)
+        return cast(DataSourceStreamReader, _made("stream", "StreamReader", options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch publish."""
         options = WriteOptions.parse(self.options)
-        return _made(DataSourceWriter, "sink", "BatchWriter", options, schema, overwrite)
+        return cast(DataSourceWriter, _made("sink", "BatchWriter", options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A stream's publishes, one commit a batch."""
         options = WriteOptions.parse(self.options)
-        return _made(DataSourceStreamWriter, "sink", "StreamWriter", options, schema, overwrite)
+        return cast(
+            DataSourceStreamWriter, _made("sink", "StreamWriter", options, schema, overwrite)
+        )
 
 
-def _made(kind: type[T], module: str, name: str, *facts: object) -> T:
+def _made(module: str, name: str, *facts: object) -> object:
     """The class is got only now, when it is needed."""
-    made: T = getattr(import_module(f"mq.spark.{module}"), name)(*facts)
+    made: object = getattr(import_module(f"mq.spark.{module}"), name)(*facts)
     return made

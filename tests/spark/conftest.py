@@ -1,15 +1,11 @@
 """One Spark session for the suite, in this process, on two cores."""
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import mq.spark
-
-CHECKOUT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +14,6 @@ def spark() -> Iterator[SparkSession]:
 
     Shared by all: a test changes none of its settings and stops every query that it starts.
     """
-    found = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([found] if found else [])])
     made = mq.spark.session(
         "mq tests",
         master="local[2]",
