@@ -21,6 +21,8 @@ import mq.spark
 from harness.points import pass_by
 
 CHECKS_S = 0.05
+# JVMs that do little, and not for long.
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Driver:
@@ -170,8 +172,8 @@ def main() -> None:
         master=master,
         **{
             "spark.driver.memory": "1g",
-            # It does not live long.
-            "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
+            "spark.executor.extraJavaOptions": SHORT_LIVED,
             "spark.sql.shuffle.partitions": 2,
             "spark.sql.session.timeZone": "UTC",
             "spark.ui.enabled": "false",
