@@ -67,19 +67,22 @@ _QUEUE: Final = re.compile(
     rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{QUEUE_NAME_CHARS_MAX - 1}}}(?:{SIDELINE_SUFFIX})?"
 )
 _KEY_WRITTEN: Final = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
+UUID_V7: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""How an id begins. Not all that does so is one: there is a last time that one may tell."""
 _ID: Final = re.compile(
-    r"(?P<uuid>[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
+    rf"(?P<uuid>{UUID_V7.pattern})"
     r"(?:,p=(?P<priority>[1-9]))?"
     r"(?:,k=(?P<key>[A-Za-z0-9_=-]+))?"
     r"(?:,v=(?P<visibility>[1-9][0-9]{0,5}))?"
     r"(?:,h=(?P<headers>[1-9][0-9]{0,3}))?"
     r"(?:\.(?P<extension>[a-z0-9]+))?"
 )
-# The ids without attributes, which are nearly all, and the text that all are before.
+# The ids without attributes, which are nearly all.
 _PLAIN_ID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}(?:\.[a-z0-9]+)?"
 )
-_UUIDS_END: Final = f"{PUBLISHED_MS_MAX >> 16:08x}-{PUBLISHED_MS_MAX & 0xFFFF:04x}-8"
+UUIDS_END: Final = f"{PUBLISHED_MS_MAX >> 16:08x}-{PUBLISHED_MS_MAX & 0xFFFF:04x}-8"
+"""The text that all ids are before."""
 _KEY_BYTES_AS_THEY_ARE: Final = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 )
@@ -247,7 +250,7 @@ class MessageId:
     @staticmethod
     def is_written(text: str) -> bool:
         """Whether `text` is how some id is written: what `parse` takes, for many names at once."""
-        if _PLAIN_ID.fullmatch(text) is not None and text < _UUIDS_END:
+        if _PLAIN_ID.fullmatch(text) is not None and text < UUIDS_END:
             return len(text) == UUID_CHARS or text[UUID_CHARS + 1 :] in EXTENSIONS
         try:
             MessageId.parse(text)

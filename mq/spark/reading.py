@@ -12,19 +12,18 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from mq.errors import BadName, LeaseLost, MqError
-from mq.headers import Headers, parse_block
+from mq.headers import parse_block
 from mq.lifecycle import State
-from mq.limits import READ_BATCH_BYTES, RECEIVES_MAX, UUID_CHARS, VALUE_BYTES_MAX
-from mq.message import Stamp
-from mq.names import MessageId, QueueName
+from mq.limits import READ_BATCH_BYTES, READ_BATCH_ROWS, UUID_CHARS, VALUE_BYTES_MAX
+from mq.names import UUID_V7, UUIDS_END, MessageId, QueueName
 from mq.spark.listing import is_leased
 from mq.spark.partitions import Names, groups, lines
-from mq.spark.rows import Rows, as_map
+from mq.spark.rows import Attributes, Row, Rows, as_map
 from mq.store.files import is_gone
 from mq.store.layout import split_entry
 from mq.store.pipeline_layout import LeaseName
@@ -34,15 +33,11 @@ from mq.store.root import Root
 
 _log = logging.getLogger("mq.spark")
 
-_NS_PER_MS: Final = 1_000_000
-_US_PER_MS: Final = 1000
-# Due times that every Spark and Python can tell: the years 1 to 9999.
-_DUE_MS_MIN: Final = -62_135_596_800_000
-_DUE_MS_MAX: Final = 253_402_300_799_999
 # What a thread reads at a time, and how many of these are ahead for each thread.
 _SLAB_NAMES: Final = 64
 _SLABS_PER_THREAD: Final = 2
 _SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
+_DAMAGED_SHOWN: Final = 10
 _SERVED: Final = (State.READY, State.DELAYED)
 
 
@@ -66,15 +61,11 @@ def batches(root: Root, names: Names, manner: Manner) -> Iterator[pa.RecordBatch
     """
     reader = _Reader(root, manner)
     found = groups(lines(root.files, names))
-    damaged = 0
     for rows in reader.in_turn(found) if manner.threads == 1 else reader.at_once(found):
-        for damage in rows.damaged if not damaged else ():
-            _log.warning("damaged, in a row without value and size: %s", damage)
-            break
-        damaged += len(rows.damaged)
-        yield rows.batch(manner.state)
-    if damaged > 1:
-        _log.warning("%d messages of the partition are damaged", damaged)
+        yield rows.batch(manner.state, manner.receives)
+    if reader.damaged:
+        shown = ", ".join(reader.damaged[:_DAMAGED_SHOWN])
+        _log.warning("%d damaged, in rows without value and size: %s", len(reader.damaged), shown)
 
 
 @dataclass(eq=False)
@@ -111,14 +102,8 @@ class _Group(NamedTuple):
     names: list[str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Attributes:
-    """What the end of an id says."""
-
-    priority: int
-    key: str | None
-    header_bytes: int
-    headers: Headers
+_Seen: TypeAlias = tuple[str, str, Attributes, str, os.stat_result]
+# A message that lies where its name says: queue, id, what the id's end says, path, status.
 
 
 class _Reader:
@@ -128,6 +113,8 @@ class _Reader:
         self._root = root
         self._manner = manner
         self._marks: dict[str, PurgeMark | None] = {}
+        self.damaged: list[str] = []
+        """The messages whose value and size nobody can tell."""
         self._rows_bytes = READ_BATCH_BYTES // (_SLABS_PER_THREAD * manner.threads)
 
     def in_turn(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
@@ -140,7 +127,7 @@ class _Reader:
                 if rows.is_full:
                     yield rows
                     rows = Rows(READ_BATCH_BYTES)
-        if rows.ids:
+        if rows.rows:
             yield rows
 
     def at_once(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
@@ -151,7 +138,7 @@ class _Reader:
             if rows.is_full:
                 yield rows
                 rows = Rows(READ_BATCH_BYTES)
-        if rows.ids:
+        if rows.rows:
             yield rows
 
     def _slabs(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
@@ -181,82 +168,65 @@ class _Reader:
 
     def _take(self, rows: Rows, group: _Group, at: int) -> int:
         """Reads from a name on until there are no more, or the rows are full: up to which."""
-        base = f"{self._root.layout.root}/{group.folder}"
-        queue, text = group.queue, ""
-        for number in range(at, len(group.names)):
-            if rows.is_full:
-                return number
-            name = group.names[number]
-            if group.queue:
-                text = name
-            else:
-                queue, text = split_entry(name)
-            attributes = _attributes(text[UUID_CHARS:])
-            if attributes is not None and MessageId.is_written(text[:UUID_CHARS]):
-                self._row(rows, queue, text, attributes, base + name)
+        while at < len(group.names):
+            for number, seen in self._seen(group, at):
+                if len(rows.rows) >= READ_BATCH_ROWS or rows.value_bytes >= rows.bytes_max:
+                    return number
+                row = self._row(*seen)
+                if row is not None:
+                    rows.rows.append(row)
+                    rows.value_bytes += len(row[-1] or b"")
+            at += _SLAB_NAMES
         return len(group.names)
 
-    def _row(self, rows: Rows, queue: str, text: str, attributes: _Attributes, path: str) -> None:
-        """One message's row, if it is one and is there."""
-        status = self._root.files.status(path)
-        if status is None or not stat.S_ISREG(status.st_mode) or not self._is_served(queue, text):
-            return
-        if status.st_nlink > 1 and not self._is_latest(queue, text, status):
-            return
-        size: int | None = status.st_size - attributes.header_bytes
-        headers, value = attributes.headers, None
-        if self._manner.include_value or attributes.header_bytes:
-            content = self._content(queue, text, attributes, path, status.st_size)
-            if content is None:
-                return
-            block, value = content
-            if len(block) < attributes.header_bytes:
-                size = None
-            headers = as_map((*headers, *parse_block(block))) if block else headers
-        if size is None or (self._manner.include_value and value is None):
-            size = value = None
-            rows.damaged.append(text)
-        due_ms, received = divmod(status.st_mtime_ns, _NS_PER_MS)
-        if received:
-            received = Stamp.from_mtime_ns(status.st_mtime_ns).receives
-        rows.queues.append(queue)
-        rows.ids.append(text)
-        rows.keys.append(attributes.key)
-        rows.values.append(value)
-        rows.headers.append(headers)
-        rows.priorities.append(attributes.priority)
-        rows.published.append(int(text[:8] + text[9:13], 16) * _US_PER_MS)
-        rows.due.append(min(max(due_ms, _DUE_MS_MIN), _DUE_MS_MAX) * _US_PER_MS)
-        rows.receives.append(min(received + self._manner.receives, RECEIVES_MAX))
-        rows.sizes.append(size)
-        rows.value_bytes += len(value) if value else 0
-
-    def _content(
-        self, queue: str, text: str, attributes: _Attributes, path: str, file_bytes: int
-    ) -> tuple[bytes, bytes | None] | None:
-        """A message's header block and, where it is wanted and whole, its body; None: it is gone.
-
-        Raises ValueTooLarge.
+    def _seen(self, group: _Group, at: int) -> list[tuple[int, _Seen]]:
+        """Some names from this one on, of those that are messages' of the state, with their
+        number. What a file says of itself is asked before it is opened: while the name is there,
+        that belongs to its state, and what is in the file never changes.
         """
-        wanted = file_bytes if self._manner.include_value else attributes.header_bytes
-        if wanted - attributes.header_bytes > VALUE_BYTES_MAX:
-            raise ValueTooLarge(queue, text, wanted - attributes.header_bytes)
-        files = self._root.files
+        base, queue = f"{self._root.layout.root}/{group.folder}", group.queue
+        status_of, is_file, is_uuid = self._root.files.status, stat.S_ISREG, UUID_V7.fullmatch
+        seen = []
+        for number, name in enumerate(group.names[at : at + _SLAB_NAMES], at):
+            queue, text = (group.queue, name) if group.queue else split_entry(name)
+            attributes = _attributes(text[UUID_CHARS:])
+            if attributes is None or not is_uuid(text[:UUID_CHARS]) or text >= UUIDS_END:
+                continue
+            path = base + name
+            status = status_of(path)
+            if status is None or not is_file(status.st_mode) or not self._is_served(queue, text):
+                continue
+            if status.st_nlink == 1 or self._is_latest(queue, text, status):
+                seen.append((number, (queue, text, attributes, path, status)))
+        return seen
+
+    def _row(
+        self, queue: str, text: str, attributes: Attributes, path: str, status: os.stat_result
+    ) -> Row | None:
+        """A message's row; None: it is gone. Raises ValueTooLarge."""
+        headers, head_bytes = attributes.headers, attributes.header_bytes
+        size = status.st_size - head_bytes
+        wanted = status.st_size if self._manner.include_value else head_bytes
+        if not wanted:
+            value = b"" if self._manner.include_value else None
+            return queue, text, attributes, status.st_mtime_ns, headers, size, value
+        if wanted - head_bytes > VALUE_BYTES_MAX:
+            raise ValueTooLarge(queue, text, size)
         try:
-            descriptor = files.open_read(path)
+            content = self._root.files.read_file(path, wanted)
         except OSError as error:
             if is_gone(error):
                 return None
             raise
-        try:
-            content = files.read(descriptor, wanted, 0)
-        finally:
-            files.close(descriptor)
-        if not attributes.header_bytes:
-            return b"", content if len(content) == file_bytes else None
-        is_whole = self._manner.include_value and len(content) == file_bytes
-        block = content[: attributes.header_bytes]
-        return block, content[attributes.header_bytes :] if is_whole else None
+        is_whole = size >= 0 and len(content) == wanted
+        if not is_whole:
+            self.damaged.append(f"{queue} {text}")
+            return queue, text, attributes, status.st_mtime_ns, headers, None, None
+        if head_bytes:
+            headers = as_map((*headers, *parse_block(content[:head_bytes])))
+            content = content[head_bytes:]
+        value = content if self._manner.include_value else None
+        return queue, text, attributes, status.st_mtime_ns, headers, size, value
 
     def _is_served(self, queue: str, text: str) -> bool:
         """Whether it is not purged since the listing; and whether its queue's name is one."""
@@ -285,14 +255,14 @@ def _parted(found: Iterable[tuple[str, str, list[str]]]) -> Iterator[_Group]:
 
 
 @lru_cache(4096)
-def _attributes(end: str) -> _Attributes | None:
+def _attributes(end: str) -> Attributes | None:
     """What stands behind an id's uuid; None: it is no id's."""
     try:
         message_id = MessageId.parse(_SOME_UUID + end)
     except BadName:
         return None
     content_type = message_id.content_type if message_id.extension else ""
-    return _Attributes(
+    return Attributes(
         message_id.priority,
         message_id.key.text if message_id.key else None,
         message_id.header_bytes,

@@ -3,15 +3,26 @@
 No Spark here; `schema.py` has the same columns in Spark's words.
 """
 
+import sys
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from mq.headers import Headers
 from mq.lifecycle import State
-from mq.limits import READ_BATCH_ROWS
+from mq.limits import PUBLISHED_MS_MAX, READ_BATCH_ROWS, RECEIVES_MAX
+from mq.message import Stamp
 
+_NS_PER_MS: Final = 1_000_000
+_US_PER_MS: Final = 1000
+# Due times that every Spark and Python can tell: the years 1 to 9999.
+_DUE_MS_MIN: Final = -62_135_596_800_000
+_DUE_MS_MAX: Final = PUBLISHED_MS_MAX
+
+_TIME_MS: Final = pa.timestamp("ms", tz="UTC")
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _HEADERS: Final = pa.map_(pa.string(), pa.string())
 ARROW_SCHEMA: Final = pa.schema(
@@ -31,67 +42,85 @@ ARROW_SCHEMA: Final = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What the end of an id says, behind its uuid; `headers` are those that a row has for it."""
+
+    priority: int
+    key: str | None
+    header_bytes: int
+    headers: Headers
+
+
+Row: TypeAlias = tuple[str, str, Attributes, int, Headers, int | None, bytes | None]
+"""A message: queue, id, what its end says, mtime in nanoseconds, headers, size, value; neither of
+the last two is there of a damaged one. A tuple, since each costs a fraction of a microsecond.
+"""
+
+
 @dataclass(slots=True)
 class Rows:
-    """Rows as columns; full after READ_BATCH_ROWS of them, or, but for the last of them, so many
-    bytes of bodies. Times are microseconds since the epoch. `damaged` are the messages whose value
-    and size nobody can tell.
+    """Rows that become one batch: full after READ_BATCH_ROWS of them, or, but for the last of them,
+    so many bytes of bodies.
     """
 
     bytes_max: int
-    queues: list[str] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    headers: list[Headers] = field(default_factory=list)
-    priorities: list[int] = field(default_factory=list)
-    published: list[int] = field(default_factory=list)
-    due: list[int] = field(default_factory=list)
-    receives: list[int] = field(default_factory=list)
-    sizes: list[int | None] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     value_bytes: int = 0
-    damaged: list[str] = field(default_factory=list)
 
     @property
     def is_full(self) -> bool:
         """Whether no row more is to be put here."""
-        return len(self.ids) >= READ_BATCH_ROWS or self.value_bytes >= self.bytes_max
+        return len(self.rows) >= READ_BATCH_ROWS or self.value_bytes >= self.bytes_max
 
     def extend(self, others: "Rows") -> None:
         """Puts others behind these."""
-        self.queues += others.queues
-        self.ids += others.ids
-        self.keys += others.keys
-        self.values += others.values
-        self.headers += others.headers
-        self.priorities += others.priorities
-        self.published += others.published
-        self.due += others.due
-        self.receives += others.receives
-        self.sizes += others.sizes
+        self.rows += others.rows
         self.value_bytes += others.value_bytes
-        self.damaged += others.damaged
 
-    def batch(self, state: State) -> pa.RecordBatch:
-        """The rows as Arrow has them, all of one state."""
-        columns: dict[str, Any] = {
-            "queue": self.queues,
-            "id": self.ids,
-            "key": self.keys,
-            "value": self.values,
-            "headers": _maps(self.headers),
-            "priority": self.priorities,
-            "published": self.published,
-            "due": self.due,
-            "receives": self.receives,
-            "size": self.sizes,
-            "state": pa.repeat(pa.scalar(state.value, pa.string()), len(self.ids)),
-        }
+    def batch(self, state: State, receives_more: int) -> pa.RecordBatch:
+        """The rows as Arrow has them, all of one state, of which each had so many deliveries more
+        than its file says.
+        """
+        queues, ids, attributes, mtimes_ns, headers, sizes, values = zip(*self.rows, strict=True)
+        columns: tuple[Any, ...] = (
+            queues,
+            ids,
+            [each.key for each in attributes],
+            values,
+            _maps(headers),
+            [each.priority for each in attributes],
+            _published(ids),
+            [_due_us(mtime_ns) for mtime_ns in mtimes_ns],
+            [_receives(mtime_ns, receives_more) for mtime_ns in mtimes_ns],
+            sizes,
+            pa.repeat(pa.scalar(state.value, pa.string()), len(ids)),
+        )
         arrays = [
-            column if isinstance(column, pa.Array) else pa.array(column, field.type)
-            for field, column in zip(ARROW_SCHEMA, columns.values(), strict=True)
+            column if isinstance(column, pa.Array) else pa.array(column, kind)
+            for kind, column in zip(ARROW_SCHEMA.types, columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def _published(ids: Sequence[str]) -> pa.Array:
+    """The times in ids: 48 bits, milliseconds since the epoch. All read at once: it takes half."""
+    digits = "".join([f"0000{text[:8]}{text[9:13]}" for text in ids])
+    times_ms = array("q", bytes.fromhex(digits))
+    if sys.byteorder == "little":
+        times_ms.byteswap()
+    buffers = [None, pa.py_buffer(times_ms)]
+    return pa.Array.from_buffers(_TIME_MS, len(ids), buffers).cast(_TIME)
+
+
+def _due_us(mtime_ns: int) -> int:
+    return min(max(mtime_ns // _NS_PER_MS, _DUE_MS_MIN), _DUE_MS_MAX) * _US_PER_MS
+
+
+def _receives(mtime_ns: int, more: int) -> int:
+    if mtime_ns % _NS_PER_MS == 0:
+        return more
+    return min(Stamp.from_mtime_ns(mtime_ns).receives + more, RECEIVES_MAX)
 
 
 def as_map(headers: Headers) -> Headers:
@@ -105,7 +134,7 @@ def as_map(headers: Headers) -> Headers:
     return tuple(found.items())
 
 
-def _maps(rows: list[Headers]) -> pa.Array:
+def _maps(rows: Sequence[Headers]) -> pa.Array:
     if not any(rows):
         return pa.MapArray.from_arrays(
             pa.array([0] * (len(rows) + 1), pa.int32()),

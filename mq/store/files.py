@@ -188,6 +188,19 @@ class Files:
             offset += len(part)
         return b"".join(parts)
 
+    def read_file(self, path: str, size: int) -> bytes:
+        """The first `size` bytes of a file, or fewer where it ends: for many files, one by one.
+        ELOOP for a symbolic link.
+        """
+        descriptor = os.open(path, _READ_FILE)
+        try:
+            content = os.read(descriptor, size)
+            if len(content) < size:
+                content += self.read(descriptor, size - len(content), len(content))
+        finally:
+            self.close(descriptor)
+        return content
+
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
         """The folder's entries, in no order."""
         with os.scandir(folder) as found:
