@@ -31,11 +31,11 @@ class Transition:
     by: str
 
 
-STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq")
-DELIVER: Final = Transition("deliver", State.NEW, State.READY, "mq")
-SCHEDULE: Final = Transition("schedule", State.NEW, State.DELAYED, "mq")
-DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq, mq-mover")
-FORGET: Final = Transition("forget", State.NEW, State.REMOVED, "mq-mover")
+STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq, mq.spark")
+DELIVER: Final = Transition("deliver", State.NEW, State.READY, "mq, mq-mover, mq.spark")
+SCHEDULE: Final = Transition("schedule", State.NEW, State.DELAYED, "mq, mq-mover, mq.spark")
+DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq, mq-mover, mq.spark")
+FORGET: Final = Transition("forget", State.NEW, State.REMOVED, "mq, mq-mover, mq.spark")
 FETCH: Final = Transition("fetch", State.READY, State.DELAYED, "mq")
 POSTPONE: Final = Transition("postpone", State.READY, State.DELAYED, "mq")
 RELEASE: Final = Transition("release", State.DELAYED, State.READY, "mq")

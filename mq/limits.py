@@ -150,6 +150,9 @@ RENEWALS_PER_LEASE: Final = 3
 # publish id is remembered.
 STAGING_FORGOTTEN_S: Final = 24 * 3600
 LEDGER_KEPT_S: Final = 7 * 24 * 3600
+JOURNAL_BYTES_MAX: Final = 64 * MIB
+# So many of a publish's files are renamed between two flushes of the folders that they go to.
+ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
 

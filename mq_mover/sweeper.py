@@ -1,5 +1,5 @@
-"""Sweeping: files forgotten in new/, buckets that emptied, what deleted queues and purges left, and
-keys of nothing.
+"""Sweeping: bulk publishes to roll forward, files forgotten in new/, buckets that emptied, what
+deleted queues and purges left, and keys of nothing.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
+from mq.store.sweep_bulk import sweep_bulk
 
 _log = logging.getLogger("mq-mover.sweeper")
 
@@ -48,7 +49,8 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
-        swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
+        bulk = sweep_bulk(self._root, self._flusher)
+        swept = bulk + self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
         return swept
 

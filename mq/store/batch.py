@@ -157,7 +157,7 @@ class _Work:
                 reached.add(bucket)
         for bucket in sorted(reached):
             flushes[folders_of(root, transition, queue, target=bucket)] = None
-        return _together(flushes)
+        return together(flushes)
 
     def _buckets(self, numbers: Sequence[int]) -> list[str]:
         """Where each goes; nowhere, all having failed, when nobody can tell."""
@@ -205,7 +205,7 @@ class _Work:
         return replace(self._draft, id=self._batch.ids[number])
 
 
-def _together(flushes: Iterable[Flush]) -> Flush:
+def together(flushes: Iterable[Flush]) -> Flush:
     """All of them as one: the folders that messages went to, those that lead there before, and
     then the one that they left.
     """

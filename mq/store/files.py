@@ -147,6 +147,10 @@ class Files:
             return False
         return True
 
+    def wait_for_lock(self, descriptor: int) -> None:
+        """Takes the inode's lock, however long another has it."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
     def unlock(self, descriptor: int) -> None:
         """Gives the inode's lock back."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -109,11 +109,15 @@ def choose_flusher(
         return NoFlusher()
     if commit == "auto":
         own = file_system.mount_point == os.path.realpath(root)
-        can = is_kernel_with_syncfs_errors(platform.release())
-        commit = "syncfs" if own and can and file_system.kind in _SYNCFS_KINDS else "fsync"
+        commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
     if commit == "syncfs":
         return SyncfsFlusher(files, root, on_folder_failure, file_system.has_whole_renames)
     return FsyncFlusher(files, 2 * workers, on_folder_failure, file_system.has_whole_renames)
+
+
+def tells_syncfs_errors(file_system: FileSystem) -> bool:
+    """Whether a syncfs there says what became of everything that was written before it."""
+    return file_system.kind in _SYNCFS_KINDS and is_kernel_with_syncfs_errors(platform.release())
 
 
 def promise(flusher: Flusher, file_system: FileSystem, files: Files) -> str:

@@ -10,9 +10,10 @@ from enum import Enum
 from typing import Final, Self
 
 from mq.errors import BadName
+from mq.lifecycle import State
 from mq.limits import LEASE_SEQ_DIGITS_MAX
 from mq.names import ConsumerName, Key, MessageId, QueueName
-from mq.store.layout import Layout, parse_entry
+from mq.store.layout import Layout, new_name, parse_entry
 
 _STAGING: Final = ".spark"
 _LISTINGS: Final = ".listings"
@@ -172,6 +173,16 @@ def staged_path(
     return f"{attempt_folder(layout, job, attempt)}/{queue.text}:{message_id.text}"
 
 
+def staged_spot(job: str, attempt: Attempt) -> str:
+    """The `bucket` of what an attempt has staged, below new/."""
+    return f"{_STAGING}/{job}/{attempt.text}/"
+
+
+def staged_beginning(layout: Layout, job: str, attempt: Attempt, queue: QueueName) -> str:
+    """What stands before the id in the paths of what an attempt has staged for a queue."""
+    return layout.beginning(State.NEW, queue, staged_spot(job, attempt))
+
+
 def journal_lock(layout: Layout) -> str:
     """What whoever makes a commit point has locked."""
     return f"{layout.journal}/{_LOCK}"
@@ -180,6 +191,11 @@ def journal_lock(layout: Layout) -> str:
 def journal_path(layout: Layout, name: Key, file: JournalFile) -> str:
     """Where a file of a bulk publish is, by its publish id, or by its job where it has none."""
     return f"{layout.journal}/{name.written()}{file.value}"
+
+
+def new_journal(layout: Layout, name: Key) -> str:
+    """Where this process writes one. A dotfile: it means nothing until it is renamed."""
+    return f"{layout.journal}/{new_name(name.written())}"
 
 
 def parse_journal_file(name: str) -> tuple[Key, JournalFile]:

@@ -21,6 +21,7 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import is_deep, leading, parse_bucket
 from mq.store.files import is_gone
+from mq.store.journal import journals
 from mq.store.layout import entry_prefix, is_deleted_folder, parse_entry
 from mq.store.moves import no_such_queue, queue_exists
 from mq.store.purged import PurgeMark, forget_mark, mark_of
@@ -124,7 +125,8 @@ def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> Steps[int]:
         moved += taken.moved
         if not taken.met:
             done[queue] = mark
-            if is_old:
+            # What is still to come of a publish that was committed before it may be covered.
+            if is_old and not journals(root):
                 yield from _drop_mark(root, queue, mark)
     return moved
 

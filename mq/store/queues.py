@@ -22,6 +22,7 @@ from mq.store.moves import claimed, move, no_such_queue, queue_exists
 from mq.store.purge import sweep_marks
 from mq.store.purged import forget_mark
 from mq.store.queues_lock import queues_locked
+from mq.store.roll_forward import retire_staged
 from mq.store.root import Root, unlink_if_there
 from mq.store.settings import forget_settings, write_shape
 from mq.store.steps import Flush, Steps
@@ -206,12 +207,14 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
-    """Moves what these queues have in delay/ to remove/; how many names it met.
+    """Moves what these queues have in delay/, or are to get by bulk publishes, to remove/; how many
+    names it met.
 
     Flushed also when nothing was found: whoever moved the last one from delay/ has perhaps not
     flushed that yet, and a message that came back would turn up in the queue that is made next.
     """
-    met = 0
+    # First, since what is rolled forward meanwhile may go to delay/.
+    met = yield from retire_staged(root, deleted)
     rows: dict[tuple[str, ...], None] = {}
     for bucket, entry in walk(root.files, root.layout.delay):
         try:

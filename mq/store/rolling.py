@@ -1,0 +1,312 @@
+"""One journal's messages on their way: each staged file is renamed to its place, once.
+
+For whoever has the journal's lock: `roll_forward` takes it. FORMAT.md, "bulk publishes", has the
+steps and what a crash after each leaves.
+"""
+
+import itertools
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from mq.errors import BadName, Busy, KeyTaken, QueueNotFound
+from mq.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
+from mq.limits import GROUP_OPERATIONS_MAX, LINK_TRIES_MAX, ROLLED_PER_FLUSH_MAX
+from mq.message import Stamp
+from mq.names import Key, MessageId, QueueName
+from mq.store.batch import together
+from mq.store.bucket_names import leading
+from mq.store.files import is_gone
+from mq.store.flush import Flusher
+from mq.store.group import run_alone, run_group
+from mq.store.holders import whereabouts
+from mq.store.journal import Journal
+from mq.store.keyed import take_links
+from mq.store.keys import locked
+from mq.store.layout import Keys, parse_entry
+from mq.store.moves import bucket_made, folders_of, move, move_alive, queue_exists
+from mq.store.pipeline_layout import attempt_folder, staged_spot
+from mq.store.purged import mark_of
+from mq.store.root import Root, unlink_if_there
+from mq.store.staging import staged_names
+from mq.store.steps import Flush, Steps
+from mq.store.walk import folders
+
+_ENDS: Final = (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
+
+
+class Rolled(NamedTuple):
+    """What became of a publish's messages: brought to their places; not, since a living message
+    has their key; not, since their queue is not there and was not deleted: those stay.
+    """
+
+    moved: int = 0
+    taken: int = 0
+    left: int = 0
+
+    def plus(self, other: "Rolled") -> "Rolled":
+        """Both."""
+        return Rolled(*map(sum, zip(self, other, strict=True)))
+
+
+class _Batch(NamedTuple):
+    """Messages that an attempt has staged for a queue and that go the same way."""
+
+    queue: QueueName
+    transition: Transition
+    ids: Sequence[MessageId]
+
+
+@dataclass(slots=True)
+class Roller:
+    """Brings one journal's messages to their places, for whoever has its lock."""
+
+    root: Root
+    flusher: Flusher
+    journal: Journal
+
+    def run(self) -> Rolled:
+        """Brings them there; blocking. Raises OSError, Unavailable. Durable on return: yes."""
+        rolled = Rolled()
+        was_tried = False
+        for attempt, count in zip(self.journal.attempts, self.journal.counts, strict=False):
+            entries = staged_names(self.root, self.journal.job, attempt)
+            was_tried = was_tried or len(entries) != count
+            spot = staged_spot(self.journal.job, attempt)
+            plain, keyed = self._batches(entries)
+            for batch in plain:
+                rolled = rolled.plus(run_alone(self._move(batch, spot), self.flusher))
+            for batch in keyed:
+                for ids in _parts(batch.ids, GROUP_OPERATIONS_MAX):
+                    rolled = rolled.plus(self._move_keyed(batch, ids, spot))
+        if was_tried:
+            run_alone(self._flush_all(), self.flusher)
+        return rolled
+
+    def _batches(self, entries: "Iterable[os.DirEntry[str]]") -> tuple[list[_Batch], list[_Batch]]:
+        """What goes the same way, without keys and with."""
+        plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
+        keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
+        now_ms = self.root.now_ms()
+        for entry in entries:
+            try:
+                queue, message_id = parse_entry(entry.name)
+                status = entry.stat(follow_symlinks=False)
+            except (BadName, FileNotFoundError):
+                continue
+            if is_second_name(self.root, queue, message_id, entry, status):
+                continue
+            transition = DELIVER
+            if self.journal.is_scheduled:
+                due_ms = Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
+                # One that is not for later is due when its id says, perhaps a moment from now.
+                if due_ms > now_ms and due_ms != message_id.published_ms:
+                    transition = SCHEDULE
+            (plain if message_id.key is None else keyed)[queue, transition].append(message_id)
+        return _of(plain, ROLLED_PER_FLUSH_MAX), _of(keyed, ROLLED_PER_FLUSH_MAX)
+
+    def _move(self, batch: _Batch, spot: str) -> Steps[Rolled]:
+        """Those without keys. Durable on return: yes."""
+        root, layout = self.root, self.root.layout
+        queue, transition, ids = batch
+        if not queue_exists(root, queue):
+            return (yield from self._without_queue(queue, ids, spot))
+        if (mark := mark_of(root, queue)) is not None:
+            purged = [each for each in ids if mark.covers(each.uuid)]
+            yield from self._take_away(queue, purged, spot)
+            ids = [each for each in ids if not mark.covers(each.uuid)]
+        targets = root.places.targets(transition.target, queue, ids)
+        made = [
+            bucket_made(root, transition, queue, bucket)
+            for bucket in sorted(set(targets) - {""})
+            if queue_exists(root, queue)
+        ]
+        before = (*made, Flush(entries=(layout.queue(queue),)))
+        yield Flush(
+            folders=tuple(dict.fromkeys(itertools.chain(*(each.folders for each in before)))),
+            entries=tuple(dict.fromkeys(itertools.chain(*(each.entries for each in before)))),
+            beside=tuple(dict.fromkeys(itertools.chain(*(each.beside for each in before)))),
+        )
+        source = layout.beginning(State.NEW, queue, spot)
+        beginnings: dict[str, str] = {}
+        failed: list[MessageId] = []
+        for message_id, bucket in zip(ids, targets, strict=True):
+            beginning = beginnings.get(bucket)
+            if beginning is None:
+                beginning = layout.beginning(transition.target, queue, bucket)
+                beginnings[bucket] = beginning
+            name = message_id.text
+            try:
+                root.files.rename(source + name, beginning + name)
+            except OSError as error:
+                if not is_gone(error):
+                    raise
+                failed.append(message_id)
+        yield from self._arrived(batch, sorted(beginnings), spot)
+        rolled = Rolled(moved=len(ids) - len(failed))
+        for message_id in failed:
+            rolled = rolled.plus((yield from self._move_one(batch, message_id, spot)))
+        return rolled
+
+    def _arrived(self, batch: _Batch, buckets: Sequence[str], spot: str) -> Steps[None]:
+        """Flushes where messages came to, then what they left. That the queue is gone meanwhile
+        is all right: they went with it.
+        """
+        flush = together(
+            dict.fromkeys(
+                folders_of(self.root, batch.transition, batch.queue, spot, bucket)
+                for bucket in buckets
+            )
+        )
+        try:
+            yield flush
+        except FileNotFoundError:
+            if queue_exists(self.root, batch.queue):
+                raise
+
+    def _move_one(self, batch: _Batch, message_id: MessageId, spot: str) -> Steps[Rolled]:
+        """One whose rename found nothing: its queue, or its bucket, went; or it was moved, and
+        the answer lost.
+        """
+        root, queue = self.root, batch.queue
+        if root.files.status(root.layout.path(State.NEW, queue, message_id, spot)) is None:
+            return Rolled(moved=1)
+        if queue_exists(root, queue):
+            try:
+                yield (
+                    yield from move_alive(root, batch.transition, queue, message_id, source=spot)
+                )
+                return Rolled(moved=1)
+            except OSError as error:
+                if not is_gone(error) or queue_exists(root, queue):
+                    raise
+        return (yield from self._without_queue(queue, (message_id,), spot))
+
+    def _without_queue(
+        self, queue: QueueName, ids: Sequence[MessageId], spot: str
+    ) -> Steps[Rolled]:
+        """What a deleted queue had coming goes; without a tombstone nobody has deleted it."""
+        root = self.root
+        if root.files.status(root.layout.tombstone(queue)) is None:
+            return Rolled(left=len(ids))
+        return Rolled(moved=(yield from self._take_away(queue, ids, spot)))
+
+    def _take_away(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> Steps[int]:
+        """To remove/; how many. Durable on return: yes."""
+        flushes: dict[Flush, None] = {}
+        for message_id in ids:
+            try:
+                flushes[move(self.root, FORGET, queue, message_id, source=spot)] = None
+            except OSError as error:
+                if not is_gone(error):
+                    raise
+        if flushes:
+            yield together(flushes)
+        return len(ids)
+
+    def _move_keyed(self, batch: _Batch, ids: Sequence[MessageId], spot: str) -> Rolled:
+        """Those with keys: each has its link before it shows."""
+        mark = mark_of(self.root, batch.queue)
+        if mark is not None:
+            purged = [each for each in ids if mark.covers(each.uuid)]
+            run_alone(self._take_away(batch.queue, purged, spot), self.flusher)
+            ids = [each for each in ids if not mark.covers(each.uuid)]
+        steps = [self._reveal(batch, each, each.key, spot) for each in ids if each.key is not None]
+        rolled = Rolled()
+        for outcome in run_group(steps, self.flusher):
+            if outcome.error is not None:
+                raise outcome.error
+            rolled = rolled.plus(outcome.value)
+        return rolled
+
+    def _reveal(self, batch: _Batch, message_id: MessageId, key: Key, spot: str) -> Steps[Rolled]:
+        root, queue = self.root, batch.queue
+        try:
+            for _ in range(LINK_TRIES_MAX):
+                yield from take_links(root, queue, message_id, None, 0)
+                if (yield from self._reveal_linked(batch, message_id, key, spot)):
+                    return Rolled(moved=1)
+        except KeyTaken:
+            yield from self._take_away(queue, (message_id,), spot)
+            return Rolled(taken=1)
+        except (QueueNotFound, FileNotFoundError):
+            if queue_exists(root, queue):
+                raise
+            return (yield from self._without_queue(queue, (message_id,), spot))
+        raise Busy("others change the key's link again and again")
+
+    def _reveal_linked(
+        self, batch: _Batch, message_id: MessageId, key: Key, spot: str
+    ) -> Steps[bool]:
+        """Moves it if its link is still its own: under the lock, as whoever replaces a link does
+        that. False: it is not. Durable on return: yes.
+        """
+        root, queue, transition = self.root, batch.queue, batch.transition
+        place = root.layout.link(Keys.LOOKUP, queue, key)
+        staged = root.layout.path(State.NEW, queue, message_id, spot)
+        target = root.places.target(transition.target, queue, message_id)
+        if target:
+            yield bucket_made(root, transition, queue, target)
+
+        def act() -> Flush | None:
+            if root.files.linked(place.path) != message_id.text:
+                return None
+            if root.files.status(staged) is None:
+                return Flush()
+            return move(root, transition, queue, message_id, source=spot, target=target)
+
+        flush = yield from locked(root, place, act)
+        if flush is not None:
+            try:
+                yield flush
+            except FileNotFoundError:
+                if queue_exists(root, queue):
+                    raise
+        return flush is not None
+
+    def _flush_all(self) -> Steps[None]:
+        """Whoever rolled forward before has perhaps died before its flush: all places that
+        messages may have come to, then what they left.
+        """
+        root, layout = self.root, self.root.layout
+        ready = [layout.queue(queue) for queue in self.journal.queues if queue_exists(root, queue)]
+        tops = [*ready, layout.delay, layout.remove]
+        rows = [
+            leading(top, bucket) for top in tops for bucket, _ in folders(root.files, top) if bucket
+        ]
+        yield Flush(entries=tuple(ready), folders=tuple(tops), beside=tuple(rows))
+        left = [
+            attempt_folder(layout, self.journal.job, attempt) for attempt in self.journal.attempts
+        ]
+        yield Flush(folders=(), beside=tuple((folder,) for folder in left))
+
+
+def _of(found: dict[tuple[QueueName, Transition], list[MessageId]], size: int) -> list[_Batch]:
+    return [
+        _Batch(queue, transition, part)
+        for (queue, transition), ids in found.items()
+        for part in _parts(ids, size)
+    ]
+
+
+def _parts(ids: Sequence[MessageId], size: int) -> Iterator[Sequence[MessageId]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]
+
+
+def is_second_name(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    entry: "os.DirEntry[str]",
+    status: os.stat_result,
+) -> bool:
+    """Whether the message is at its place already, and this is a name that a power cut brought
+    back, which is taken away: rename(2) between two names of one inode does nothing.
+    """
+    if status.st_nlink == 1 or whereabouts(root, queue, message_id) not in _ENDS:
+        return False
+    unlink_if_there(root.files, entry.path)
+    return True

@@ -1,0 +1,83 @@
+"""What bulk publishes leave: staging that nobody commits any more, and what the ledger forgets."""
+
+import contextlib
+import logging
+
+from mq.errors import MqError
+from mq.limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
+from mq.names import Key
+from mq.store.flush import Flusher
+from mq.store.group import run_alone
+from mq.store.journal import job_locked, journal_files, journals, read_journal
+from mq.store.pipeline_layout import JournalFile, is_job, job_folder, journal_path, staging
+from mq.store.roll_forward import roll_all_forward
+from mq.store.root import Root, unlink_if_there
+from mq.store.staging import remove_job
+from mq.store.steps import Flush, Steps
+from mq.store.walk import entries_if_there
+
+_log = logging.getLogger("mq.publishes")
+
+
+def sweep_bulk(root: Root, flusher: Flusher) -> int:
+    """Rolls forward what is committed, and takes away what was forgotten, blocking; how many
+    messages came to their places. What fails is logged and left for the next pass.
+    """
+    moved = roll_all_forward(root, flusher)
+    try:
+        run_alone(_sweep_ledger(root), flusher)
+        _sweep_staging(root)
+    except (OSError, MqError) as error:
+        _log.warning(
+            "what bulk publishes left stays for now", extra={"fields": {"error": repr(error)}}
+        )
+    return moved
+
+
+def _sweep_ledger(root: Root) -> Steps[None]:
+    """Publish ids, and when publishes began, that nobody asks for any more."""
+    swept = False
+    for name, file in journal_files(root):
+        if file is not JournalFile.JOURNAL:
+            path = journal_path(root.layout, name, file)
+            if _is_older(root, path, LEDGER_KEPT_S):
+                unlink_if_there(root.files, path)
+                swept = True
+    if swept:
+        yield Flush(folders=(root.layout.journal,))
+
+
+def _sweep_staging(root: Root) -> None:
+    """Jobs that wrote nothing for a day and were not committed."""
+    for entry in entries_if_there(root.files, staging(root.layout)):
+        if is_job(entry.name) and entry.is_dir(follow_symlinks=False):
+            if not _is_forgotten(root, entry.name):
+                continue
+            with job_locked(root, entry.name):
+                # Looked at again: whoever has committed it meanwhile had the lock.
+                if _is_forgotten(root, entry.name) and not _is_committed(root, entry.name):
+                    remove_job(root, entry.name)
+                    _log.info("forgotten staging removed", extra={"fields": {"job": entry.name}})
+
+
+def _is_forgotten(root: Root, job: str) -> bool:
+    """Whether nothing in the job's folder, nor in its attempts', came for so long."""
+    folder = job_folder(root.layout, job)
+    folders = [folder]
+    with contextlib.suppress(FileNotFoundError):
+        folders += [entry.path for entry in entries_if_there(root.files, folder)]
+    return all(_is_older(root, path, STAGING_FORGOTTEN_S) for path in folders)
+
+
+def _is_older(root: Root, path: str, seconds: float) -> bool:
+    status = root.files.status(path)
+    return status is not None and root.now_ms() - status.st_mtime_ns // 1_000_000 > seconds * 1000
+
+
+def _is_committed(root: Root, job: str) -> bool:
+    names: list[Key] = journals(root)
+    for name in names:
+        journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
+        if journal is not None and journal.job == job:
+            return True
+    return False

@@ -1,0 +1,69 @@
+"""Bulk publishes without Spark: what a task, a driver and a daemon do, each a call."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mq.names import Key, MessageId, QueueName, UuidSource
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.journal import Committed, OnKeyTaken, commit
+from mq.store.pipeline_layout import Attempt
+from mq.store.roll_forward import roll_forward
+from mq.store.root import Root
+from mq.store.staging import Staged, StagingWriter, Sync
+
+JOB = "0123456789abcdef0123456789abcdef"
+QUEUE = QueueName.parse("orders")
+
+
+def stage(
+    root: Root,
+    bodies: Iterable[bytes],
+    *,
+    job: str = JOB,
+    attempt: Attempt | None = None,
+    queue: QueueName = QUEUE,
+    key: str | None = None,
+    due_ms: int | None = None,
+    sync: Sync = "fsync",
+) -> tuple[Staged, list[MessageId]]:
+    """One attempt's messages, staged."""
+    ids = []
+    uuids = UuidSource(root.clock)
+    with StagingWriter(root, job, attempt or Attempt(0, 0), sync) as writer:
+        for number, body in enumerate(bodies):
+            with_key = None if key is None else Key.parse(key + (str(number) if number else ""))
+            ids.append(MessageId(uuids.next(), key=with_key))
+            writer.put(queue, ids[-1], body, due_ms=due_ms)
+        return writer.finish(), ids
+
+
+def committed(
+    root: Root,
+    *staged: Staged,
+    job: str = JOB,
+    publish_id: str | None = None,
+    on_key_taken: OnKeyTaken = "fail",
+) -> Committed:
+    """The commit point of the job."""
+    flusher = FsyncFlusher(root.files, 1)
+    name = None if publish_id is None else Key.parse(publish_id)
+    try:
+        return run_alone(commit(root, job, staged, name, on_key_taken), flusher)
+    finally:
+        flusher.close()
+
+
+def rolled(root: Root, name: Key) -> object:
+    """The publish rolled forward."""
+    flusher = FsyncFlusher(root.files, 1)
+    try:
+        return roll_forward(root, flusher, name)
+    finally:
+        flusher.close()
+
+
+def staged_files(path: Path) -> list[str]:
+    """What lies below new/.spark, of all jobs."""
+    below = path / "new" / ".spark"
+    return sorted(str(each.relative_to(below)) for each in below.rglob("*") if each.is_file())
