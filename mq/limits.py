@@ -141,6 +141,14 @@ LEASE_S_MAX: Final = 7 * 24 * 3600
 LEASES_OPEN_MAX: Final = 64
 LEASED_MESSAGES_DEFAULT: Final = 100_000
 LEASED_MESSAGES_MAX: Final = 1_000_000
+# A manifest names the queues that were asked for.
+MANIFEST_BYTES_MAX: Final = 1 << 20
+# Ready messages that a claim looks for at a time, and how many it takes before it looks again
+# whether the queue was purged.
+LEASE_LOOK_MESSAGES_MAX: Final = 50_000
+LEASE_RENAMES_PER_LOOK: Final = 1_000
+# Messages that are given back between two flushes.
+RETURNED_PER_FLUSH_MAX: Final = 1_000
 # How long the manifest of a lease that was released says so.
 LAPSED_KEPT_S: Final = 7 * 24 * 3600
 # A lease is renewed so many times before it lapses.

@@ -70,6 +70,11 @@ def lease_path(layout: Layout, lease: LeaseName, file: LeaseFile) -> str:
     return f"{layout.leases}/{lease.text}{file.value}"
 
 
+def new_manifest(layout: Layout, lease: LeaseName) -> str:
+    """Where this process writes a manifest that takes another's place. A dotfile, as settings."""
+    return f"{layout.leases}/{new_name(lease.text + LeaseFile.MANIFEST.value)}"
+
+
 def owner_lock(layout: Layout, consumer: ConsumerName) -> str:
     """The file that the one query has locked that uses the consumer's name."""
     return f"{layout.leases}/{consumer.text}{_LOCK}"

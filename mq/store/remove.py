@@ -11,8 +11,10 @@ from typing import Final
 from mq.errors import DeliveredAgain, MessageNotFound
 from mq.lifecycle import (
     EXPUNGE_DELAYED,
+    EXPUNGE_LEASED,
     EXPUNGE_READY,
     REMOVE_DELAYED,
+    REMOVE_LEASED,
     REMOVE_READY,
     State,
     Transition,
@@ -34,8 +36,16 @@ from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
-_REMOVALS: Final = {State.DELAYED: REMOVE_DELAYED, State.READY: REMOVE_READY}
-_EXPUNGED: Final = {REMOVE_DELAYED: EXPUNGE_DELAYED, REMOVE_READY: EXPUNGE_READY}
+_REMOVALS: Final = {
+    State.DELAYED: REMOVE_DELAYED,
+    State.READY: REMOVE_READY,
+    State.LEASED: REMOVE_LEASED,
+}
+_EXPUNGED: Final = {
+    REMOVE_DELAYED: EXPUNGE_DELAYED,
+    REMOVE_READY: EXPUNGE_READY,
+    REMOVE_LEASED: EXPUNGE_LEASED,
+}
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
