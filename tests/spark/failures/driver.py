@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from harness.points import pass_by
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import mq.spark
-from harness.points import pass_by
 
 CHECKS_S = 0.05
 # JVMs that do little, and not for long.

@@ -168,6 +168,28 @@ class Driver:
                 self._popen.stdin.close()
 
 
+class Drivers:
+    """Drivers one after the other: a test that kills one leaves a place for the next."""
+
+    def __init__(self, folder: Path, master: str) -> None:
+        self._folder = folder
+        self._master = master
+        self._started: list[Driver] = []
+
+    def get(self) -> Driver:
+        """The one that runs, else a new one."""
+        if not self._started or not self._started[-1].is_running:
+            folder = self._folder / str(len(self._started))
+            self._started.append(Driver(folder, self._master))
+        self._started[-1].points.disarm()
+        return self._started[-1]
+
+    def end_all(self) -> None:
+        """Kills what runs; none of any driver's processes is there on return."""
+        for driver in self._started:
+            driver.kill()
+
+
 def _stat(pid: int) -> list[str]:
     """From the state on: state, parent, group, session. Empty when there is no such process."""
     try:

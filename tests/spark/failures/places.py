@@ -8,7 +8,6 @@ from pathlib import Path
 
 from harness.audits import assert_audits_clean
 from harness.processes import Process, Processes, eventually
-
 from spark.failures.accounts import Account
 from spark.failures.drivers import Driver
 from spark.failures.traffic import Traffic
@@ -22,9 +21,15 @@ class Place:
 
     root: Path
     folder: Path
-    daemons: list[Process]
+    processes: Processes
+    daemons: dict[str, Process]
     traffic: Traffic
-    account: Account = field(default_factory=Account)
+    queues: list[str] = field(default_factory=lambda: [QUEUE])
+
+    @property
+    def account(self) -> Account:
+        """Of all queues together: what a stream takes from one to another is delivered there."""
+        return self.traffic.account
 
     @property
     def options(self) -> dict[str, str]:
@@ -46,9 +51,24 @@ class Place:
             self.traffic.publish(connection, number)
         connection.close()
 
+    def make_queue(self, queue: str) -> None:
+        """Another one, without traffic of its own."""
+        self.traffic.make_queue(queue)
+        self.queues.append(queue)
+
+    def restart_mover(self) -> None:
+        assert self.daemons["mover"].terminate() == 0
+        self.daemons["mover"] = self.processes.mover("--root", str(self.root))
+
+    def journals(self) -> list[Path]:
+        """Publishes that are committed, and not all at their places."""
+        return [path for path in (self.root / "journal").iterdir() if path.suffix == ".json"]
+
     def leased(self) -> set[int]:
         """The numbers of what lies in leases."""
-        return {int(path.read_bytes()) for path in _files(self.root / "leases") if _is_message(path)}
+        return {
+            int(path.read_bytes()) for path in _files(self.root / "leases") if _is_message(path)
+        }
 
     def wait_until_released(self) -> None:
         """Until mq-mover has given back whatever was leased."""
@@ -66,8 +86,9 @@ class Place:
         connection = self.traffic.connection()
 
         def is_empty() -> bool:
-            while self.traffic.consume_one(connection):
-                pass
+            for queue in self.queues:
+                while self.traffic.consume_one(connection, queue):
+                    pass
             return not self.alive()
 
         eventually(is_empty, "the end of all messages", 90)
@@ -76,7 +97,7 @@ class Place:
             self.account.written.update(driver.run("rows", args=outs)["numbers"])
         eventually(lambda: not list(_files(self.root / "remove")), "the end of what was removed")
         assert_audits_clean(self.root)
-        for daemon in self.daemons:
+        for daemon in self.daemons.values():
             assert daemon.popen.poll() is None
             assert not [line for line in daemon.lines if "Traceback" in line], daemon.lines
         return self.account
@@ -84,27 +105,20 @@ class Place:
     def alive(self) -> list[Path]:
         """Messages that somebody should get, or will."""
         found = [path for top in ("queues", "delay", "leases") for path in _files(self.root / top)]
-        journals = [path for path in (self.root / "journal").iterdir() if path.suffix == ".json"]
-        return [path for path in found if _is_message(path)] + journals
+        return [path for path in found if _is_message(path)] + self.journals()
 
 
 def opened(root: Path, folder: Path, daemons: Processes) -> Place:
     """mq, mq-mover and mq-reaper on a new root, with a queue, and traffic that is not started."""
     server = daemons.mq(root)
     with ThreadPoolExecutor() as pool:
-        others = [
-            pool.submit(daemons.mover, "--root", str(root)),
-            pool.submit(daemons.reaper, "--root", str(root)),
-        ]
-        started = [server, *(each.result() for each in others)]
-    account = Account()
-    traffic = Traffic(server.port, QUEUE, account)
-    connection = traffic.connection()
-    connection.request("PUT", f"/{QUEUE}")
-    assert connection.getresponse().status == 201
-    connection.close()
+        mover = pool.submit(daemons.mover, "--root", str(root))
+        reaper = pool.submit(daemons.reaper, "--root", str(root))
+        started = {"mq": server, "mover": mover.result(), "reaper": reaper.result()}
+    traffic = Traffic(server.port, QUEUE, Account())
+    traffic.make_queue(QUEUE)
     folder.mkdir()
-    return Place(root, folder, started, traffic, account)
+    return Place(root, folder, daemons, started, traffic)
 
 
 def _is_message(path: Path) -> bool:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from harness.points import Point, state_of
 from harness.processes import eventually
-
 from spark.failures.drivers import Driver
 
 

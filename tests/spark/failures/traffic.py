@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from harness.processes import PATIENCE_S
-
 from spark.failures.accounts import Account
 
 # So that a job finds something to take as well.
@@ -62,9 +61,10 @@ class Traffic:
         assert answer.status == 201, body
         self.account.published.add(number)
 
-    def consume_one(self, connection: http.client.HTTPConnection) -> bool:
-        """Fetches and deletes a message; False when there was none."""
-        connection.request("GET", f"/{self.queue}/messages")
+    def consume_one(self, connection: http.client.HTTPConnection, queue: str = "") -> bool:
+        """Fetches and deletes a message (of another queue); False when there was none."""
+        queue = queue or self.queue
+        connection.request("GET", f"/{queue}/messages")
         answer = connection.getresponse()
         body = answer.read()
         if answer.status == 204:
@@ -72,11 +72,17 @@ class Traffic:
         assert answer.status == 200, body
         self.account.fetched[int(body)] += 1
         message_id = answer.headers["X-Message-Id"]
-        connection.request("DELETE", f"/{self.queue}/messages/{message_id}")
+        connection.request("DELETE", f"/{queue}/messages/{message_id}")
         answer = connection.getresponse()
         body = answer.read()
         assert answer.status == 202, body
         return True
+
+    def make_queue(self, queue: str) -> None:
+        connection = self.connection()
+        connection.request("PUT", f"/{queue}")
+        assert connection.getresponse().status == 201
+        connection.close()
 
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
