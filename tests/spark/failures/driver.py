@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import mq.spark
+from mq.store.files import Files
 
 CHECKS_S = 0.05
 # JVMs that do little, and not for long.
@@ -134,8 +135,6 @@ def _passing(point: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
 
 def _making(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from mq.store.files import Files
-
     for batch in batches:
         for path in batch.column(0).to_pylist():
             if not os.path.isdir(path):

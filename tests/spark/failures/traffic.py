@@ -1,4 +1,4 @@
-"""Publishers and consumers over HTTP, beside a Spark job on the same queue, in threads of a test."""
+"""A publisher and a consumer over HTTP, in threads of a test, beside a job on the same queue."""
 
 import http.client
 import threading
