@@ -6,6 +6,7 @@ Floor 4: wires the floors below; decides nothing.
 import asyncio
 import contextlib
 import logging
+import threading
 
 from aiohttp import web
 
@@ -19,7 +20,9 @@ from mq.limits import CLOCK_OFFSET_EVERY_S
 from mq.settings import ServerSettings
 from mq.store.commit import Committer
 from mq.store.files import Files
+from mq.store.journal import journals
 from mq.store.mounts import ClockFollower, FileSystem, choose_flusher, file_system_of
+from mq.store.roll_forward import drop_second_names, roll_all_forward
 from mq.store.root import Root, open_root
 
 _log = logging.getLogger("mq")
@@ -45,7 +48,9 @@ class Daemon:
     async def start(self) -> int:
         """Opens the root and listens; the port. Raises StartupError."""
         settings = self._settings
-        root = await asyncio.to_thread(_open, settings, self._files, self._clock)
+        root, is_published_in_bulk = await asyncio.to_thread(
+            _open, settings, self._files, self._clock
+        )
         file_system = file_system_of(root.layout.root)
         flusher = choose_flusher(
             root.layout.root,
@@ -71,6 +76,8 @@ class Daemon:
         self._runner = make_runner(Service(self._broker, self._probe, settings), settings.drain_s)
         await self._runner.setup()
         port = await _listen(self._runner, settings)
+        if is_published_in_bulk:
+            self._roll_forward(root)
         # That all of several listen is for their supervisor to say.
         event = "serving" if settings.is_supervised else "listening"
         _log.info(event, extra={"fields": _facts(settings, port, file_system, flusher.name)})
@@ -90,17 +97,30 @@ class Daemon:
             await self._broker.drain()
         _log.info("drained")
 
+    def _roll_forward(self, root: Root) -> None:
+        """Beside what is served: a large publish takes a while, and whoever ends can leave it."""
+        settings = self._settings
+        flusher = choose_flusher(
+            root.layout.root, self._files, 1, settings.commit, settings.durability, settings.force
+        )
+        threading.Thread(target=roll_all_forward, args=(root, flusher), daemon=True).start()
+
     def _folder_failed(self) -> None:
         _log.error("a folder's fsync failed")
         if self._probe is not None:
             self._probe.folder_failed()
 
 
-def _open(settings: ServerSettings, files: Files, clock: Clock) -> Root:
+def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, bool]:
+    """The root, and whether bulk publishes are to be rolled forward there."""
     try:
-        return open_root(
+        root = open_root(
             str(settings.root), files, clock, settings.reserve_bytes, settings.folder_max
         )
+        is_published_in_bulk = bool(journals(root))
+        if is_published_in_bulk:
+            drop_second_names(root)
+        return root, is_published_in_bulk
     except OSError as error:
         raise StartupError(f"cannot open the root {settings.root}: {error}") from error
 

@@ -22,7 +22,7 @@ from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
-from mq.store.sweep_bulk import sweep_bulk
+from mq.store.sweep_bulk import BulkSweep
 
 _log = logging.getLogger("mq-mover.sweeper")
 
@@ -34,6 +34,7 @@ class Sweeper:
         self._root = root
         self._flusher = flusher
         self._orphans = OrphanSweep(root)
+        self._bulk = BulkSweep(root, flusher)
         self._again_s = float("-inf")
         self._without_buckets: dict[str, int] = {}
         """Queues' folders that had no bucket, and their mtimes then."""
@@ -49,8 +50,8 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
-        bulk = sweep_bulk(self._root, self._flusher)
-        swept = bulk + self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
+        self._bulk.begin()
+        swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
         return swept
 

@@ -67,7 +67,7 @@ class Journal:
             "job": self.job,
             "attempts": [attempt.text for attempt in self.attempts],
             "counts": list(self.counts),
-            "queues": [queue.text for queue in self.queues],
+            "to": [queue.text for queue in self.queues],
             "scheduled": self.is_scheduled,
         }
         return json.dumps(fields).encode() + b"\n"
@@ -79,7 +79,7 @@ class Journal:
             fields = json.loads(text)
             attempts = tuple(map(Attempt.parse, fields["attempts"]))
             counts = tuple(int(count) for count in fields["counts"])
-            queues = tuple(map(QueueName.parse, fields["queues"]))
+            queues = tuple(map(QueueName.parse, fields["to"]))
             journal = cls(fields["job"], attempts, counts, queues, bool(fields["scheduled"]))
         except (ValueError, TypeError, KeyError, RecursionError, BadName) as error:
             raise StorageFailed(f"a journal that says nothing: {error!r}") from None

@@ -21,7 +21,6 @@ from mq.store.moves import move, together
 from mq.store.pipeline_layout import (
     Attempt,
     JournalFile,
-    attempt_folder,
     journal_path,
     staged_spot,
 )
@@ -29,7 +28,6 @@ from mq.store.rolling import Rolled, Roller, is_second_name
 from mq.store.root import Root, unlink_if_there
 from mq.store.staging import remove_job, staged_names
 from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there
 
 _log = logging.getLogger("mq.publishes")
 
@@ -83,14 +81,16 @@ def roll_all_forward(root: Root, flusher: Flusher) -> int:
 def drop_second_names(root: Root) -> int:
     """Takes the staged names of messages away that a power cut brought back, which are at their
     places already; how many. Before anything is served: once such a message is consumed, nothing
-    tells any more that it was there. Blocking.
+    tells any more that it was there. Blocking. Raises OSError.
     """
     dropped = 0
     for name in journals(root):
-        journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
+        try:
+            journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
+        except MqError:
+            continue  # Who rolls forward tells of it.
         for attempt in () if journal is None else journal.attempts:
-            folder = attempt_folder(root.layout, journal.job, attempt) if journal else ""
-            for entry in entries_if_there(root.files, folder):
+            for entry in staged_names(root, "" if journal is None else journal.job, attempt):
                 with contextlib.suppress(BadName, FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
                     dropped += is_second_name(root, *parse_entry(entry.name), entry, status)

@@ -1,11 +1,10 @@
 """What bulk publishes leave: staging that nobody commits any more, and what the ledger forgets."""
 
-import contextlib
 import logging
+import threading
 
 from mq.errors import MqError
 from mq.limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
-from mq.names import Key
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import job_locked, journal_files, journals, read_journal
@@ -17,6 +16,26 @@ from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 
 _log = logging.getLogger("mq.publishes")
+
+
+class BulkSweep:
+    """`sweep_bulk` beside other work: a large publish takes a while. What a process that ends
+    leaves undone, the next one does.
+    """
+
+    def __init__(self, root: Root, flusher: Flusher) -> None:
+        self._root = root
+        self._flusher = flusher
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Makes a pass, unless one is on its way or there is nothing to do. Raises OSError."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if journal_files(self._root) or _jobs(self._root):
+            work = (self._root, self._flusher)
+            self._thread = threading.Thread(target=sweep_bulk, args=work, daemon=True)
+            self._thread.start()
 
 
 def sweep_bulk(root: Root, flusher: Flusher) -> int:
@@ -49,23 +68,29 @@ def _sweep_ledger(root: Root) -> Steps[None]:
 
 def _sweep_staging(root: Root) -> None:
     """Jobs that wrote nothing for a day and were not committed."""
-    for entry in entries_if_there(root.files, staging(root.layout)):
-        if is_job(entry.name) and entry.is_dir(follow_symlinks=False):
-            if not _is_forgotten(root, entry.name):
-                continue
-            with job_locked(root, entry.name):
-                # Looked at again: whoever has committed it meanwhile had the lock.
-                if _is_forgotten(root, entry.name) and not _is_committed(root, entry.name):
-                    remove_job(root, entry.name)
-                    _log.info("forgotten staging removed", extra={"fields": {"job": entry.name}})
+    for job in _jobs(root):
+        if not _is_forgotten(root, job):
+            continue
+        with job_locked(root, job):
+            # Looked at under the lock: whoever commits has it.
+            if not _is_committed(root, job):
+                remove_job(root, job)
+                _log.info("forgotten staging removed", extra={"fields": {"job": job}})
+
+
+def _jobs(root: Root) -> list[str]:
+    return [
+        entry.name
+        for entry in entries_if_there(root.files, staging(root.layout))
+        if is_job(entry.name) and entry.is_dir(follow_symlinks=False)
+    ]
 
 
 def _is_forgotten(root: Root, job: str) -> bool:
     """Whether nothing in the job's folder, nor in its attempts', came for so long."""
     folder = job_folder(root.layout, job)
     folders = [folder]
-    with contextlib.suppress(FileNotFoundError):
-        folders += [entry.path for entry in entries_if_there(root.files, folder)]
+    folders += [entry.path for entry in entries_if_there(root.files, folder)]
     return all(_is_older(root, path, STAGING_FORGOTTEN_S) for path in folders)
 
 
@@ -75,8 +100,7 @@ def _is_older(root: Root, path: str, seconds: float) -> bool:
 
 
 def _is_committed(root: Root, job: str) -> bool:
-    names: list[Key] = journals(root)
-    for name in names:
+    for name in journals(root):
         journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
         if journal is not None and journal.job == job:
             return True
