@@ -153,6 +153,12 @@ RETURNED_PER_FLUSH_MAX: Final = 1_000
 LAPSED_KEPT_S: Final = 7 * 24 * 3600
 # A lease is renewed so many times before it lapses.
 RENEWALS_PER_LEASE: Final = 3
+LEASE_RENEWAL_RETRY_S: Final = 1.0
+# How long a query waits for the one before it to end that uses its consumer's name.
+OWNER_WAIT_S: Final = 5.0
+OWNER_RETRY_S: Final = 0.1
+# How long a process that ends waits to hear of queries that have ended.
+LAST_EVENTS_S: Final = 5.0
 
 # Bulk publishes: how long what was staged stays when nothing is written any more, and how long a
 # publish id is remembered.

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from mq.errors import BadName, LeaseLost, MqError
 from mq.names import ConsumerName
-from mq.spark.streaming import open_for_leases, plan
+from mq.spark.opening import open_for_leases
+from mq.spark.streaming import plan
 from mq.store.group import run_alone
 from mq.store.lease import acknowledge, leases_of
 

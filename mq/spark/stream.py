@@ -24,14 +24,14 @@ from mq.errors import LeaseLost
 from mq.lifecycle import State
 from mq.names import ConsumerName
 from mq.spark.listing import is_leased, lease_blocks
+from mq.spark.opening import open_for_leases
 from mq.spark.options import StreamOptions
-from mq.spark.partitions import Cut, Names, partitions
-from mq.spark.reading import Manner, leased_batches
+from mq.spark.partitions import Cut, partitions
+from mq.spark.reading import Manner, batches, leased_batches
 from mq.spark.renewing import Renewing
 from mq.spark.reports import report
-from mq.spark.streaming import LeaseStream, open_for_leases
+from mq.spark.streaming import LeaseStream
 from mq.store.files import Files
-from mq.store.pipeline_layout import LeaseName
 from mq.store.root import attach_root
 
 if TYPE_CHECKING:
@@ -82,21 +82,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             parts = partitions(stream.root, lease_blocks(stream.root, lease), cut)
             if not is_leased(stream.root, lease) and self._options.fail_on_data_loss:
                 raise LeaseLost(lease.text)
-            found += [InputPartition((lease.text, names)) for names in parts]
+            found += [InputPartition((lease, names)) for names in parts]
         return found
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """A partition's rows; in a task. Raises LeaseLost."""
+        """A partition's rows; in a task. Raises LeaseLost, or with failOnDataLoss=false passes over
+        what went back to its queue.
+        """
         if partition.value is None:
             return iter(())
-        name, names = partition.value
-        assert isinstance(names, Names)
+        lease, names = partition.value
         options = self._options
         root = attach_root(os.fspath(options.path), Files(), SystemClock())
         manner = Manner(State.LEASED, options.include_value, options.read_threads, receives=1)
-        return leased_batches(
-            root, LeaseName.parse(name), names, manner, strict=options.fail_on_data_loss
-        )
+        if options.fail_on_data_loss:
+            return leased_batches(root, lease, names, manner)
+        return batches(root, names, manner)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledges what was processed; Spark says so when the next batch begins."""

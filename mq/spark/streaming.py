@@ -281,9 +281,13 @@ class LeaseStream:
                 )
 
     def _finish(self, leases: Sequence[Lease]) -> None:
+        """Has claims that a process died over be whole, as they are."""
         for lease in leases:
             if lease.state is LeaseState.CLAIMING:
-                run_alone(finish_claim(self.root, lease.name), self.flusher)
+                try:
+                    run_alone(finish_claim(self.root, lease.name), self.flusher)
+                except LeaseLost:
+                    _log.warning("lease %s lapses: its messages come again", lease.name.text)
 
     def _claim(self, start: int, limit: int | None) -> int:
         """Takes what is ready; the last lease's number, or `start`."""

@@ -16,7 +16,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
 from mq.store.moves import claimed, keep_one_name, message_status
-from mq.store.order import Candidate, list_ready
+from mq.store.order import STRICT, Candidate, Order, list_ready
 from mq.store.pipeline_layout import LeaseName
 from mq.store.purged import mark_of
 from mq.store.root import Root
@@ -33,12 +33,12 @@ class Found:
     complete: bool
 
 
-def find_ready(root: Root, queue: QueueName, limit: int) -> Found:
+def find_ready(root: Root, queue: QueueName, limit: int, order: Order = STRICT) -> Found:
     """The queue's first ready messages, no more than `limit` nor than a look finds; none where
     there is no such queue. Blocking. Raises OSError.
     """
     try:
-        listing = list_ready(root, queue, min(limit, LEASE_LOOK_MESSAGES_MAX))
+        listing = list_ready(root, queue, min(limit, LEASE_LOOK_MESSAGES_MAX), order=order)
     except QueueNotFound:
         listing = None
     if listing is None:
@@ -85,6 +85,7 @@ class Claims:
     lease: LeaseName
     on_turn: Callable[[], None]
     """Called between two runs of renames: what is under way a long time must say so."""
+    order: Order = STRICT
     messages: int = 0
     size_bytes: int = 0
     _left: dict[str, None] = field(default_factory=dict)
@@ -104,7 +105,7 @@ class Claims:
                 if wanted <= 0:
                     return
                 is_old = queue in known
-                each = known.pop(queue, None) or find_ready(self.root, queue, wanted)
+                each = known.pop(queue, None) or find_ready(self.root, queue, wanted, self.order)
                 won = self._take(queue, each.candidates[:wanted])
                 if not is_old and (not won or (each.complete and won == len(each.candidates))):
                     active.remove(queue)

@@ -8,7 +8,7 @@ other way.
 """
 
 import contextlib
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -26,6 +26,7 @@ from mq.store.files import is_gone
 from mq.store.lease_names import lease_names, open_count
 from mq.store.manifest import Manifest, ManifestState, ReadManifest, read_manifest
 from mq.store.moves import claimed
+from mq.store.order import STRICT, Order, OrderUntil
 from mq.store.owning import Owner, forget_consumer, own
 from mq.store.pipeline_layout import (
     LeaseFile,
@@ -94,13 +95,21 @@ class Lease:
 
 
 def claim(
-    root: Root, consumer: ConsumerName, queues: Sequence[QueueName], limit: int, lease_s: float
+    root: Root,
+    consumer: ConsumerName,
+    queues: Sequence[QueueName],
+    limit: int,
+    lease_s: float,
+    *,
+    after: int = 0,
+    until: str | None = None,
 ) -> Steps[Lease | None]:
     """Takes up to `limit` ready messages (LEASED_MESSAGES_MAX at most), in the order of fetches, of
     several queues as many of each in turn; they are the consumer's for `lease_s` seconds from the
     end of the claim on. None: nothing was ready, nothing is left behind. What was purged, and a
-    queue that is not there, is passed over. For the consumer's owner; blocking for as long as
-    listing and renaming take.
+    queue that is not there, is passed over. The lease's number is over `after`; with `until`, no
+    message is taken whose uuid is behind this one. For the consumer's owner; blocking for as long
+    as listing and renaming take.
 
     Raises ValueError, TooManyLeases, ConsumerBusy when another makes the same lease, LeaseLost when
     it lapsed under way, Unavailable, OSError: what was won by then is an open lease of `leases_of`,
@@ -110,17 +119,18 @@ def claim(
         raise ValueError("a claim takes some messages, of a queue, for some time")
     limit = min(limit, LEASED_MESSAGES_MAX)
     queues = tuple(dict.fromkeys(queues))
-    found = [find_ready(root, queue, -(-limit // len(queues))) for queue in queues]
+    order = STRICT if until is None else OrderUntil(until=until)
+    found = [find_ready(root, queue, -(-limit // len(queues)), order) for queue in queues]
     if not any(each.candidates for each in found):
         return None
     names = lease_names(root.layout, root.files)
     if (count := open_count(names.values())) >= LEASES_OPEN_MAX:
         raise TooManyLeases(count)
-    seq = 1 + max((lease.seq for lease in names if lease.consumer == consumer), default=0)
+    seq = 1 + max((after, *(each.seq for each in _begun(root, consumer, names))))
     manifest = Manifest(LeaseName(consumer, seq), queues, lease_s)
     descriptor = _create_manifest(root, manifest.lease)
     try:
-        claims = yield from _claim(root, manifest, descriptor, limit, found)
+        claims = yield from _claim(root, manifest, descriptor, limit, order, found)
     finally:
         root.files.close(descriptor)
     if claims is None:
@@ -191,6 +201,21 @@ def renew(root: Root, lease: LeaseName, lease_s: float) -> int:
     return due_ms
 
 
+def _begun(
+    root: Root, consumer: ConsumerName, names: Mapping[LeaseName, Set[LeaseFile]]
+) -> Iterator[LeaseName]:
+    """The consumer's leases. The manifest of a claim that died before it made a folder goes, and
+    its number is free: no number is left out, so one that is not known is one that ended.
+    """
+    for lease, files in names.items():
+        if lease.consumer != consumer:
+            continue
+        if files == {LeaseFile.MANIFEST} and _read(root, lease, files) is None:
+            unlink_if_there(root.files, lease_path(root.layout, lease, LeaseFile.MANIFEST))
+        else:
+            yield lease
+
+
 def _create_manifest(root: Root, lease: LeaseName) -> int:
     try:
         return root.files.create(lease_path(root.layout, lease, LeaseFile.MANIFEST))
@@ -199,13 +224,18 @@ def _create_manifest(root: Root, lease: LeaseName) -> int:
 
 
 def _claim(
-    root: Root, manifest: Manifest, descriptor: int, limit: int, found: Sequence[Found]
+    root: Root,
+    manifest: Manifest,
+    descriptor: int,
+    limit: int,
+    order: Order,
+    found: Sequence[Found],
 ) -> Steps[Claims | None]:
     """Makes the lease and fills it; `descriptor` is its manifest's. None: nothing was won."""
     lease, files = manifest.lease, root.files
     folder = lease_path(root.layout, lease, LeaseFile.FOLDER)
     due = _Due(root, descriptor, manifest.lease_s)
-    claims = Claims(root, lease, due.put_off)
+    claims = Claims(root, lease, due.put_off, order)
     try:
         files.write(descriptor, manifest.written())
         due.stamp()

@@ -67,6 +67,17 @@ STRICT: Final = Order()
 
 
 @dataclass(frozen=True, slots=True)
+class OrderUntil(Order):
+    """The same of messages whose uuid is not behind this one: others are not there."""
+
+    until: str = ""
+
+    def key(self, name: str) -> str:
+        """Like Order's; "" for a message that is left out."""
+        return "" if name[:UUID_CHARS] > self.until else STRICT.key(name)
+
+
+@dataclass(frozen=True, slots=True)
 class OfQueue:
     """How a queue's messages in delay/ or remove/ are compared: by id. `prefix` is how the names
     of its entries begin.
