@@ -149,6 +149,8 @@ LEASE_LOOK_MESSAGES_MAX: Final = 50_000
 LEASE_RENAMES_PER_LOOK: Final = 1_000
 # Messages that are given back between two flushes.
 RETURNED_PER_FLUSH_MAX: Final = 1_000
+# Messages of a lapsed lease that mq-mover gives back before it looks after others.
+RETURNED_PER_PASS_MAX: Final = 20_000
 # How long the manifest of a lease that was released says so.
 LAPSED_KEPT_S: Final = 7 * 24 * 3600
 # A lease is renewed so many times before it lapses.

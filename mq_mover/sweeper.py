@@ -1,5 +1,5 @@
 """Sweeping: bulk publishes to roll forward, files forgotten in new/, buckets that emptied, what
-deleted queues and purges left, and keys of nothing.
+deleted queues and purges left, keys of nothing, and manifests of leases that ended.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from mq.names import MessageId, QueueName
 from mq.store.buckets import sweep_buckets
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
+from mq.store.lapses import sweep_leases
 from mq.store.layout import parse_entry
 from mq.store.listing import is_settled
 from mq.store.orphans import OrphanSweep, give_up_publishes
@@ -53,6 +54,7 @@ class Sweeper:
         self._bulk.begin()
         swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
+        sweep_leases(self._root)
         return swept
 
     def _sweep_new(self) -> int:

@@ -24,6 +24,7 @@ from mq.errors import (
     KeyNotFound,
     KeyTaken,
     MediaTypeUnknown,
+    MessageLeased,
     MessageNotFound,
     MqError,
     NameTaken,
@@ -110,6 +111,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     KeyNotFound: Problem("key-not-found", 404, "Key not found", "No message has the key."),
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
+    ),
+    MessageLeased: Problem(
+        "message-leased", 409, "Message leased",
+        "The message is in a lease; until that ends it can be read and deleted, and no more.",
     ),
     KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
     ShapeFixed: Problem(

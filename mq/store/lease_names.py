@@ -9,7 +9,7 @@ from mq.errors import BadName
 from mq.limits import FOLDER_MTIME_TRUST_S
 from mq.store.files import Files, is_gone
 from mq.store.layout import Layout
-from mq.store.pipeline_layout import LeaseFile, LeaseName, parse_lease_file
+from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path, parse_lease_file
 
 _HOLDING: Final = (LeaseFile.FOLDER, LeaseFile.RELEASED)
 
@@ -19,11 +19,11 @@ class _Seen:
     """What a listing found, and of which mtime the folder was; -1: it may have changed since."""
 
     mtime_ns: int
-    spots: tuple[str, ...]
-    is_used: bool
+    spots: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
-_NOTHING: Final = _Seen(-1, (), False)
+_NOTHING: Final = _Seen(-1)
 
 
 class OpenLeases:
@@ -44,14 +44,11 @@ class OpenLeases:
         return self._look().spots
 
     def folders(self) -> tuple[str, ...]:
-        """leases/ itself and its folders that may hold messages, to be flushed by whoever says of a
-        message that it is nowhere else; none where no lease was ever taken. Raises OSError.
+        """leases/ itself and its folders that hold messages, or may in a moment; to be flushed,
+        where they are there, by whoever says of a message that it is in none. None where no lease
+        was ever taken. Raises OSError.
         """
-        seen = self._look()
-        if not seen.is_used:
-            return ()
-        top = self._layout.leases
-        return (top, *(f"{top}/{spot[:-1]}" for spot in seen.spots))
+        return self._look().folders
 
     def _look(self) -> _Seen:
         status = self._files.status(self._layout.leases)
@@ -62,14 +59,17 @@ class OpenLeases:
         settled_ms = self._clock.now_ms() - FOLDER_MTIME_TRUST_S * 1000
         is_settled = status.st_mtime_ns // 1_000_000 <= settled_ms
         found = lease_names(self._layout, self._files)
+        holding = sorted(lease for lease in found if not found[lease].isdisjoint(_HOLDING))
         spots = [
             lease.spot if file is LeaseFile.FOLDER else lease.released_spot
-            for lease in sorted(found, reverse=True)
+            for lease in reversed(holding)
             for file in _HOLDING
             if file in found[lease]
         ]
+        folders = (lease_path(self._layout, lease, file) for lease in holding for file in _HOLDING)
+        top = (self._layout.leases,) if found else ()
         mtime_ns = status.st_mtime_ns if is_settled else -1
-        seen = self._seen = _Seen(mtime_ns, tuple(spots), bool(found))
+        seen = self._seen = _Seen(mtime_ns, tuple(spots), (*top, *folders))
         return seen
 
 
@@ -84,7 +84,7 @@ def lease_names(layout: Layout, files: Files) -> Mapping[LeaseName, Set[LeaseFil
                 lease, file = parse_lease_file(entry.name)
             except BadName:
                 continue
-            if entry.is_dir(follow_symlinks=False) is (file in _HOLDING):
+            if entry.is_dir(follow_symlinks=False) is file.is_folder:
                 found.setdefault(lease, set()).add(file)
     except OSError as error:
         if not is_gone(error):

@@ -195,8 +195,8 @@ def keep_one_name(
     others = (layout.base(state, queue) for state in _LATEST_FIRST)
     ways = dict.fromkeys((base, *leading(base, bucket), *others))
     removed = root.layout.parent(State.REMOVED, queue, IN_COMMON.deep(message_id))
-    leased = ((folder,) for folder in root.places.leases.folders())
     buckets = root.places.buckets(queue, message_id)
+    leased = ((folder,) for folder in root.places.leases.folders())
     beside = ((os.path.dirname(removed), removed), *buckets, *leased)
     return Flush(folders=tuple(ways), beside=beside)
 
@@ -266,16 +266,23 @@ def make_ways(
 
 def together(flushes: Iterable[Flush]) -> Flush:
     """All of them as one: the folders that messages went to, those that lead there before, and
-    then the one that they left, which is the same for all.
+    then those that they left.
     """
     targets: dict[str, None] = {}
     entries: dict[str, None] = {}
-    left: tuple[str, ...] = ()
+    left: dict[str, None] = {}
+    beside: dict[tuple[str, ...], None] = {}
+    covers = True
     for flush in flushes:
-        targets |= dict.fromkeys(flush.folders[:-1])
+        end = len(flush.folders) - flush.covered
+        targets |= dict.fromkeys(flush.folders[:end])
+        left |= dict.fromkeys(flush.folders[end:])
         entries |= dict.fromkeys(flush.entries)
-        left = flush.folders[-1:]
-    return Flush(folders=(*targets, *left), entries=tuple(entries), covered=len(left))
+        beside |= dict.fromkeys(flush.beside)
+        covers = covers and (flush.covered > 0 or not flush.beside)
+    last = tuple(folder for folder in left if folder not in targets)
+    covered = len(last) if covers else 0
+    return Flush((), (*targets, *last), tuple(entries), tuple(beside), covered)
 
 
 def _is_kept(root: Root, folder: str) -> bool:

@@ -6,13 +6,14 @@ it; whoever comes next goes on.
 
 import contextlib
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
 from mq.lifecycle import RETURN, State
-from mq.limits import BUCKET_TRIES_MAX, RETURNED_PER_FLUSH_MAX
+from mq.limits import BUCKET_TRIES_MAX, LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -38,12 +39,14 @@ from mq.store.walk import entries_if_there
 class Released:
     """What became of a lease's messages: back in their queues; removed, being purged or of a
     deleted queue; and `stuck`, since their queue is not there and was not deleted, or its settings
-    cannot be read, or another process is at them. While any is stuck, releasing is not at its end.
+    cannot be read, or another process is at them. While any is stuck, or `more` are to be looked
+    at, releasing is not at its end.
     """
 
     returned: int = 0
     removed: int = 0
     stuck: int = 0
+    more: bool = False
 
 
 class Release(Enum):
@@ -67,9 +70,11 @@ def release(root: Root, lease: LeaseName) -> Steps[Released]:
     raise LeaseLost(lease.text)
 
 
-def give_back(root: Root, lease: LeaseName, *, only_due: bool) -> Steps[Released | Release]:
-    """Releases the lease, or goes on with that; with `only_due` no lease that is not due yet.
-    Raises Unavailable, OSError. Durable on return: as with `release`.
+def give_back(
+    root: Root, lease: LeaseName, *, only_due: bool, limit: int = LEASED_MESSAGES_MAX
+) -> Steps[Released | Release]:
+    """Releases the lease, or goes on with that, for some `limit` messages; with `only_due` no lease
+    that is not due yet. Raises Unavailable, OSError. Durable on return: as with `release`.
     """
     file = _manifest(root, lease)
     with claimed(root, lease_path(root.layout, lease, file)) as claim:
@@ -90,8 +95,8 @@ def give_back(root: Root, lease: LeaseName, *, only_due: bool) -> Steps[Released
                 root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
         # Also where another did it, who may have died before its own flush.
         yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
-        released = yield from _Return(root, lease, due_ms).run()
-        if not released.stuck:
+        released = yield from _Return(root, lease, due_ms, limit).run()
+        if not released.stuck and not released.more:
             yield from _end(root, lease, file)
         return released
 
@@ -103,31 +108,39 @@ class _Return:
     root: Root
     lease: LeaseName
     due_ms: int
+    limit: int
     returned: int = 0
     removed: int = 0
 
     def run(self) -> Steps[Released]:
         """Pass by pass, until one moves nothing."""
-        stuck = 0
+        moved, stuck = yield from self._pass(self.limit)
+        more = moved + stuck >= self.limit
+        if more and moved:
+            return Released(self.returned, self.removed, 0, more=True)
         for _ in range(BUCKET_TRIES_MAX):
-            moved, stuck = yield from self._pass()
-            if not moved or not stuck:
+            if not stuck:
+                break
+            # All of them: what is stuck must not hide what is not.
+            moved, stuck = yield from self._pass(None)
+            if not moved:
                 break
         return Released(self.returned, self.removed, stuck)
 
-    def _pass(self) -> Steps[tuple[int, int]]:
+    def _pass(self, limit: int | None) -> Steps[tuple[int, int]]:
         before, met = self.returned + self.removed, 0
-        entries = self._entries()
+        entries = self._entries(limit)
         while chunk := list(itertools.islice(entries, RETURNED_PER_FLUSH_MAX)):
             met += len(chunk)
             yield from self._chunk(chunk)
         moved = self.returned + self.removed - before
         return moved, met - moved
 
-    def _entries(self) -> Iterator[tuple[QueueName, MessageId]]:
+    def _entries(self, limit: int | None) -> Iterator[tuple[QueueName, MessageId]]:
         # At once: what is renamed meanwhile may be listed twice, or hide others.
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        for name in [entry.name for entry in entries_if_there(self.root.files, folder)]:
+        entries = itertools.islice(entries_if_there(self.root.files, folder), limit)
+        for name in [entry.name for entry in entries]:
             with contextlib.suppress(BadName):
                 yield parse_entry(name)
 
@@ -142,15 +155,21 @@ class _Return:
         for queue, ids in by_queue.items():
             for message_id, bucket in self._targets(queue, ids):
                 targets.setdefault((queue, bucket), []).append(message_id)
-        ways = make_ways(self.root, RETURN, targets)
-        if ways.folders or ways.entries:
-            with contextlib.suppress(FileNotFoundError):
+        try:
+            ways = make_ways(self.root, RETURN, targets)
+            if ways.folders or ways.entries:
                 yield ways
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            targets = {}  # A queue was deleted meanwhile; the next pass decides.
         flushes: dict[Flush, None] = {}
         for (queue, bucket), ids in targets.items():
             flushes |= dict.fromkeys(self._move(queue, bucket, ids))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        flush = together(flushes) if flushes else Flush(folders=(folder,))
+        flush = together(flushes)
+        if folder not in flush.folders:
+            flush = flush._replace(folders=(*flush.folders, folder))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
 
@@ -177,6 +196,10 @@ class _Return:
             with claimed(self.root, source + message_id.text) as claim:
                 if claim is None:
                     continue
+                if claim.status.st_nlink > 1 and self._is_elsewhere(queue, message_id, claim):
+                    files.unlink(source + message_id.text)
+                    self.returned += 1
+                    continue
                 self._stamp(claim)
                 try:
                     files.rename(source + message_id.text, target + message_id.text)
@@ -188,6 +211,18 @@ class _Return:
                     yield keep_one_name(self.root, RETURN.target, queue, message_id, bucket)
             self.returned += 1
             yield folders_of(self.root, RETURN, queue, spot, bucket)
+
+    def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
+        """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
+        there.
+        """
+        root = self.root
+        for state in (State.REMOVED, State.DELAYED, State.READY):
+            for spot in root.places.spots(state, queue, message_id):
+                status = root.files.status(root.layout.path(state, queue, message_id, spot))
+                if status is not None and os.path.samestat(status, claim.status):
+                    return True
+        return False
 
     def _stamp(self, claim: Claim) -> None:
         """Counts that it was received; once, also when who did so died before it moved it."""

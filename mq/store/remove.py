@@ -22,7 +22,7 @@ from mq.lifecycle import (
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
-from mq.store.find import PASSES, Precondition, nowhere, places_alive
+from mq.store.find import PASSES, Precondition, leased_rows, nowhere, places_alive
 from mq.store.holders import free_key
 from mq.store.moves import (
     claimed,
@@ -73,14 +73,16 @@ def remove(
     yield from refuse_purged(root, queue, message_id)
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
     # that yet. remove/ comes first, which has the message then.
-    beside = root.places.buckets(queue, message_id)
+    beside: tuple[tuple[str, ...], ...] = root.places.buckets(queue, message_id)
     starts = (layout.delay, layout.queue(queue))
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
     for look in range(PASSES):
-        found, bucket = _pass(root, queue, message_id, if_receives, look)
+        found, bucket, state = _pass(root, queue, message_id, if_receives, look)
         seen.add(found)
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
+            if found is not _Found.HERE or state is State.LEASED:
+                beside = (*beside, *leased_rows(root))
             if bucket:
                 folders = (layout.remove, *leading(layout.remove, bucket), *starts)
             # A folder that is gone is a queue deleted meanwhile, or a bucket that was reaped.
@@ -128,9 +130,9 @@ def _pass(
     message_id: MessageId,
     if_receives: Precondition | None,
     look: int,
-) -> tuple[_Found, str]:
+) -> tuple[_Found, str, State]:
     """Looks once into every place of the message, and removes it from the first that has it; what
-    came of it, and the bucket of remove/ that it lies in then.
+    came of it, the bucket of remove/ that it lies in then, and where it was.
     """
     missed = _Found.NOWHERE
     for state, source in places_alive(root, queue, message_id, look):
@@ -142,10 +144,10 @@ def _pass(
         try:
             # Of two names a fetch would take remove/'s away: only the lock keeps it off.
             if if_receives is None and status.st_nlink == 1:
-                return _remove(root, removal, queue, message_id, 1, source, target), target
+                return _remove(root, removal, queue, message_id, 1, source, target), target, state
             found = _remove_locked(root, removal, queue, message_id, if_receives, source, target)
             if found is not _Found.BUSY:
-                return found, target
+                return found, target, state
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -156,8 +158,8 @@ def _pass(
     for bucket in root.places.spots(State.REMOVED, queue, message_id):
         path = root.layout.path(State.REMOVED, queue, message_id, bucket)
         if message_status(root, path) is not None:
-            return _Found.REMOVED, bucket
-    return missed, ""
+            return _Found.REMOVED, bucket, State.REMOVED
+    return missed, "", State.ABSENT
 
 
 def _remove(

@@ -6,7 +6,7 @@ FORMAT.md, "extend, release, postpone", has the steps and what a crash after eac
 from dataclasses import replace
 from typing import Final
 
-from mq.errors import Busy, DeliveredAgain, MessageNotFound
+from mq.errors import Busy, DeliveredAgain, MessageLeased, MessageNotFound
 from mq.lifecycle import POSTPONE, RELEASE, State
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
@@ -72,8 +72,8 @@ def reschedule(
     stamp. Its receives stay as they are.
 
     `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
-    Raises QueueNotFound, MessageNotFound, DeliveredAgain, DueTooFar, Busy, StorageFailed.
-    Durable on return: yes; and so is what a not-found says.
+    Raises QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy,
+    StorageFailed. Durable on return: yes; and so is what a not-found says.
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
@@ -107,6 +107,8 @@ def _reschedule_at(
     path = root.layout.path(state, queue, message_id, bucket)
     if message_status(root, path) is None:
         return None
+    if state is State.LEASED:
+        raise MessageLeased(bucket.rstrip("/"))
     with claimed(root, path) as claim:
         if claim is None:
             raise Busy("another process is at the message")
