@@ -36,7 +36,7 @@ _FILE_URI: Final = re.compile(r"file:(?://(?=/))?(/(?!/).*)", re.DOTALL)
 _CONSUMER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _LEASE: Final = re.compile(rf"{_CONSUMER.pattern}\.[1-9][0-9]{{0,11}}")
 # What Spark hands on to a sink that is for itself.
-_SPARKS_OWN: Final = ("checkpointLocation",)
+_SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 
 
 @dataclass(eq=False)
@@ -62,7 +62,7 @@ class UnknownOption(MqError):
 
     def __str__(self) -> str:
         lower = {name.lower(): name for name in self.known}
-        near = get_close_matches(self.option.lower(), lower, n=1, cutoff=0.5)
+        near = get_close_matches(self.option.lower(), lower, n=1, cutoff=0.6)
         meant = f" did you mean {lower[near[0]]}?" if near else ""
         return f"mq: no option {self.option};{meant} it knows {', '.join(self.known)}"
 

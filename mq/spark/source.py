@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from mq.spark.options import ReadOptions, StreamOptions, WriteOptions
-from mq.spark.schema import SCHEMA
+from mq.spark.schema import SCHEMA, check_schema
 
 
 class MqDataSource(DataSource):
@@ -34,11 +34,13 @@ class MqDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read: browses."""
+        check_schema(_columns(schema))
         options = ReadOptions.parse(self.options)
         return cast(DataSourceReader, _made("batch", "BatchReader", options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A stream: leases and acknowledges."""
+        check_schema(_columns(schema))
         options = StreamOptions.parse(self.options)
         return cast(DataSourceStreamReader, _made("stream", "StreamReader", options, schema))
 
@@ -53,6 +55,10 @@ class MqDataSource(DataSource):
         return cast(
             DataSourceStreamWriter, _made("sink", "StreamWriter", options, schema, overwrite)
         )
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(column.name, column.dataType.simpleString()) for column in schema.fields]
 
 
 def _made(module: str, name: str, *facts: object) -> object:

@@ -172,6 +172,14 @@ def test_an_unknown_option_is_refused_with_the_nearest_known(
         parser.parse({**needed, option: "1"})
 
 
+def test_what_is_near_nothing_is_refused_with_all_there_is() -> None:
+    with pytest.raises(UnknownOption) as raised:
+        WriteOptions.parse({**WRITE, "mergeSchema": "true"})
+    assert str(raised.value) == (
+        "mq: no option mergeSchema; it knows path, queue, sync, publishId, onKeyTaken"
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "option"),
     [("read", "consumer"), ("read", "queue"), ("stream", "state"), ("stream", "lease")],
@@ -183,7 +191,8 @@ def test_another_ways_option_is_refused(kind: str, option: str) -> None:
 
 
 def test_what_spark_says_to_every_sink_is_no_option_of_ours() -> None:
-    WriteOptions.parse({**WRITE, "checkpointLocation": "/c"})
+    told = {**WRITE, "checkpointLocation": "/c", "queryname": "lake"}
+    assert WriteOptions.parse(told) == WriteOptions.parse(WRITE)
 
 
 @given(st.data(), st.sampled_from(sorted(NUMBERS)))
