@@ -27,7 +27,7 @@ from mq.limits import (
 from mq.names import Key, QueueName
 
 T = TypeVar("T")
-ReadState = Literal["ready", "delayed", "removed"]
+ReadState = Literal["ready", "delayed", "leased", "removed"]
 Sync = Literal["syncfs", "fsync"]
 OnKeyTaken = Literal["fail", "skip"]
 
@@ -100,7 +100,7 @@ class ReadOptions:
         return cls(
             path=given.required("path", _path, "the root of an mq"),
             subscription=given.subscription() if lease is None else None,
-            state=given.get("state", _one_of("ready", "delayed", "removed"), "ready"),
+            state=given.get("state", _one_of("ready", "delayed", "leased", "removed"), "ready"),
             lease=lease,
             **given.reading(),
         )

@@ -48,7 +48,7 @@ class Cut:
 
     def per_partition(self, names: int) -> int:
         """How many names a partition has, of so many in all."""
-        return max(1, min(self.names_max, -(-names // self.partitions_min)))
+        return max(1, min(self.names_max, names // self.partitions_min))
 
 
 def partitions(root: Root, blocks: Iterable[Block], cut: Cut) -> list[Names]:

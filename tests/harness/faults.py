@@ -247,6 +247,10 @@ class FaultyFiles(Files):
         self._pass("read", self._path(descriptor))
         return super().read(descriptor, size, offset)
 
+    def read_file(self, path: str, size: int) -> bytes:
+        self._pass("read_file", path)
+        return super().read_file(path, size)
+
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
         self._pass("entries", folder)
         yield from super().entries(folder)

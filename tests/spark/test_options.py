@@ -97,7 +97,7 @@ def test_a_root_is_a_path_or_its_uri(path: str) -> None:
         ("read", "subscribe", "", "a queue's name"),
         ("read", "subscribe", "a,,b", "a queue's name"),
         ("read", "subscribe", "../a", "a queue's name"),
-        ("read", "state", "gone", "ready or delayed or removed"),
+        ("read", "state", "gone", "ready or delayed or leased or removed"),
         ("read", "includeValue", "yes", "true or false"),
         ("read", "lease", "lake.17", "does not go with subscribe"),
         ("read", "subscribePattern", "a.*", "does not go with subscribe"),
