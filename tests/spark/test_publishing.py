@@ -1,0 +1,245 @@
+"""Rows to staged messages, without a JVM."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from harness.clock import FakeClock
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mq.errors import StartupError
+from mq.headers import parse_block
+from mq.limits import HEADERS_MAX, ROWS_PER_MS
+from mq.message import Stamp
+from mq.names import Key, MessageId, QueueName
+from mq.repeatable_ids import RepeatableIds
+from mq.settings import QueueSettings
+from mq.spark.options import BadOption, WriteOptions
+from mq.spark.publishing import (
+    BadColumns,
+    BadRow,
+    PublishFailed,
+    Task,
+    check_columns,
+    commit_staged,
+    open_for,
+    stage_rows,
+)
+from mq.store.configure import change_settings
+from mq.store.files import Files
+from mq.store.flush import NoFlusher
+from mq.store.group import run_alone
+from mq.store.layout import parse_entry
+from mq.store.queues import create_queue
+from mq.store.root import Root, open_root
+from mq.store.staging import Staged
+
+QUEUE = QueueName.parse("orders")
+OTHER = QueueName.parse("others")
+JOB = "ab" * 16
+UTC = datetime.UTC
+PAST = datetime.datetime(1999, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    made = open_root(str(tmp_path), Files(), FakeClock())
+    for queue in (QUEUE, OTHER):
+        run_alone(create_queue(made, queue), NoFlusher())
+    return made
+
+
+def options(root: Root, **more: str) -> WriteOptions:
+    return WriteOptions.parse({"path": root.layout.root, "queue": "orders"} | more)
+
+
+def staged(root: Root, task: Task | None = None, /, **columns: Any) -> Staged:
+    """One partition of these columns."""
+    batch = pa.RecordBatch.from_pydict(columns)
+    return stage_rows(root, options(root), task or Task(JOB, 0, 0), [batch])
+
+
+def messages(root: Root) -> dict[bytes, tuple[QueueName, MessageId, Path]]:
+    """What is staged, by what was written."""
+    found = {}
+    for path in Path(root.layout.new, ".spark").rglob("*:*"):
+        queue, message_id = parse_entry(path.name)
+        found[path.read_bytes()[message_id.header_bytes :]] = queue, message_id, path
+    return found
+
+
+def test_a_row_is_a_message(root: Root) -> None:
+    at = datetime.datetime(2040, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    headers = pa.map_(pa.string(), pa.string())
+    found = staged(
+        root,
+        value=[b"a", b"b", b"c"],
+        queue=["others", None, "orders"],
+        key=["k/1", None, "k"],
+        priority=[9, None, 0],
+        at=pa.array([at, None, PAST], pa.timestamp("us", "UTC")),
+        headers=pa.array([[("ce-id", "7")], [], None], headers),
+        content_type=["application/json", "text/x; q=1", None],
+    )
+    assert [(each.queue, each.messages) for each in found.queues] == [("orders", 2), ("others", 1)]
+    assert (found.is_keyed, found.is_scheduled) == (True, True)
+    of = messages(root)
+    queue, message_id, path = of[b"a"]
+    assert (queue, message_id.priority, message_id.key) == (OTHER, 9, Key("k/1"))
+    assert message_id.extension == "json"
+    assert parse_block(path.read_bytes()[: message_id.header_bytes]) == (("ce-id", "7"),)
+    stamp = Stamp.from_mtime_ns(path.stat().st_mtime_ns)
+    assert stamp == Stamp(int(at.timestamp() * 1000))
+    _, message_id, path = of[b"b"]
+    assert parse_block(path.read_bytes()[: message_id.header_bytes]) == (
+        ("Content-Type", "text/x; q=1"),
+    )
+    assert path.stat().st_mtime_ns == message_id.published_ms * 1_000_000
+    _, message_id, path = of[b"c"]
+    assert (message_id.header_bytes, message_id.extension) == (0, "")
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_queue_says_which_priority_and_how_large(root: Root) -> None:
+    patch = {"priority_default": 4, "body_bytes_max": 3}
+    run_alone(change_settings(root, QUEUE, patch, QueueSettings()), NoFlusher())
+    staged(root, value=["abc"])
+    assert [each[1].priority for each in messages(root).values()] == [4]
+    with pytest.raises(BadRow, match="row 1 of partition 0, column value: has 4 bytes"):
+        staged(root, Task(JOB, 0, 1), value=["abc", "abcd"])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("value", None, "is null"),
+        ("queue", "no such queue", "is no queue's name"),
+        ("queue", "absent", "there is no queue absent"),
+        ("key", "k" * 65, "is no key"),
+        ("key", "", "is no key"),
+        ("priority", 10, "is 10; it takes 0 to 9"),
+        ("priority", -1, "is -1"),
+        ("headers", [("X-Other", "1")], "keeps no X-Other"),
+        ("headers", [("ce-id", None)], "is null"),
+        ("headers", [("ce-id", "a\nb")], "control characters"),
+        ("headers", [("content-type", "a/b"), ("Content-Type", "a/c")], "told twice"),
+        ("headers", [(f"ce-{n}", "1") for n in range(HEADERS_MAX + 1)], "at most 64 headers"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_told_and_nothing_is_left(
+    root: Root, column: str, value: object, said: str
+) -> None:
+    kinds = {
+        "value": pa.binary(),
+        "priority": pa.int32(),
+        "headers": pa.map_(pa.string(), pa.string()),
+    }
+    good: dict[str, object] = {"value": b"x"}
+    columns = {column: pa.array([good.get(column), value], kinds.get(column, pa.string()))}
+    columns.setdefault("value", pa.array([b"x", b"y"]))
+    with pytest.raises(BadRow) as raised:
+        staged(root, **columns)
+    assert (raised.value.row, raised.value.column) == (1, column)
+    assert said in str(raised.value)
+    assert list(Path(root.layout.new, ".spark").rglob("*:*")) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"value": "int"}, "column value is int; it takes binary or string"),
+        ({"key": "string"}, "no column value"),
+        ({"value": "binary", "id": "string"}, "column id is none that is published"),
+        ({"value": "binary", "at": "timestamp_ntz"}, "column at is timestamp_ntz"),
+        ({"value": "binary", "headers": "map<string,int>"}, "it takes map<string,string>"),
+    ],
+)
+def test_columns_are_looked_at_before_any_row(
+    root: Root, columns: dict[str, str], said: str
+) -> None:
+    with pytest.raises(BadColumns, match=said):
+        check_columns(list(columns.items()), options(root))
+
+
+def test_a_queue_is_named_by_an_option_or_a_column(root: Root) -> None:
+    without = WriteOptions.parse({"path": root.layout.root})
+    check_columns([("value", "string"), ("queue", "string")], without)
+    with pytest.raises(BadOption, match="queue"):
+        check_columns([("value", "string")], without)
+
+
+def test_a_task_of_what_is_published_already_writes_nothing(root: Root) -> None:
+    def never() -> Any:
+        raise AssertionError("a row was read")
+        yield
+
+    task = Task(JOB, 0, 0, Key("once"), repeats=True)
+    given_options = options(root, publishId="once")
+    first = stage_rows(root, given_options, task, [pa.RecordBatch.from_pydict({"value": [b"a"]})])
+    commit_staged(root, given_options, JOB, [first], task.name)
+    again = Task("cd" * 16, 0, 0, Key("once"), repeats=True)
+    assert stage_rows(root, given_options, again, never()).messages == 0
+    assert len(list(Path(root.layout.queue(QUEUE)).iterdir())) == 1
+
+
+def test_a_publish_that_is_tried_again_has_the_same_ids(root: Root) -> None:
+    ids = []
+    for attempt in range(2):
+        task = Task(JOB, 3, attempt, Key("once"), repeats=True)
+        stage_rows(
+            root,
+            options(root),
+            task,
+            [pa.RecordBatch.from_pydict({"value": [b"a", b"b"]})] * 20,
+        )
+        folder = Path(root.layout.new, ".spark", JOB, f"3-{attempt}")
+        ids.append(sorted(path.name for path in folder.iterdir()))
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 40
+
+
+def test_what_cannot_be_committed_is_told(root: Root) -> None:
+    found = staged(root, value=[b"a"], key=["k"])
+    commit_staged(root, options(root), JOB, [found], None)
+    second = staged(root, Task("cd" * 16, 0, 0), value=[b"b"], key=["k"])
+    with pytest.raises(PublishFailed, match="key 'k' is taken"):
+        commit_staged(root, options(root), "cd" * 16, [second], None)
+    commit_staged(root, options(root, onKeyTaken="skip"), "cd" * 16, [second], None)
+    assert len(list(Path(root.layout.queue(QUEUE)).iterdir())) == 1
+
+
+def test_a_root_is_needed(tmp_path: Path) -> None:
+    given_options = WriteOptions.parse({"path": str(tmp_path), "queue": "q"})
+    with pytest.raises(StartupError, match="no mq root"):
+        open_for(given_options)
+
+
+keys = st.builds(Key, st.text("abcXYZ0-_", min_size=1, max_size=20))
+times = st.integers(0, 2**45)
+
+
+@given(keys, times, st.integers(0, 2**20 - 1), st.integers(0, 10**7))
+def test_a_repeatable_id_is_an_id_of_its_row_s_time(
+    name: Key, begun_ms: int, partition: int, row: int
+) -> None:
+    message_id = MessageId.parse(RepeatableIds(name, begun_ms, partition).uuid(row))
+    assert message_id.published_ms == begun_ms + row // ROWS_PER_MS
+    assert message_id.uuid == RepeatableIds(name, begun_ms, partition).uuid(row)
+
+
+@given(keys, times, st.sets(st.tuples(st.integers(0, 2**20 - 1), st.integers(0, 200)), max_size=50))
+def test_repeatable_ids_are_all_different_and_in_order(
+    name: Key, begun_ms: int, rows: set[tuple[int, int]]
+) -> None:
+    made: Callable[[int, int], str] = lambda partition, row: RepeatableIds(  # noqa: E731
+        name, begun_ms, partition
+    ).uuid(row)
+    assert len({made(*each) for each in rows}) == len(rows)
+    for partition in {partition for partition, _ in rows}:
+        mine = sorted(row for of, row in rows if of == partition)
+        uuids = [made(partition, row) for row in mine]
+        assert uuids == sorted(uuids)
