@@ -3,7 +3,6 @@
 import os
 import site
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import mq
 from mq.spark.java import ensure_java
+from mq.spark.listener import install
 from mq.spark.source import MqDataSource
 
 # Set where spark-submit has started both the JVM and this process.
@@ -60,7 +60,7 @@ def session(
     made = builder.getOrCreate()
     if remote is None and (told or find_spec("pyspark_mq") is not None):
         # Spark finds it as this process does; to register it again would only make it warn.
-        _listen(made)
+        install(made)
     else:
         register(made)
     return made
@@ -72,13 +72,7 @@ def register(spark: SparkSession) -> None:
     and this adds that a query's last batch is acknowledged when the query ends.
     """
     spark.dataSource.register(MqDataSource)
-    _listen(spark)
-
-
-def _listen(spark: SparkSession) -> None:
-    """Installs what acknowledges a query's last batch when the query ends well."""
-    if find_spec("mq.spark.listener") is not None:
-        import_module("mq.spark.listener").install(spark)
+    install(spark)
 
 
 def _is_local(master: str | None, environment: Mapping[str, str] = os.environ) -> bool:
