@@ -1,5 +1,6 @@
 """The order of renames and flushes of leases: what must be on stable media before what."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -247,3 +248,63 @@ def test_a_consumer_that_is_forgotten(place: LeasingRoot) -> None:
     before = mark(place)
     place.run(forget_consumer(place.root, place.leases()[0].name.consumer))
     assert changes(place, before) == ["sync_folder leases"]
+
+
+def test_a_claim_from_a_queue_that_another_made(place: LeasingRoot, files: FaultyFiles) -> None:
+    place.publish(1)
+    place.flusher = other = FsyncFlusher(files, 1)
+    before = mark(place)
+    place.claimed()
+    said = changes(place, before)
+    assert_in_order(said, "rename queues/q/", "sync_folder queues", "sync_folder leases/c.1")
+    other.close()
+
+
+def test_a_claim_of_what_has_two_names(place: LeasingRoot) -> None:
+    (message_id,) = place.publish(1)
+    ready = next((place.top / "queues/q").rglob(message_id.text))
+    os.link(ready, place.top / "new" / f"q:{message_id.text}")
+    rows = place.root.places.buckets(QUEUE, message_id)
+    for folder in (folder for row in rows for folder in row):
+        Path(folder).mkdir(exist_ok=True)
+    before = mark(place)
+    place.claimed()
+    said = changes(place, before)
+    wanted = ["remove", "delay", "queues/q", "new"]
+    wanted += [str(Path(folder).relative_to(place.top)) for row in rows for folder in row]
+    for folder in wanted:
+        assert_in_order(said, "sync_folder leases/c.1", f"sync_folder {folder}", "create leases/.c")
+
+
+def test_a_release_to_a_bucket_of_long_ago(tmp_path: Path, files: FaultyFiles) -> None:
+    """Others may have made it anew since: it is flushed at each use."""
+    flusher = FsyncFlusher(files, 1)
+    place = LeasingRoot(tmp_path / "root", 1, files, flusher)
+    place.publish(3)
+    place.pass_s(24 * 3600)
+    lease = place.claimed()
+    deep = next(path for path in (place.top / "queues/q").glob("*/*") if path.is_dir())
+    before = mark(place)
+    place.run(release(place.root, lease.name))
+    said = changes(place, before)
+    bucket = deep.parent.relative_to(place.top)
+    assert_in_order(
+        said, "sync_folder queues/q", f"sync_folder {bucket}", "rename leases/c.1.back/"
+    )
+    flusher.close()
+
+
+def test_what_makes_durable_where_a_leased_message_is(place: LeasingRoot) -> None:
+    place.publish(1)
+    lease = place.claimed()
+    (path,) = Path(lease.folder).iterdir()
+    message_id = MessageId.parse(path.name.partition(":")[2])
+    layout = place.root.layout
+    delay, ready = layout.delay, layout.queue(QUEUE)
+    leased = kept_flush(place.root, QUEUE, message_id)
+    assert leased.folders == (layout.leases, lease.folder, delay, ready)
+    assert leased.entries == (ready,)
+    assert (lease.folder,) in leased.beside
+    gone = kept_flush(place.root, QUEUE, new_id())
+    assert gone.folders == (delay, ready)
+    assert (lease.folder,) in gone.beside
