@@ -167,9 +167,8 @@ class _Return:
         for (queue, bucket), ids in targets.items():
             flushes |= dict.fromkeys(self._move(queue, bucket, ids))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        flush = together(flushes)
-        if folder not in flush.folders:
-            flush = flush._replace(folders=(*flush.folders, folder))
+        # Where all were removed, or had gone on, they left it alone.
+        flush = together(flushes) if flushes else Flush(folders=(folder,))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
 
