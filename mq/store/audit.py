@@ -33,6 +33,7 @@ from mq.store.layout import (
 )
 from mq.store.moves import queue_exists
 from mq.store.orphans import KeyFolder, is_orphan, kept_s, key_folders_of, links
+from mq.store.pipeline_layout import parse_journal_file
 from mq.store.root import Root
 from mq.store.steps import T
 from mq.store.walk import is_bucket, is_deep_folder
@@ -79,7 +80,19 @@ class _Auditor:
                 self._keys(kind)
         if self._layout.purged in standing:
             self._marks()
+        if self._layout.journal in standing:
+            self._journal()
         return self.found
+
+    def _journal(self) -> None:
+        """Commit points, and what is remembered of bulk publishes."""
+        for entry, status in self._entries(self._layout.journal):
+            if self._parsed(parse_journal_file, entry.name) is None:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                self._mode(entry.path, status, FILE_MODE)
+            else:
+                self._foreign(entry.name)
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:
         self.found.violations.append(Violation(breach, path, detail))

@@ -80,13 +80,6 @@ async def _begun(on: Stage) -> None:
     await on.clients.make(ORDERS)
 
 
-async def publish_in_bulk(on: Stage) -> None:
-    await _begun(on)
-    ids = await _Bulk(on).publish(roll_all_forward)
-    on.disk.mark("fetch_asked", queue=ORDERS)
-    assert await on.clients.fetch() in ids
-
-
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
     await _begun(on)
     ids = await _Bulk(on, key="night", is_scheduled=True).publish(roll_all_forward)
@@ -121,7 +114,7 @@ async def delete_the_queue_of_a_bulk(on: Stage) -> None:
 BULK_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
-        publish_in_bulk, publish_in_bulk_with_a_key_and_for_later, roll_forward_what_another_has,
+        publish_in_bulk_with_a_key_and_for_later, roll_forward_what_another_has,
         delete_the_queue_of_a_bulk,
     )
 }  # fmt: skip
