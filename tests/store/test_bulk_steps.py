@@ -1,18 +1,21 @@
 """The steps of a bulk publish, in their order."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles, steps_of
+from harness.processes import PATIENCE_S
 from harness.staging import JOB, QUEUE, committed, rolled, stage
 
-from mq.names import Key, UuidSource
+from mq.names import Key, MessageId, UuidSource
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.journal import begin_publish
 from mq.store.pipeline_layout import Attempt
+from mq.store.publish import Draft, publish
 from mq.store.queues import create_queue, delete_queue
 from mq.store.root import Root, attach_root, open_root
 from mq.store.staging import StagingWriter
@@ -181,3 +184,21 @@ def test_a_writer_that_fails_leaves_nothing_open(root: Root, files: FaultyFiles)
     with pytest.raises(RuntimeError), StagingWriter(root, JOB, Attempt(0, 0)):
         raise RuntimeError
     assert files.open_paths() == []
+
+
+def test_a_key_that_another_takes_meanwhile_has_one_message(
+    tmp_path: Path, root: Root, files: FaultyFiles
+) -> None:
+    """After the link was made, and before its message shows."""
+    staged, _ = stage(root, [b"a"], key="k")
+    name = committed(root, staged).name
+    gate = files.hold("lock", "/keys/")
+    with ThreadPoolExecutor(1) as pool:
+        rolling = pool.submit(rolled, root, name)
+        assert gate.reached.wait(PATIENCE_S)
+        other = attach_root(str(tmp_path), Files(), root.clock)
+        message_id = MessageId(UuidSource(root.clock).next(), key=Key("k"))
+        run_alone(publish(other, Draft(QUEUE, message_id, root.now_ms()), b"b"), NoFlusher())
+        gate.open()
+        assert rolling.result(PATIENCE_S) == (0, 1, 0)
+    assert [path.name for path in Path(root.layout.queue(QUEUE)).iterdir()] == [message_id.text]
