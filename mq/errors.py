@@ -251,6 +251,11 @@ class LeaseLost(MqError):
 
     lease: str
 
+    def __str__(self) -> str:
+        return (
+            f"mq: lease {self.lease} is over: it was ended, or lapsed and its messages come again"
+        )
+
 
 @dataclass(eq=False)
 class ConsumerBusy(MqError):
@@ -258,12 +263,18 @@ class ConsumerBusy(MqError):
 
     consumer: str
 
+    def __str__(self) -> str:
+        return f"mq: another query uses the consumer's name {self.consumer}; each needs its own"
+
 
 @dataclass(eq=False)
 class TooManyLeases(MqError):
     """So many leases of the root are open that there may be no other."""
 
     open: int
+
+    def __str__(self) -> str:
+        return f"mq: {self.open} leases of the root are open, and no more may be"
 
 
 class StartupError(MqError):

@@ -141,10 +141,26 @@ LEASE_S_MAX: Final = 7 * 24 * 3600
 LEASES_OPEN_MAX: Final = 64
 LEASED_MESSAGES_DEFAULT: Final = 100_000
 LEASED_MESSAGES_MAX: Final = 1_000_000
+# A manifest names the queues that were asked for.
+MANIFEST_BYTES_MAX: Final = 1 << 20
+# Ready messages that a claim looks for at a time, and how many it takes before it looks again
+# whether the queue was purged.
+LEASE_LOOK_MESSAGES_MAX: Final = 50_000
+LEASE_RENAMES_PER_LOOK: Final = 1_000
+# Messages that are given back between two flushes.
+RETURNED_PER_FLUSH_MAX: Final = 1_000
+# Messages of a lapsed lease that mq-mover gives back before it looks after others.
+RETURNED_PER_PASS_MAX: Final = 20_000
 # How long the manifest of a lease that was released says so.
 LAPSED_KEPT_S: Final = 7 * 24 * 3600
 # A lease is renewed so many times before it lapses.
 RENEWALS_PER_LEASE: Final = 3
+LEASE_RENEWAL_RETRY_S: Final = 1.0
+# How long a query waits for the one before it to end that uses its consumer's name.
+OWNER_WAIT_S: Final = 5.0
+OWNER_RETRY_S: Final = 0.1
+# How long a process that ends waits to hear of queries that have ended.
+LAST_EVENTS_S: Final = 5.0
 
 # Bulk publishes: how long what was staged stays when nothing is written any more, and how long a
 # publish id is remembered.

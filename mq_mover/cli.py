@@ -25,6 +25,7 @@ from mq.store.redeliver import Timer
 from mq.store.root import Root, open_root
 from mq.store.sweep_bulk import BulkSweep
 from mq.upkeep import Stop, make_passes
+from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.sweeper import Sweeper
 
@@ -100,15 +101,20 @@ def _over_root(
     root = open_root(str(path), files, clock, folder_max=folder_max)
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
+    leases = LeaseMover(root, flusher)
     sweeper = Sweeper(root, flusher, BulkSweep(root, flusher).begin)
     clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"root": path, "commit": flusher.name}})
 
     def passes() -> int:
         clock_follower.follow()
-        return mover.run_once() + sweeper.run_if_due()
+        return mover.run_once() + leases.run_once() + sweeper.run_if_due()
 
-    return passes, mover.next_due_s
+    def next_due_s() -> float | None:
+        known = (mover.next_due_s(), leases.next_due_s())
+        return min((due_s for due_s in known if due_s is not None), default=None)
+
+    return passes, next_due_s
 
 
 def _between(

@@ -1,5 +1,5 @@
 """Sweeping: bulk publishes to roll forward, files forgotten in new/, buckets that emptied, what
-deleted queues and purges left, and keys of nothing.
+deleted queues and purges left, keys of nothing, and manifests of leases that ended.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from mq.names import MessageId, QueueName
 from mq.store.buckets import sweep_buckets
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
+from mq.store.lapses import sweep_leases
 from mq.store.layout import parse_entry
 from mq.store.listing import is_settled
 from mq.store.orphans import OrphanSweep, give_up_publishes
@@ -23,6 +24,7 @@ from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
+from mq.store.spools import sweep_spools
 from mq.store.sweep_bulk import sweep_bulk
 
 _log = logging.getLogger("mq-mover.sweeper")
@@ -58,7 +60,16 @@ class Sweeper:
         self._bulk()
         swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
+        self._sweep_pipeline()
         return swept
+
+    def _sweep_pipeline(self) -> None:
+        """Manifests of leases that ended, and listings of bulk reads that are long over."""
+        try:
+            sweep_leases(self._root)
+            sweep_spools(self._root)
+        except OSError as error:
+            _log.info("what the pipeline has left stays for now", extra=_fields(error))
 
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""

@@ -18,7 +18,9 @@ from mq.store.peek import Page
 from mq.store.read import Reading
 
 PEEK_PARAMETERS: Final = frozenset({"state", "count", "after"})
-_STATES: Final = {state.value: state for state in (State.READY, State.DELAYED, State.REMOVED)}
+_STATES: Final = {
+    state.value: state for state in (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
+}
 _HEADERS: Final = {
     "Content-Type": MEDIA_TYPE,
     "Cache-Control": "no-store",

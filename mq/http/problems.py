@@ -24,6 +24,7 @@ from mq.errors import (
     KeyNotFound,
     KeyTaken,
     MediaTypeUnknown,
+    MessageLeased,
     MessageNotFound,
     MqError,
     NameTaken,
@@ -56,6 +57,7 @@ _MEMBERS: Final = frozenset(
         "queue",
         "key",
         "id",
+        "lease",
         "receives",
         "bytes_max",
         "headers_max",
@@ -110,6 +112,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     KeyNotFound: Problem("key-not-found", 404, "Key not found", "No message has the key."),
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
+    ),
+    MessageLeased: Problem(
+        "message-leased", 409, "Message leased",
+        "The message is in the lease {lease}: until that ends it can be read and deleted alone.",
     ),
     KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
     ShapeFixed: Problem(

@@ -46,6 +46,7 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             "in_flight": counts.in_flight,
             "overdue": counts.overdue,
             "removed": counts.removed,
+            "leased": counts.leased,
             "sidelined": counts.sidelined,
             "foreign": counts.foreign,
             "oldest_ready_age_s": age_s,

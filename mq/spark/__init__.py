@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mq.spark.java import ensure_java as ensure_java
+    from mq.spark.leasing import lease as lease
     from mq.spark.sessions import register as register
     from mq.spark.sessions import session as session
 
 _WHERE: Final = {
     "ensure_java": "mq.spark.java",
+    "lease": "mq.spark.leasing",
     "register": "mq.spark.sessions",
     "session": "mq.spark.sessions",
 }

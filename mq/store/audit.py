@@ -22,6 +22,8 @@ from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
+from mq.store.lapses import late_leases
+from mq.store.journal import foreign_in_journal
 from mq.store.layout import (
     FORMAT_LINE,
     Keys,
@@ -33,14 +35,18 @@ from mq.store.layout import (
 )
 from mq.store.moves import queue_exists
 from mq.store.orphans import KeyFolder, is_orphan, kept_s, key_folders_of, links
-from mq.store.pipeline_layout import parse_journal_file
+from mq.store.pipeline_layout import (
+    is_acknowledged,
+    parse_lease_file,
+    parse_owner_lock,
+)
 from mq.store.root import Root
 from mq.store.steps import T
 from mq.store.walk import is_bucket, is_deep_folder
 
 # In one folder for all queues; ready messages lie in their queues' own.
-_SHARED: Final = (State.NEW, State.DELAYED, State.REMOVED)
-_ALIVE: Final = (State.READY, State.DELAYED)
+_SHARED: Final = (State.NEW, State.DELAYED, State.LEASED, State.REMOVED)
+_ALIVE: Final = (State.READY, State.DELAYED, State.LEASED)
 _SWEEPS: Final = 2  # So many passes come to a key in a root that is not large.
 _LOOKS: Final = 2  # So often two states of one message are seen before they are believed.
 
@@ -68,7 +74,7 @@ class _Auditor:
         self._has_queues = self._layout.queues in standing
         for state in _SHARED:
             if self._layout.folder(state) in standing:
-                self._shared(state)
+                self._leases() if state is State.LEASED else self._shared(state)
         if self._has_queues:
             self._queues()
         if self._layout.tombstones in standing:
@@ -80,19 +86,9 @@ class _Auditor:
                 self._keys(kind)
         if self._layout.purged in standing:
             self._marks()
-        if self._layout.journal in standing:
-            self._journal()
+        for name in foreign_in_journal(self._root):
+            self._foreign(name)
         return self.found
-
-    def _journal(self) -> None:
-        """Commit points, and what is remembered of bulk publishes."""
-        for entry, status in self._entries(self._layout.journal):
-            if self._parsed(parse_journal_file, entry.name) is None:
-                continue
-            if stat.S_ISREG(status.st_mode):
-                self._mode(entry.path, status, FILE_MODE)
-            else:
-                self._foreign(entry.name)
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:
         self.found.violations.append(Violation(breach, path, detail))
@@ -153,6 +149,9 @@ class _Auditor:
                     self._messages_in(entry.path, State.REMOVED)
                 elif state is State.REMOVED and not bucket and are_deleted_keys(entry.name):
                     self._mode(entry.path, status, FOLDER_MODE)
+                elif state is State.REMOVED and not bucket and is_acknowledged(entry.name):
+                    self._mode(entry.path, status, FOLDER_MODE)
+                    self._lease(State.REMOVED, entry.path)
                 else:
                     self._foreign(entry.name)
                 continue
@@ -161,10 +160,46 @@ class _Auditor:
             queue, message_id = parsed
             if self._message(state, message_id, entry.path, status):
                 self._place(IN_COMMON, message_id, bucket, entry.path)
-                self._other_states(state, queue, message_id, entry.path, status)
+                later = (*_SHARED[_SHARED.index(state) + 1 :], State.READY)
+                self._other_states(later, queue, message_id, entry.path, status)
                 if state is State.DELAYED:
                     self._key_of(queue, message_id, entry.path)
                 self._timely(state, queue, entry.path, status)
+
+    def _leases(self) -> None:
+        """Each is released when it is due; or it is being released."""
+        for entry, status in self._entries(self._layout.leases):
+            try:
+                _, file = parse_lease_file(entry.name)
+            except BadName:
+                if self._parsed(parse_owner_lock, entry.name) is not None:
+                    self._mode(entry.path, status, FILE_MODE)
+                continue
+            if stat.S_ISDIR(status.st_mode) is not file.is_folder:
+                self._foreign(entry.name)
+            elif file.is_folder:
+                self._mode(entry.path, status, FOLDER_MODE)
+                self._lease(State.LEASED, entry.path)
+            else:
+                self._mode(entry.path, status, FILE_MODE)
+        for path, late_ms in late_leases(self._root, self._overdue_ms):
+            self._say(Breach.LAPSED, path, f"for {late_ms / 1000:g} s")
+
+    def _lease(self, state: State, folder: str) -> None:
+        """What lies in a lease, or in one that was acknowledged."""
+        for entry, status in self._entries(folder):
+            if (parsed := self._parsed(parse_entry, entry.name)) is None:
+                continue
+            queue, message_id = parsed
+            if self._message(state, message_id, entry.path, status):
+                others = (State.REMOVED, State.READY, State.LEASED)
+                if state is State.REMOVED:
+                    others = (State.DELAYED, State.READY, State.LEASED)
+                self._other_states(others, queue, message_id, entry.path, status)
+                if state is State.LEASED:
+                    self._key_of(queue, message_id, entry.path)
+                    if all(self._is_stray(queue) for _ in range(_LOOKS)):
+                        self._say(Breach.STRAY, entry.path)
 
     def _walk(
         self, top: str, state: State
@@ -238,14 +273,14 @@ class _Auditor:
 
     def _other_states(
         self,
-        state: State,
+        others: tuple[State, ...],
         queue: QueueName,
         message_id: MessageId,
         here: str,
         status: os.stat_result,
     ) -> None:
         """Each pair of states is told once, by the one that is first in _SHARED."""
-        for other in (*_SHARED[_SHARED.index(state) + 1 :], State.READY):
+        for other in others:
             # Of a shape that cannot be read the first place is all that is known.
             with contextlib.suppress(SettingsUnreadable):
                 for bucket in self._root.places.spots(other, queue, message_id):
@@ -254,7 +289,7 @@ class _Auditor:
                         self._say(Breach.TWO_STATES, here, f"and in {there}")
 
     def _is_in_both(self, here: str, there: str, status: os.stat_result) -> bool:
-        if self._root.files.status(there) is None:
+        if here == there or self._root.files.status(there) is None:
             return False
         again = self._root.files.status(here)
         return again is not None and os.path.samestat(again, status)

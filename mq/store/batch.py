@@ -15,7 +15,7 @@ from mq.lifecycle import STAGE
 from mq.message import Stamp
 from mq.names import MessageId
 from mq.store.files import is_gone
-from mq.store.moves import folders_of, queue_exists
+from mq.store.moves import folders_of, queue_exists, together
 from mq.store.publish import Draft, assure_queue, discard, refuse_old, reveal
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
@@ -203,17 +203,3 @@ class _Work:
 
     def _of(self, number: int) -> Draft:
         return replace(self._draft, id=self._batch.ids[number])
-
-
-def together(flushes: Iterable[Flush]) -> Flush:
-    """All of them as one: the folders that messages went to, those that lead there before, and
-    then the one that they left.
-    """
-    targets: dict[str, None] = {}
-    entries: dict[str, None] = {}
-    left: tuple[str, ...] = ()
-    for flush in flushes:
-        targets |= dict.fromkeys(flush.folders[:-1])
-        entries |= dict.fromkeys(flush.entries)
-        left = flush.folders[-1:]
-    return Flush(folders=(*targets, *left), entries=tuple(entries), covered=len(left))

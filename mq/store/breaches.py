@@ -18,6 +18,7 @@ class Breach(Enum):
     MTIME = "an mtime that mq did not set"
     SHORT = "a file shorter than its header block"
     OVERDUE = "due, and nobody brought it back"
+    LAPSED = "a lease that lapsed, and nobody gave it back"
     FORGOTTEN = "left in new/, and nobody took it away"
     STRAY = "a message whose queue is not there and was not deleted"
     TOMBSTONE = "a tombstone beside its queue"

@@ -38,8 +38,17 @@ def places_alive(
             yield State.DELAYED, bucket
     for bucket in places.spots(State.READY, queue, message_id):
         yield State.READY, bucket
+    for bucket in places.spots(State.LEASED, queue, message_id):
+        yield State.LEASED, bucket
     if look > 0:
         yield State.READY, ""
+
+
+def leased_rows(root: Root) -> tuple[tuple[str, ...], ...]:
+    """The folders of leases, to be flushed beside others by whoever says of a message that it is in
+    none of them; none where there was never a lease. Raises OSError.
+    """
+    return tuple((folder,) for folder in root.places.leases.folders())
 
 
 def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: bool) -> Steps[None]:
@@ -51,7 +60,7 @@ def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: boo
     layout = root.layout
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
-    for folder in (layout.delay, layout.remove):
+    for folder in (layout.delay, layout.leases, layout.remove):
         if root.files.status(folder) is None:
             # What may lie there, or could not be taken there, is not gone.
             raise StorageFailed(f"{folder} is gone")
@@ -61,6 +70,6 @@ def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: boo
     with contextlib.suppress(FileNotFoundError):
         yield Flush(
             folders=(layout.remove, layout.delay, layout.queue(queue)),
-            beside=root.places.buckets(queue, message_id),
+            beside=(*root.places.buckets(queue, message_id), *leased_rows(root)),
         )
     raise MessageNotFound(message_id.text)

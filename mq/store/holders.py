@@ -1,18 +1,22 @@
 """Whether a message lives: what its key's link means."""
 
 from functools import partial
+from typing import Final
 
 from mq.errors import MqError
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import leading
-from mq.store.find import PASSES, places_alive
+from mq.store.find import PASSES, leased_rows, places_alive
 from mq.store.keys import locked_now, unlink_link
 from mq.store.layout import Keys, LinkPlace
 from mq.store.moves import message_status
 from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.steps import Flush
+
+DELIVERED: Final = (State.READY, State.DELAYED, State.LEASED)
+"""The states of a message that was published and not removed."""
 
 
 def whereabouts(root: Root, queue: QueueName, message_id: MessageId) -> State | None:
@@ -46,7 +50,7 @@ def is_staged(root: Root, queue: QueueName, message_id: MessageId) -> bool:
 def lives(root: Root, queue: QueueName, message_id: MessageId) -> bool:
     """Whether the message holds its key: it was published, and is not removed, purged or gone."""
     state = whereabouts(root, queue, message_id)
-    return state in (State.READY, State.DELAYED) and not is_purged(root, queue, message_id)
+    return state in DELIVERED and not is_purged(root, queue, message_id)
 
 
 def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
@@ -58,11 +62,15 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
         # Wherever it comes back: the mark goes only once nothing that was before it does.
         return Flush(folders=(layout.purged,))
     delay, ready = layout.delay, layout.queue(queue)
-    state, bucket = _place(root, queue, message_id) or (State.DELAYED, "")
+    place, beside = _place(root, queue, message_id), root.places.buckets(queue, message_id)
     # Where it is comes before where it may have come from.
+    if place is None or place[0] is State.LEASED:
+        held = () if place is None else (layout.leases, *leading(layout.leases, place[1]))
+        rows = (*beside, *leased_rows(root))
+        return Flush(entries=(ready,), folders=(*held, delay, ready), beside=rows)
+    state, bucket = place
     here, other = (ready, delay) if state is State.READY else (delay, ready)
     folders = (here, *leading(here, bucket), other)
-    beside = root.places.buckets(queue, message_id)
     return Flush(entries=(ready,), folders=folders, beside=beside)
 
 

@@ -13,7 +13,7 @@ from mq.limits import LINK_TRIES_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.holders import is_staged, kept_flush, lives, whereabouts
+from mq.store.holders import DELIVERED, is_staged, kept_flush, lives, whereabouts
 from mq.store.keys import (
     link_flush,
     linked_id,
@@ -74,7 +74,7 @@ def give_back(
     place = root.layout.link(Keys.IDEMPOTENCY, queue, idempotency)
 
     def give() -> None:
-        if whereabouts(root, queue, message_id) not in (State.READY, State.DELAYED):
+        if whereabouts(root, queue, message_id) not in DELIVERED:
             unlink_link(root, place, message_id.text)
 
     try:

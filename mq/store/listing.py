@@ -20,7 +20,7 @@ from mq.store.layout import entry_prefix, parse_entry
 from mq.store.moves import queue_exists
 from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
-from mq.store.walk import walk
+from mq.store.walk import walk, walk_spots
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class Counts:
     ready: int
     delayed: int
     in_flight: int
+    leased: int
     overdue: int
     removed: int
     sidelined: int
@@ -71,10 +72,14 @@ def count(root: Root, queue: QueueName) -> Counts:
             in_flight += 1
         else:
             delayed += 1
+    leased = 0
+    for entry in _entries(root, State.LEASED, queue):
+        leased += mark is None or not mark.covers(parse_entry(entry.name)[1].uuid)
     return Counts(
         ready=ready,
         delayed=delayed,
         in_flight=in_flight,
+        leased=leased,
         overdue=overdue,
         removed=sum(1 for _ in _entries(root, State.REMOVED, queue)),
         sidelined=_sidelined(root, queue),
@@ -86,7 +91,12 @@ def count(root: Root, queue: QueueName) -> Counts:
 def _entries(root: Root, state: State, queue: QueueName) -> "Iterator[os.DirEntry[str]]":
     """The queue's messages in a folder that it shares with other queues."""
     prefix = entry_prefix(queue)
-    for _, entry in walk(root.files, root.layout.folder(state)):
+    top = root.layout.folder(state)
+    if state is State.LEASED:
+        found = walk_spots(root.files, top, root.places.leases.spots())
+    else:
+        found = walk(root.files, top)
+    for _, entry in found:
         if not entry.name.startswith(prefix) or not entry.is_file(follow_symlinks=False):
             continue
         try:

@@ -2,9 +2,10 @@
 
 import contextlib
 import functools
+import itertools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,7 @@ from mq.store.steps import Flush, Steps
 
 _ENDS_KEPT: Final = 4096
 _LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
+_ALL: Final = (State.REMOVED, State.LEASED, *_LATEST_FIRST[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ def keep_one_name(
     layout = root.layout
     kept_path = layout.path(kept, queue, message_id, bucket)
     inode = root.files.status(kept_path)
-    for state in _LATEST_FIRST:
+    for state in _ALL:
         for spot in root.places.spots(state, queue, message_id):
             path = layout.path(state, queue, message_id, spot)
             other = None if path == kept_path else root.files.status(path)
@@ -193,7 +195,9 @@ def keep_one_name(
     others = (layout.base(state, queue) for state in _LATEST_FIRST)
     ways = dict.fromkeys((base, *leading(base, bucket), *others))
     removed = root.layout.parent(State.REMOVED, queue, IN_COMMON.deep(message_id))
-    beside = ((os.path.dirname(removed), removed), *root.places.buckets(queue, message_id))
+    buckets = root.places.buckets(queue, message_id)
+    leased = ((folder,) for folder in root.places.leases.folders())
+    beside = ((os.path.dirname(removed), removed), *buckets, *leased)
     return Flush(folders=tuple(ways), beside=beside)
 
 
@@ -241,6 +245,44 @@ def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -
     if _is_kept(root, made[0]):
         return Flush(entries=made)
     return Flush(folders=(base,), beside=(made[:-1],))
+
+
+def make_ways(
+    root: Root, transition: Transition, targets: Iterable[tuple[QueueName, str]]
+) -> Flush:
+    """Makes what is missing of the buckets that messages of these queues go to; what makes durable
+    that they are there. Raises OSError.
+    """
+    flushes = []
+    for queue, bucket in targets:
+        if bucket:
+            _make_bucket(root, transition, queue, bucket)
+            flushes.append(_way_to(root, transition, queue, bucket))
+    folders = dict.fromkeys(itertools.chain(*(flush.folders for flush in flushes)))
+    entries = dict.fromkeys(itertools.chain(*(flush.entries for flush in flushes)))
+    beside = dict.fromkeys(itertools.chain(*(flush.beside for flush in flushes)))
+    return Flush(folders=tuple(folders), entries=tuple(entries), beside=tuple(beside))
+
+
+def together(flushes: Iterable[Flush]) -> Flush:
+    """All of them as one: the folders that messages went to, those that lead there before, and
+    then those that they left.
+    """
+    targets: dict[str, None] = {}
+    entries: dict[str, None] = {}
+    left: dict[str, None] = {}
+    beside: dict[tuple[str, ...], None] = {}
+    covers = True
+    for flush in flushes:
+        end = len(flush.folders) - flush.covered
+        targets |= dict.fromkeys(flush.folders[:end])
+        left |= dict.fromkeys(flush.folders[end:])
+        entries |= dict.fromkeys(flush.entries)
+        beside |= dict.fromkeys(flush.beside)
+        covers = covers and (flush.covered > 0 or not flush.beside)
+    last = tuple(folder for folder in left if folder not in targets)
+    covered = len(last) if covers else 0
+    return Flush((), (*targets, *last), tuple(entries), tuple(beside), covered)
 
 
 def _is_kept(root: Root, folder: str) -> bool:

@@ -22,7 +22,7 @@ from mq.store.layout import entry_prefix
 from mq.store.listing import is_settled, not_found
 from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
-from mq.store.walk import is_bucket, is_deep_folder
+from mq.store.walk import is_bucket, is_deep_folder, walk_spots
 
 _PRIORITY: Final = slice(UUID_CHARS, UUID_CHARS + 3)
 _PRIORITY_BEGINS: Final = ",p="
@@ -64,6 +64,17 @@ class Order:
 
 
 STRICT: Final = Order()
+
+
+@dataclass(frozen=True, slots=True)
+class OrderUntil(Order):
+    """The same of messages whose uuid is not behind this one: others are not there."""
+
+    until: str = ""
+
+    def key(self, name: str) -> str:
+        """Like Order's; "" for a message that is left out."""
+        return "" if name[:UUID_CHARS] > self.until else STRICT.key(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +178,13 @@ def list_after(
     root: Root, state: State, queue: QueueName, limit: int, after: MessageId | None = None
 ) -> tuple[list[Candidate], bool]:
     """The queue's first `limit` messages of a state behind this id, or fewer, and whether these are
-    all: ready ones in the order of delivery, delayed and removed ones by id.
+    all: ready ones in the order of delivery, others by id.
 
     No folder is listed that lies wholly before the id, nor any behind the last one found. Blocking.
     Raises QueueNotFound, OSError.
     """
+    if state is State.LEASED:
+        return _list_leased(root, queue, limit, after)
     folder = root.layout.base(state, queue)
     order = STRICT if state is State.READY else OfQueue(entry_prefix(queue))
     behind = ""
@@ -188,6 +201,27 @@ def list_after(
     complete = look.merge()
     look.found.sort()
     return look.found, complete
+
+
+def _list_leased(
+    root: Root, queue: QueueName, limit: int, after: MessageId | None
+) -> tuple[list[Candidate], bool]:
+    """`list_after` of leased messages."""
+    order, mark = OfQueue(entry_prefix(queue)), mark_of(root, queue)
+    is_purged = _is_none if mark is None else mark.covers
+    behind = "" if after is None else _NO_RANK + after.text
+    leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
+    found = heapq.nsmallest(
+        limit + 1,
+        (
+            Candidate(key, spot)
+            for spot, entry in leased
+            if (key := order.key(entry.name)) > behind
+            and MessageId.is_written(key[_RANK_CHARS:])
+            and not is_purged(key[_RANK_CHARS:])
+        ),
+    )
+    return found[:limit], len(found) <= limit
 
 
 def _is_none(name: str) -> bool:

@@ -17,7 +17,7 @@ from mq.limits import FORGOTTEN_AFTER_S, SWEPT_LINKS_MAX
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.configure import Configured
-from mq.store.holders import is_staged, kept_flush, whereabouts
+from mq.store.holders import DELIVERED, is_staged, kept_flush, whereabouts
 from mq.store.keyed import is_young
 from mq.store.keys import is_link, linked_id, locked, unlink_link
 from mq.store.layout import Keys, LinkPlace, is_of_keys
@@ -26,7 +26,7 @@ from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 
-_ALIVE: Final = (State.NEW, State.READY, State.DELAYED)
+_ALIVE: Final = (State.NEW, *DELIVERED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,11 @@ class LeaseFile(Enum):
     FOLDER = ""
     RELEASED = _RELEASED
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder that holds messages."""
+        return self in (LeaseFile.FOLDER, LeaseFile.RELEASED)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class LeaseName:
@@ -70,6 +75,11 @@ def lease_path(layout: Layout, lease: LeaseName, file: LeaseFile) -> str:
     return f"{layout.leases}/{lease.text}{file.value}"
 
 
+def new_manifest(layout: Layout, lease: LeaseName) -> str:
+    """Where this process writes a manifest that takes another's place. A dotfile, as settings."""
+    return f"{layout.leases}/{new_name(lease.text + LeaseFile.MANIFEST.value)}"
+
+
 def owner_lock(layout: Layout, consumer: ConsumerName) -> str:
     """The file that the one query has locked that uses the consumer's name."""
     return f"{layout.leases}/{consumer.text}{_LOCK}"
@@ -97,14 +107,21 @@ def parse_owner_lock(name: str) -> ConsumerName:
 
 def is_acknowledged(name: str) -> bool:
     """Whether a folder of this name in remove/ is an acknowledged lease's."""
+    return acknowledged_ms(name) is not None
+
+
+def acknowledged_ms(name: str) -> int | None:
+    """When a lease was acknowledged whose folder in remove/ has this name, milliseconds since the
+    epoch by its consumer's clock; None: the folder is none of these.
+    """
     if not name.endswith(_ACKNOWLEDGED):
-        return False
+        return None
     try:
-        lease, _ = parse_entry(name.removesuffix(_ACKNOWLEDGED))
+        lease, moment = parse_entry(name.removesuffix(_ACKNOWLEDGED))
         LeaseName.parse(lease.text)
     except BadName:
-        return False
-    return True
+        return None
+    return moment.published_ms
 
 
 class JournalFile(Enum):

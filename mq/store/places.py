@@ -27,6 +27,7 @@ from mq.names import MessageId, QueueName
 from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.files import Files
 from mq.store.layout import Layout
+from mq.store.lease_names import OpenLeases
 from mq.store.settings import (
     DEFAULT_SHAPE,
     NO_FILE,
@@ -68,6 +69,8 @@ class Places:
         self._came_max = max(1, folder_max // FOLDER_LOOKS)
         self._fills: dict[str, _Fill] = {}
         self._shapes: dict[QueueName, tuple[Version, Shape]] = {}
+        self.leases = OpenLeases(layout, files, clock)
+        """What holds leased messages."""
 
     def target(self, state: State, queue: QueueName, message_id: MessageId) -> str:
         """The bucket to put the message in; "" for none, also where something else has its name.
@@ -127,6 +130,9 @@ class Places:
         likeliest first. Raises SettingsUnreadable when it comes to those that the queue's shape
         decides.
         """
+        if state is State.LEASED:
+            yield from self.leases.spots()
+            return
         is_flat = self.is_flat(state, queue)
         if is_flat:
             yield ""

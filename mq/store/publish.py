@@ -12,7 +12,7 @@ from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.holders import free_key, kept_flush, whereabouts
+from mq.store.holders import DELIVERED, free_key, kept_flush, whereabouts
 from mq.store.keyed import give_back, take_links
 from mq.store.moves import folders_of, move, queue_exists
 from mq.store.purged import mark_of
@@ -208,4 +208,4 @@ def _was_delivered(root: Root, draft: Draft) -> bool:
     state = whereabouts(root, draft.queue, draft.id)
     if state is State.REMOVED:
         return root.now_ms() - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
-    return state in (State.READY, State.DELAYED)
+    return state in DELIVERED

@@ -21,6 +21,7 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import is_deep, leading, parse_bucket
 from mq.store.files import is_gone
+from mq.store.find import leased_rows
 from mq.store.journal import journals
 from mq.store.layout import entry_prefix, is_deleted_folder, parse_entry
 from mq.store.moves import no_such_queue, queue_exists
@@ -30,7 +31,7 @@ from mq.store.remove import is_full, take_away
 from mq.store.replacing import replace_file
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there, folders, is_bucket, is_deep_folder, walk
+from mq.store.walk import entries_if_there, folders, is_bucket, is_deep_folder, walk, walk_spots
 
 
 class Taken(NamedTuple):
@@ -126,7 +127,7 @@ def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> Steps[int]:
         if not taken.met:
             done[queue] = mark
             # What is still to come of a publish that was committed before it may be covered.
-            if is_old and not journals(root):
+            if is_old and not _is_leased(root, queue, mark) and not journals(root):
                 yield from _drop_mark(root, queue, mark)
     return moved
 
@@ -165,6 +166,16 @@ def _purged_names(
             yield from _purged_ready("", entry, mark)
         elif (of := parse_bucket(entry.name)) is not None and not of.begins_after(mark.ms):
             yield from _purged_in(root, entry, f"{entry.name}/", mark)
+
+
+def _is_leased(root: Root, queue: QueueName, mark: PurgeMark) -> bool:
+    """Whether a lease holds what is purged: the mark stays until that ended."""
+    prefix = entry_prefix(queue)
+    leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
+    return any(
+        entry.name.startswith(prefix) and mark.covers(entry.name[len(prefix) :])
+        for _, entry in leased
+    )
 
 
 def _purged_in(
@@ -246,5 +257,6 @@ def _drop_mark(root: Root, queue: QueueName, mark: PurgeMark) -> Steps[None]:
             for entry in root.files.entries(layout.remove)
             if entry.name.startswith(prefix) and is_deleted_folder(entry.name)
         ]
+        rows += leased_rows(root)
         yield Flush(folders=(layout.remove, layout.delay, ready), beside=tuple(rows))
         yield from forget_mark(root, queue)

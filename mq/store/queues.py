@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.errors import BadName, Busy, NameTaken, ShapeFixed
-from mq.lifecycle import RETIRE
+from mq.lifecycle import REMOVE_LEASED, RETIRE, Transition
 from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import Shape, leading
 from mq.store.files import is_gone
+from mq.store.find import leased_rows
 from mq.store.keys import move_keys
 from mq.store.layout import Keys, is_unfinished, parse_entry, parse_settings
 from mq.store.moves import claimed, move, no_such_queue, queue_exists
@@ -26,7 +27,7 @@ from mq.store.roll_forward import retire_staged
 from mq.store.root import Root, unlink_if_there
 from mq.store.settings import forget_settings, write_shape
 from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there, folders, walk
+from mq.store.walk import entries_if_there, folders, walk, walk_spots
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
 def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
     """Deletes the queue with its ready messages; `uuid` names its folder in remove/.
 
-    What it has in delay/ is out of reach from here on; `retire_delayed` takes it away.
+    What it has in delay/ and in leases is out of reach from here on; `retire_delayed` takes it
+    away.
     Raises QueueNotFound, Busy. Durable on return: yes.
     """
     with queues_locked(root):
@@ -98,8 +100,8 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
 
 
 def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
-    """Moves what a deleted queue has in delay/ to remove/; how many. Does nothing to a queue
-    that exists, or that was never deleted. Raises Busy. Durable on return: yes.
+    """Moves what a deleted queue has in delay/ and in leases to remove/; how many. Does nothing to
+    a queue that exists, or that was never deleted. Raises Busy. Durable on return: yes.
     """
     with queues_locked(root):
         if queue_exists(root, queue) or not _has_tombstone(root, queue):
@@ -108,7 +110,7 @@ def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
 
 
 def sweep_tombstones(root: Root) -> Steps[int]:
-    """One pass over delay/ for all deleted queues; how many messages went to remove/.
+    """One pass over delay/ and leases for all deleted queues; how many messages went to remove/.
 
     A tombstone goes when nothing needs it any more: one beside a folder, and one for which
     the pass found nothing and that is older than any publish or fetch in hand. Raises Busy.
@@ -207,8 +209,8 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
-    """Moves what these queues have in delay/, or are to get by bulk publishes, to remove/; how many
-    names it met.
+    """Moves what these queues have in delay/ and in leases, or are to get by bulk publishes, to
+    remove/; how many names it met.
 
     Flushed also when nothing was found: whoever moved the last one from delay/ has perhaps not
     flushed that yet, and a message that came back would turn up in the queue that is made next.
@@ -216,34 +218,41 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
     # First, since what is rolled forward meanwhile may go to delay/.
     met = yield from retire_staged(root, deleted)
     rows: dict[tuple[str, ...], None] = {}
-    for bucket, entry in walk(root.files, root.layout.delay):
-        try:
-            queue, message_id = parse_entry(entry.name)
-        except BadName:
-            continue  # Foreign: left alone.
-        if queue in deleted and entry.is_file(follow_symlinks=False):
-            target = _retire(root, queue, message_id, bucket)
-            rows[leading(root.layout.remove, target)] = None
-            met += 1
+    # Leases first: what is given back meanwhile is not, where its queue is gone.
+    leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
+    delayed = walk(root.files, root.layout.delay)
+    for transition, found in ((REMOVE_LEASED, leased), (RETIRE, delayed)):
+        for bucket, entry in found:
+            try:
+                queue, message_id = parse_entry(entry.name)
+            except BadName:
+                continue  # Foreign: left alone.
+            if queue in deleted and entry.is_file(follow_symlinks=False):
+                target = _retire(root, transition, queue, message_id, bucket)
+                rows[leading(root.layout.remove, target)] = None
+                met += 1
     delay = root.layout.delay
     left = (leading(delay, bucket) for bucket, _ in folders(root.files, delay))
-    yield Flush(folders=(root.layout.remove, delay), beside=(*rows, *left))
+    beside = (*rows, *left, *leased_rows(root))
+    yield Flush(folders=(root.layout.remove, delay), beside=beside)
     return met
 
 
-def _retire(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> str:
+def _retire(
+    root: Root, transition: Transition, queue: QueueName, message_id: MessageId, bucket: str
+) -> str:
     """Moves it, unless it has moved meanwhile, or a network mount's cache hides it; its bucket of
     remove/.
     """
-    target = root.places.target(RETIRE.target, queue, message_id)
-    path = root.layout.path(RETIRE.source, queue, message_id, bucket)
+    target = root.places.target(transition.target, queue, message_id)
+    path = root.layout.path(transition.source, queue, message_id, bucket)
     with claimed(root, path) as claim:
         if claim is None:
             if root.files.status(path) is None:
                 return target
             raise Busy("another process is at a message of the deleted queue")
         try:
-            move(root, RETIRE, queue, message_id, claim.status.st_nlink, bucket, target)
+            move(root, transition, queue, message_id, claim.status.st_nlink, bucket, target)
         except OSError as error:
             if not is_gone(error) or root.files.status(path) is not None:
                 raise  # It is there still: a queue that is made now would get it.

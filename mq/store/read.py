@@ -21,7 +21,8 @@ from mq.store.root import Root
 
 # In the order of a life: of two names of a file the later state is the message's.
 _LATER: Final = {
-    State.READY: (State.REMOVED, State.DELAYED),
+    State.READY: (State.REMOVED, State.DELAYED, State.LEASED),
+    State.LEASED: (State.REMOVED, State.DELAYED),
     State.DELAYED: (State.REMOVED,),
     State.REMOVED: (),
 }
@@ -65,7 +66,8 @@ class Reading:
 def read(
     root: Root, queue: QueueName, message_id: MessageId, choice: Choice, with_removed: bool = True
 ) -> Reading:
-    """Finds a message that is ready, delayed, or, `with_removed`, removed and not yet reaped.
+    """Finds a message that is ready, delayed, leased, or, `with_removed`, removed and not yet
+    reaped; what an acknowledged lease held is not found.
 
     Blocking. A part of at most BODY_HELD_BYTES_MAX comes held, a larger one as an open descriptor.
     Raises QueueNotFound, MessageNotFound, Busy when it moved at each look, Unavailable, OSError.
@@ -104,7 +106,7 @@ def _places(
 def _nothing(root: Root, queue: QueueName, message_id: MessageId) -> Exception:
     if not queue_exists(root, queue):
         return QueueNotFound(queue.text)
-    for folder in (root.layout.delay, root.layout.remove):
+    for folder in (root.layout.delay, root.layout.leases, root.layout.remove):
         if root.files.status(folder) is None:
             return StorageFailed(f"{folder} is gone")  # What lies there is not gone.
     return MessageNotFound(message_id.text)

@@ -27,6 +27,7 @@ from mq.store.layout import (
     is_of_keys,
     parse_entry,
 )
+from mq.store.pipeline_layout import acknowledged_ms, is_acknowledged
 from mq.store.root import Root
 from mq.store.walk import entries_if_there, is_bucket, is_deep_folder
 
@@ -120,14 +121,29 @@ class _Pass:
             if not entry.name.startswith("."):
                 self._foreign, self._foreign_name = self._foreign + 1, entry.name
         elif (status := self._files.status(entry.path)) is not None:
-            goes_ms = status.st_ctime_ns // 1_000_000 + self._keep_ms
+            goes_ms = _came_ms(entry.name, status) + self._keep_ms
             if goes_ms > self._now_ms:
                 self._next_ms = goes_ms if self._next_ms is None else min(self._next_ms, goes_ms)
+            elif is_acknowledged(entry.name):
+                self._lease(entry)
             elif entry.is_dir(follow_symlinks=False):
                 empty = self._empty_keys if are_deleted_keys(entry.name) else self._empty
                 self._deleted_queue(entry, empty)
             else:
                 self._message(entry)
+
+    def _lease(self, folder: "os.DirEntry[str]") -> None:
+        """An acknowledged one: its messages, and, once none is left, itself."""
+        keyed = len(self._keyed)
+        for entry in entries_if_there(self._files, folder.path):
+            if self._is_enough():
+                return
+            if is_message(entry):
+                self._message(entry)
+        if len(self._keyed) > keyed:
+            self._buckets += 1  # Those go at the pass's end, and the folder at the next one.
+        else:
+            self._deleted_queue(folder, lambda path: None)
 
     def _message(self, entry: "os.DirEntry[str]") -> None:
         queue, message_id = parse_entry(entry.name)
@@ -227,7 +243,13 @@ def _has_keys(root: Root) -> bool:
 
 def _is_ours(entry: "os.DirEntry[str]") -> bool:
     if entry.is_dir(follow_symlinks=False):
-        return is_deleted_folder(entry.name) or are_deleted_keys(entry.name)
+        name = entry.name
+        return is_deleted_folder(name) or are_deleted_keys(name) or is_acknowledged(name)
+    return is_message(entry)
+
+
+def is_message(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a message's file, where they are named after their queues too."""
     if not entry.is_file(follow_symlinks=False):
         return False
     try:
@@ -235,6 +257,15 @@ def _is_ours(entry: "os.DirEntry[str]") -> bool:
     except BadName:
         return False
     return True
+
+
+def _came_ms(name: str, status: os.stat_result) -> int:
+    """When it came to remove/, milliseconds since the epoch: by its ctime. A lease's folder has
+    another one when something goes from it; its name says when it came, by its consumer's clock.
+    """
+    ctime_ms = status.st_ctime_ns // 1_000_000
+    came_ms = acknowledged_ms(name)
+    return ctime_ms if came_ms is None else min(ctime_ms, came_ms)
 
 
 def _rmdir(files: Files, path: str) -> bool:

@@ -11,8 +11,10 @@ from typing import Final
 from mq.errors import DeliveredAgain, MessageNotFound
 from mq.lifecycle import (
     EXPUNGE_DELAYED,
+    EXPUNGE_LEASED,
     EXPUNGE_READY,
     REMOVE_DELAYED,
+    REMOVE_LEASED,
     REMOVE_READY,
     State,
     Transition,
@@ -20,7 +22,7 @@ from mq.lifecycle import (
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
-from mq.store.find import PASSES, Precondition, nowhere, places_alive
+from mq.store.find import PASSES, Precondition, leased_rows, nowhere, places_alive
 from mq.store.holders import free_key
 from mq.store.moves import (
     claimed,
@@ -34,8 +36,16 @@ from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
-_REMOVALS: Final = {State.DELAYED: REMOVE_DELAYED, State.READY: REMOVE_READY}
-_EXPUNGED: Final = {REMOVE_DELAYED: EXPUNGE_DELAYED, REMOVE_READY: EXPUNGE_READY}
+_REMOVALS: Final = {
+    State.DELAYED: REMOVE_DELAYED,
+    State.READY: REMOVE_READY,
+    State.LEASED: REMOVE_LEASED,
+}
+_EXPUNGED: Final = {
+    REMOVE_DELAYED: EXPUNGE_DELAYED,
+    REMOVE_READY: EXPUNGE_READY,
+    REMOVE_LEASED: EXPUNGE_LEASED,
+}
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -63,14 +73,16 @@ def remove(
     yield from refuse_purged(root, queue, message_id)
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
     # that yet. remove/ comes first, which has the message then.
-    beside = root.places.buckets(queue, message_id)
+    beside: tuple[tuple[str, ...], ...] = root.places.buckets(queue, message_id)
     starts = (layout.delay, layout.queue(queue))
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
     for look in range(PASSES):
-        found, bucket = _pass(root, queue, message_id, if_receives, look)
+        found, bucket, state = _pass(root, queue, message_id, if_receives, look)
         seen.add(found)
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
+            if found is not _Found.HERE or state is State.LEASED:
+                beside = (*beside, *leased_rows(root))
             if bucket:
                 folders = (layout.remove, *leading(layout.remove, bucket), *starts)
             # A folder that is gone is a queue deleted meanwhile, or a bucket that was reaped.
@@ -118,9 +130,9 @@ def _pass(
     message_id: MessageId,
     if_receives: Precondition | None,
     look: int,
-) -> tuple[_Found, str]:
+) -> tuple[_Found, str, State]:
     """Looks once into every place of the message, and removes it from the first that has it; what
-    came of it, and the bucket of remove/ that it lies in then.
+    came of it, the bucket of remove/ that it lies in then, and where it was.
     """
     missed = _Found.NOWHERE
     for state, source in places_alive(root, queue, message_id, look):
@@ -132,10 +144,10 @@ def _pass(
         try:
             # Of two names a fetch would take remove/'s away: only the lock keeps it off.
             if if_receives is None and status.st_nlink == 1:
-                return _remove(root, removal, queue, message_id, 1, source, target), target
+                return _remove(root, removal, queue, message_id, 1, source, target), target, state
             found = _remove_locked(root, removal, queue, message_id, if_receives, source, target)
             if found is not _Found.BUSY:
-                return found, target
+                return found, target, state
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -146,8 +158,8 @@ def _pass(
     for bucket in root.places.spots(State.REMOVED, queue, message_id):
         path = root.layout.path(State.REMOVED, queue, message_id, bucket)
         if message_status(root, path) is not None:
-            return _Found.REMOVED, bucket
-    return missed, ""
+            return _Found.REMOVED, bucket, State.REMOVED
+    return missed, "", State.ABSENT
 
 
 def _remove(

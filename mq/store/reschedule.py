@@ -6,7 +6,7 @@ FORMAT.md, "extend, release, postpone", has the steps and what a crash after eac
 from dataclasses import replace
 from typing import Final
 
-from mq.errors import Busy, DeliveredAgain, MessageNotFound
+from mq.errors import Busy, DeliveredAgain, MessageLeased, MessageNotFound
 from mq.lifecycle import POSTPONE, RELEASE, State
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
@@ -22,6 +22,7 @@ from mq.store.moves import (
     no_such_queue,
     queue_exists,
 )
+from mq.store.pipeline_layout import parse_lease_file
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.stamping import check_due, stamp_due
@@ -72,8 +73,8 @@ def reschedule(
     stamp. Its receives stay as they are.
 
     `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
-    Raises QueueNotFound, MessageNotFound, DeliveredAgain, DueTooFar, Busy, StorageFailed.
-    Durable on return: yes; and so is what a not-found says.
+    Raises QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy,
+    StorageFailed. Durable on return: yes; and so is what a not-found says.
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
@@ -107,6 +108,8 @@ def _reschedule_at(
     path = root.layout.path(state, queue, message_id, bucket)
     if message_status(root, path) is None:
         return None
+    if state is State.LEASED:
+        raise MessageLeased(parse_lease_file(bucket[:-1])[0].text)
     with claimed(root, path) as claim:
         if claim is None:
             raise Busy("another process is at the message")

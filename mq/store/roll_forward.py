@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from mq.errors import BadName, Busy, MqError
 from mq.lifecycle import FORGET
 from mq.names import Key, QueueName
-from mq.store.batch import together
 from mq.store.files import is_gone
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import Journal, journals, read_journal
 from mq.store.layout import parse_entry
-from mq.store.moves import move
+from mq.store.moves import move, together
 from mq.store.pipeline_layout import (
     Attempt,
     JournalFile,

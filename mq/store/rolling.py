@@ -15,7 +15,6 @@ from mq.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
 from mq.limits import GROUP_OPERATIONS_MAX, LINK_TRIES_MAX, ROLLED_PER_FLUSH_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
-from mq.store.batch import together
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
 from mq.store.flush import Flusher
@@ -26,7 +25,7 @@ from mq.store.keyed import take_links
 from mq.store.keys import locked
 from mq.store.layout import Keys, parse_entry
 from mq.store.mounts import file_system_of
-from mq.store.moves import bucket_made, folders_of, move, move_alive, queue_exists
+from mq.store.moves import bucket_made, folders_of, move, move_alive, queue_exists, together
 from mq.store.pipeline_layout import attempt_folder, staged_spot
 from mq.store.purged import mark_of
 from mq.store.root import Root, unlink_if_there

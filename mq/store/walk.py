@@ -1,7 +1,7 @@
 """Walking a folder with its buckets, and what lies below those: every name, in no order."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mq.store.bucket_names import is_deep, parse_bucket
 from mq.store.files import Files, is_gone
@@ -25,6 +25,17 @@ def walk(files: Files, top: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
             deep = f"{bucket}{inner.name}/"
             for innermost in entries_if_there(files, inner.path):
                 yield deep, innermost
+
+
+def walk_spots(
+    files: Files, top: str, spots: Iterable[str]
+) -> "Iterator[tuple[str, os.DirEntry[str]]]":
+    """What lies in these folders of one, each named with a slash behind it, as leases are. One that
+    goes meanwhile is passed over.
+    """
+    for spot in spots:
+        for entry in entries_if_there(files, f"{top}/{spot}"[:-1]):
+            yield spot, entry
 
 
 def folders(files: Files, top: str) -> list[tuple[str, str]]:

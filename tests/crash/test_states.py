@@ -22,6 +22,7 @@ from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
 from crash.images import Mark
 from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN
+from crash.lease_scripts import LEASE_SCRIPTS, LEASES_IN_BUCKETS
 from crash.legal_states import Disk, Model
 from crash.promises import Ledger
 from crash.purge_scripts import PURGE_SCRIPTS
@@ -169,6 +170,22 @@ async def test_every_state_keeps_what_was_promised_of_keys(
     script: Script, disk: ForgettingDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", LEASE_SCRIPTS.values(), ids=LEASE_SCRIPTS)
+async def test_every_state_keeps_what_was_leased(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", LEASES_IN_BUCKETS.values(), ids=LEASES_IN_BUCKETS)
+async def test_every_state_keeps_what_was_leased_from_buckets(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory, folder_max=1)
     assert_kept(script, log, memory)
 
 

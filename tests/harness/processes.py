@@ -18,9 +18,11 @@ T = TypeVar("T")
 PATIENCE_S = 30.0
 
 
-def eventually(condition: Callable[[], T], what: str = "the condition") -> T:
+def eventually(
+    condition: Callable[[], T], what: str = "the condition", patience_s: float = PATIENCE_S
+) -> T:
     """Waits until the condition gives something true, and gives that."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     pause = threading.Event()
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -57,6 +57,20 @@ def place(root: Path) -> Place:
     return Place(root)
 
 
+def lay_out_leases(place: Place) -> None:
+    for folder in ("leases/c.7", "leases/d.1.back", f"remove/c.6:{new_id().text}.l"):
+        put_leased(place, folder)
+    for name in ("c.7.json", "c.5.json", "c.4.lapsed", "d.1.json", "c.lock"):
+        due_ms = place.clock.now_ms() + 60_000
+        put_file(place.top / "leases" / name, b"{}", due_ms)
+
+
+def put_leased(place: Place, folder: str, body: bytes = b"x", more: str = "") -> Path:
+    """A message in a lease's folder, which is made."""
+    ready = place.ready(body, more)
+    return ready.rename(place.folder(folder) / f"orders:{ready.name}")
+
+
 def lay_out_all_that_is_allowed(place: Place) -> None:
     place.ready()
     place.ready(b"0123456789", ",h=10")
@@ -72,6 +86,8 @@ def lay_out_all_that_is_allowed(place: Place) -> None:
     symlink(next((place.top / "keys/orders").iterdir()) / "day", new_id().text)
     keyed(place, new_id().text, "idempotency")
     place.folder(f"remove/gone:{new_id().text}.k")
+    # A lease, one that is being given back, one that was acknowledged; and what is known of others.
+    lay_out_leases(place)
     # A deleted queue, with one in its folder and one that is still to go.
     place.tombstone("gone")
     place.entry("delay", "gone")
@@ -88,7 +104,8 @@ def test_a_root_as_mq_leaves_it_is_clean(place: Place) -> None:
         State.NEW: 2,
         State.READY: 3,
         State.DELAYED: 3,
-        State.REMOVED: 3,
+        State.LEASED: 2,
+        State.REMOVED: 4,
     }
     assert found.foreign == 0
 
@@ -101,9 +118,13 @@ def test_foreign_names_are_counted_and_break_nothing(place: Place) -> None:
     place.folder("queues/-")
     os.mkfifo(place.queue / new_id().text)
     place.folder("deleted/orders2")
+    place.folder("leases/c.1.json")
+    place.folder("leases/c.01")
+    put_file(place.top / "leases/c.2")
+    put_file(place.folder("leases/c.3") / "notes.txt")
     found = audit(place.root)
     assert found.is_clean
-    assert found.foreign == 10
+    assert found.foreign == 14
     assert found.foreign_name
 
 
@@ -139,6 +160,24 @@ def overdue(place: Place) -> Path:
     path = place.entry("delay", due_in_s=1)
     place.clock.advance(2 + OVERDUE_AFTER_S)
     return path
+
+
+def leased_and_ready(place: Place, folder: str) -> Path:
+    path = put_leased(place, folder)
+    other = place.queue / path.name.partition(":")[2]
+    put_file(other, b"x", place.clock.now_ms())
+    return path
+
+
+def lapsed(place: Place) -> Path:
+    put_file(place.top / "leases/c.1.json", b"{}", place.clock.now_ms())
+    place.clock.advance(1 + OVERDUE_AFTER_S)
+    return place.folder("leases/c.1")
+
+
+def stray_in_a_lease(place: Place) -> Path:
+    path = put_leased(place, "leases/c.1")
+    return path.rename(path.with_name(path.name.replace("orders", "unheard-of")))
 
 
 def forgotten(place: Place) -> Path:
@@ -219,7 +258,17 @@ SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.TWO_STATES, lambda place: in_two_states(place, "remove", "queues")),
     (Breach.TWO_STATES, lambda place: in_two_states(place, "delay", "remove")),
     (Breach.TWO_STATES, lambda place: in_two_states(place, "new", "delay")),
+    (Breach.TWO_STATES, lambda place: leased_and_ready(place, "leases/c.1")),
+    (Breach.TWO_STATES, lambda place: leased_and_ready(place, "leases/c.1.back")),
+    (Breach.TWO_STATES, lambda place: leased_and_ready(place, f"remove/c.1:{new_id().text}.l")),
     (Breach.LINKED, linked),
+    (Breach.LAPSED, lapsed),
+    (Breach.SHORT, lambda place: put_leased(place, "leases/c.1", b"123456789", ",h=10")),
+    (Breach.MODE, lambda place: with_mode(place.folder("leases/c.1"), 0o755)),
+    (Breach.MODE, lambda place: with_mode(put_file(place.top / "leases/c.1.json"), 0o644)),
+    (Breach.MODE, lambda place: with_mode(put_file(place.top / "leases/c.lock"), 0o644)),
+    (Breach.STRAY, stray_in_a_lease),
+    (Breach.KEY, lambda place: put_leased(place, "leases/c.1", more=",k=night")),
     (Breach.MTIME, lambda place: unstamped(place.ready())),
     (Breach.SHORT, lambda place: place.ready(b"123456789", ",h=10")),
     (Breach.OVERDUE, overdue),

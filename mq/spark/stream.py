@@ -1,0 +1,131 @@
+"""Spark's micro-batches of `format("mq")`: `streaming` decides, this speaks with Spark.
+
+Spark runs all but `read` in one process of a query's run, a child of the JVM, which it kills
+(SIGTERM) when the run ends: `stop` is called only when the JVM itself has died. After a restart the
+first call may be `partitions`, of the batch that was not committed.
+"""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from mq.clock import SystemClock
+from mq.errors import LeaseLost
+from mq.lifecycle import State
+from mq.names import ConsumerName
+from mq.spark.listing import is_leased, lease_blocks
+from mq.spark.opening import open_for_leases
+from mq.spark.options import StreamOptions
+from mq.spark.partitions import Cut, partitions
+from mq.spark.reading import Manner, batches, leased_batches
+from mq.spark.renewing import Renewing
+from mq.spark.reports import report
+from mq.spark.streaming import LeaseStream
+from mq.store.files import Files
+from mq.store.root import attach_root
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's source. Pickled with every task before it has done anything."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        self._options = options
+        self._stream: LeaseStream | None = None
+        self._renewing: Renewing | None = None
+        self._initial_seq: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint begins; Spark asks twice, and the same is said."""
+        if self._initial_seq is None:
+            self._initial_seq = self._of_root().initial_seq()
+        return {"seq": self._initial_seq}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`maxMessagesPerTrigger`."""
+        return ReadMaxRows(self._options.messages_per_trigger_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is published from now on is for another run."""
+        self._of_root().only_what_is_ready()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Acknowledges what was processed, and leases the next batch. Spark asks when the batch up
+        to `start` is committed.
+        """
+        return {"seq": self._of_root().latest_seq(start["seq"], self._limit(limit))}
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """What a query's progress says beside its offsets: whose they are, for the listener."""
+        return report(self._options.path, self._options.consumer)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Lists a batch's leases. Raises DataLost, LeaseLost."""
+        stream = self._of_root()
+        leases = stream.batch(start["seq"], end["seq"])
+        found = []
+        for lease in leases:
+            partitions_min = -(-self._options.partitions_min // len(leases))
+            cut = Cut(self._options.messages_per_partition_max, partitions_min)
+            parts = partitions(stream.root, lease_blocks(stream.root, lease), cut)
+            if not is_leased(stream.root, lease) and self._options.fail_on_data_loss:
+                raise LeaseLost(lease.text)
+            found += [InputPartition((lease, names)) for names in parts]
+        return found
+
+    def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
+        """A partition's rows; in a task. Raises LeaseLost, or with failOnDataLoss=false passes over
+        what went back to its queue.
+        """
+        if partition.value is None:
+            return iter(())
+        lease, names = partition.value
+        options = self._options
+        root = attach_root(os.fspath(options.path), Files(), SystemClock())
+        manner = Manner(State.LEASED, options.include_value, options.read_threads, receives=1)
+        if options.fail_on_data_loss:
+            return leased_batches(root, lease, names, manner)
+        return batches(root, names, manner)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledges what was processed; Spark says so when the next batch begins."""
+        self._of_root().commit(end["seq"])
+
+    def stop(self) -> None:
+        """The JVM has died: leases stay as they are."""
+        if self._renewing is not None:
+            self._renewing.close()
+            self._renewing = None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _limit(self, limit: ReadLimit) -> int | None:
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        if isinstance(limit, ReadMaxRows):
+            return limit.max_rows
+        return self._options.messages_per_trigger_max
+
+    def _of_root(self) -> LeaseStream:
+        if self._stream is None:
+            root, flusher = open_for_leases(self._options.path)
+            wait = threading.Event().wait
+            self._stream = LeaseStream(root, self._options, flusher, wait, self._renew)
+        return self._stream
+
+    def _renew(self, consumer: ConsumerName) -> None:
+        if self._stream is not None:
+            self._renewing = Renewing(self._stream.root, consumer, self._options.lease_s)

@@ -1,0 +1,338 @@
+"""A stream's decisions: which leases a batch is of, and when they are acknowledged. No Spark here.
+
+An offset is the number of a consumer's lease; a batch from one to another is of the leases behind
+the first up to the last. What a batch is of does not change while its leases are open, so that one
+that is read again has the same messages. `PIPELINE.md` has the guarantees and their limits.
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mq.errors import ConsumerBusy, LeaseLost, MqError
+from mq.lifecycle import State
+from mq.limits import (
+    LEASED_MESSAGES_MAX,
+    LEASES_OPEN_MAX,
+    OWNER_RETRY_S,
+    OWNER_WAIT_S,
+    UUID_CHARS,
+)
+from mq.names import ConsumerName, MessageId, QueueName
+from mq.spark.listing import Wanted, blocks_of
+from mq.spark.options import StreamOptions
+from mq.spark.renewing import renew_open
+from mq.store.flush import Flusher
+from mq.store.group import run_alone
+from mq.store.lapses import adopt
+from mq.store.lease import (
+    Lease,
+    LeaseState,
+    acknowledge,
+    claim,
+    finish_claim,
+    leases_of,
+    release,
+)
+from mq.store.manifest import read_manifest
+from mq.store.owning import Owner, own
+from mq.store.pipeline_layout import LeaseName
+from mq.store.root import Root
+from mq.store.steps import Steps
+from mq.upkeep import Pace
+
+_log: Final = logging.getLogger("mq.spark")
+
+_NAMED_MAX: Final = 5
+_WENT_BACK: Final = (LeaseState.RETURNING, LeaseState.LAPSED)
+
+
+@dataclass(eq=False)
+class DataLost(MqError):
+    """Leases of a batch that can be read no more, and did not go back to their queues."""
+
+    consumer: str
+    seqs: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"mq: {_named(self.consumer, self.seqs)} of the batch cannot be read again: "
+            "acknowledged, or not known. Another query, or an older checkpoint, uses the "
+            "consumer's name; or the checkpoint was put back. failOnDataLoss=false goes on "
+            "without them"
+        )
+
+
+@dataclass(eq=False)
+class ForeignCheckpoint(MqError):
+    """A checkpoint that is ahead of the consumer's leases: it is of another root or consumer."""
+
+    consumer: str
+    start: int
+    last: int
+
+    def __str__(self) -> str:
+        return (
+            f"mq: the checkpoint is at lease {self.start} of {self.consumer}, whose last lease is "
+            f"{self.last}: it is of another root or another consumer. Give the query a checkpoint "
+            "of its own; failOnDataLoss=false goes on behind the checkpoint"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a look at the leases behind an offset says is to be done, in this order. `adopt` are
+    open leases that no committed batch is of: of a process that died, or of a lost checkpoint.
+    """
+
+    acknowledge: tuple[Lease, ...]
+    adopt: tuple[Lease, ...]
+
+
+def plan(leases: Sequence[Lease], start: int) -> Plan:
+    """What is to be done when all up to `start` has been processed."""
+    still_open = [lease for lease in leases if lease.is_open]
+    return Plan(
+        tuple(lease for lease in still_open if lease.seq <= start),
+        tuple(lease for lease in still_open if lease.seq > start),
+    )
+
+
+def initial_seq(leases: Sequence[Lease]) -> int:
+    """Where a stream without a checkpoint begins: before the first open lease, which was perhaps
+    not processed, else behind the last one there was.
+    """
+    first_open = min((lease.seq for lease in leases if lease.is_open), default=None)
+    return last_seq(leases) if first_open is None else first_open - 1
+
+
+def last_seq(leases: Sequence[Lease]) -> int:
+    """The number of the consumer's last lease; 0 before the first one."""
+    return max((lease.seq for lease in leases), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a batch is of: open leases, in order; those whose messages went back to their queues,
+    where they are delivered again; and those that cannot be read, some of them where they are many.
+    """
+
+    readable: tuple[Lease, ...]
+    returned: tuple[int, ...]
+    lost: tuple[int, ...]
+
+
+def contents(leases: Sequence[Lease], start: int, end: int) -> Contents:
+    """The leases behind `start` up to `end`. A lease that held nothing is missed by nobody. Where
+    the start lies behind the end (all that was behind it ended since), the last is asked for.
+    """
+    if start == end:
+        return Contents((), (), ())
+    seqs = range(min(start, end - 1) + 1, end + 1)
+    known = {lease.seq: lease for lease in leases if lease.seq in seqs}
+    unknown = itertools.islice((seq for seq in seqs if seq not in known), _NAMED_MAX + 1)
+    ended = [lease for lease in known.values() if not lease.is_open]
+    went_back = [lease.seq for lease in ended if lease.state in _WENT_BACK]
+    acknowledged = [
+        lease.seq for lease in ended if lease.state not in _WENT_BACK and lease.messages > 0
+    ]
+    return Contents(
+        tuple(lease for lease in known.values() if lease.is_open),
+        tuple(went_back),
+        tuple(sorted([*acknowledged, *unknown])),
+    )
+
+
+def take_name(root: Root, consumer: ConsumerName, wait: Callable[[float], object]) -> Owner:
+    """Has this process be the one that uses the consumer's name. Waits for a predecessor that is
+    ending. Raises ConsumerBusy when it does not end; OSError.
+    """
+    for _ in range(round(OWNER_WAIT_S / OWNER_RETRY_S)):
+        try:
+            return own(root, consumer)
+        except ConsumerBusy:
+            wait(OWNER_RETRY_S)
+    return own(root, consumer)
+
+
+@dataclass(slots=True)
+class LeaseStream:
+    """One run of a query, in its source's process. Durable on return of each method: yes.
+
+    `wait` sleeps so many seconds; `on_owned` is called once, when this process has the consumer's
+    name: from then on open leases must be renewed.
+    """
+
+    root: Root
+    options: StreamOptions
+    flusher: Flusher
+    wait: Callable[[float], object]
+    on_owned: Callable[[ConsumerName], None] = lambda consumer: None
+    pace: Pace = field(default_factory=Pace)
+    _owner: Owner | None = None
+    _until: str | None = None
+    """The greatest uuid that is taken; None: any."""
+    _idle_s: float = 0.0
+    _are_queues_checked: bool = False
+
+    @property
+    def consumer(self) -> ConsumerName:
+        """Whose leases these are."""
+        return ConsumerName.parse(self.options.consumer)
+
+    def initial_seq(self) -> int:
+        """Where a stream without a checkpoint begins; it changes nothing."""
+        return initial_seq(self._leases())
+
+    def only_what_is_ready(self) -> None:
+        """From here on only messages are taken whose ids are not behind all that is ready now.
+        Raises QueueNotFound, OSError.
+        """
+        names = (
+            name[:UUID_CHARS]
+            for block in blocks_of(self.root, self.options.subscription, State.READY)
+            for name in block.names
+        )
+        self._until = max(filter(MessageId.is_written, names), default="")
+
+    def latest_seq(self, start: int, limit: int | None) -> int:
+        """Acknowledges all up to `start`, and gives up to which lease the next batch goes: `start`
+        when nothing is ready. `limit` is how many messages it may have; None: all that are ready,
+        but no more than the leases that may be open hold.
+
+        Raises ConsumerBusy, QueueNotFound, ForeignCheckpoint, TooManyLeases, Unavailable, OSError.
+        """
+        self._take_name()
+        if self._idle_s:
+            self.wait(self._idle_s)
+        leases = self._leases()
+        self._check_history(leases, start)
+        self._acknowledge(leases, start)
+        adopted = plan(leases, start).adopt
+        if adopted:
+            self._finish(adopted)
+            end = adopted[-1].seq
+        else:
+            end = self._claim(start, limit)
+        self._idle_s = 0.0 if end > start else self.pace.next_wait_s(worked=False)
+        if end > start:
+            self.pace.next_wait_s(worked=True)
+        return end
+
+    def batch(self, start: int, end: int) -> tuple[LeaseName, ...]:
+        """The leases that hold the batch's messages. Raises DataLost; ConsumerBusy, OSError."""
+        self._take_name()
+        leases = self._leases()
+        found = contents(leases, start, end)
+        if found.returned:
+            _log.warning(
+                "%s lapsed; the messages went back to their queues, and come again",
+                _named(self.options.consumer, found.returned),
+            )
+        if found.lost:
+            lost = DataLost(self.options.consumer, found.lost)
+            if self.options.fail_on_data_loss:
+                raise lost
+            _log.warning("%s", lost)
+        self._finish(found.readable)
+        return tuple(lease.name for lease in found.readable)
+
+    def commit(self, end: int) -> None:
+        """Acknowledges all up to `end`. Raises Unavailable, OSError."""
+        self._take_name()
+        self._acknowledge(self._leases(), end)
+
+    def close(self) -> None:
+        """Others may use the consumer's name. Open leases stay: another run goes on with them."""
+        if self._owner is not None:
+            self._owner.close()
+            self._owner = None
+
+    def _leases(self) -> list[Lease]:
+        return leases_of(self.root, self.consumer)
+
+    def _take_name(self) -> None:
+        if self._owner is None:
+            self._owner = take_name(self.root, self.consumer, self.wait)
+            renew_open(self.root, self.consumer, self.options.lease_s)
+            self.on_owned(self.consumer)
+
+    def _check_history(self, leases: Sequence[Lease], start: int) -> None:
+        """What is numbered up to an offset of another history was not processed: it goes back."""
+        last = last_seq(leases)
+        if start <= last:
+            return
+        foreign = ForeignCheckpoint(self.options.consumer, start, last)
+        if self.options.fail_on_data_loss:
+            raise foreign
+        _log.warning("%s", foreign)
+        for lease in leases:
+            if lease.is_open:
+                run_alone(release(self.root, lease.name), self.flusher)
+
+    def _acknowledge(self, leases: Sequence[Lease], seq: int) -> None:
+        for lease in plan(leases, seq).acknowledge:
+            try:
+                run_alone(acknowledge(self.root, lease.name), self.flusher)
+            except LeaseLost:
+                _log.warning(
+                    "lease %s lapsed before it was acknowledged: its messages come again",
+                    lease.name.text,
+                )
+
+    def _finish(self, leases: Sequence[Lease]) -> None:
+        """Has claims that a process died over be whole, as they are."""
+        for lease in leases:
+            if lease.state is not LeaseState.CLAIMING:
+                continue
+            try:
+                if read_manifest(self.root, lease.name) is None:  # Lost with the power.
+                    due_ms = self.root.now_ms() + self.options.lease_s * 1000
+                    run_alone(adopt(self.root, lease.name, due_ms), self.flusher)
+                run_alone(finish_claim(self.root, lease.name), self.flusher)
+            except LeaseLost:
+                _log.warning("lease %s lapsed: its messages come again", lease.name.text)
+
+    def _claim(self, start: int, limit: int | None) -> int:
+        """Takes what is ready; the last lease's number, or `start`."""
+        queues = self._queues()
+        end, left, leases = start, limit, 0
+        while queues and (left is None or left > 0) and leases < LEASES_OPEN_MAX:
+            wanted = LEASED_MESSAGES_MAX if left is None else min(left, LEASED_MESSAGES_MAX)
+            lease = run_alone(self._one_claim(queues, wanted, start), self.flusher)
+            if lease is None:
+                break
+            end, leases = lease.seq, leases + 1
+            left = None if left is None else left - lease.messages
+            if lease.messages < wanted:
+                break
+        return end
+
+    def _one_claim(
+        self, queues: Sequence[QueueName], limit: int, after: int
+    ) -> Steps[Lease | None]:
+        return claim(
+            self.root,
+            self.consumer,
+            queues,
+            limit,
+            self.options.lease_s,
+            after=after,
+            until=self._until,
+        )
+
+    def _queues(self) -> Sequence[QueueName]:
+        """One that was named and is deleted while the query runs is passed over."""
+        if self._are_queues_checked and self.options.subscription.pattern is None:
+            return self.options.subscription.queues
+        queues = Wanted(self.root, self.options.subscription, State.READY).queues()
+        self._are_queues_checked = True
+        return queues
+
+
+def _named(consumer: str, seqs: Sequence[int]) -> str:
+    """Some leases, in a sentence."""
+    names = ", ".join(f"{consumer}.{seq}" for seq in seqs[:_NAMED_MAX])
+    return f"lease {names}" + (" and more" if len(seqs) > _NAMED_MAX else "")

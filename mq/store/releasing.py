@@ -1,0 +1,278 @@
+"""Giving a lease's messages back to their queues: it lapsed, or its consumer says so.
+
+FORMAT.md, "leases", has the steps and what a crash after each leaves. Whoever begins may die over
+it; whoever comes next goes on.
+"""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
+from mq.lifecycle import RETURN, State
+from mq.limits import BUCKET_TRIES_MAX, LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.layout import parse_entry
+from mq.store.moves import (
+    Claim,
+    claimed,
+    folders_of,
+    keep_one_name,
+    make_ways,
+    queue_exists,
+    together,
+)
+from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
+from mq.store.purged import is_purged
+from mq.store.remove import take_away
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+from mq.store.walk import entries_if_there
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What became of a lease's messages: back in their queues; removed, being purged or of a
+    deleted queue; and `stuck`, since their queue is not there and was not deleted, or its settings
+    cannot be read, or another process is at them. While any is stuck, or `more` are to be looked
+    at, releasing is not at its end.
+    """
+
+    returned: int = 0
+    removed: int = 0
+    stuck: int = 0
+    more: bool = False
+
+
+class Release(Enum):
+    """Why nothing was released."""
+
+    NOT_DUE = "it is not due yet"
+    BUSY = "another process is at it"
+    ENDED = "it ended before, or is not known"
+
+
+def release(root: Root, lease: LeaseName) -> Steps[Released]:
+    """Gives the lease's messages back, now: each has been received once more. Raises LeaseLost when
+    it ended before; Busy when another process is giving it back; Unavailable, OSError.
+    Durable on return: yes, that it ended and where the messages are; receives perhaps not.
+    """
+    released = yield from give_back(root, lease, only_due=False)
+    if isinstance(released, Released):
+        return released
+    if released is Release.BUSY:
+        raise Busy("another process is at the lease")
+    raise LeaseLost(lease.text)
+
+
+def give_back(
+    root: Root, lease: LeaseName, *, only_due: bool, limit: int = LEASED_MESSAGES_MAX
+) -> Steps[Released | Release]:
+    """Releases the lease, or goes on with that, for some `limit` messages; with `only_due` no lease
+    that is not due yet. Raises Unavailable, OSError. Durable on return: as with `release`.
+    """
+    file = _manifest(root, lease)
+    with claimed(root, lease_path(root.layout, lease, file)) as claim:
+        if claim is None:
+            return Release.BUSY if _is_there(root, lease) else Release.ENDED
+        due_ms, now_ms = claim.stamp.due_ms, root.now_ms()
+        if not _is_there(root, lease, LeaseFile.RELEASED):
+            if only_due and due_ms > now_ms:
+                return Release.NOT_DUE
+            try:
+                _rename(root, lease)
+            except OSError as error:
+                if not is_gone(error):
+                    raise
+                return Release.ENDED
+        if due_ms > now_ms:
+            due_ms = now_ms
+            root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
+        # Also where another did it, who may have died before its own flush.
+        yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
+        released = yield from _Return(root, lease, due_ms, limit).run()
+        if not released.stuck and not released.more:
+            yield from _end(root, lease, file)
+        return released
+
+
+@dataclass(slots=True)
+class _Return:
+    """The messages of one lease, on their way back."""
+
+    root: Root
+    lease: LeaseName
+    due_ms: int
+    limit: int
+    returned: int = 0
+    removed: int = 0
+
+    def run(self) -> Steps[Released]:
+        """Pass by pass, until one moves nothing."""
+        moved, stuck = yield from self._pass(self.limit)
+        more = moved + stuck >= self.limit
+        if more and moved:
+            return Released(self.returned, self.removed, 0, more=True)
+        for _ in range(BUCKET_TRIES_MAX):
+            if not stuck:
+                break
+            # All of them: what is stuck must not hide what is not.
+            moved, stuck = yield from self._pass(None)
+            if not moved:
+                break
+        return Released(self.returned, self.removed, stuck)
+
+    def _pass(self, limit: int | None) -> Steps[tuple[int, int]]:
+        before, met = self.returned + self.removed, 0
+        entries = self._entries(limit)
+        while chunk := list(itertools.islice(entries, RETURNED_PER_FLUSH_MAX)):
+            met += len(chunk)
+            yield from self._chunk(chunk)
+        moved = self.returned + self.removed - before
+        return moved, met - moved
+
+    def _entries(self, limit: int | None) -> Iterator[tuple[QueueName, MessageId]]:
+        # At once: what is renamed meanwhile may be listed twice, or hide others.
+        folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
+        entries = itertools.islice(entries_if_there(self.root.files, folder), limit)
+        for name in [entry.name for entry in entries]:
+            with contextlib.suppress(BadName):
+                yield parse_entry(name)
+
+    def _chunk(self, chunk: Sequence[tuple[QueueName, MessageId]]) -> Steps[None]:
+        by_queue: dict[QueueName, list[MessageId]] = {}
+        for queue, message_id in chunk:
+            if is_purged(self.root, queue, message_id):
+                self._remove(queue, message_id)
+            else:
+                by_queue.setdefault(queue, []).append(message_id)
+        targets: dict[tuple[QueueName, str], list[MessageId]] = {}
+        for queue, ids in by_queue.items():
+            for message_id, bucket in self._targets(queue, ids):
+                targets.setdefault((queue, bucket), []).append(message_id)
+        try:
+            ways = make_ways(self.root, RETURN, targets)
+            if ways.folders or ways.entries:
+                yield ways
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            targets = {}  # A queue was deleted meanwhile; the next pass decides.
+        flushes: dict[Flush, None] = {}
+        for (queue, bucket), ids in targets.items():
+            flushes |= dict.fromkeys(self._move(queue, bucket, ids))
+        folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
+        flush = together(flushes)
+        if folder not in flush.folders:
+            flush = flush._replace(folders=(*flush.folders, folder))
+        with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
+            yield flush
+
+    def _targets(
+        self, queue: QueueName, ids: Sequence[MessageId]
+    ) -> Iterable[tuple[MessageId, str]]:
+        """Where each goes; what belongs nowhere is removed, or stays."""
+        root = self.root
+        if not queue_exists(root, queue):
+            if root.files.status(root.layout.tombstone(queue)) is not None:
+                for message_id in ids:
+                    self._remove(queue, message_id)
+            return ()
+        try:
+            return zip(ids, root.places.targets(RETURN.target, queue, ids), strict=True)
+        except SettingsUnreadable:
+            return ()
+
+    def _move(self, queue: QueueName, bucket: str, ids: Sequence[MessageId]) -> Iterator[Flush]:
+        layout, files, spot = self.root.layout, self.root.files, self.lease.released_spot
+        source = layout.beginning(RETURN.source, queue, spot)
+        target = layout.beginning(RETURN.target, queue, bucket)
+        for message_id in ids:
+            with claimed(self.root, source + message_id.text) as claim:
+                if claim is None:
+                    continue
+                if claim.status.st_nlink > 1 and self._is_elsewhere(queue, message_id, claim):
+                    files.unlink(source + message_id.text)
+                    self.returned += 1
+                    continue
+                self._stamp(claim)
+                try:
+                    files.rename(source + message_id.text, target + message_id.text)
+                except OSError as error:
+                    if not is_gone(error):
+                        raise
+                    continue  # Its bucket was taken away, or its queue; the next pass decides.
+                if claim.status.st_nlink > 1:
+                    yield keep_one_name(self.root, RETURN.target, queue, message_id, bucket)
+            self.returned += 1
+            yield folders_of(self.root, RETURN, queue, spot, bucket)
+
+    def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
+        """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
+        there.
+        """
+        root = self.root
+        for state in (State.REMOVED, State.DELAYED, State.READY):
+            for spot in root.places.spots(state, queue, message_id):
+                status = root.files.status(root.layout.path(state, queue, message_id, spot))
+                if status is not None and os.path.samestat(status, claim.status):
+                    return True
+        return False
+
+    def _stamp(self, claim: Claim) -> None:
+        """Counts that it was received; once, also when who did so died before it moved it."""
+        if claim.stamp.due_ms != self.due_ms:
+            stamp = claim.stamp.received(self.due_ms)
+            self.root.files.stamp(claim.descriptor, stamp.mtime_ns())
+
+    def _remove(self, queue: QueueName, message_id: MessageId) -> None:
+        spot = self.lease.released_spot
+        if take_away(self.root, State.LEASED, queue, message_id, spot):
+            self.removed += 1
+
+
+def _manifest(root: Root, lease: LeaseName) -> LeaseFile:
+    """Which of the lease's files says when it is due."""
+    for file in (LeaseFile.MANIFEST, LeaseFile.LAPSED):
+        if root.files.status(lease_path(root.layout, lease, file)) is not None:
+            return file
+    return LeaseFile.MANIFEST
+
+
+def _is_there(root: Root, lease: LeaseName, *files: LeaseFile) -> bool:
+    return any(
+        root.files.status(lease_path(root.layout, lease, file)) is not None
+        for file in files or (LeaseFile.FOLDER, LeaseFile.RELEASED)
+    )
+
+
+def _rename(root: Root, lease: LeaseName) -> None:
+    """Has the lease end, unless it has."""
+    try:
+        root.files.rename(
+            lease_path(root.layout, lease, LeaseFile.FOLDER),
+            lease_path(root.layout, lease, LeaseFile.RELEASED),
+        )
+    except OSError as error:
+        # NFS may have done it and lost the answer; nobody else does it, who has no lock.
+        if not is_gone(error) or not _is_there(root, lease, LeaseFile.RELEASED):
+            raise
+
+
+def _end(root: Root, lease: LeaseName, file: LeaseFile) -> Steps[None]:
+    """Says that the lease lapsed, then takes the empty folder away: no folder and a manifest would
+    say that it was acknowledged.
+    """
+    lapsed = lease_path(root.layout, lease, LeaseFile.LAPSED)
+    if file is not LeaseFile.LAPSED:
+        root.files.rename(lease_path(root.layout, lease, file), lapsed)
+        yield Flush(folders=(root.layout.leases,))
+    folder = lease_path(root.layout, lease, LeaseFile.RELEASED)
+    with contextlib.suppress(FileNotFoundError):
+        root.files.rmdir(folder)
+    yield Flush(folders=(root.layout.leases,))
