@@ -22,8 +22,8 @@ from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
-from mq.store.lapses import late_leases
 from mq.store.journal import foreign_in_journal
+from mq.store.lapses import late_leases
 from mq.store.layout import (
     FORMAT_LINE,
     Keys,
