@@ -90,9 +90,9 @@ def give_back(
                 if not is_gone(error):
                     raise
                 return Release.ENDED
-            if due_ms > now_ms:
-                due_ms = now_ms
-                root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
+        if due_ms > now_ms:
+            due_ms = now_ms
+            root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
         # Also where another did it, who may have died before its own flush.
         yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
         released = yield from _Return(root, lease, due_ms, limit).run()

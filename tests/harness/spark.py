@@ -26,7 +26,7 @@ spark = mq.spark.session({arguments})
 read = spark.read.format("mq").option("path", "/nowhere").option("subscribe", "orders").load()
 told = {{
     "columns": read.columns,
-    "version": spark.version,
+    "mq": mq.__file__,
     "kind": type(spark).__module__,
     "java_home": os.environ.get("JAVA_HOME"),
     "ui": spark.conf.get("spark.ui.enabled", "unset"),
@@ -60,10 +60,13 @@ def environment(**changed: str | None) -> dict[str, str]:
 
 
 def told_by(command: list[str], env: Mapping[str, str]) -> dict[str, Any]:
-    """What a script that is like SCRIPT tells of its session."""
+    """What a script that is like SCRIPT tells of its session. It finds what the environment says,
+    and nothing by where it runs.
+    """
     done = subprocess.run(
         command,
         env=env,
+        cwd="/",
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -12,6 +12,7 @@ from harness.mounts import run_tool
 from harness.processes import eventually
 from harness.spark import (
     CHECKOUT,
+    PATIENCE_S,
     SCRIPT,
     SPARK_HOME,
     environment,
@@ -23,7 +24,8 @@ from harness.spark import (
 import mq.spark
 from mq.spark.schema import COLUMNS
 
-pytestmark = pytest.mark.slow
+# The time is for a machine that has much else to do.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
 
 SMALL = '**{"spark.driver.memory": "512m", "spark.default.parallelism": 1}'
 
@@ -99,8 +101,8 @@ def free_port() -> int:
         return port
 
 
-@pytest.fixture
-def connect_server(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Spark Connect server with mq on its path; where it is."""
     env = environment()
     mq.spark.ensure_java(env)
@@ -113,20 +115,22 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1"),
         "spark-internal",
     ]
-    with (tmp_path / "server.log").open("w+") as log:
-        server = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=tmp_path)
+    folder = tmp_path_factory.mktemp("server")
+    log = folder / "log"
+    with log.open("w") as lines:
+        server = subprocess.Popen(command, env=env, stdout=lines, stderr=lines, cwd=folder)
 
-        def listens() -> bool:
-            assert server.poll() is None, (tmp_path / "server.log").read_text()
-            with socket.socket() as tried:
-                return tried.connect_ex(("127.0.0.1", port)) == 0
+    def listens() -> bool:
+        assert server.poll() is None, log.read_text()
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", port)) == 0
 
-        try:
-            eventually(listens, "a Connect server that listens")
-            yield f"sc://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-            server.wait(30)
+    try:
+        eventually(listens, "a Connect server that listens", patience_s=PATIENCE_S)
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("said", ["argument", "environment"])
@@ -148,18 +152,25 @@ def test_a_master_and_a_remote_are_one_too_many() -> None:
 
 
 def test_a_wheel_knows_the_format_by_itself(tmp_path: Path) -> None:
-    """In an environment where it is installed, for a session of Spark's own making."""
+    """In a new environment, for a session of Spark's own making."""
     pip = (sys.executable, "-m", "pip", "-q")
-    run_tool(*pip, "wheel", "--no-deps", "-w", str(tmp_path), str(CHECKOUT))
+    wheel_only = ("--no-deps", "--no-build-isolation", "-w", str(tmp_path))
+    run_tool(*pip, "wheel", *wheel_only, str(CHECKOUT))
     (wheel,) = tmp_path.glob("mq-*.whl")
-    installed = tmp_path / "installed"
-    run_tool(*pip, "install", "--no-deps", "--target", str(installed), str(wheel))
-    assert (installed / "pyspark_mq.py").exists()
-    assert not (installed / "mq" / "spark" / "toplevel").exists()
+    run_tool(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"))
+    python = tmp_path / "venv" / "bin" / "python"
+    run_tool(*pip, "--python", str(python), "install", "--no-deps", str(wheel))
+    (packages,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
+    # What mq needs is taken from this environment, behind what is installed.
+    (packages / "needed.pth").write_text(f"{SPARK_HOME.parent}\n")
+    assert (packages / "pyspark_mq.py").exists()
+    assert not (packages / "mq" / "spark" / "toplevel").exists()
     script = SCRIPT.replace(
         "mq.spark.session({arguments})",
         "mq.spark.ensure_java() and __import__('pyspark').sql.SparkSession.builder.getOrCreate()",
     ).format()
-    env = environment(PYTHONPATH=str(installed), MASTER="local[1]")
-    told = told_by([sys.executable, "-P", "-c", script], env)
+    env = environment(PYTHONPATH=None, MASTER="local[1]")
+    told = told_by([str(python), "-c", script], env)
+    assert told["mq"] == str(packages / "mq" / "__init__.py")
     assert told["columns"] == list(COLUMNS)
+    assert told["workers"] == [str(python)]
