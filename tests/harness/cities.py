@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.spark_cluster import CHECKOUT
 
 SCRIPT = CHECKOUT / "tests" / "examples" / "cities.py"
-PATIENCE_S = 300.0
+PATIENCE_S = 400.0
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,12 @@ class SparkDaemons:
 
     def connect_server(self, master: str, *configured: str) -> str:
         """A Spark Connect server whose jobs run at `master`; its `sc://` address."""
-        settings = ("spark.connect.grpc.binding.port=0", "spark.ui.enabled=false", *configured)
+        settings = (
+            "spark.connect.grpc.binding.address=127.0.0.1",
+            "spark.connect.grpc.binding.port=0",
+            "spark.ui.enabled=false",
+            *configured,
+        )
         flags = [word for setting in settings for word in ("--conf", setting)]
         log = self._start(
             "connect", f"{STANDALONE}.SparkSubmit", "--class", CONNECT, "--master", master,

@@ -9,11 +9,11 @@ from harness.cities import Account, run_cities
 from harness.processes import Processes
 from harness.spark_cluster import SPARK_HOME, Cluster, SparkDaemons, spark_daemons
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROWS = 20_000
 # Each batch that is not acknowledged comes again within a test's time.
-FLAGS = ("--rows", str(ROWS), "--lose-acks", "10", "--visibility", "3")
+FLAGS = ("--rows", str(ROWS), "--lose-acks", "5", "--visibility", "3")
 # Two executors, whatever else the machine has.
 EXECUTORS = ("spark.executor.memory=512m", "spark.executor.cores=1", "spark.ui.enabled=false")
 

