@@ -33,6 +33,11 @@ class Driver:
         self._spark = spark
         self._folder = folder
 
+    def be_active(self) -> None:
+        """In this thread: Spark's writers look their format up in the thread's active session."""
+        jvm = self._spark.sparkContext._jvm
+        jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
+
     def publish(
         self, root: str, queue: str, first: int, end: int, partitions: int = 2, **options: str
     ) -> dict[str, Any]:
@@ -158,6 +163,7 @@ def _say(folder: Path, number: int, said: dict[str, Any]) -> None:
 def _do(driver: Driver, folder: Path, facts: dict[str, Any]) -> None:
     number, kind = facts.pop("number"), facts.pop("kind")
     try:
+        driver.be_active()
         said = getattr(driver, kind)(*facts.pop("args", ()), **facts)
     except Exception:
         said = {"error": traceback.format_exc()}

@@ -9,7 +9,7 @@ from harness.processes import PATIENCE_S
 from spark.failures.accounts import Account
 
 # So that a job finds something to take as well.
-PAUSE_S = 0.02
+PAUSE_S = 0.04
 # Numbers of the traffic's own messages begin here.
 FIRST_NUMBER = 1_000_000
 
