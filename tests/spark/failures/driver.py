@@ -153,10 +153,10 @@ def _ended(query: StreamingQuery) -> dict[str, Any]:
     return {"batches": len(query.recentProgress)}
 
 
-def _say(folder: Path, number: int, said: dict[str, Any]) -> None:
+def _say(folder: Path, number: int, kind: str, said: dict[str, Any]) -> None:
     """Whole, or not at all."""
     written = folder / f"saying.{number}"
-    written.write_text(json.dumps(said))
+    written.write_text(json.dumps({"ended": kind} | said))
     written.rename(folder / f"result.{number}")
 
 
@@ -167,7 +167,7 @@ def _do(driver: Driver, folder: Path, facts: dict[str, Any]) -> None:
         said = getattr(driver, kind)(*facts.pop("args", ()), **facts)
     except Exception:
         said = {"error": traceback.format_exc()}
-    _say(folder, number, said)
+    _say(folder, number, kind, said)
 
 
 def main() -> None:
