@@ -23,6 +23,7 @@ from mq.store.purged import PurgeMark
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
+from mq.store.spools import sweep_spools
 from mq.store.sweep_bulk import BulkSweep
 
 _log = logging.getLogger("mq-mover.sweeper")
@@ -54,8 +55,16 @@ class Sweeper:
         self._bulk.begin()
         swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
-        sweep_leases(self._root)
+        self._sweep_pipeline()
         return swept
+
+    def _sweep_pipeline(self) -> None:
+        """Manifests of leases that ended, and listings of bulk reads that are long over."""
+        try:
+            sweep_leases(self._root)
+            sweep_spools(self._root)
+        except OSError as error:
+            _log.info("what the pipeline has left stays for now", extra=_fields(error))
 
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""

@@ -57,6 +57,7 @@ _MEMBERS: Final = frozenset(
         "queue",
         "key",
         "id",
+        "lease",
         "receives",
         "bytes_max",
         "headers_max",
@@ -114,7 +115,7 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     MessageLeased: Problem(
         "message-leased", 409, "Message leased",
-        "The message is in a lease; until that ends it can be read and deleted, and no more.",
+        "The message is in the lease {lease}: until that ends it can be read and deleted alone.",
     ),
     KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
     ShapeFixed: Problem(

@@ -8,7 +8,6 @@ import threading
 from typing import Final
 from weakref import WeakSet
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -62,9 +61,12 @@ class LastBatches(StreamingQueryListener):
 
     def settle(self, spark: SparkSession, seconds: float = LAST_EVENTS_S) -> None:
         """Waits so long for the ends of runs that are over; Spark tells of them a moment late."""
+        if not self._standing:
+            return
         try:
             active = {str(query.runId) for query in spark.streams.active}
-        except (PySparkException, OSError):
+        except Exception as error:  # Spark has ended, in any of many ways.
+            _log.debug("nothing more is heard of queries: %r", error)
             return
         with self._changed:
             self._changed.wait_for(lambda: self._standing <= active, seconds)

@@ -3,15 +3,16 @@
 import os
 import site
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import mq
 from mq.spark.java import ensure_java
+from mq.spark.listener import install
 from mq.spark.source import MqDataSource
 
 # Set where spark-submit has started both the JVM and this process.
@@ -44,20 +45,22 @@ def session(
     if master is not None:
         builder = builder.master(master)
     remote = remote or os.environ.get("SPARK_REMOTE")
-    begins = _SUBMITTED not in os.environ and SparkSession.getActiveSession() is None
-    told = False
     # A local "server" is begun by this process.
-    if begins and (remote is None or remote.startswith("local")):
+    here = (remote is None or remote.startswith("local")) and _SUBMITTED not in os.environ
+    told = False
+    if here and SparkContext._gateway is None:
         ensure_java()
         told = _told_of_checkout()
-        master = master or str(conf.get("spark.master", "")) or remote
-        if "spark.ui.enabled" not in conf and _is_local(master):
+    if here and "spark.ui.enabled" not in conf and SparkSession.getActiveSession() is None:
+        master = master or str(conf.get("spark.master", "")) or remote or os.environ.get("MASTER")
+        if _is_local(master):
             builder = builder.config("spark.ui.enabled", False)
     for name, value in conf.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
     if remote is None and (told or find_spec("pyspark_mq") is not None):
-        _listen(made)
+        # Spark finds it as this process does; to register it again would only make it warn.
+        install(made)
     else:
         register(made)
     return made
@@ -65,16 +68,11 @@ def session(
 
 def register(spark: SparkSession) -> None:
     """Makes `format("mq")` known to a session, classic or of Spark Connect, that was made without
-    `session`; where mq is installed, not only on the path, Spark knows it by itself.
+    `session`. Where mq is installed, and not only on the path, Spark knows the format by itself,
+    and this adds that a query's last batch is acknowledged when the query ends.
     """
     spark.dataSource.register(MqDataSource)
-    _listen(spark)
-
-
-def _listen(spark: SparkSession) -> None:
-    """Installs what acknowledges a query's last batch when the query ends well."""
-    if find_spec("mq.spark.listener") is not None:
-        import_module("mq.spark.listener").install(spark)
+    install(spark)
 
 
 def _is_local(master: str | None, environment: Mapping[str, str] = os.environ) -> bool:
@@ -83,24 +81,21 @@ def _is_local(master: str | None, environment: Mapping[str, str] = os.environ) -
     """
     if master:
         return master.startswith("local") and not master.startswith("local-cluster")
-    home = environment.get("SPARK_HOME", "")
-    folder = environment.get("SPARK_CONF_DIR") or f"{home}/conf"
-    configured = bool(home or environment.get("SPARK_CONF_DIR"))
-    return not environment.get("MASTER") and not (
-        configured and Path(folder, "spark-defaults.conf").exists()
-    )
+    home = environment.get("SPARK_HOME")
+    folder = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    return folder is None or not Path(folder, "spark-defaults.conf").exists()
 
 
 def _told_of_checkout() -> bool:
-    """Where mq runs from a checkout that is only on this process's path, Spark's Python workers
-    get it on theirs, and what registers `format("mq")` with it: whether that was so.
+    """Where mq runs from a checkout that is only on this process's path, the JVM that starts next
+    has it on its workers' path, and what makes the format known beside it: whether that was so.
     """
-    here = Path(mq.__file__).resolve().parent
+    package = Path(mq.__file__).resolve().parent
     installed = [Path(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]
-    if here.parent in installed:
+    if package.parent in installed:
         return False
-    mine = [str(here.parent), str(here / "spark" / "toplevel")]
+    mine = [str(package.parent), str(package / "spark" / "toplevel")]
     found = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    added = [folder for folder in mine if folder not in found]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*added, *filter(None, found)])
+    others = [folder for folder in found if folder and folder not in mine]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*mine, *others])
     return True

@@ -26,6 +26,7 @@ from mq.spark.options import StreamOptions
 from mq.spark.renewing import renew_open
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
+from mq.store.lapses import adopt
 from mq.store.lease import (
     Lease,
     LeaseState,
@@ -35,6 +36,7 @@ from mq.store.lease import (
     leases_of,
     release,
 )
+from mq.store.manifest import read_manifest
 from mq.store.owning import Owner, own
 from mq.store.pipeline_layout import LeaseName
 from mq.store.root import Root
@@ -283,11 +285,15 @@ class LeaseStream:
     def _finish(self, leases: Sequence[Lease]) -> None:
         """Has claims that a process died over be whole, as they are."""
         for lease in leases:
-            if lease.state is LeaseState.CLAIMING:
-                try:
-                    run_alone(finish_claim(self.root, lease.name), self.flusher)
-                except LeaseLost:
-                    _log.warning("lease %s lapses: its messages come again", lease.name.text)
+            if lease.state is not LeaseState.CLAIMING:
+                continue
+            try:
+                if read_manifest(self.root, lease.name) is None:  # Lost with the power.
+                    due_ms = self.root.now_ms() + self.options.lease_s * 1000
+                    run_alone(adopt(self.root, lease.name, due_ms), self.flusher)
+                run_alone(finish_claim(self.root, lease.name), self.flusher)
+            except LeaseLost:
+                _log.warning("lease %s lapsed: its messages come again", lease.name.text)
 
     def _claim(self, start: int, limit: int | None) -> int:
         """Takes what is ready; the last lease's number, or `start`."""

@@ -127,7 +127,7 @@ def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> Steps[int]:
         if not taken.met:
             done[queue] = mark
             # What is still to come of a publish that was committed before it may be covered.
-            if is_old and not journals(root) and not _is_leased(root, queue, mark):
+            if is_old and not _is_leased(root, queue, mark) and not journals(root):
                 yield from _drop_mark(root, queue, mark)
     return moved
 

@@ -22,6 +22,7 @@ from mq.store.moves import (
     no_such_queue,
     queue_exists,
 )
+from mq.store.pipeline_layout import parse_lease_file
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.stamping import check_due, stamp_due
@@ -108,7 +109,7 @@ def _reschedule_at(
     if message_status(root, path) is None:
         return None
     if state is State.LEASED:
-        raise MessageLeased(bucket.rstrip("/"))
+        raise MessageLeased(parse_lease_file(bucket[:-1])[0].text)
     with claimed(root, path) as claim:
         if claim is None:
             raise Busy("another process is at the message")

@@ -91,9 +91,11 @@ def drop_second_names(root: Root) -> int:
             continue  # Who rolls forward tells of it.
         for attempt in () if journal is None else journal.attempts:
             for entry in staged_names(root, "" if journal is None else journal.job, attempt):
-                with contextlib.suppress(BadName, FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    dropped += is_second_name(root, *parse_entry(entry.name), entry, status)
+                with contextlib.suppress(BadName):
+                    of = parse_entry(entry.name)
+                    status = root.files.status(entry.path)
+                    names = 1 if status is None else status.st_nlink
+                    dropped += is_second_name(root, *of, entry.path, names)
     return dropped
 
 

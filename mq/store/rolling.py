@@ -25,6 +25,7 @@ from mq.store.journal import Journal
 from mq.store.keyed import take_links
 from mq.store.keys import locked
 from mq.store.layout import Keys, parse_entry
+from mq.store.mounts import file_system_of
 from mq.store.moves import bucket_made, folders_of, move, move_alive, queue_exists, together
 from mq.store.pipeline_layout import attempt_folder, staged_spot
 from mq.store.purged import mark_of
@@ -88,23 +89,33 @@ class Roller:
         """What goes the same way, without keys and with."""
         plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
-        now_ms = self.root.now_ms()
+        file_system = file_system_of(self.root.layout.root)
+        has_one_name = file_system.has_whole_renames or file_system.in_memory
+        looks = self.journal.is_scheduled or not has_one_name
         for entry in entries:
             try:
                 queue, message_id = parse_entry(entry.name)
-                status = entry.stat(follow_symlinks=False)
-            except (BadName, FileNotFoundError):
+            except BadName:
                 continue
-            if is_second_name(self.root, queue, message_id, entry, status):
+            status = self.root.files.status(entry.path) if looks else None
+            if looks and (
+                status is None
+                or is_second_name(self.root, queue, message_id, entry.path, status.st_nlink)
+            ):
                 continue
-            transition = DELIVER
-            if self.journal.is_scheduled:
-                due_ms = Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
-                # One that is not for later is due when its id says, perhaps a moment from now.
-                if due_ms > now_ms and due_ms != message_id.published_ms:
-                    transition = SCHEDULE
+            transition = self._transition(message_id, status)
             (plain if message_id.key is None else keyed)[queue, transition].append(message_id)
         return _of(plain, ROLLED_PER_FLUSH_MAX), _of(keyed, ROLLED_PER_FLUSH_MAX)
+
+    def _transition(self, message_id: MessageId, status: os.stat_result | None) -> Transition:
+        """Where it goes by its time. One that is not for later is due when its id says, perhaps a
+        moment from now.
+        """
+        if not self.journal.is_scheduled or status is None:
+            return DELIVER
+        due_ms = Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
+        is_later = due_ms > self.root.now_ms() and due_ms != message_id.published_ms
+        return SCHEDULE if is_later else DELIVER
 
     def _move(self, batch: _Batch, spot: str) -> Steps[Rolled]:
         """Those without keys. Durable on return: yes."""
@@ -296,16 +307,13 @@ def _parts(ids: Sequence[MessageId], size: int) -> Iterator[Sequence[MessageId]]
 
 
 def is_second_name(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    entry: "os.DirEntry[str]",
-    status: os.stat_result,
+    root: Root, queue: QueueName, message_id: MessageId, path: str, names: int
 ) -> bool:
-    """Whether the message is at its place already, and this is a name that a power cut brought
-    back, which is taken away: rename(2) between two names of one inode does nothing.
+    """Whether the message, of so many names, is at its place already, and this path is a name that
+    a power cut brought back, which is taken away: rename(2) between two names of one inode does
+    nothing.
     """
-    if status.st_nlink == 1 or whereabouts(root, queue, message_id) not in _ENDS:
+    if names == 1 or whereabouts(root, queue, message_id) not in _ENDS:
         return False
-    unlink_if_there(root.files, entry.path)
+    unlink_if_there(root.files, path)
     return True

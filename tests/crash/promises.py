@@ -35,6 +35,8 @@ Operation = Callable[[FsyncFlusher], object]
 _Next = tuple[str, Operation, State]
 
 NEW, READY, DELAYED, REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
+LEASED = State.LEASED
+ALIVE = (READY, DELAYED, LEASED)
 
 
 @dataclass
@@ -78,6 +80,8 @@ class Ledger:
     """Each queue's keys that publishes asked for."""
     idempotent: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """Each queue's idempotency keys, and the messages that were told of; None: none was yet."""
+    bulks: list[list[str]] = field(default_factory=list)
+    """The messages of bulk publishes, each of which is published as a whole."""
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
@@ -94,19 +98,19 @@ class Ledger:
                 self._note_keys(**facts)
             case "reschedule_asked" | "rescheduled":
                 self._note_rescheduled(what, **facts)
-            case "fetched":
-                told = self._message(**facts)
-                told.receives, told.due_ms = facts["receives"], facts["due_ms"]
-                told.lies_in = None
-            case "moved":
-                self._message(**facts).lies_in = State(facts["to"])
+            case "fetched" | "moved":
+                self._note_moved(what, **facts)
             case "delete_asked" | "deleted":
                 told = self._message(**facts)
                 told.delete_asked |= what == "delete_asked"
                 told.deleted |= what == "deleted"
                 told.lies_in = None
+            case "lease_asked" | "leased" | "return_asked" | "returned" | "end_asked" | "ended":
+                self._note_lease(what, **facts)
             case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
+            case "bulk_asked":
+                self.bulks.append(facts["ids"])
             case "end" | "later":
                 pass
             case _:
@@ -119,10 +123,24 @@ class Ledger:
         if idempotency:
             self.idempotent[facts["queue"], idempotency] = facts["id"]
 
+    def _note_moved(self, what: str, **facts: Any) -> None:
+        told = self._message(**facts)
+        if what == "moved":
+            told.lies_in = State(facts["to"])
+        else:
+            told.receives, told.due_ms, told.lies_in = facts["receives"], facts["due_ms"], None
+
     def _note_rescheduled(self, what: str, due_ms: int, to: str = "", **facts: Any) -> None:
         told = self._message(**facts)
         told.due_ms = min(told.due_ms, due_ms) if what == "reschedule_asked" else due_ms
         told.lies_in = State(to) if to else None
+
+    def _note_lease(self, what: str, queue: str, ids: Iterable[str]) -> None:
+        """Of a lease as a whole: "end" is that it is acknowledged."""
+        for told in (self._message(queue, each) for each in ids):
+            told.lies_in = {"leased": LEASED, "returned": READY}.get(what)
+            told.delete_asked |= what == "end_asked"
+            told.deleted |= what == "ended"
 
     def _note_keys(self, queue: str, key: str, idempotency: str) -> None:
         if key:
@@ -148,6 +166,7 @@ class Ledger:
             self.visibility_s.pop(queue, None)
         for told in self._of(queue):
             told.dropped |= what == "drop_asked"
+            told.lies_in = None if told.dropped else told.lies_in
         for of, key in self.idempotent:
             if of == queue and what == "drop_asked":
                 self.idempotent[of, key] = None
@@ -202,7 +221,7 @@ class Found:
         """The states of a message that may still be served."""
         if self.is_purged(queue, message_id):
             return set()
-        return self.states(message_id) & {READY, DELAYED}
+        return self.states(message_id) & set(ALIVE)
 
     def ready(self, queue: str) -> list[str]:
         """The ids of the queue's ready messages."""
@@ -227,11 +246,14 @@ def _due_ms(path: Path) -> int:
     return Stamp.from_mtime_ns(path.stat().st_mtime_ns).due_ms
 
 
+FOLDERS = ((NEW, "new"), (DELAYED, "delay"), (LEASED, "leases"), (REMOVED, "remove"))
+
+
 def _places(root: Path) -> Iterator[Place]:
     for queue_folder in (root / "queues").glob("*/"):
         for path in files_below(queue_folder):
             yield Place(READY, queue_folder.name, path.name, path, path.lstat())
-    for state, folder in ((NEW, "new"), (DELAYED, "delay"), (REMOVED, "remove")):
+    for state, folder in FOLDERS:
         for path in files_below(root / folder):
             queue, separator, message_id = path.name.partition(":")
             if separator:
@@ -254,6 +276,7 @@ def broken(
         *_names(found, two_names_allowed),
         *_keys(found),
         *_purged(ledger, found),
+        *_bulks(ledger, found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -281,7 +304,7 @@ def _settings(ledger: Ledger, found: Found) -> Iterator[str]:
 def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
     for message_id, places in found.places.items():
         for place in places:
-            if place.state not in (READY, DELAYED):
+            if place.state not in ALIVE:
                 continue
             try:
                 number = number_in_file(place.path.read_bytes(), message_id)
@@ -307,11 +330,22 @@ def _keys(found: Found) -> Iterator[str]:
     for places in found.places.values():
         for place in places:
             key = MessageId.parse(place.id).key
-            if key is not None and place.state in (READY, DELAYED):
+            if key is not None and place.state in ALIVE:
                 holders[place.queue, key.text].add(place.id)
     for (queue, key), ids in holders.items():
         if len(ids) > 1 and queue in found.queues:
             yield f"{sorted(ids)} of {queue} have the key {key}"
+
+
+def _bulks(ledger: Ledger, found: Found) -> Iterator[str]:
+    """All of a bulk publish, or nothing. What was deleted since may be reaped."""
+    for ids in ledger.bulks:
+        told = [ledger.messages.get(message_id) for message_id in ids]
+        if any(each is not None and (each.delete_asked or each.dropped) for each in told):
+            continue
+        there = [message_id for message_id in ids if found.states(message_id)]
+        if len(there) not in (0, len(ids)):
+            yield f"of a bulk publish of {len(ids)} only {there} are there"
 
 
 def _purged(ledger: Ledger, found: Found) -> Iterator[str]:
@@ -328,7 +362,7 @@ def _message(
     ledger: Ledger, told: Told, found: Found, message_id: str, new_returns: bool
 ) -> Iterator[str]:
     states = found.states(message_id)
-    alive = states & {READY, DELAYED}
+    alive = states & set(ALIVE)
     if told.must_live:
         yield from _reached(told, found, alive)
     # btrfs was seen to bring the name in new/ back although that folder was flushed after the
@@ -418,12 +452,12 @@ def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> lis
     """What may come to the message next, and where it is then."""
     states = {place.state for place in places}
     queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
-    latest = next(state for state in (REMOVED, DELAYED, READY) if state in states)
+    latest = next(state for state in (REMOVED, DELAYED, LEASED, READY) if state in states)
     operations: list[_Next] = []
     if NEW in states:
         forgotten = partial(forget, root, queue, message_id, 0)
         operations.append(("forget", lambda flusher: forgotten(), latest))
-    if queue_exists and states & {READY, DELAYED}:
+    if queue_exists and states & set(ALIVE):
         operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
     if READY in states:
         claim = fetch(root, queue, message_id, 60, _bucket(root, places, READY))

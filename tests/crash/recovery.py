@@ -8,12 +8,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from crash.promises import Found, Ledger, broken, unresolved
+from crash.promises import ALIVE, Found, Ledger, broken, unresolved
 from harness.clock import FakeClock
 from harness.messages import check_headers, number_in
 
 from mq.errors import KeyTaken, MqError
-from mq.lifecycle import State
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.store.audit import audit
 from mq.store.breaches import Audit, Breach
@@ -29,8 +28,10 @@ from mq.store.queues import create_queue
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
 from mq.store.remove import remove
+from mq.store.roll_forward import drop_second_names, roll_all_forward
 from mq.store.root import Root, open_root
 from mq.store.steps import Steps, T
+from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.sweeper import Sweeper
 
@@ -60,6 +61,9 @@ class _Recovery:
         self._clock.set_ms(ledger.until_ms)
         self._flusher = NoFlusher()
         self._root: Root = open_root(str(top), Files(), self._clock)
+        # As an mq does before it serves, and beside that.
+        drop_second_names(self._root)
+        roll_all_forward(self._root, self._flusher)
         self._uuids = UuidSource(self._clock)
         self._resolved: set[str] = set()
         self._delivered: set[str] = set()
@@ -125,7 +129,7 @@ class _Recovery:
                 said = self._publish(queue, key=Key.parse(key))
             except KeyTaken as error:
                 said = error.id
-            alive = Found(self._top).states(said) & {State.READY, State.DELAYED}
+            alive = Found(self._top).states(said) & set(ALIVE)
             if not alive or (made and said in before.places):
                 problems.append(f"{said} has the key {key}, and was {before.places.get(said)}")
         for (of, key), told_id in sorted(self._ledger.idempotent.items()):
@@ -134,7 +138,7 @@ class _Recovery:
             before = Found(self._top)
             said = self._publish(queue, idempotency=Key.parse(key))
             told = self._ledger.messages.get(said)
-            alive = Found(self._top).states(said) & {State.READY, State.DELAYED}
+            alive = Found(self._top).states(said) & set(ALIVE)
             if told_id not in (None, said) or (made and said in before.places):
                 problems.append(f"{said} is answered for {key}, not {told_id}; {told}")
             may_be_gone = said in self._resolved or (told is not None and told.delete_asked)
@@ -157,9 +161,11 @@ class _Recovery:
         """Hours later all that lives was delivered, and nothing else is left."""
         self._clock.advance(_HOURS_S)
         mover = Mover(self._root, self._flusher, Timer())
+        leases = LeaseMover(self._root, self._flusher)
         sweeper = Sweeper(self._root, self._flusher)
         for _ in range(2):
             mover.run_once()
+            leases.run_once()
             sweeper.run_if_due()
             self._clock.advance(120)
         problems = []

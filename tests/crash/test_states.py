@@ -16,11 +16,13 @@ from pathlib import Path
 
 import pytest
 from crash.bucket_scripts import BUCKET_SCRIPTS, FLUSHED_BETWEEN, two_names_in_a_bucket
+from crash.bulk_scripts import BULK_SCRIPTS
 from crash.calls import Log
 from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
 from crash.images import Mark
 from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN
+from crash.lease_scripts import LEASE_SCRIPTS, LEASES_IN_BUCKETS
 from crash.legal_states import Disk, Model
 from crash.promises import Ledger
 from crash.purge_scripts import PURGE_SCRIPTS
@@ -171,9 +173,34 @@ async def test_every_state_keeps_what_was_promised_of_keys(
     assert_kept(script, log, memory)
 
 
+@pytest.mark.parametrize("script", LEASE_SCRIPTS.values(), ids=LEASE_SCRIPTS)
+async def test_every_state_keeps_what_was_leased(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", LEASES_IN_BUCKETS.values(), ids=LEASES_IN_BUCKETS)
+async def test_every_state_keeps_what_was_leased_from_buckets(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory, folder_max=1)
+    assert_kept(script, log, memory)
+
+
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", PURGE_SCRIPTS.values(), ids=PURGE_SCRIPTS)
 async def test_every_state_keeps_what_was_purged_and_configured(
+    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+) -> None:
+    log = await play(script, disk, memory, folder_max)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
+@pytest.mark.parametrize("script", BULK_SCRIPTS.values(), ids=BULK_SCRIPTS)
+async def test_every_state_keeps_what_was_published_in_bulk(
     script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)

@@ -101,10 +101,11 @@ def test_two_jobs_with_one_id_at_a_time_are_one_publish(spark: SparkSession, ope
 
     def publish() -> None:
         try:
-            write(numbers(spark, 20), opened, publishId="both")
+            # Made here: that tells Spark which session is this thread's.
+            frame = spark.createDataFrame([(str(number),) for number in range(20)], "value string")
+            write(frame, opened, publishId="both")
         except BaseException as error:
             failed.append(error)
-            print(getattr(error, "java_exception", error).toString()[:1500], getattr(error, "java_exception", error).getCause())
 
     threads = [threading.Thread(target=publish) for _ in range(2)]
     for thread in threads:
@@ -236,4 +237,3 @@ def test_a_task_that_fails_once_is_tried_again_and_publishes_once(
     assert mark.exists()
     assert bodies(opened) == [b"%d" % number for number in range(10)]
     assert_nothing_is_left(opened)
-

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness.leases import CONSUMER, QUEUE, LeasingRoot
 from harness.processes import eventually
-from harness.stream_runs import StreamRun
+from harness.query_runs import StreamRun
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 

@@ -327,6 +327,15 @@ def test_no_number_is_left_out(place: LeasingRoot, query: Query) -> None:
     assert [lease.state for lease in place.leases()] == [LeaseState.ACKNOWLEDGED]
 
 
+def test_a_lease_whose_manifest_is_lost_is_as_any(place: LeasingRoot, query: Query) -> None:
+    published = texts(place.publish(4))
+    place.claimed(2)
+    (place.top / "leases" / "c.1.json").unlink()
+    drain(query)
+    assert delivered(query) == sorted(published)
+    assert [lease.seq for lease in place.leases()] == [2]
+
+
 def test_a_claim_goes_on_behind_a_number(place: LeasingRoot) -> None:
     place.publish(2)
     first = place.run(claim(place.root, CONSUMER, (QUEUE,), 1, LEASE_S, after=6))

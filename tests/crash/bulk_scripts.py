@@ -1,0 +1,118 @@
+"""Bulk publishes, each in a script like those of `scripts.py`: tasks, a driver, and who comes after
+one that died.
+"""
+
+from collections.abc import Callable
+
+from crash.scripts import Script
+from crash.stage import ORDERS, SOON_S, Stage
+from harness.messages import make_body
+
+from mq.names import Key, MessageId, QueueName, UuidSource
+from mq.store.flush import FsyncFlusher, NoFlusher
+from mq.store.group import run_alone
+from mq.store.journal import begin_publish, commit, read_journal
+from mq.store.pipeline_layout import Attempt, JournalFile, journal_path
+from mq.store.roll_forward import roll_all_forward
+from mq.store.rolling import Roller
+from mq.store.root import Root
+from mq.store.staging import Staged, StagingWriter
+
+JOB = "0123456789abcdef0123456789abcdef"
+NAME = Key.parse("nightly")
+
+
+class _Bulk:
+    """One publish of two partitions with a message each; a third attempt loses."""
+
+    def __init__(self, on: Stage, *, key: str = "", is_scheduled: bool = False) -> None:
+        self._on = on
+        self._key = key
+        self._is_scheduled = is_scheduled
+        self._facts: list[tuple[str, int, int]] = []
+
+    async def publish(self, then: Callable[[Root, FsyncFlusher], object]) -> list[str]:
+        """By tasks and a driver, and what comes then; the ids of what was published."""
+        mark = self._on.disk.mark
+
+        def work(root: Root, flusher: FsyncFlusher) -> None:
+            staged = self._stage(root, flusher)
+            mark("publish_asked", queue=ORDERS, key=self._key, idempotency="")
+            mark("bulk_asked", ids=[message_id for message_id, _, _ in self._facts])
+            run_alone(commit(root, JOB, staged, NAME), flusher)
+            for message_id, number, due_ms in self._facts:
+                mark("published", queue=ORDERS, id=message_id, number=number, due_ms=due_ms)
+            then(root, flusher)
+
+        await self._on.other(work)
+        return [message_id for message_id, _, _ in self._facts]
+
+    def _stage(self, root: Root, flusher: FsyncFlusher) -> list[Staged]:
+        run_alone(begin_publish(root, NAME), flusher)
+        uuids = UuidSource(root.clock)
+        found = []
+        for number, attempt in enumerate((Attempt(0, 0), Attempt(0, 2), Attempt(1, 1))):
+            has_key = self._key and attempt.partition == 0
+            message_id = MessageId(uuids.next(), key=Key.parse(self._key) if has_key else None)
+            is_later = self._is_scheduled and attempt.partition == 1
+            due_ms = root.now_ms() + SOON_S * 1000 if is_later else None
+            with StagingWriter(root, JOB, attempt, "fsync") as writer:
+                body = make_body(100 + number, 300)
+                writer.put(QueueName(ORDERS), message_id, body, due_ms=due_ms)
+                staged = writer.finish()
+            if number > 0:
+                self._facts.append((message_id.text, 100 + number, due_ms or 0))
+                found.append(staged)
+        return found
+
+
+async def _begun(on: Stage) -> None:
+    await on.start()
+    await on.clients.make(ORDERS)
+
+
+async def publish_in_bulk(on: Stage) -> None:
+    await _begun(on)
+    ids = await _Bulk(on).publish(roll_all_forward)
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch() in ids
+
+
+async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
+    await _begun(on)
+    ids = await _Bulk(on, key="night", is_scheduled=True).publish(roll_all_forward)
+    await on.clients.delete(ids[0])
+    await on.clients.publish_keyed(300, key="night")
+
+
+async def roll_forward_what_another_has(on: Stage) -> None:
+    """Which died before it flushed anything of what it had moved."""
+    await _begun(on)
+
+    def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+        path = journal_path(root.layout, NAME, JournalFile.JOURNAL)
+        journal = read_journal(root, path)
+        assert journal is not None
+        Roller(root, NoFlusher(), journal).run()
+        roll_all_forward(root, flusher)
+
+    ids = await _Bulk(on).publish(roll_twice)
+    await on.clients.delete(ids[1])
+
+
+async def delete_the_queue_of_a_bulk(on: Stage) -> None:
+    await _begun(on)
+    await _Bulk(on).publish(lambda *_: None)
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS)
+    await on.other(roll_all_forward)
+    await on.clients.publish(300)
+
+
+BULK_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        publish_in_bulk, publish_in_bulk_with_a_key_and_for_later, roll_forward_what_another_has,
+        delete_the_queue_of_a_bulk,
+    )
+}  # fmt: skip

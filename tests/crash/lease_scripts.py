@@ -1,0 +1,214 @@
+"""Leases: claims and their ends, each in a script like those of `scripts.py`."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from crash.scripts import Script
+from crash.stage import LATER_S, ORDERS, Stage
+from harness.messages import new_id
+
+from mq.names import ConsumerName, QueueName
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of, release
+from mq.store.root import Root
+from mq_mover.lapses import LeaseMover
+
+CONSUMER = ConsumerName.parse("etl")
+LEASE_S = 60.0
+KEY = "night"
+
+_Work = Callable[[Root, FsyncFlusher], object]
+
+
+async def _published(on: Stage, count: int) -> list[str]:
+    await on.start()
+    await on.clients.make(ORDERS)
+    return [await on.clients.publish(300) for _ in range(count)]
+
+
+def _claim(root: Root, flusher: FsyncFlusher, limit: int) -> Lease:
+    lease = run_alone(claim(root, CONSUMER, [QueueName(ORDERS)], limit, LEASE_S), flusher)
+    assert lease is not None
+    return lease
+
+
+def _last(root: Root) -> Lease:
+    return leases_of(root, CONSUMER)[-1]
+
+
+async def _leased(on: Stage, ids: list[str]) -> None:
+    """By a consumer that has been told so."""
+    on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
+    await on.other(lambda root, flusher: _claim(root, flusher, len(ids)))
+    on.disk.mark("leased", queue=ORDERS, ids=ids)
+
+
+async def _acknowledged(on: Stage, ids: list[str]) -> None:
+    on.disk.mark("end_asked", queue=ORDERS, ids=ids)
+    await on.other(lambda root, flusher: run_alone(acknowledge(root, _last(root).name), flusher))
+    on.disk.mark("ended", queue=ORDERS, ids=ids)
+
+
+async def _returned(on: Stage, ids: list[str], work: _Work) -> None:
+    on.disk.mark("return_asked", queue=ORDERS, ids=ids)
+    await on.other(work)
+    on.disk.mark("returned", queue=ORDERS, ids=ids)
+
+
+def _released(root: Root, flusher: FsyncFlusher) -> None:
+    run_alone(release(root, _last(root).name), flusher)
+
+
+def _moved(root: Root, flusher: FsyncFlusher) -> None:
+    assert LeaseMover(root, flusher).run_once()
+
+
+def _folder(on: Stage) -> Path:
+    return on.root / "leases" / f"{CONSUMER.text}.1"
+
+
+async def lease_some(on: Stage) -> None:
+    ids = await _published(on, 3)
+    await _leased(on, ids[:2])
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch() == ids[2]
+
+
+async def finish_a_claim(on: Stage) -> None:
+    """Of one that died before it had flushed it."""
+    ids = await _published(on, 2)
+    on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
+
+    def begin(root: Root, flusher: FsyncFlusher) -> None:
+        operation = claim(root, CONSUMER, [QueueName(ORDERS)], 2, LEASE_S)
+        next(operation)
+        next(operation)
+        operation.close()
+
+    def finish(root: Root, flusher: FsyncFlusher) -> None:
+        assert _last(root).state is LeaseState.CLAIMING
+        assert run_alone(finish_claim(root, _last(root).name), flusher).messages == 2
+
+    await on.other(begin)
+    await on.other(finish)
+    on.disk.mark("leased", queue=ORDERS, ids=ids)
+
+
+async def acknowledge_a_lease(on: Stage) -> None:
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    await _acknowledged(on, ids)
+    on.disk.pass_time(10)
+    await on.reap()
+    await on.clients.publish(16)
+
+
+async def acknowledge_what_another_has(on: Stage) -> None:
+    """Which died before it flushed that."""
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    on.disk.mark("end_asked", queue=ORDERS, ids=ids)
+    _folder(on).rename(on.root / "remove" / f"{CONSUMER.text}.1:{new_id().text}.l")
+    await _acknowledged(on, ids)
+
+
+async def release_a_lease(on: Stage) -> None:
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    await _returned(on, ids, _released)
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch() == ids[0]
+
+
+async def give_back_what_lapsed(on: Stage) -> None:
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    on.disk.pass_time(LATER_S)
+    await _returned(on, ids, _moved)
+    await on.sweep()
+
+
+async def give_back_what_another_began_to(on: Stage) -> None:
+    """Which died when it had moved one, and flushed nothing."""
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    on.disk.mark("return_asked", queue=ORDERS, ids=ids)
+    back = _folder(on).rename(_folder(on).with_name(f"{CONSUMER.text}.1.back"))
+    os.rename(back / f"{ORDERS}:{ids[0]}", on.root / "queues" / ORDERS / ids[0])
+    await _returned(on, ids, _moved)
+
+
+async def give_back_what_has_no_manifest(on: Stage) -> None:
+    ids = await _published(on, 1)
+    await _leased(on, ids)
+    (on.root / "leases" / f"{CONSUMER.text}.1.json").unlink()
+    on.disk.pass_time(LATER_S)
+    await _returned(on, ids, _moved)
+
+
+async def delete_what_is_leased(on: Stage) -> None:
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    await on.clients.delete(ids[0])
+    await _acknowledged(on, ids[1:])
+
+
+async def delete_what_another_deleted(on: Stage) -> None:
+    """From a lease, and died before it flushed that."""
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    on.disk.mark("delete_asked", queue=ORDERS, id=ids[0])
+    os.rename(_folder(on) / f"{ORDERS}:{ids[0]}", on.removed(ids[0]))
+    await on.clients.delete(ids[0])
+
+
+async def key_again_that_was_acknowledged(on: Stage) -> None:
+    """By one that died before it flushed that."""
+    await on.start()
+    await on.clients.make(ORDERS)
+    first = await on.clients.publish_keyed(300, KEY)
+    await _leased(on, [first])
+    assert await on.clients.publish_keyed(16, KEY) == first
+    on.disk.mark("end_asked", queue=ORDERS, ids=[first])
+    _folder(on).rename(on.root / "remove" / f"{CONSUMER.text}.1:{new_id().text}.l")
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def key_again_that_was_reaped_with_its_lease(on: Stage) -> None:
+    """Which one acknowledged that died before it flushed that."""
+    await on.start()
+    await on.clients.make(ORDERS)
+    first = await on.clients.publish_keyed(300, KEY)
+    await _leased(on, [first])
+    on.disk.mark("end_asked", queue=ORDERS, ids=[first])
+    _folder(on).rename(on.root / "remove" / f"{CONSUMER.text}.1:{new_id().text}.l")
+    on.disk.pass_time(10)
+    await on.reap()
+    await on.clients.publish_keyed(300, KEY)
+
+
+async def make_anew_while_leased(on: Stage) -> None:
+    ids = await _published(on, 2)
+    await _leased(on, ids)
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS)
+    await on.clients.publish(300)
+    await on.stop()
+
+
+LEASE_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        lease_some, finish_a_claim, acknowledge_a_lease, acknowledge_what_another_has,
+        release_a_lease, give_back_what_lapsed, give_back_what_another_began_to,
+        give_back_what_has_no_manifest, delete_what_is_leased, delete_what_another_deleted,
+        key_again_that_was_acknowledged, key_again_that_was_reaped_with_its_lease,
+        make_anew_while_leased,
+    )
+}  # fmt: skip
+
+LEASES_IN_BUCKETS: dict[str, Script] = {
+    script.__name__: script for script in (lease_some, release_a_lease)
+}
