@@ -102,11 +102,14 @@ class Driver:
         )
         return _ended(query)
 
-    def lease(self, root: str, queue: str, limit: int, out: str) -> dict[str, Any]:
-        """A batch that is consumed: written to Parquet inside the lease."""
-        with mq.spark.lease(self._spark, root, queue, limit=limit) as lease:
-            _numbered(lease.df).write.mode("overwrite").parquet(out)
-        return {}
+    def lease(self, root: str, queue: str, out: str, lease_s: float) -> dict[str, Any]:
+        """A batch that is consumed: written to Parquet inside the block, then past the point
+        "block".
+        """
+        with mq.spark.lease(self._spark, root, queue, lease_seconds=lease_s) as lease:
+            _numbered(lease.df).write.parquet(out)
+            pass_by("block")
+        return {"messages": lease.messages}
 
     def rows(self, *outs: str) -> dict[str, Any]:
         """What is in Parquet folders, as Spark reads them: the numbers."""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from harness.points import Point
-
 from spark.failures.drivers import Drivers
 
 

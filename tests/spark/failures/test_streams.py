@@ -12,7 +12,7 @@ import pytest
 from harness.points import Point
 from harness.processes import eventually
 from spark.failures.drivers import Driver, Drivers, Job
-from spark.failures.places import Place
+from spark.failures.places import QUEUE, Place
 
 MESSAGES = 120
 PER_TRIGGER = 50
@@ -37,6 +37,7 @@ AGAIN = {
     "the driver dies between acknowledgement and the next batch": Again.NOTHING,
     "the checkpoint is lost": Again.WHAT_THE_LEASE_HELD,
     "a lease lapses while the job hangs": Again.WHAT_THE_LEASE_HELD,
+    "the process dies in a block that has a lease": Again.WHAT_THE_LEASE_HELD,
     "two queries use one consumer name": Again.NOTHING,
 }
 
@@ -186,3 +187,15 @@ def test_two_queries_use_one_consumer_name(drivers: Drivers, place: Place) -> No
     # What the last batch held is acknowledged as the query ends.
     eventually(lambda: not place.leased(), "the acknowledgement of the last batch")
     _settle("two queries use one consumer name", driver, place)
+
+
+def test_the_process_dies_in_a_block_that_has_a_lease(drivers: Drivers, place: Place) -> None:
+    driver = drivers.get()
+    _begin(place)
+    driver.points.arm(Point("block"))
+    driver.start("lease", args=[str(place.root), QUEUE, place.out, 2]).stopped()
+    leased = place.leased()
+    driver.kill()
+    place.wait_until_released()
+    case = "the process dies in a block that has a lease"
+    assert _settle(case, drivers.get(), place, leased=leased) == leased
