@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from harness.points import Point
-from harness.processes import eventually
 from spark.failures.drivers import Driver, Drivers, Job
 from spark.failures.places import QUEUE, Place
 
@@ -162,8 +161,10 @@ def test_a_lease_lapses_while_the_job_hangs(
     job.stopped()
     leased = place.leased()
     driver.signal(signal.SIGSTOP)
-    place.wait_until_released()
-    driver.signal(signal.SIGCONT)
+    try:
+        place.wait_until_released()
+    finally:
+        driver.signal(signal.SIGCONT)
     if fail_on_data_loss:
         assert "LeaseLost" in job.error()
         _drain(driver, place, **options).result()
@@ -185,7 +186,7 @@ def test_two_queries_use_one_consumer_name(drivers: Drivers, place: Place) -> No
     until.touch()
     assert first.result()["batches"] > 1
     # What the last batch held is acknowledged as the query ends.
-    eventually(lambda: not place.leased(), "the acknowledgement of the last batch")
+    place.wait_until_released()
     _settle("two queries use one consumer name", driver, place)
 
 
