@@ -23,6 +23,7 @@ from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower, choose_flusher
 from mq.store.redeliver import Timer
 from mq.store.root import Root, open_root
+from mq.store.sweep_bulk import BulkSweep
 from mq.upkeep import Stop, make_passes
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
@@ -101,7 +102,7 @@ def _over_root(
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     leases = LeaseMover(root, flusher)
-    sweeper = Sweeper(root, flusher)
+    sweeper = Sweeper(root, flusher, BulkSweep(root, flusher).begin)
     clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"root": path, "commit": flusher.name}})
 

@@ -5,7 +5,8 @@ deleted queues and purges left, keys of nothing, and manifests of leases that en
 import contextlib
 import logging
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from mq.errors import BadName, MqError
 from mq.lifecycle import State
@@ -24,19 +25,23 @@ from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget, is_forgotten
 from mq.store.root import Root
 from mq.store.spools import sweep_spools
-from mq.store.sweep_bulk import BulkSweep
+from mq.store.sweep_bulk import sweep_bulk
 
 _log = logging.getLogger("mq-mover.sweeper")
 
 
 class Sweeper:
-    """One pass a minute. Any number of sweepers may share a root: renames decide."""
+    """One pass a minute. Any number of sweepers may share a root: renames decide. `bulk` is what
+    does the same for bulk publishes; None: at once, however long that takes.
+    """
 
-    def __init__(self, root: Root, flusher: Flusher) -> None:
+    def __init__(
+        self, root: Root, flusher: Flusher, bulk: Callable[[], object] | None = None
+    ) -> None:
         self._root = root
         self._flusher = flusher
         self._orphans = OrphanSweep(root)
-        self._bulk = BulkSweep(root, flusher)
+        self._bulk = partial(sweep_bulk, root, flusher) if bulk is None else bulk
         self._again_s = float("-inf")
         self._without_buckets: dict[str, int] = {}
         """Queues' folders that had no bucket, and their mtimes then."""
@@ -52,7 +57,7 @@ class Sweeper:
             return 0
         self._again_s = now_s + SWEEP_EVERY_S
         self._sweep_buckets()
-        self._bulk.begin()
+        self._bulk()
         swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
         self._sweep_pipeline()

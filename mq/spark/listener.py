@@ -4,7 +4,9 @@ batches that another one follows.
 
 import atexit
 import logging
+import re
 import threading
+import warnings
 from typing import Final
 from weakref import WeakSet
 
@@ -22,6 +24,7 @@ from mq.spark.reports import Runs, acknowledge_up_to
 
 _log: Final = logging.getLogger("mq.spark")
 
+_CONNECT: Final = "pyspark.sql.connect"
 _listened: Final["WeakSet[SparkSession]"] = WeakSet()
 
 
@@ -81,4 +84,21 @@ def install(spark: SparkSession) -> None:
     _listened.add(spark)
     listener = LastBatches()
     spark.streams.addListener(listener)
-    atexit.register(listener.settle, spark)
+    if type(spark).__module__.startswith(_CONNECT):
+        threading.Thread(target=_at_end, args=(spark, listener), daemon=True).start()
+    else:
+        atexit.register(listener.settle, spark)
+
+
+def _at_end(spark: SparkSession, listener: LastBatches) -> None:
+    """Spark Connect hears of events in a thread that keeps the process from ending: it goes when
+    the program is at its end, once it has heard of what has ended.
+    """
+    threading.main_thread().join()
+    # What Spark says of calls that come after the program's end is of no use to anybody.
+    warnings.filterwarnings("ignore", module=re.escape(_CONNECT))
+    listener.settle(spark)
+    try:
+        spark.streams.removeListener(listener)
+    except Exception as error:  # The server, or the session, has ended: then the thread has too.
+        _log.debug("the listener was not taken away: %r", error)

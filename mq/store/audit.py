@@ -22,6 +22,7 @@ from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
+from mq.store.journal import foreign_in_journal
 from mq.store.lapses import late_leases
 from mq.store.layout import (
     FORMAT_LINE,
@@ -85,6 +86,8 @@ class _Auditor:
                 self._keys(kind)
         if self._layout.purged in standing:
             self._marks()
+        for name in foreign_in_journal(self._root):
+            self._foreign(name)
         return self.found
 
     def _say(self, breach: Breach, path: str, detail: str = "") -> None:

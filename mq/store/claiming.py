@@ -54,6 +54,7 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
     layout, files = root.layout, root.files
     folder = layout.folder(LEASE.target) + "/" + lease.text
     messages = size = 0
+    of = dict.fromkeys(queues)
     for entry in files.entries(folder):
         try:
             queue, message_id = parse_entry(entry.name)
@@ -69,8 +70,9 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
                 keep_one_name(root, LEASE.target, queue, message_id, lease.spot)
         messages += 1
         size += status.st_size
+        of[queue] = None
     left = [layout.folder(State.DELAYED), layout.folder(State.NEW)]
-    for queue in queues:
+    for queue in of:
         left.append(layout.queue(queue))
         with contextlib.suppress(FileNotFoundError):
             left += [path for _, path in folders(files, layout.queue(queue))]

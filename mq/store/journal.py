@@ -5,7 +5,6 @@ FORMAT.md, "bulk publishes", has the steps and what a crash after each leaves.
 
 import contextlib
 import json
-import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self
@@ -116,8 +115,12 @@ def begin_publish(root: Root, publish_id: Key) -> Steps[int]:
 
 def is_published(root: Root, name: Key) -> bool:
     """Whether a publish of this id is committed, rolled forward or not."""
-    ends = (JournalFile.JOURNAL, JournalFile.DONE, JournalFile.JOURNAL)
-    return any(root.files.status(journal_path(root.layout, name, end)) for end in ends)
+    # In this order: a journal becomes the ledger's.
+    return _is_there(root, name, JournalFile.JOURNAL) or _is_there(root, name, JournalFile.DONE)
+
+
+def _is_there(root: Root, name: Key, file: JournalFile) -> bool:
+    return root.files.status(journal_path(root.layout, name, file)) is not None
 
 
 def commit(
@@ -171,11 +174,10 @@ def abort(root: Root, job: str, publish_id: Key | None = None) -> bool:
 
 def is_of(root: Root, name: Key, job: str) -> bool:
     """Whether the publish that is committed under the name is this job's."""
-    for end in (JournalFile.JOURNAL, JournalFile.DONE, JournalFile.JOURNAL):
-        found = read_journal(root, journal_path(root.layout, name, end))
-        if found is not None:
-            return found.job == job
-    return False
+    found = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
+    if found is None:
+        found = read_journal(root, journal_path(root.layout, name, JournalFile.DONE))
+    return found is not None and found.job == job
 
 
 def read_journal(root: Root, path: str) -> Journal | None:
@@ -205,6 +207,13 @@ def journal_files(root: Root) -> list[tuple[Key, JournalFile]]:
             if entry.is_file(follow_symlinks=False):
                 found.append(parse_journal_file(entry.name))
     return sorted(found, key=lambda each: (each[0].text, each[1].value))
+
+
+def foreign_in_journal(root: Root) -> list[str]:
+    """Names there that are none of ours; dotfiles are left out. Raises OSError."""
+    ours = {journal_path(root.layout, *each) for each in journal_files(root)}
+    found = entries_if_there(root.files, root.layout.journal)
+    return [each.name for each in found if each.name[:1] != "." and each.path not in ours]
 
 
 @contextlib.contextmanager
@@ -275,9 +284,3 @@ def _check_keys(root: Root, staged: Sequence[Staged]) -> None:
             holder = None if target is None else linked_id(target)
             if holder is not None and lives(root, queue, holder):
                 raise KeyTaken(key.text, holder.text)
-
-
-def is_regular(root: Root, path: str) -> bool:
-    """Whether a regular file has the name."""
-    status = root.files.status(path)
-    return status is not None and stat.S_ISREG(status.st_mode)

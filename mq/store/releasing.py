@@ -90,9 +90,9 @@ def give_back(
                 if not is_gone(error):
                     raise
                 return Release.ENDED
-            if due_ms > now_ms:
-                due_ms = now_ms
-                root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
+        if due_ms > now_ms:
+            due_ms = now_ms
+            root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
         # Also where another did it, who may have died before its own flush.
         yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
         released = yield from _Return(root, lease, due_ms, limit).run()
@@ -167,9 +167,8 @@ class _Return:
         for (queue, bucket), ids in targets.items():
             flushes |= dict.fromkeys(self._move(queue, bucket, ids))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        flush = together(flushes)
-        if folder not in flush.folders:
-            flush = flush._replace(folders=(*flush.folders, folder))
+        # Where all were removed, or had gone on, they left it alone.
+        flush = together(flushes) if flushes else Flush(folders=(folder,))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
 

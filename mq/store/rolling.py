@@ -4,7 +4,6 @@ For whoever has the journal's lock: `roll_forward` takes it. FORMAT.md, "bulk pu
 steps and what a crash after each leaves.
 """
 
-import itertools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -133,12 +132,7 @@ class Roller:
             for bucket in sorted(set(targets) - {""})
             if queue_exists(root, queue)
         ]
-        before = (*made, Flush(entries=(layout.queue(queue),)))
-        yield Flush(
-            folders=tuple(dict.fromkeys(itertools.chain(*(each.folders for each in before)))),
-            entries=tuple(dict.fromkeys(itertools.chain(*(each.entries for each in before)))),
-            beside=tuple(dict.fromkeys(itertools.chain(*(each.beside for each in before)))),
-        )
+        yield _merged([*made, Flush(entries=(layout.queue(queue),))])
         source = layout.beginning(State.NEW, queue, spot)
         beginnings: dict[str, str] = {}
         failed: list[MessageId] = []
@@ -257,8 +251,8 @@ class Roller:
         place = root.layout.link(Keys.LOOKUP, queue, key)
         staged = root.layout.path(State.NEW, queue, message_id, spot)
         target = root.places.target(transition.target, queue, message_id)
-        if target:
-            yield bucket_made(root, transition, queue, target)
+        made = [bucket_made(root, transition, queue, target)] if target else []
+        yield _merged([*made, Flush(entries=(root.layout.queue(queue),))])
 
         def act() -> Flush | None:
             if root.files.linked(place.path) != message_id.text:
@@ -286,11 +280,20 @@ class Roller:
         rows = [
             leading(top, bucket) for top in tops for bucket, _ in folders(root.files, top) if bucket
         ]
-        yield Flush(entries=tuple(ready), folders=tuple(tops), beside=tuple(rows))
+        yield Flush(folders=tuple(tops), beside=tuple(rows))
         left = [
             attempt_folder(layout, self.journal.job, attempt) for attempt in self.journal.attempts
         ]
-        yield Flush(folders=(), beside=tuple((folder,) for folder in left))
+        yield Flush(beside=tuple((folder,) for folder in left))
+
+
+def _merged(flushes: Sequence[Flush]) -> Flush:
+    """All of them, each of their folders once."""
+    return Flush(
+        folders=tuple(dict.fromkeys(folder for each in flushes for folder in each.folders)),
+        entries=tuple(dict.fromkeys(entry for each in flushes for entry in each.entries)),
+        beside=tuple(dict.fromkeys(row for each in flushes for row in each.beside)),
+    )
 
 
 def _of(found: dict[tuple[QueueName, Transition], list[MessageId]], size: int) -> list[_Batch]:

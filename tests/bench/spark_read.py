@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 import click
+from pyspark.sql import SparkSession
 
 import mq.spark
 from mq.clock import SystemClock
@@ -83,7 +84,7 @@ def main(
             click.echo(_listings(place.path, names))
             return
         top = place.path / "root"
-        _fill(top, messages)
+        fill(top, messages)
         figures, used = Figures(), Figures()
         for number in range(1, rounds + 1):
             click.echo(f"round {number}", err=True)
@@ -118,7 +119,8 @@ def _cpu_s() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _fill(top: Path, messages: int) -> None:
+def fill(top: Path, messages: int) -> None:
+    """A root whose one queue has so many ready messages, in buckets."""
     root = open_root(str(top), Files(), SystemClock())
     os.mkdir(root.layout.queue(QUEUE))
     write_backlog(Path(root.layout.queue(QUEUE)), Backlog.until_now(messages, PER_S), 1)
@@ -136,9 +138,9 @@ def _round(
         took_s, used_s = time.perf_counter() - begun, _cpu_s() - used_s
         return messages / took_s, 1e6 * used_s / messages
 
-    yield PLAIN, rate(lambda: _plain(top, messages))
+    yield PLAIN, rate(lambda: plain(top, messages))
     for cores in (2, 1):
-        with _Spark(cores, top, messages) as spark:
+        with SparkReads(cores, top, messages) as spark:
             spark.read({})  # Its processes are started, its code is compiled.
             for what, (on, options) in ROWS.items():
                 if on == cores:
@@ -148,7 +150,7 @@ def _round(
                     yield what, rate(lambda form=form, summed=summed: spark.other(form, summed))  # type: ignore[misc]
 
 
-def _plain(top: Path, messages: int) -> int:
+def plain(top: Path, messages: int) -> int:
     """What anybody would write: every file of the queue's folders, opened and read."""
     count = total = 0
     for folder, _, files in os.walk(top / "queues" / QUEUE.text):
@@ -165,7 +167,7 @@ def _checked(count: int, total: int, messages: int) -> int:
     return count
 
 
-class _Spark:
+class SparkReads:
     """Spark on so many cores, and its reads."""
 
     def __init__(self, cores: int, top: Path, messages: int) -> None:
@@ -181,7 +183,12 @@ class _Spark:
         )
         self._session.sparkContext.setLogLevel("ERROR")
 
-    def __enter__(self) -> "_Spark":
+    @property
+    def session(self) -> SparkSession:
+        """Spark's own."""
+        return self._session
+
+    def __enter__(self) -> "SparkReads":
         return self
 
     def __exit__(self, *_: object) -> None:

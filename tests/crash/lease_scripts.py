@@ -13,6 +13,7 @@ from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
 from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of, release
 from mq.store.root import Root
+from mq.store.steps import Steps
 from mq_mover.lapses import LeaseMover
 
 CONSUMER = ConsumerName.parse("etl")
@@ -82,10 +83,13 @@ async def finish_a_claim(on: Stage) -> None:
     on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
 
     def begin(root: Root, flusher: FsyncFlusher) -> None:
-        operation = claim(root, CONSUMER, [QueueName(ORDERS)], 2, LEASE_S)
-        next(operation)
-        next(operation)
-        operation.close()
+        def part() -> Steps[None]:
+            operation = claim(root, CONSUMER, [QueueName(ORDERS)], 2, LEASE_S)
+            yield next(operation)
+            next(operation)
+            operation.close()
+
+        run_alone(part(), flusher)
 
     def finish(root: Root, flusher: FsyncFlusher) -> None:
         assert _last(root).state is LeaseState.CLAIMING

@@ -23,9 +23,11 @@ from harness.internals import background_work
 from harness.server import Server
 from harness.waiting import comes_true
 
+from mq.names import ConsumerName, QueueName
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
 from mq.store.layout import parse_delayed
+from mq.store.lease import acknowledge, claim, leases_of
 from mq.store.redeliver import Timer, redeliver
 
 CUT_SHORT = Reply(0, {}, b"")
@@ -60,6 +62,15 @@ class Case:
     async def has_fetched(self) -> None:
         await self.has_message()
         assert (await fetch(self.server, self.queue)).id == self.message_id
+
+    async def has_leased(self) -> None:
+        await self.has_message()
+        queues, consumer = [QueueName.parse(self.queue)], ConsumerName.parse("etl")
+        root = looked_at(self.server.root)
+        for lease in leases_of(root, consumer):
+            if lease.is_open:  # Of cases before.
+                run_alone(acknowledge(root, lease.name), NoFlusher())
+        assert run_alone(claim(root, consumer, queues, 1, 600), NoFlusher()) is not None
 
     async def has_scheduled(self) -> None:
         await self.has_queue()
@@ -394,6 +405,7 @@ REQUESTS = (
     ),
     Request("acknowledge", Case.has_fetched, _acknowledge, _deleted, (202,), DELETED_AGAIN),
     Request("delete-ready", Case.has_message, _delete, _deleted, (202,), DELETED_AGAIN),
+    Request("delete-leased", Case.has_leased, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-fetched", Case.has_fetched, _delete, _deleted, (202,), DELETED_AGAIN),
     Request("delete-if-match", Case.has_fetched, _delete_if_match, _deleted, (202,), DELETED_AGAIN),
     Request("delete-again", Case.has_deleted, _delete, _deleted, (202,), (202,)),

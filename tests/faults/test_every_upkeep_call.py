@@ -14,19 +14,22 @@ import pytest
 from harness.audits import assert_audits_clean, looked_at
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
-from harness.folders import message_files
+from harness.folders import leased_files, message_files
 from harness.messages import new_id, put_file
 
 from mq.errors import MqError
-from mq.names import MessageId, QueueName
+from mq.names import ConsumerName, MessageId, QueueName
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
 from mq.store.group import run_alone
+from mq.store.lease import acknowledge, claim, finish_claim
+from mq.store.pipeline_layout import LeaseName
 from mq.store.queues import create_queue, delete_queue
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
 from mq.store.reschedule import release
 from mq.store.root import Root, open_root
+from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.sweeper import Sweeper
 
@@ -35,6 +38,7 @@ CODES = (
 )  # fmt: skip
 CALLS_MAX = 200
 QUEUE = QueueName.parse("orders")
+CONSUMER = ConsumerName.parse("etl")
 BODY = b"the body"
 HOUR_S = 3600
 
@@ -142,6 +146,52 @@ def sweeping_keys(place: Place) -> Work:
     return lambda: Sweeper(place.root, place.flusher).run_if_due()
 
 
+def _leased(place: Place, key: str = "") -> LeaseName:
+    """The message, once it was claimed."""
+    if key:
+        place.message_id = MessageId.parse(f"{place.message_id.text},k={key}")
+        _link(place, "keys", place.message_id.text)
+    put_file(place.path / "queues" / QUEUE.text / place.message_id.text, BODY, 1, 0)
+    lease = run_alone(claim(place.real, CONSUMER, [QUEUE], 9, 60), NoFlusher())
+    assert lease is not None
+    return lease.name
+
+
+def claiming(place: Place) -> Work:
+    put_file(place.path / "queues" / QUEUE.text / place.message_id.text, BODY, 1, 0)
+    return lambda: run_alone(claim(place.root, CONSUMER, [QUEUE], 9, 60), place.flusher)
+
+
+def finishing_a_claim(place: Place) -> Work:
+    lease = _leased(place)
+    (place.path / "leases" / f"{lease.text}.json").write_bytes(b"")
+    return lambda: run_alone(finish_claim(place.root, lease), place.flusher)
+
+
+def acknowledging(place: Place) -> Work:
+    lease = _leased(place)
+    return lambda: run_alone(acknowledge(place.root, lease), place.flusher)
+
+
+def giving_back(place: Place) -> Work:
+    _leased(place)
+    place.clock.advance(100)
+    return lambda: LeaseMover(place.root, place.flusher).run_once()
+
+
+def reaping_a_lease(place: Place) -> Work:
+    lease = _leased(place, key="night")
+    run_alone(acknowledge(place.real, lease), NoFlusher())
+    later_ms = place.clock.now_ms() + 10_000
+    removed = f"{place.path}/remove"
+
+    def passes() -> None:
+        for _ in range(2):
+            reap(place.root.files, removed, later_ms, 0, root=place.root)
+
+    return passes
+
+
 def starting(place: Place) -> Work:
     place.put("delay", due_in_s=60)
     return lambda: open_root(str(place.path), place.root.files, place.clock)
@@ -180,6 +230,11 @@ UPKEEP = {
     "reap": Upkeep(reaping, "remove", None),
     "reap-keyed": Upkeep(reaping_keyed, "remove", None),
     "sweep-keys": Upkeep(sweeping_keys, "remove", "remove"),
+    "claim": Upkeep(claiming, "queues", "leases"),
+    "finish-claim": Upkeep(finishing_a_claim, "leases", "leases"),
+    "acknowledge": Upkeep(acknowledging, "leases", "remove"),
+    "give-back": Upkeep(giving_back, "leases", "queues"),
+    "reap-lease": Upkeep(reaping_a_lease, "remove", None),
     "start": Upkeep(starting, "delay", "delay"),
     "start-anew": Upkeep(starting_anew, None, None),
 }
@@ -187,7 +242,8 @@ UPKEEP = {
 
 def states_of(place: Place) -> list[str | None]:
     name = f"{QUEUE.text}:{place.message_id.text}"
-    return [state for state, names in message_files(place.path).items() if name in names] or [None]
+    found = message_files(place.path) | {"leases": leased_files(place.path)}
+    return [state for state, names in found.items() if name in names] or [None]
 
 
 def tried(work: Work) -> bool:

@@ -30,6 +30,12 @@ def message_files(root: Path) -> dict[str, list[str]]:
     return found
 
 
+def leased_files(root: Path) -> list[str]:
+    """The names of leased messages' files, `{queue}:{id}`, sorted."""
+    folders = (path for path in (root / "leases").iterdir() if path.is_dir())
+    return sorted(path.name for folder in folders for path in folder.iterdir())
+
+
 def files_below(folder: Path) -> Iterator[Path]:
     """The files in a folder and its buckets; those of deleted queues, keys too, are left out."""
     try:

@@ -603,6 +603,37 @@ def _release(
         "            kept = run_alone(give_up_publishes(self._root, staged), self._flusher)\n",
         "            kept: frozenset[tuple[QueueName, MessageId]] = frozenset()\n",
     ),
+    Ordering(
+        "a bulk publish is committed though its name is taken",
+        "mq/store/journal.py",
+        """\
+            if is_published(root, name):
+                was_before""",
+        """\
+            if name.text == "":
+                was_before""",
+    ),
+    Ordering(
+        "a bulk publish's message shows though its key's link is another's",
+        "mq/store/rolling.py",
+        """\
+            if root.files.linked(place.path) != message_id.text:
+                return None
+""",
+        "",
+    ),
+    Ordering(
+        "a journal ends while what it published is still staged",
+        "mq/store/roll_forward.py",
+        "            if any(staged_names(root, journal.job, each) for each in journal.attempts):\n",
+        "            if not journal.attempts and rolled.left:\n",
+    ),
+    Ordering(
+        "what another has moved of a bulk publish is not flushed",
+        "mq/store/rolling.py",
+        "        if was_tried:\n",
+        "        if was_tried and not entries:\n",
+    ),
 )
 
 

@@ -8,6 +8,7 @@ import pytest
 from harness.leases import CONSUMER, QUEUE, LeasingRoot
 from harness.processes import eventually
 from harness.query_runs import StreamRun
+from harness.spark import PATIENCE_S
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -21,6 +22,9 @@ from mq.store.lease import acknowledge, release
 from mq.store.owning import own
 from mq.store.pipeline_layout import LeaseName
 from mq.store.remove import remove
+
+# The time is for a machine that has much else to do.
+pytestmark = pytest.mark.timeout(2 * PATIENCE_S)
 
 
 @pytest.fixture

@@ -194,4 +194,4 @@ class StreamsToTheEnd(Streams):
 
 
 TestStreams = StreamsToTheEnd.TestCase
-TestStreams.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStreams.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -18,6 +18,7 @@ from mq.store.space import Space
 
 FOLDERS = (
     "new", "queues", "delay", "remove", "deleted", "settings", "purged", "keys", "idempotency",
+    "leases", "journal",
 )  # fmt: skip
 
 
