@@ -33,6 +33,11 @@ class Driver:
         self._spark = spark
         self._folder = folder
 
+    def be_active(self) -> None:
+        """In this thread: Spark's writers look their format up in the thread's active session."""
+        jvm = self._spark.sparkContext._jvm
+        jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
+
     def publish(
         self, root: str, queue: str, first: int, end: int, partitions: int = 2, **options: str
     ) -> dict[str, Any]:
@@ -97,11 +102,14 @@ class Driver:
         )
         return _ended(query)
 
-    def lease(self, root: str, queue: str, limit: int, out: str) -> dict[str, Any]:
-        """A batch that is consumed: written to Parquet inside the lease."""
-        with mq.spark.lease(self._spark, root, queue, limit=limit) as lease:
-            _numbered(lease.df).write.mode("overwrite").parquet(out)
-        return {}
+    def lease(self, root: str, queue: str, out: str, lease_s: float) -> dict[str, Any]:
+        """A batch that is consumed: written to Parquet inside the block, then past the point
+        "block".
+        """
+        with mq.spark.lease(self._spark, root, queue, lease_seconds=lease_s) as lease:
+            _numbered(lease.df).write.parquet(out)
+            pass_by("block")
+        return {"messages": lease.messages}
 
     def rows(self, *outs: str) -> dict[str, Any]:
         """What is in Parquet folders, as Spark reads them: the numbers."""
@@ -148,20 +156,21 @@ def _ended(query: StreamingQuery) -> dict[str, Any]:
     return {"batches": len(query.recentProgress)}
 
 
-def _say(folder: Path, number: int, said: dict[str, Any]) -> None:
+def _say(folder: Path, number: int, kind: str, said: dict[str, Any]) -> None:
     """Whole, or not at all."""
     written = folder / f"saying.{number}"
-    written.write_text(json.dumps(said))
+    written.write_text(json.dumps({"ended": kind} | said))
     written.rename(folder / f"result.{number}")
 
 
 def _do(driver: Driver, folder: Path, facts: dict[str, Any]) -> None:
     number, kind = facts.pop("number"), facts.pop("kind")
     try:
+        driver.be_active()
         said = getattr(driver, kind)(*facts.pop("args", ()), **facts)
     except Exception:
         said = {"error": traceback.format_exc()}
-    _say(folder, number, said)
+    _say(folder, number, kind, said)
 
 
 def main() -> None:

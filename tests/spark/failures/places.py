@@ -65,14 +65,15 @@ class Place:
         return [path for path in (self.root / "journal").iterdir() if path.suffix == ".json"]
 
     def leased(self) -> set[int]:
-        """The numbers of what lies in leases."""
-        return {
-            int(path.read_bytes()) for path in _files(self.root / "leases") if _is_message(path)
-        }
+        """The numbers of what lies in leases, which nobody touches now."""
+        return {int(path.read_bytes()) for path in self._leased_files()}
 
     def wait_until_released(self) -> None:
-        """Until mq-mover has given back whatever was leased."""
-        eventually(lambda: not self.leased(), "the release of all leases")
+        """Until mq-mover has given back whatever was leased, or a query has acknowledged it."""
+        eventually(lambda: not self._leased_files(), "the end of all leases")
+
+    def _leased_files(self) -> list[Path]:
+        return list(filter(_is_message, _files(self.root / "leases")))
 
     def wait_until_published(self, count: int) -> None:
         """Until so many messages came over HTTP, since the start of the traffic."""

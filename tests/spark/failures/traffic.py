@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from harness.processes import PATIENCE_S
 from spark.failures.accounts import Account
 
-# So that a job finds something to take as well.
-PAUSE_S = 0.02
+# Between two publishes, and between two fetches: so that a job finds ever more to take.
+PUBLISH_PAUSE_S = 0.1
+CONSUME_PAUSE_S = 0.2
 # Numbers of the traffic's own messages begin here.
 FIRST_NUMBER = 1_000_000
 
@@ -21,26 +22,22 @@ class Traffic:
     port: int
     queue: str
     account: Account
-    _publishing: threading.Event = field(default_factory=threading.Event)
-    _consuming: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
     _failed: list[BaseException] = field(default_factory=list)
     _next: int = FIRST_NUMBER
 
     def start(self) -> None:
-        self._publishing.set()
-        self._consuming.set()
         self._threads = [
-            threading.Thread(target=self._keep_on, args=(self._publishing, self.publish_one)),
-            threading.Thread(target=self._keep_on, args=(self._consuming, self.consume_one)),
+            threading.Thread(target=self._keep_on, args=(self.publish_one, PUBLISH_PAUSE_S)),
+            threading.Thread(target=self._keep_on, args=(self.consume_one, CONSUME_PAUSE_S)),
         ]
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """Both have ended on return. Raises what they met."""
-        self._publishing.clear()
-        self._consuming.clear()
+        self._over.set()
         for thread in self._threads:
             thread.join(PATIENCE_S)
             assert not thread.is_alive()
@@ -87,15 +84,11 @@ class Traffic:
     def connection(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
 
-    def _keep_on(
-        self, going: threading.Event, do: Callable[[http.client.HTTPConnection], object]
-    ) -> None:
+    def _keep_on(self, do: Callable[[http.client.HTTPConnection], object], pause_s: float) -> None:
         connection = self.connection()
-        pause = threading.Event()
         try:
-            while going.is_set():
+            while not self._over.wait(pause_s):
                 do(connection)
-                pause.wait(PAUSE_S)
         except BaseException as error:
             self._failed.append(error)
         finally:
