@@ -315,3 +315,13 @@ def test_what_makes_durable_where_a_leased_message_is(place: LeasingRoot) -> Non
     gone = kept_flush(place.root, QUEUE, new_id())
     assert gone.folders == (delay, ready)
     assert (lease.folder,) in gone.beside
+
+
+def test_what_makes_durable_where_a_ready_message_is(place: LeasingRoot) -> None:
+    """Also its buckets, from which it may have come back."""
+    (message_id,) = place.publish(1)
+    kept = kept_flush(place.root, QUEUE, message_id)
+    layout = place.root.layout
+    assert kept.folders[0] == layout.queue(QUEUE)
+    assert kept.folders[-1] == layout.delay
+    assert kept.beside == place.root.places.buckets(QUEUE, message_id)
