@@ -230,14 +230,6 @@ def _ends(
     return Flush(folders=ends, entries=(layout.queue(queue),) if is_ready else (), covered=1)
 
 
-def bucket_made(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:
-    """Makes the bucket that messages are to go to, where it is missing; what makes that durable,
-    before any of them goes there that must not be lost by it. Raises OSError.
-    """
-    _make_bucket(root, transition, queue, bucket)
-    return _way_to(root, transition, queue, bucket)
-
-
 def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:
     """What makes durable that a bucket is there, where it is."""
     base = root.layout.base(transition.target, queue)

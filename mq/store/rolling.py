@@ -25,7 +25,7 @@ from mq.store.keyed import take_links
 from mq.store.keys import locked
 from mq.store.layout import Keys, parse_entry
 from mq.store.mounts import file_system_of
-from mq.store.moves import bucket_made, folders_of, move, move_alive, queue_exists, together
+from mq.store.moves import folders_of, make_ways, move, move_alive, queue_exists, together
 from mq.store.pipeline_layout import attempt_folder, staged_spot
 from mq.store.purged import mark_of
 from mq.store.root import Root, unlink_if_there
@@ -127,12 +127,8 @@ class Roller:
             yield from self._take_away(queue, purged, spot)
             ids = [each for each in ids if not mark.covers(each.uuid)]
         targets = root.places.targets(transition.target, queue, ids)
-        made = [
-            bucket_made(root, transition, queue, bucket)
-            for bucket in sorted(set(targets) - {""})
-            if queue_exists(root, queue)
-        ]
-        yield _merged([*made, Flush(entries=(layout.queue(queue),))])
+        if queue_exists(root, queue):
+            yield _ways(root, transition, queue, sorted(set(targets)))
         source = layout.beginning(State.NEW, queue, spot)
         beginnings: dict[str, str] = {}
         failed: list[MessageId] = []
@@ -251,8 +247,7 @@ class Roller:
         place = root.layout.link(Keys.LOOKUP, queue, key)
         staged = root.layout.path(State.NEW, queue, message_id, spot)
         target = root.places.target(transition.target, queue, message_id)
-        made = [bucket_made(root, transition, queue, target)] if target else []
-        yield _merged([*made, Flush(entries=(root.layout.queue(queue),))])
+        yield _ways(root, transition, queue, (target,))
 
         def act() -> Flush | None:
             if root.files.linked(place.path) != message_id.text:
@@ -287,13 +282,12 @@ class Roller:
         yield Flush(beside=tuple((folder,) for folder in left))
 
 
-def _merged(flushes: Sequence[Flush]) -> Flush:
-    """All of them, each of their folders once."""
-    return Flush(
-        folders=tuple(dict.fromkeys(folder for each in flushes for folder in each.folders)),
-        entries=tuple(dict.fromkeys(entry for each in flushes for entry in each.entries)),
-        beside=tuple(dict.fromkeys(row for each in flushes for row in each.beside)),
-    )
+def _ways(root: Root, transition: Transition, queue: QueueName, buckets: Iterable[str]) -> Flush:
+    """Makes the buckets that messages are to go to; what makes durable that they, and the queue,
+    are there. Raises OSError.
+    """
+    ways = make_ways(root, transition, ((queue, bucket) for bucket in buckets))
+    return ways._replace(entries=(root.layout.queue(queue), *ways.entries))
 
 
 def _of(found: dict[tuple[QueueName, Transition], list[MessageId]], size: int) -> list[_Batch]:

@@ -78,6 +78,7 @@ class _DiesBefore(FsyncFlusher):
 async def _begun(on: Stage) -> None:
     await on.start()
     await on.clients.make(ORDERS)
+    on.known()
 
 
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
@@ -92,6 +93,7 @@ async def roll_forward_what_another_has(on: Stage) -> None:
     await _begun(on)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+        on.known()
         path = journal_path(root.layout, NAME, JournalFile.JOURNAL)
         journal = read_journal(root, path)
         assert journal is not None
@@ -104,7 +106,7 @@ async def roll_forward_what_another_has(on: Stage) -> None:
 
 async def delete_the_queue_of_a_bulk(on: Stage) -> None:
     await _begun(on)
-    await _Bulk(on).publish(lambda *_: None)
+    await _Bulk(on).publish(lambda *_: on.known())
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)
     await on.other(roll_all_forward)

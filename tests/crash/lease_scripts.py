@@ -26,7 +26,9 @@ _Work = Callable[[Root, FsyncFlusher], object]
 async def _published(on: Stage, count: int) -> list[str]:
     await on.start()
     await on.clients.make(ORDERS)
-    return [await on.clients.publish(300) for _ in range(count)]
+    ids = [await on.clients.publish(300) for _ in range(count)]
+    on.known()
+    return ids
 
 
 def _claim(root: Root, flusher: FsyncFlusher, limit: int) -> Lease:
@@ -40,7 +42,12 @@ def _last(root: Root) -> Lease:
 
 
 async def _leased(on: Stage, ids: list[str]) -> None:
-    """By a consumer that has been told so."""
+    """By a consumer that has been told so, as in `lease_some`."""
+    await _lease(on, ids)
+    on.known()
+
+
+async def _lease(on: Stage, ids: list[str]) -> None:
     on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
     await on.other(lambda root, flusher: _claim(root, flusher, len(ids)))
     on.disk.mark("leased", queue=ORDERS, ids=ids)
@@ -72,7 +79,7 @@ def _folder(on: Stage) -> Path:
 
 async def lease_some(on: Stage) -> None:
     ids = await _published(on, 3)
-    await _leased(on, ids[:2])
+    await _lease(on, ids[:2])
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == ids[2]
 

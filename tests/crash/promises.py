@@ -111,7 +111,7 @@ class Ledger:
                 self._note_change(what, **facts)
             case "bulk_asked":
                 self.bulks.append(facts["ids"])
-            case "end" | "later":
+            case "end" | "later" | "known":
                 pass
             case _:
                 self._note_queue(what, facts["queue"])

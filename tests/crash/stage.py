@@ -50,6 +50,10 @@ class Stage:
     def root(self) -> Path:
         return self.disk.top / ROOT
 
+    def known(self) -> None:
+        """Another script has what came so far: no cut is made before this place of the log."""
+        self.disk.mark("known")
+
     async def start(self, files: Files | None = None) -> Server:
         """An mq that every request goes to."""
         settings = ServerSettings(

@@ -114,13 +114,14 @@ def models(script: Script) -> list[Model]:
 def problems_of(script: Script, log: Log, seed: int, top: Path) -> Iterator[tuple[int, list[str]]]:
     """For each tree that is made, in the order of the log: the cut's place, what is broken."""
     told = ledgers(log)
+    first = _first_cut(log)
     seen: set[tuple[int, int]] = set()
     for model in models(script):
         chance = random.Random(f"{model.name} {seed}")
         disk = Disk(model)
         for at in range(len(log) + 1):
             marks, ledger = told[at]
-            for tree in trees(disk, EXHAUSTIVE, SAMPLES, chance):
+            for tree in trees(disk, EXHAUSTIVE, SAMPLES, chance) if at >= first else ():
                 key = (marks, fingerprint(tree))
                 if key in seen:
                     continue
@@ -133,6 +134,16 @@ def problems_of(script: Script, log: Log, seed: int, top: Path) -> Iterator[tupl
                 yield at, [f"{model.name}, cut at {at}: {problem}" for problem in problems]
             if at < len(log):
                 disk.apply(log[at])
+
+
+def _first_cut(log: Log) -> int:
+    """The place behind which no other script has been."""
+    known = [
+        place
+        for place, entry in enumerate(log)
+        if isinstance(entry, Mark) and entry.facts["what"] == "known"
+    ]
+    return known[-1] if known else 0
 
 
 async def play(

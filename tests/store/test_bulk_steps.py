@@ -1,5 +1,6 @@
 """The steps of a bulk publish, in their order."""
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,16 +10,20 @@ from harness.faults import FaultyFiles, steps_of
 from harness.processes import PATIENCE_S
 from harness.staging import JOB, QUEUE, committed, rolled, stage
 
+from mq.lifecycle import State
 from mq.names import Key, MessageId, UuidSource
+from mq.store.bucket_names import Shape, leading
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.journal import begin_publish
-from mq.store.pipeline_layout import Attempt
+from mq.store.pipeline_layout import Attempt, staged_spot
 from mq.store.publish import Draft, publish
 from mq.store.queues import create_queue, delete_queue
+from mq.store.roll_forward import roll_forward
 from mq.store.root import Root, attach_root, open_root
 from mq.store.staging import StagingWriter
+from mq.store.steps import Flush
 from mq.store.sweep_bulk import sweep_bulk
 
 NAME = "nightly"
@@ -126,10 +131,75 @@ def test_a_bucket_is_flushed_before_anything_goes_there(
         if call == "sync_folder" and Path(root.layout.queue(QUEUE), name).is_dir()
     }
     first = steps.index(("rename", "0-0"))
-    assert ("sync_folder", QUEUE.text) in steps[:first]
-    assert ("sync_folder", "queues") in steps[:first]
+    ways = [name for call, name in steps[:first] if call == "sync_folder"]
+    last = len(ways) - 1 - ways[::-1].index(QUEUE.text)  # A key's folder has its name too.
+    assert ways.index("queues") < last
     rest = [step for step in steps[first:] if step[0] == "sync_folder"]
     assert rest.index(("sync_folder", bucket)) < rest.index(("sync_folder", "0-0"))
+
+
+@pytest.mark.parametrize("key", [None, "k"], ids=["plain", "keyed"])
+def test_a_bucket_of_long_ago_is_flushed_at_each_use(
+    root: Root, files: FaultyFiles, key: str | None
+) -> None:
+    """Others may have taken it away, and made it anew, since this process flushed it."""
+    small = Root.of(root.layout, files, root.clock, folder_max=1)
+    staged, (message_id,) = stage(root, [b"a"], key=key)
+    name = committed(root, staged, publish_id=NAME).name
+    assert isinstance(root.clock, FakeClock)
+    root.clock.advance(3600)
+    queue = Path(root.layout.queue(QUEUE))
+    bucket = Shape().bucket(message_id)[:-1]
+    (queue / bucket).mkdir()
+    (queue / bucket / ".full").touch()
+    (queue / ".full").touch()
+    flusher = FsyncFlusher(files, 1)
+    top = Flush(entries=(str(queue), str(queue / bucket)))
+    flusher.flush({0: top}, 0)
+    before = len(files.calls)
+    roll_forward(small, flusher, name)
+    steps = steps_of(files, before)
+    ways = steps[: steps.index(("rename", "0-0"))]
+    assert ways[-2:] == [("sync_folder", QUEUE.text), ("sync_folder", bucket)]
+    flusher.close()
+
+
+def test_what_another_try_brings_to_its_place_is_flushed(root: Root, files: FaultyFiles) -> None:
+    """Its bucket went between a look and its rename."""
+    staged, _ = stage(root, [b"a"])
+    name = committed(root, staged, publish_id=NAME).name
+    files.fail("rename", errno.ENOENT, "/0-0/", times=1)
+    before = len(files.calls)
+    rolled(root, name)
+    steps = steps_of(files, before)
+    last = len(steps) - 1 - steps[::-1].index(("rename", "0-0"))
+    assert steps[last:] == [
+        ("rename", "0-0"), ("sync_folder", QUEUE.text), ("sync_folder", "0-0"), *END,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("has_moved_all", [True, False])
+def test_what_another_has_moved_is_flushed(
+    root: Root, files: FaultyFiles, has_moved_all: bool
+) -> None:
+    """To any of its places, before it died."""
+    staged, (message_id, *_) = stage(root, [b"a"] if has_moved_all else [b"a", b"b"])
+    name = committed(root, staged, publish_id=NAME).name
+    layout = root.layout
+    deep = leading(layout.queue(QUEUE), Shape().deep(message_id))
+    for folder in deep:
+        Path(folder).mkdir()
+    source = layout.path(State.NEW, QUEUE, message_id, staged_spot(JOB, Attempt(0, 0)))
+    Path(source).rename(Path(deep[-1], message_id.text))
+    before = len(files.calls)
+    rolled(root, name)
+    expected = [
+        *[("sync_folder", top) for top in (QUEUE.text, "delay", "remove")],
+        *[("sync_folder", Path(folder).name) for folder in deep],
+        ("sync_folder", "0-0"),
+        *END,
+    ]
+    assert steps_of(files, before)[-len(expected) :] == expected
 
 
 def test_a_link_is_flushed_before_its_message_shows(root: Root, files: FaultyFiles) -> None:

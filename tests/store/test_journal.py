@@ -12,6 +12,7 @@ from harness.folders import message_files
 from harness.staging import JOB, QUEUE, committed, rolled, stage, staged_files
 
 from mq.errors import (
+    Busy,
     KeyTaken,
     MqError,
     PublishPurged,
@@ -29,7 +30,7 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import purge
 from mq.store.queues import WantedShape, create_queue, delete_queue
 from mq.store.roll_forward import drop_second_names, roll_all_forward
-from mq.store.root import Root, open_root
+from mq.store.root import Root, attach_root, open_root
 from mq.store.sweep_bulk import sweep_bulk
 
 OTHER_JOB = "f" * 32
@@ -244,6 +245,34 @@ def test_a_second_name_that_a_power_cut_left_is_not_delivered_again(
     assert rolled(root, name) == (1, 0, 0)
     assert ready(root) == [b"a", b"b"]
     assert all(path.stat().st_nlink == 1 for path in (tmp_path / "queues").rglob("0*"))
+
+
+def test_a_journal_stays_while_a_message_is_hidden(
+    root: Root, tmp_path: Path, clock: FakeClock
+) -> None:
+    """As by a network mount's cache: it is listed, and no look by its name finds it."""
+
+    class HidingFiles(Files):
+        hides = True
+
+        def rename(self, source: str, target: str) -> None:
+            if self.hides and "/0-0/" in source:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+            super().rename(source, target)
+
+        def status(self, path: str) -> os.stat_result | None:
+            return None if self.hides and "/0-0/" in path else super().status(path)
+
+    files = HidingFiles()
+    other = attach_root(str(tmp_path), files, clock)
+    staged, _ = stage(root, [b"a"])
+    name = committed(root, staged).name
+    with pytest.raises(Busy):
+        rolled(other, name)
+    assert journals(root) == [name]
+    files.hides = False
+    assert rolled(other, name) == (1, 0, 0)
+    assert ready(root) == [b"a"]
 
 
 def test_only_one_process_rolls_a_journal_forward_at_a_time(root: Root) -> None:

@@ -190,11 +190,18 @@ def test_a_removal_from_a_lease(place: LeasingRoot) -> None:
 def test_what_is_not_found_is_not_in_a_lease_for_good(place: LeasingRoot) -> None:
     place.publish(1)
     place.claimed()
+    unknown = new_id()
+    buckets = [row[0] for row in place.root.places.buckets(QUEUE, unknown)]
+    for bucket in buckets:
+        Path(bucket).mkdir(exist_ok=True)
     before = mark(place)
     with pytest.raises(MessageNotFound):
-        place.run(remove(place.root, QUEUE, new_id()))
+        place.run(remove(place.root, QUEUE, unknown))
     said = changes(place, before)
-    assert {"sync_folder leases", "sync_folder leases/c.1"} <= set(said)
+    # What a lease gives back comes to its queue first.
+    for bucket in buckets:
+        found = f"sync_folder {Path(bucket).relative_to(place.top)}"
+        assert_in_order(said, found, "sync_folder leases", "sync_folder leases/c.1")
 
 
 def test_a_key_of_what_was_in_a_lease(place: LeasingRoot) -> None:
@@ -308,3 +315,13 @@ def test_what_makes_durable_where_a_leased_message_is(place: LeasingRoot) -> Non
     gone = kept_flush(place.root, QUEUE, new_id())
     assert gone.folders == (delay, ready)
     assert (lease.folder,) in gone.beside
+
+
+def test_what_makes_durable_where_a_ready_message_is(place: LeasingRoot) -> None:
+    """Also its buckets, from which it may have come back."""
+    (message_id,) = place.publish(1)
+    kept = kept_flush(place.root, QUEUE, message_id)
+    layout = place.root.layout
+    assert kept.folders[0] == layout.queue(QUEUE)
+    assert kept.folders[-1] == layout.delay
+    assert kept.beside == place.root.places.buckets(QUEUE, message_id)
