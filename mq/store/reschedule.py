@@ -62,6 +62,10 @@ def extend(root: Root, delivery: Delivery, due_ms: int) -> Steps[Delivery | None
     return replace(delivery, stamp=stamp)
 
 
+class _Moved(Busy):
+    """A rename found nothing, or was done and the answer lost."""
+
+
 def reschedule(
     root: Root,
     queue: QueueName,
@@ -79,16 +83,22 @@ def reschedule(
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
     yield from refuse_purged(root, queue, message_id)
-    is_busy = False
+    is_busy = has_moved = False
     for look in range(PASSES):
         for state, bucket in places_alive(root, queue, message_id, look):
             try:
                 stamp = yield from _reschedule_at(
                     root, queue, message_id, state, bucket, due_in_s, if_receives
                 )
-            except Busy:
+            except Busy as busy:
                 is_busy = True
+                has_moved = has_moved or isinstance(busy, _Moved)
                 continue
+            except DeliveredAgain as again:
+                if has_moved:
+                    # Perhaps because this request has released it: then it was not refused.
+                    raise Busy("the message moved while it was held") from again
+                raise
             if stamp is not None:
                 return stamp
     yield from nowhere(root, queue, message_id, is_busy=is_busy)
@@ -124,7 +134,7 @@ def _reschedule_at(
             if not is_gone(error):
                 raise
             # NFS may have done it and lost the answer; or a folder is gone, perhaps with its queue.
-            raise Busy("the message moved while it was held") from error
+            raise _Moved("the message moved while it was held") from error
 
 
 def _extend(

@@ -8,6 +8,9 @@ from pathlib import Path
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, eventually
 
+# btrfs on a busy machine takes long to let go.
+UNMOUNT_PATIENCE_S = 120.0
+
 
 @contextlib.contextmanager
 def tmpfs(where: Path, *options: str) -> Iterator[Path]:
@@ -60,7 +63,7 @@ def unmount(where: Path) -> None:
         return subprocess.run(["umount", str(where)], capture_output=True).returncode == 0
 
     try:
-        eventually(unmounted, f"an unmounted {where}")
+        eventually(unmounted, f"an unmounted {where}", UNMOUNT_PATIENCE_S)
     except AssertionError:
         run_tool("umount", "--lazy", str(where))
         raise
