@@ -24,7 +24,8 @@ from mq.limits import (
     READ_THREADS_DEFAULT,
     READ_THREADS_MAX,
 )
-from mq.names import Key, QueueName
+from mq.names import ConsumerName, Key, QueueName
+from mq.store.pipeline_layout import LeaseName
 
 T = TypeVar("T")
 ReadState = Literal["ready", "delayed", "leased", "removed"]
@@ -33,8 +34,6 @@ OnKeyTaken = Literal["fail", "skip"]
 
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _FILE_URI: Final = re.compile(r"file:(?://(?=/))?(/(?!/).*)", re.DOTALL)
-_CONSUMER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-_LEASE: Final = re.compile(rf"{_CONSUMER.pattern}\.[1-9][0-9]{{0,11}}")
 # What Spark hands on to a sink that is for itself.
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 
@@ -267,15 +266,17 @@ def _publish_id(name: str, value: str) -> Key:
 
 
 def _consumer(name: str, value: str) -> str:
-    if _CONSUMER.fullmatch(value) is None:
-        raise BadOption(name, "a letter or digit, then up to 39 of letters, digits, _ -", value)
-    return value
+    try:
+        return ConsumerName.parse(value).text
+    except BadName as error:
+        raise BadOption(name, error.expected, value) from None
 
 
 def _lease(name: str, value: str) -> str:
-    if _LEASE.fullmatch(value) is None:
-        raise BadOption(name, "a lease's name, consumer.number", value)
-    return value
+    try:
+        return LeaseName.parse(value).text
+    except BadName:
+        raise BadOption(name, "a lease's name, consumer.number", value) from None
 
 
 def _boolean(name: str, value: str) -> bool:

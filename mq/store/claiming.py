@@ -17,7 +17,7 @@ from mq.store.files import is_gone
 from mq.store.layout import parse_entry
 from mq.store.moves import claimed, keep_one_name, message_status
 from mq.store.order import STRICT, Candidate, Order, list_ready
-from mq.store.pipeline_layout import LeaseName
+from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
 from mq.store.purged import mark_of
 from mq.store.root import Root
 from mq.store.steps import Flush
@@ -52,7 +52,7 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
     lease's. Raises OSError, Busy when another process is at one.
     """
     layout, files = root.layout, root.files
-    folder = layout.folder(LEASE.target) + "/" + lease.text
+    folder = lease_path(layout, lease, LeaseFile.FOLDER)
     messages = size = 0
     of = dict.fromkeys(queues)
     for entry in files.entries(folder):
@@ -114,7 +114,7 @@ class Claims:
 
     def flush(self) -> Flush:
         """What makes the renames durable: the lease's folder, then what the messages left."""
-        folder = self.root.layout.folder(LEASE.target) + "/" + self.lease.text
+        folder = lease_path(self.root.layout, self.lease, LeaseFile.FOLDER)
         return Flush(
             folders=(folder, *self._left),
             entries=tuple(self._queues),

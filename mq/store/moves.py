@@ -61,12 +61,20 @@ def claimed(root: Root, path: str) -> Iterator[Claim | None]:
 def _claim(root: Root, path: str, descriptor: int) -> Claim | None:
     if not root.files.lock(descriptor):
         return None
-    status = root.files.status(path)
+    status = named_status(root, path, descriptor)
     if status is None or not stat.S_ISREG(status.st_mode):
         return None
-    if not os.path.samestat(status, root.files.descriptor_status(descriptor)):
-        return None
     return Claim(descriptor, status)
+
+
+def named_status(root: Root, path: str, descriptor: int) -> os.stat_result | None:
+    """What is under the name, where that is still the file that is open; None where it is not:
+    whoever waited for a lock, or has just got it, may have that of a file that is gone.
+    """
+    status = root.files.status(path)
+    if status is None or not os.path.samestat(status, root.files.descriptor_status(descriptor)):
+        return None
+    return status
 
 
 def move(

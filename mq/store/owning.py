@@ -1,12 +1,12 @@
 """Who uses a consumer's name: one query at a time."""
 
-import os
 from dataclasses import dataclass
 from typing import Self
 
 from mq.errors import Busy, ConsumerBusy
 from mq.names import ConsumerName
 from mq.store.lease_names import lease_names, open_count
+from mq.store.moves import named_status
 from mq.store.pipeline_layout import lease_path, owner_lock
 from mq.store.root import Root, unlink_if_there
 from mq.store.steps import Flush, Steps
@@ -38,12 +38,9 @@ def own(root: Root, consumer: ConsumerName) -> Owner:
     path = owner_lock(root.layout, consumer)
     descriptor = root.files.open_kept(path)
     try:
-        if root.files.lock(descriptor):
-            # Whoever had it may have forgotten the consumer, and the file with it.
-            status = root.files.status(path)
-            ours = root.files.descriptor_status(descriptor)
-            if status is not None and os.path.samestat(status, ours):
-                return Owner(consumer, root, descriptor)
+        # Whoever had it may have forgotten the consumer, and the file with it.
+        if root.files.lock(descriptor) and named_status(root, path, descriptor) is not None:
+            return Owner(consumer, root, descriptor)
     except BaseException:
         root.files.close(descriptor)
         raise

@@ -6,7 +6,6 @@ has the steps and what a crash after each leaves.
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
 
 from mq.errors import BadName, Busy, MqError
@@ -17,7 +16,7 @@ from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import Journal, journals, read_journal
 from mq.store.layout import parse_entry
-from mq.store.moves import move, together
+from mq.store.moves import move, named_status, together
 from mq.store.pipeline_layout import (
     Attempt,
     JournalFile,
@@ -114,10 +113,7 @@ def _locked(root: Root, path: str, wait: bool) -> Iterator[bool]:
         elif not root.files.lock(descriptor):
             yield False
             return
-        status = root.files.status(path)
-        yield status is not None and os.path.samestat(
-            status, root.files.descriptor_status(descriptor)
-        )
+        yield named_status(root, path, descriptor) is not None
     finally:
         root.files.close(descriptor)
 

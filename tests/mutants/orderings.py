@@ -499,11 +499,8 @@ def _release(
     Ordering(
         "a lock is believed though the name has come to mean another file",
         "mq/store/moves.py",
-        """\
-    if not os.path.samestat(status, root.files.descriptor_status(descriptor)):
-        return None
-""",
-        "",
+        " or not os.path.samestat(status, root.files.descriptor_status(descriptor)):\n",
+        ":\n",
     ),
     Ordering(
         "one name of two stays",
