@@ -4,7 +4,15 @@ Floor 0. Nothing below the top floor calls the `time` module but this one.
 """
 
 import time
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+# Linux's clocks that file times are taken from, by their numbers: the time of the last tick.
+_REALTIME_COARSE: Final = 5
+_MONOTONIC_COARSE: Final = 6
+# More than a tick, and than what a clock is slewed by in a minute: a step is longer.
+_STEP_NS: Final = 30_000_000
+_NS_PER_S: Final = 1_000_000_000
 
 
 class Clock(Protocol):
@@ -38,3 +46,29 @@ class SystemClock:
     def steady_s(self) -> float:
         """Seconds of the monotonic clock."""
         return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment, as a file system of this machine tells it: what changes later has later times, but
+    where the clock was set back since. Linux alone.
+    """
+
+    ns: int
+    _offset_ns: int
+
+    @classmethod
+    def now(cls) -> Self:
+        """This one."""
+        ns = time.clock_gettime_ns(_REALTIME_COARSE)
+        return cls(ns, ns - time.clock_gettime_ns(_MONOTONIC_COARSE))
+
+    def is_behind(self, changed_ns: int) -> bool:
+        """Whether what was changed then, by its file's ctime, was surely changed before. A ctime of
+        whole seconds says nothing: some file systems keep no more of it.
+        """
+        return changed_ns < self.ns - _STEP_NS and changed_ns % _NS_PER_S != 0
+
+    def was_steady(self, later: "Moment") -> bool:
+        """Whether the clock was not set between the two."""
+        return abs(later._offset_ns - self._offset_ns) < _STEP_NS

@@ -195,6 +195,8 @@ LISTING_KEPT_S: Final = 24 * 3600
 # What Spark gets at once: rows, and, but for the last of them, bytes of bodies.
 READ_BATCH_ROWS: Final = 5000
 READ_BATCH_BYTES: Final = 16 * MIB
+# A file that is not longer is read before it is known whether that is wanted.
+READ_AT_ONCE_BYTES_MAX: Final = MIB
 # The largest body that is a row's value: Spark's are arrays of Java's, below 2 GiB with all copies.
 VALUE_BYTES_MAX: Final = 1024 * MIB
 # The oldest Java that Spark starts with, and how long one may take to tell its version.

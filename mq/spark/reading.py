@@ -4,6 +4,7 @@ A message is seen by its name, then opened: what moves or goes between is passed
 what is none. One file that is damaged hides no other: its row has neither value nor size.
 """
 
+import errno
 import logging
 import os
 import stat
@@ -11,21 +12,22 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 
+from mq.clock import Moment
 from mq.errors import BadName, LeaseLost, MqError
 from mq.headers import parse_block
 from mq.lifecycle import State
-from mq.limits import READ_BATCH_BYTES, READ_BATCH_ROWS, UUID_CHARS, VALUE_BYTES_MAX
-from mq.names import UUID_V7, UUIDS_END, MessageId, QueueName
+from mq.limits import READ_BATCH_BYTES, READ_BATCH_ROWS, VALUE_BYTES_MAX
+from mq.names import MessageId, QueueName
+from mq.spark.entries import Entry, Group, entries
 from mq.spark.listing import is_leased
 from mq.spark.partitions import Names, groups, lines
-from mq.spark.rows import Attributes, Row, Rows, as_map
+from mq.spark.rows import Row, Rows, as_map
 from mq.store.files import is_gone
-from mq.store.layout import split_entry
+from mq.store.mounts import file_system_of
 from mq.store.pipeline_layout import LeaseName
 from mq.store.purged import PurgeMark, mark_of
 from mq.store.read import latest
@@ -36,7 +38,8 @@ _log = logging.getLogger("mq.spark")
 # What a thread reads at a time, and how many of these are ahead for each thread.
 _SLAB_NAMES: Final = 64
 _SLABS_PER_THREAD: Final = 2
-_SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
+# What an open says of a symbolic link, and of a socket.
+_NO_FILES: Final = (errno.ELOOP, errno.ENXIO)
 _DAMAGED_SHOWN: Final = 10
 _SERVED: Final = (State.READY, State.DELAYED)
 
@@ -94,18 +97,6 @@ def leased_batches(
         raise LeaseLost(lease.text)
 
 
-class _Group(NamedTuple):
-    """Names of one folder: like listing.Block."""
-
-    queue: str
-    folder: str
-    names: list[str]
-
-
-_Seen: TypeAlias = tuple[str, str, Attributes, str, os.stat_result]
-# A message that lies where its name says: queue, id, what the id's end says, path, status.
-
-
 class _Reader:
     """One partition's reader."""
 
@@ -115,6 +106,7 @@ class _Reader:
         self._marks: dict[str, PurgeMark | None] = {}
         self.damaged: list[str] = []
         """The messages whose value and size nobody can tell."""
+        self._is_swift = manner.include_value and file_system_of(root.layout.root).has_own_times
         self._rows_bytes = READ_BATCH_BYTES // (_SLABS_PER_THREAD * manner.threads)
 
     def in_turn(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
@@ -123,7 +115,7 @@ class _Reader:
         for group in found:
             at = 0
             while at < len(group[2]):
-                at = self._take(rows, _Group(*group), at)
+                at = self._take(rows, Group(*group), at)
                 if rows.is_full:
                     yield rows
                     rows = Rows(READ_BATCH_BYTES)
@@ -142,7 +134,7 @@ class _Reader:
             yield rows
 
     def _slabs(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
-        ahead: deque[tuple[_Group, Future[tuple[Rows, int]]]] = deque()
+        ahead: deque[tuple[Group, Future[tuple[Rows, int]]]] = deque()
         threads = ThreadPoolExecutor(self._manner.threads)
         try:
             for group in _parted(found):
@@ -154,7 +146,7 @@ class _Reader:
         finally:
             threads.shutdown(cancel_futures=True)
 
-    def _finished(self, group: _Group, slab: "Future[tuple[Rows, int]]") -> Iterator[Rows]:
+    def _finished(self, group: Group, slab: "Future[tuple[Rows, int]]") -> Iterator[Rows]:
         """A slab's rows, and those that it had no room for."""
         rows, at = slab.result()
         yield rows
@@ -162,48 +154,88 @@ class _Reader:
             rows, at = self._slab(group, at)
             yield rows
 
-    def _slab(self, group: _Group, at: int) -> tuple[Rows, int]:
+    def _slab(self, group: Group, at: int) -> tuple[Rows, int]:
         rows = Rows(self._rows_bytes)
         return rows, self._take(rows, group, at)
 
-    def _take(self, rows: Rows, group: _Group, at: int) -> int:
+    def _take(self, rows: Rows, group: Group, at: int) -> int:
         """Reads from a name on until there are no more, or the rows are full: up to which."""
-        while at < len(group.names):
-            for number, seen in self._seen(group, at):
-                if len(rows.rows) >= READ_BATCH_ROWS or rows.value_bytes >= rows.bytes_max:
-                    return number
-                row = self._row(*seen)
-                if row is not None:
-                    rows.rows.append(row)
-                    rows.value_bytes += len(row[-1] or b"")
-            at += _SLAB_NAMES
-        return len(group.names)
+        top, last = self._root.layout.root, len(group.names)
+        read = self._swiftly if self._is_swift else self._surely
+        while at < last:
+            end = min(at + _SLAB_NAMES, last)
+            full_at = read(rows, self._served(entries(top, group, at, end)))
+            if full_at is not None:
+                return full_at
+            at = end
+        return last
 
-    def _seen(self, group: _Group, at: int) -> list[tuple[int, _Seen]]:
-        """Some names from this one on, of those that are messages' of the state, with their
-        number. What a file says of itself is asked before it is opened: while the name is there,
-        that belongs to its state, and what is in the file never changes.
+    def _swiftly(self, rows: Rows, found: list[Entry]) -> int | None:
+        """Like `_surely`, without asking by the name: the message was there when it was opened, and
+        what its file says then is of its state, where the file did not change since.
         """
-        base, queue = f"{self._root.layout.root}/{group.folder}", group.queue
-        status_of, is_file, is_uuid = self._root.files.status, stat.S_ISREG, UUID_V7.fullmatch
-        seen = []
-        for number, name in enumerate(group.names[at : at + _SLAB_NAMES], at):
-            queue, text = (group.queue, name) if group.queue else split_entry(name)
-            attributes = _attributes(text[UUID_CHARS:])
-            if attributes is None or not is_uuid(text[:UUID_CHARS]) or text >= UUIDS_END:
-                continue
-            path = base + name
-            status = status_of(path)
-            if status is None or not is_file(status.st_mode) or not self._is_served(queue, text):
-                continue
-            if status.st_nlink == 1 or self._is_latest(queue, text, status):
-                seen.append((number, (queue, text, attributes, path, status)))
-        return seen
+        begun, mark = Moment.now(), rows.mark()
+        full_at = None
+        for entry in found:
+            if rows.value_bytes >= rows.bytes_max or len(rows.rows) >= READ_BATCH_ROWS:
+                full_at = entry[0]
+                break
+            row = self._swift_row(begun, entry)
+            if row is not None:
+                rows.rows.append(row)
+                rows.value_bytes += len(row[-1] or b"")
+        if begun.was_steady(Moment.now()):
+            return full_at
+        rows.cut(mark)
+        return self._surely(rows, found)
 
-    def _row(
-        self, queue: str, text: str, attributes: Attributes, path: str, status: os.stat_result
-    ) -> Row | None:
-        """A message's row; None: it is gone. Raises ValueTooLarge."""
+    def _swift_row(self, begun: Moment, entry: Entry) -> Row | None:
+        _, queue, text, attributes, path = entry
+        try:
+            status, content = self._root.files.read_opened(path)
+        except OSError as error:
+            if is_gone(error):
+                return None
+            if error.errno not in _NO_FILES:
+                raise
+            return self._row(entry)
+        head_bytes = attributes.header_bytes
+        if (
+            content is None
+            or len(content) < head_bytes
+            or status.st_nlink != 1
+            or not begun.is_behind(status.st_ctime_ns)
+        ):
+            return self._row(entry)
+        headers = attributes.headers
+        if head_bytes:
+            headers = as_map((*headers, *parse_block(content[:head_bytes])))
+            content = content[head_bytes:]
+        return queue, text, attributes, status.st_mtime_ns, headers, len(content), content
+
+    def _surely(self, rows: Rows, found: list[Entry]) -> int | None:
+        """Reads these until the rows are full: up to which; None: all of them."""
+        for entry in found:
+            if rows.value_bytes >= rows.bytes_max or len(rows.rows) >= READ_BATCH_ROWS:
+                return entry[0]
+            row = self._row(entry)
+            if row is not None:
+                rows.rows.append(row)
+                rows.value_bytes += len(row[-1] or b"")
+        return None
+
+    def _row(self, entry: Entry) -> Row | None:
+        """A message's row; None: it is none, or gone. Raises ValueTooLarge.
+
+        What a file says of itself is asked before it is opened: while the name is there, that
+        belongs to its state, and what is in the file never changes.
+        """
+        _, queue, text, attributes, path = entry
+        status = self._root.files.status(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return None
+        if status.st_nlink > 1 and not self._is_latest(queue, text, status):
+            return None
         headers, head_bytes = attributes.headers, attributes.header_bytes
         size = status.st_size - head_bytes
         wanted = status.st_size if self._manner.include_value else head_bytes
@@ -228,6 +260,16 @@ class _Reader:
         value = content if self._manner.include_value else None
         return queue, text, attributes, status.st_mtime_ns, headers, size, value
 
+    def _served(self, found: list[Entry]) -> list[Entry]:
+        """Those that are not purged since the listing, and whose queues' names are such."""
+        is_all = self._is_all_served
+        if all(is_all(queue) for queue in {each[1] for each in found}):
+            return found
+        return [each for each in found if self._is_served(each[1], each[2])]
+
+    def _is_all_served(self, queue: str) -> bool:
+        return queue in self._marks and self._marks[queue] is None
+
     def _is_served(self, queue: str, text: str) -> bool:
         """Whether it is not purged since the listing; and whether its queue's name is one."""
         if queue not in self._marks:
@@ -247,24 +289,8 @@ class _Reader:
         return latest(self._root, state, QueueName.parse(queue), message_id, status) is state
 
 
-def _parted(found: Iterable[tuple[str, str, list[str]]]) -> Iterator[_Group]:
+def _parted(found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Group]:
     """What a thread reads at a time."""
     for queue, folder, names in found:
         for at in range(0, len(names), _SLAB_NAMES):
-            yield _Group(queue, folder, names[at : at + _SLAB_NAMES])
-
-
-@lru_cache(4096)
-def _attributes(end: str) -> Attributes | None:
-    """What stands behind an id's uuid; None: it is no id's."""
-    try:
-        message_id = MessageId.parse(_SOME_UUID + end)
-    except BadName:
-        return None
-    content_type = message_id.content_type if message_id.extension else ""
-    return Attributes(
-        message_id.priority,
-        message_id.key.text if message_id.key else None,
-        message_id.header_bytes,
-        (("content-type", content_type),) if content_type else (),
-    )
+            yield Group(queue, folder, names[at : at + _SLAB_NAMES])

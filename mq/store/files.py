@@ -8,8 +8,11 @@ import ctypes
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from typing import Final
+
+from mq.limits import READ_AT_ONCE_BYTES_MAX
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -204,6 +207,22 @@ class Files:
         finally:
             self.close(descriptor)
         return content
+
+    def read_opened(self, path: str) -> tuple[os.stat_result, bytes | None]:
+        """What a file says of itself when it is open, and its bytes: for many files, one by one.
+        None for the bytes of a long one, of what is no file, and where they are fewer than it says.
+        ELOOP for a symbolic link.
+        """
+        descriptor = os.open(path, _READ_FILE)
+        try:
+            status = os.fstat(descriptor)
+            size = status.st_size
+            if size > READ_AT_ONCE_BYTES_MAX or not stat.S_ISREG(status.st_mode):
+                return status, None
+            content = os.read(descriptor, size)
+        finally:
+            self.close(descriptor)
+        return status, content if len(content) == size else None
 
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
         """The folder's entries, in no order."""

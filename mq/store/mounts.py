@@ -56,6 +56,13 @@ class FileSystem:
         return self.kind in _NETWORK_KINDS
 
     @property
+    def has_own_times(self) -> bool:
+        """Whether this machine's clock, and nothing else, sets its times, and whoever asks is told
+        them as they are: where that is not known, it is not so.
+        """
+        return self.kind in _SYNCFS_KINDS or self.in_memory
+
+    @property
     def has_whole_renames(self) -> bool:
         """Whether a journal keeps each rename whole and all in their order, so that a flush of the
         folder that a file went to covers the one that it came from: xfs, and ext4 with a journal.

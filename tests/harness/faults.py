@@ -251,6 +251,10 @@ class FaultyFiles(Files):
         self._pass("read_file", path)
         return super().read_file(path, size)
 
+    def read_opened(self, path: str) -> tuple[os.stat_result, bytes | None]:
+        self._pass("read_opened", path)
+        return super().read_opened(path)
+
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
         self._pass("entries", folder)
         yield from super().entries(folder)

@@ -1,0 +1,86 @@
+"""The messages that names of a folder are of: queues, ids, what the ids say, and paths.
+Many names are parsed at once, which takes a fraction of the time.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from mq.errors import BadName
+from mq.limits import UUID_CHARS
+from mq.names import UUID_V7, UUIDS_END, MessageId
+from mq.spark.rows import Attributes
+from mq.store.layout import split_entry
+
+_SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
+_UUID_FORM: Final = b"00000000-0000-0000-0000-000000000000"
+_DIGITS_TO_0: Final = bytes.maketrans(b"0123456789abcdef", b"0" * 16)
+# Where a uuid has its version, 7, and its variant.
+_VERSION: Final = 14
+_VARIANT: Final = 19
+
+
+class Group(NamedTuple):
+    """Names of one folder: like listing.Block."""
+
+    queue: str
+    folder: str
+    names: list[str]
+
+
+Entry: TypeAlias = tuple[int, str, str, Attributes, str]
+"""A name that is a message's: which of its group's it is, queue, id, what the id's end says, path.
+"""
+
+
+def entries(top: str, group: Group, at: int, end: int) -> list[Entry]:
+    """The messages of a group's names from one on up to another; what is none is passed over."""
+    base = f"{top}/{group.folder}"
+    names = group.names[at:end]
+    if group.queue:
+        queues, texts = [group.queue] * len(names), names
+    else:
+        pairs = [split_entry(name) for name in names]
+        queues, texts = [queue for queue, _ in pairs], [text for _, text in pairs]
+    uuids = [text[:UUID_CHARS] for text in texts]
+    attributes = [_attributes(text[UUID_CHARS:]) for text in texts]
+    paths = [base + name for name in names]
+    found = zip(range(at, end), queues, texts, attributes, paths, strict=True)
+    if None not in attributes and _are_uuids(uuids) and max(texts) < UUIDS_END:
+        return cast(list[Entry], list(found))
+    return [
+        (number, queue, text, known, path)
+        for number, queue, text, known, path in found
+        if known is not None and _is_id(text)
+    ]
+
+
+def _are_uuids(texts: Sequence[str]) -> bool:
+    """Whether all are, of texts of ASCII that are at most as long as one."""
+    joined = "".join(texts)
+    return (
+        len(joined) == UUID_CHARS * len(texts)
+        and joined.encode("ascii").translate(_DIGITS_TO_0) == _UUID_FORM * len(texts)
+        and not joined[_VERSION::UUID_CHARS].strip("7")
+        and not joined[_VARIANT::UUID_CHARS].strip("89ab")
+    )
+
+
+def _is_id(text: str) -> bool:
+    return UUID_V7.fullmatch(text[:UUID_CHARS]) is not None and text < UUIDS_END
+
+
+@lru_cache(4096)
+def _attributes(end: str) -> Attributes | None:
+    """What stands behind an id's uuid; None: it is no id's."""
+    try:
+        message_id = MessageId.parse(_SOME_UUID + end)
+    except BadName:
+        return None
+    content_type = message_id.content_type if message_id.extension else ""
+    return Attributes(
+        message_id.priority,
+        message_id.key.text if message_id.key else None,
+        message_id.header_bytes,
+        (("content-type", content_type),) if content_type else (),
+    )
