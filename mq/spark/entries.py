@@ -4,7 +4,8 @@ Many names are parsed at once, which takes a fraction of the time.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias, cast
+from itertools import repeat
+from typing import Final, NamedTuple, TypeAlias
 
 from mq.errors import BadName
 from mq.limits import UUID_CHARS
@@ -18,6 +19,7 @@ _DIGITS_TO_0: Final = bytes.maketrans(b"0123456789abcdef", b"0" * 16)
 # Where a uuid has its version, 7, and its variant.
 _VERSION: Final = 14
 _VARIANT: Final = 19
+_BARE: Final = Attributes(0, None, 0, ())
 
 
 class Group(NamedTuple):
@@ -37,32 +39,31 @@ def entries(top: str, group: Group, at: int, end: int) -> list[Entry]:
     """The messages of a group's names from one on up to another; what is none is passed over."""
     base = f"{top}/{group.folder}"
     names = group.names[at:end]
+    paths = [base + name for name in names]
     if group.queue:
         queues, texts = [group.queue] * len(names), names
     else:
         pairs = [split_entry(name) for name in names]
         queues, texts = [queue for queue, _ in pairs], [text for _, text in pairs]
-    uuids = [text[:UUID_CHARS] for text in texts]
-    attributes = [_attributes(text[UUID_CHARS:]) for text in texts]
-    paths = [base + name for name in names]
-    found = zip(range(at, end), queues, texts, attributes, paths, strict=True)
-    if None not in attributes and _are_uuids(uuids) and max(texts) < UUIDS_END:
-        return cast(list[Entry], list(found))
+    if _are_bare(texts):
+        return list(zip(range(at, end), queues, texts, repeat(_BARE), paths))
     return [
-        (number, queue, text, known, path)
-        for number, queue, text, known, path in found
-        if known is not None and _is_id(text)
+        (number, queue, text, attributes, path)
+        for number, queue, text, path in zip(range(at, end), queues, texts, paths, strict=True)
+        if (attributes := _attributes(text[UUID_CHARS:])) is not None and _is_id(text)
     ]
 
 
-def _are_uuids(texts: Sequence[str]) -> bool:
-    """Whether all are, of texts of ASCII that are at most as long as one."""
+def _are_bare(texts: Sequence[str]) -> bool:
+    """Whether all are ids that are a uuid and nothing more; of texts of ASCII."""
+    if set(map(len, texts)) != {UUID_CHARS}:
+        return False
     joined = "".join(texts)
     return (
-        len(joined) == UUID_CHARS * len(texts)
-        and joined.encode("ascii").translate(_DIGITS_TO_0) == _UUID_FORM * len(texts)
+        joined.encode("ascii").translate(_DIGITS_TO_0) == _UUID_FORM * len(texts)
         and not joined[_VERSION::UUID_CHARS].strip("7")
         and not joined[_VARIANT::UUID_CHARS].strip("89ab")
+        and max(texts) < UUIDS_END
     )
 
 

@@ -20,7 +20,7 @@ from mq.clock import Moment
 from mq.errors import BadName, LeaseLost, MqError
 from mq.headers import parse_block
 from mq.lifecycle import State
-from mq.limits import READ_BATCH_BYTES, READ_BATCH_ROWS, VALUE_BYTES_MAX
+from mq.limits import READ_BATCH_BYTES, VALUE_BYTES_MAX
 from mq.names import MessageId, QueueName
 from mq.spark.entries import Entry, Group, entries
 from mq.spark.listing import is_leased
@@ -119,7 +119,7 @@ class _Reader:
                 if rows.is_full:
                     yield rows
                     rows = Rows(READ_BATCH_BYTES)
-        if rows.rows:
+        if rows.ids:
             yield rows
 
     def at_once(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
@@ -130,7 +130,7 @@ class _Reader:
             if rows.is_full:
                 yield rows
                 rows = Rows(READ_BATCH_BYTES)
-        if rows.rows:
+        if rows.ids:
             yield rows
 
     def _slabs(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
@@ -176,52 +176,43 @@ class _Reader:
         """
         begun, mark = Moment.now(), rows.mark()
         full_at = None
+        read, is_before, add = self._root.files.read_opened, begun.is_behind, rows.add
         for entry in found:
-            if rows.value_bytes >= rows.bytes_max or len(rows.rows) >= READ_BATCH_ROWS:
+            if rows.is_full:
                 full_at = entry[0]
                 break
-            row = self._swift_row(begun, entry)
+            _, queue, text, attributes, path = entry
+            try:
+                status, content = read(path)
+            except OSError as error:
+                if is_gone(error):
+                    continue
+                if error.errno not in _NO_FILES:
+                    raise
+                content = None
+            if content is None or status.st_nlink != 1 or not is_before(status.st_ctime_ns):
+                row = self._row(entry)
+            elif attributes.header_bytes:
+                is_whole = len(content) >= attributes.header_bytes
+                row = self._whole(entry, status, content) if is_whole else self._row(entry)
+            else:
+                size = len(content)
+                row = queue, text, attributes, status.st_mtime_ns, attributes.headers, size, content
             if row is not None:
-                rows.rows.append(row)
-                rows.value_bytes += len(row[-1] or b"")
+                add(row)
         if begun.was_steady(Moment.now()):
             return full_at
         rows.cut(mark)
         return self._surely(rows, found)
 
-    def _swift_row(self, begun: Moment, entry: Entry) -> Row | None:
-        _, queue, text, attributes, path = entry
-        try:
-            status, content = self._root.files.read_opened(path)
-        except OSError as error:
-            if is_gone(error):
-                return None
-            if error.errno not in _NO_FILES:
-                raise
-            return self._row(entry)
-        head_bytes = attributes.header_bytes
-        if (
-            content is None
-            or len(content) < head_bytes
-            or status.st_nlink != 1
-            or not begun.is_behind(status.st_ctime_ns)
-        ):
-            return self._row(entry)
-        headers = attributes.headers
-        if head_bytes:
-            headers = as_map((*headers, *parse_block(content[:head_bytes])))
-            content = content[head_bytes:]
-        return queue, text, attributes, status.st_mtime_ns, headers, len(content), content
-
     def _surely(self, rows: Rows, found: list[Entry]) -> int | None:
         """Reads these until the rows are full: up to which; None: all of them."""
         for entry in found:
-            if rows.value_bytes >= rows.bytes_max or len(rows.rows) >= READ_BATCH_ROWS:
+            if rows.is_full:
                 return entry[0]
             row = self._row(entry)
             if row is not None:
-                rows.rows.append(row)
-                rows.value_bytes += len(row[-1] or b"")
+                rows.add(row)
         return None
 
     def _row(self, entry: Entry) -> Row | None:
@@ -250,14 +241,20 @@ class _Reader:
             if is_gone(error):
                 return None
             raise
-        is_whole = size >= 0 and len(content) == wanted
-        if not is_whole:
+        if size < 0 or len(content) != wanted:
             self.damaged.append(f"{queue} {text}")
             return queue, text, attributes, status.st_mtime_ns, headers, None, None
+        return self._whole(entry, status, content)
+
+    def _whole(self, entry: Entry, status: os.stat_result, content: bytes) -> Row:
+        """The row of a file that begins so, all of it where the value is wanted."""
+        _, queue, text, attributes, _ = entry
+        headers, head_bytes = attributes.headers, attributes.header_bytes
         if head_bytes:
             headers = as_map((*headers, *parse_block(content[:head_bytes])))
             content = content[head_bytes:]
         value = content if self._manner.include_value else None
+        size = status.st_size - head_bytes
         return queue, text, attributes, status.st_mtime_ns, headers, size, value
 
     def _served(self, found: list[Entry]) -> list[Entry]:

@@ -56,51 +56,79 @@ class Attributes:
 
 Row: TypeAlias = tuple[str, str, Attributes, int, Headers, int | None, bytes | None]
 """A message: queue, id, what its end says, mtime in nanoseconds, headers, size, value; neither of
-the last two is there of a damaged one. A tuple, since each costs a fraction of a microsecond.
+the last two is there of a damaged one.
 """
 
 
 @dataclass(slots=True)
 class Rows:
     """Rows that become one batch: full after READ_BATCH_ROWS of them, or, but for the last of them,
-    so many bytes of bodies.
+    so many bytes of bodies. A list for each column of a Row: Python's collector of garbage would
+    look at as many tuples over and over.
     """
 
     bytes_max: int
-    rows: list[Row] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    attributes: list[Attributes] = field(default_factory=list)
+    mtimes_ns: list[int] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
+    sizes: list[int | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
     value_bytes: int = 0
 
     @property
     def is_full(self) -> bool:
         """Whether no row more is to be put here."""
-        return len(self.rows) >= READ_BATCH_ROWS or self.value_bytes >= self.bytes_max
+        return len(self.ids) >= READ_BATCH_ROWS or self.value_bytes >= self.bytes_max
+
+    def add(self, row: Row) -> None:
+        """Puts one behind these."""
+        queue, text, attributes, mtime_ns, headers, size, value = row
+        self.queues.append(queue)
+        self.ids.append(text)
+        self.attributes.append(attributes)
+        self.mtimes_ns.append(mtime_ns)
+        self.headers.append(headers)
+        self.sizes.append(size)
+        self.values.append(value)
+        if value is not None:
+            self.value_bytes += len(value)
 
     def extend(self, others: "Rows") -> None:
         """Puts others behind these."""
-        self.rows += others.rows
+        for column, more in zip(self._columns(), others._columns(), strict=True):
+            column.extend(more)
         self.value_bytes += others.value_bytes
 
     def mark(self) -> tuple[int, int]:
         """Where to `cut`."""
-        return len(self.rows), self.value_bytes
+        return len(self.ids), self.value_bytes
 
     def cut(self, mark: tuple[int, int]) -> None:
         """Takes away what came since the mark."""
-        del self.rows[mark[0] :]
+        for column in self._columns():
+            del column[mark[0] :]
         self.value_bytes = mark[1]
+
+    def _columns(self) -> tuple[list[Any], ...]:
+        return (
+            self.queues, self.ids, self.attributes, self.mtimes_ns, self.headers, self.sizes,
+            self.values,
+        )  # fmt: skip
 
     def batch(self, state: State, receives_more: int) -> pa.RecordBatch:
         """The rows as Arrow has them, all of one state, of which each had so many deliveries more
         than its file says.
         """
-        queues, ids, attributes, mtimes_ns, headers, sizes, values = zip(*self.rows, strict=True)
+        ids, mtimes_ns = self.ids, self.mtimes_ns
         columns: tuple[Any, ...] = (
-            queues,
+            self.queues,
             ids,
-            [each.key for each in attributes],
-            values,
-            _maps(headers),
-            [each.priority for each in attributes],
+            [each.key for each in self.attributes],
+            self.values,
+            _maps(self.headers),
+            [each.priority for each in self.attributes],
             _published(ids),
             _due_us(mtimes_ns),
             [
@@ -108,7 +136,7 @@ class Rows:
                 receives_more if ns % _NS_PER_MS == 0 else _receives(ns, receives_more)
                 for ns in mtimes_ns
             ],
-            sizes,
+            self.sizes,
             pa.repeat(pa.scalar(state.value, pa.string()), len(ids)),
         )
         arrays = [

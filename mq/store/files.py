@@ -221,7 +221,7 @@ class Files:
                 return status, None
             content = os.read(descriptor, size)
         finally:
-            self.close(descriptor)
+            os.close(descriptor)
         return status, content if len(content) == size else None
 
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
