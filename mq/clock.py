@@ -55,7 +55,7 @@ class Moment:
     """
 
     ns: int
-    _offset_ns: int
+    offset_ns: int
 
     @classmethod
     def now(cls) -> Self:
@@ -71,4 +71,4 @@ class Moment:
 
     def was_steady(self, later: "Moment") -> bool:
         """Whether the clock was not set between the two."""
-        return abs(later._offset_ns - self._offset_ns) < _STEP_NS
+        return abs(later.offset_ns - self.offset_ns) < _STEP_NS

@@ -227,15 +227,18 @@ def test_a_damaged_file_hides_no_other(
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("call", ["read_file", "status", "entries"])
-def test_an_error_of_the_disk_is_not_passed_over(tmp_path: Path, call: str, threads: int) -> None:
+@pytest.mark.parametrize("calls", [("read_opened", "read_file"), ("status",), ("entries",)])
+def test_an_error_of_the_disk_is_not_passed_over(
+    tmp_path: Path, calls: tuple[str, ...], threads: int
+) -> None:
     files = FaultyFiles()
     root = open_root(str(tmp_path / "root"), files, FakeClock())
     os.mkdir(root.layout.queue(ORDERS))
     for number in range(200):
         put(root.layout.root, an_id(number), b"body")
     assert len(browse(root, threads=threads)) == 200
-    files.fail(call, errno.EIO, root.layout.queue(ORDERS))
+    for call in calls:
+        files.fail(call, errno.EIO, root.layout.queue(ORDERS))
     with pytest.raises(OSError, match="Input/output error"):
         browse(root, threads=threads)
 
