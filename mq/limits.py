@@ -171,6 +171,14 @@ JOURNAL_BYTES_MAX: Final = 64 * MIB
 ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
+# What a task has staged goes to its place as one folder where so many rows come at once; such
+# a folder has so many messages, of a window of time (2 to so many bits, in milliseconds) that is
+# this task's alone; their ids are so much ahead of the time at most. So many ids fit in so long.
+FOLD_ROWS_MIN: Final = 1000
+FOLD_ROWS_MAX: Final = 20_000
+WINDOW_BITS: Final = 8
+WINDOW_AHEAD_MS_MAX: Final = 2000
+WINDOW_SPARE_MS: Final = 16
 
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.
