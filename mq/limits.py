@@ -280,6 +280,12 @@ _RELATIONS: Final = {
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "a bucket's name is told from an id's": BUCKET_DIGITS_MAX + DEEP_DIGITS < UUID_CHARS,
+    "what a fold holds is of one window": (
+        FOLD_ROWS_MAX // 2048 + 2 <= WINDOW_SPARE_MS <= 1 << WINDOW_BITS
+    ),
+    "a window is what one folder below a bucket is for": (
+        WINDOW_BITS == 4 * (12 - BUCKET_DIGITS_DEFAULT - DEEP_DIGITS)
+    ),
     "a shard is one hexadecimal digit": SHARDS_MAX <= 16,
     "one folder's files are a few looks": FOLDER_FILES_MAX <= 4 * BACKLOG_IDS_MAX,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,

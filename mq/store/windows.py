@@ -5,6 +5,7 @@ FORMAT.md, "bulk publishes", has what that is for. An attempt that gets no windo
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mq.limits import (
     FOLD_ROWS_MAX,
@@ -18,13 +19,27 @@ from mq.store.pipeline_layout import window_claim
 from mq.store.root import Root
 
 
+@dataclass(slots=True)
+class _Moment:
+    """A clock that stands while ids are made: they do not run out of their window."""
+
+    ms: int
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def steady_s(self) -> float:
+        return 0.0
+
+
 class WindowIds:
     """UUIDs that rise strictly, for one attempt of a job, by one thread."""
 
     def __init__(self, root: Root, job: str) -> None:
         self._root = root
         self._job = job
-        self._uuids = UuidSource(root.clock)
+        self._moment = _Moment(root.now_ms())
+        self._uuids = UuidSource(self._moment)
         self._window = -1
         self._left = 0
 
@@ -32,24 +47,22 @@ class WindowIds:
         """The next UUIDs, so many; and whether all are of a window that is this attempt's alone.
         Raises OSError. Durable on return: no; who needs the window is gone after a crash.
         """
+        self._moment.ms = self._root.now_ms()
         window = self._window_for(count)
-        if window is None:
-            return self._uuids.many(count), False
-        self._uuids.go_past((window << WINDOW_BITS) - 1)
-        found = self._uuids.many(count)
-        self._left -= count
-        # A process that was stopped meanwhile has perhaps gone on in the next.
-        return found, {_window_of(found[0]), _window_of(found[-1])} == {window}
+        if window is not None:
+            self._uuids.go_past((window << WINDOW_BITS) - 1)
+            self._left -= count
+        return self._uuids.many(count), window is not None
 
     def _window_for(self, count: int) -> int | None:
+        """One that has room for so many."""
         if not FOLD_ROWS_MIN <= count <= FOLD_ROWS_MAX:
             return None
-        now_ms = self._root.now_ms()
         window = self._uuids.end_moment() + WINDOW_SPARE_MS >> WINDOW_BITS
         if window == self._window and self._left >= count:
             return window
         window = max(window, self._window + 1)
-        while window << WINDOW_BITS <= now_ms + WINDOW_AHEAD_MS_MAX:
+        while window << WINDOW_BITS <= self._moment.ms + WINDOW_AHEAD_MS_MAX:
             if self._claims(window):
                 self._window, self._left = window, FOLD_ROWS_MAX
                 return window
@@ -63,7 +76,3 @@ class WindowIds:
         except FileExistsError:
             return False
         return True
-
-
-def _window_of(uuid: str) -> int:
-    return int(uuid[:8] + uuid[9:13], 16) >> WINDOW_BITS
