@@ -16,7 +16,6 @@ from mq.lifecycle import DELIVER, State
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.mounts import file_system_of
 from mq.store.moves import folders_of, make_ways, queue_exists, together
 from mq.store.pipeline_layout import (
     Attempt,
@@ -59,18 +58,21 @@ def staged_messages(
 
 
 def move_folds(
-    root: Root, job: str, attempt: Attempt, folders: "Iterable[os.DirEntry[str]]"
+    root: Root,
+    job: str,
+    attempt: Attempt,
+    folders: "Iterable[os.DirEntry[str]]",
+    go_whole: bool,
 ) -> Steps[int]:
-    """Brings folds to their places; how many messages. What cannot go whole lies in the attempt's
-    own folder then, and is to go on from there. Raises OSError. Durable on return: yes.
+    """Brings folds to their places, if they are to `go_whole`; how many messages. What cannot lies
+    in the attempt's own folder then, to go on from there. Raises OSError. Durable on return: yes.
     """
     moved = 0
     of_queues: dict[QueueName, list[Fold]] = defaultdict(list)
     for fold in _parsed(folders):
         of_queues[fold.queue].append(fold)
-    leaves_one_name = file_system_of(root.layout.root).leaves_one_name
     for queue, folds in of_queues.items():
-        if leaves_one_name and queue_exists(root, queue):
+        if go_whole and queue_exists(root, queue):
             moved += yield from _move_whole(root, job, attempt, queue, folds)
         for fold in folds:
             yield from unfold(root, job, attempt, fold)
@@ -91,10 +93,11 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
             try:
                 root.files.rename(entry.path, target)
             except OSError as error:
-                if not is_gone(error):
-                    raise
-            # A power cut has brought the name back: rename(2) between two names of one inode does
-            # nothing.
+                if is_gone(error):
+                    continue  # What is there all the same is for the next try.
+                raise
+            # rename(2) between two names of one inode, of which a power cut has brought one back,
+            # does nothing.
             if root.files.is_there(entry.path):
                 unlink_if_there(root.files, entry.path)
     if found:

@@ -17,6 +17,7 @@ from mq.store.folds import staged_folds, staged_messages, unfold
 from mq.store.group import run_alone
 from mq.store.journal import Journal, journals, read_journal
 from mq.store.layout import parse_entry
+from mq.store.mounts import file_system_of
 from mq.store.moves import move, named_status, together
 from mq.store.pipeline_layout import (
     Attempt,
@@ -43,7 +44,8 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
         journal = read_journal(root, path) if is_ours else None
         if journal is None:
             return None
-        rolled = Roller(root, flusher, journal).run()
+        leaves_one_name = file_system_of(root.layout.root).leaves_one_name
+        rolled = Roller(root, flusher, journal, leaves_one_name).run()
         if not rolled.left:
             remove_job(root, journal.job, frozenset(each.text for each in journal.attempts))
             if any(any(staged_entries(root, journal.job, each)) for each in journal.attempts):

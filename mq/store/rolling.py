@@ -25,7 +25,6 @@ from mq.store.journal import Journal
 from mq.store.keyed import take_links
 from mq.store.keys import locked
 from mq.store.layout import Keys, parse_entry
-from mq.store.mounts import file_system_of
 from mq.store.moves import folders_of, make_ways, move, move_alive, queue_exists, together
 from mq.store.pipeline_layout import attempt_folder, staged_spot
 from mq.store.purged import mark_of
@@ -66,6 +65,8 @@ class Roller:
     root: Root
     flusher: Flusher
     journal: Journal
+    leaves_one_name: bool
+    """Whether no power cut leaves both names of a rename in the root's file system."""
 
     def run(self) -> Rolled:
         """Brings them there; blocking. Raises OSError, Unavailable. Durable on return: yes."""
@@ -77,7 +78,9 @@ class Roller:
             was_tried = was_tried or found.count(root) != count
             spot = staged_spot(job, attempt)
             if folders:
-                whole = run_alone(move_folds(root, job, attempt, folders), self.flusher)
+                go_whole = self.leaves_one_name
+                steps = move_folds(root, job, attempt, folders, go_whole)
+                whole = run_alone(steps, self.flusher)
                 rolled = rolled.plus(Rolled(moved=whole))
                 entries = staged_names(root, job, attempt)
             plain, keyed = self._batches(entries)
@@ -94,8 +97,7 @@ class Roller:
         """What goes the same way, without keys and with."""
         plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
-        leaves_one_name = file_system_of(self.root.layout.root).leaves_one_name
-        looks = self.journal.is_scheduled or not leaves_one_name
+        looks = self.journal.is_scheduled or not self.leaves_one_name
         for entry in entries:
             try:
                 queue, message_id = parse_entry(entry.name)
