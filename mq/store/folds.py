@@ -57,6 +57,17 @@ def staged_messages(
                 yield fold.queue, MessageId.parse(entry.name), entry.path
 
 
+def is_unfolded(
+    root: Root, job: str, attempt: Attempt, queue: QueueName, message_id: MessageId, path: str
+) -> bool:
+    """Whether a path is a fold's name of what the attempt's own folder has too."""
+    own = staged_path(root.layout, job, attempt, queue, message_id)
+    status, other = root.files.status(path), root.files.status(own)
+    if path == own or status is None or other is None:
+        return False
+    return os.path.samestat(status, other)
+
+
 def move_folds(
     root: Root,
     job: str,
@@ -112,13 +123,13 @@ def _move_whole(
     layout = root.layout
     mark = mark_of(root, queue)
     found = [fold for fold in folds if mark is None or mark.ms < fold.first_ms]
-    if not found or root.places.shape(queue) != DEFAULT_SHAPE:
+    if not found:
         return 0
     ways = make_ways(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
     # Before they hold anything, as for any message.
     yield ways._replace(entries=(layout.queue(queue), *ways.entries))
-    # The queue was perhaps deleted meanwhile, and made again in another shape.
-    if not queue_exists(root, queue) or root.places.shape(queue) != DEFAULT_SHAPE:
+    # Only now: the queue was perhaps deleted meanwhile, and made again in another shape.
+    if root.places.shape(queue) != DEFAULT_SHAPE:
         return 0
     moved, buckets = 0, dict[str, None]()
     for fold in found:

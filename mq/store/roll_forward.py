@@ -13,7 +13,7 @@ from mq.lifecycle import FORGET
 from mq.names import Key, QueueName
 from mq.store.files import is_gone
 from mq.store.flush import Flusher
-from mq.store.folds import staged_folds, staged_messages, unfold
+from mq.store.folds import is_unfolded, staged_folds, staged_messages, unfold
 from mq.store.group import run_alone
 from mq.store.journal import Journal, journals, read_journal
 from mq.store.layout import parse_entry
@@ -96,6 +96,10 @@ def drop_second_names(root: Root) -> int:
             for queue, message_id, path in staged_messages(root, job, attempt):
                 status = root.files.status(path)
                 names = 1 if status is None else status.st_nlink
+                if names > 1 and is_unfolded(root, job, attempt, queue, message_id, path):
+                    unlink_if_there(root.files, path)
+                    dropped += 1
+                    continue
                 dropped += is_second_name(root, queue, message_id, path, names)
     return dropped
 
