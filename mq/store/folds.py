@@ -123,12 +123,12 @@ def _move_whole(
     layout = root.layout
     mark = mark_of(root, queue)
     found = [fold for fold in folds if mark is None or mark.ms < fold.first_ms]
-    if not found:
+    if not found or root.places.shape(queue) != DEFAULT_SHAPE:
         return 0
     ways = make_ways(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
     # Before they hold anything, as for any message.
     yield ways._replace(entries=(layout.queue(queue), *ways.entries))
-    # Only now: the queue was perhaps deleted meanwhile, and made again in another shape.
+    # Again: the queue was perhaps deleted meanwhile, and made again in another shape.
     if root.places.shape(queue) != DEFAULT_SHAPE:
         return 0
     moved, buckets = 0, dict[str, None]()

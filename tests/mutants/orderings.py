@@ -647,8 +647,8 @@ def _release(
     Ordering(
         "a fold goes whole to a queue of another shape",
         "mq/store/folds.py",
-        "    if root.places.shape(queue) != DEFAULT_SHAPE:\n",
-        "    if not queue.text:\n",
+        "    if not found or root.places.shape(queue) != DEFAULT_SHAPE:\n",
+        "    if not found:\n",
     ),
     Ordering(
         "what another has moved of a bulk publish is not flushed",

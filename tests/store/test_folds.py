@@ -121,6 +121,23 @@ def test_a_place_that_is_taken_gets_them_one_by_one(root: Root, tmp_path: Path) 
     assert_audits_clean(tmp_path)
 
 
+def test_what_cannot_go_whole_is_flushed_before_it_goes_on(root: Root, files: FaultyFiles) -> None:
+    first, ids = stage_fold(root, BODIES)
+    second, _ = stage_fold(root, BODIES, Attempt(1, 0))
+    name = committed(root, first, second).name
+    before = len(files.calls)
+    rolled(root, name)
+    fold = Fold.of(QUEUE, ids[0]).text
+    steps = steps_of(files, before)
+    begins = steps.index(("rename", fold))
+    assert steps[begins : begins + 5] == [
+        *[("rename", fold)] * 3,
+        ("sync_folder", "1-0"),
+        ("sync_folder", fold),
+    ]
+    assert steps[begins + 5 :].count(("rename", "1-0")) == 3
+
+
 def test_an_empty_folder_at_the_place_is_replaced(root: Root) -> None:
     staged, ids = stage_fold(root, BODIES)
     Path(root.layout.queue(QUEUE), Shape().deep(ids[0])).mkdir(parents=True)
