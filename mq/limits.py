@@ -171,6 +171,14 @@ JOURNAL_BYTES_MAX: Final = 64 * MIB
 ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
+# What a task has staged goes to its place as one folder where so many rows come at once; such
+# a folder has so many messages, of a window of time (2 to so many bits, in milliseconds) that is
+# this task's alone; their ids are so much ahead of the time at most. So many ids fit in so long.
+FOLD_ROWS_MIN: Final = 1000
+FOLD_ROWS_MAX: Final = 20_000
+WINDOW_BITS: Final = 8
+WINDOW_AHEAD_MS_MAX: Final = 2000
+WINDOW_SPARE_MS: Final = 16
 
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.
@@ -274,6 +282,12 @@ _RELATIONS: Final = {
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "a bucket's name is told from an id's": BUCKET_DIGITS_MAX + DEEP_DIGITS < UUID_CHARS,
+    "what a fold holds is of one window": (
+        FOLD_ROWS_MAX // 2048 + 2 <= WINDOW_SPARE_MS <= 1 << WINDOW_BITS
+    ),
+    "a window is what one folder below a bucket is for": (
+        WINDOW_BITS == 4 * (12 - BUCKET_DIGITS_DEFAULT - DEEP_DIGITS)
+    ),
     "a shard is one hexadecimal digit": SHARDS_MAX <= 16,
     "one folder's files are a few looks": FOLDER_FILES_MAX <= 4 * BACKLOG_IDS_MAX,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,

@@ -6,7 +6,7 @@ Pure Python and pyarrow, no pyspark. What is wrong with a row is told by its num
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -31,13 +31,14 @@ from mq.store.files import Files
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import abort, begin_publish, commit, is_published
-from mq.store.mounts import ClockFollower, choose_flusher
+from mq.store.mounts import ClockFollower, choose_flusher, file_system_of
 from mq.store.moves import queue_exists
 from mq.store.pipeline_layout import Attempt
 from mq.store.roll_forward import roll_all_forward, roll_forward
 from mq.store.root import Root, attach_root
-from mq.store.settings import read_fields, settings_in
+from mq.store.settings import DEFAULT_SHAPE, read_fields, settings_in
 from mq.store.staging import Staged, StagingWriter
+from mq.store.windows import WindowIds
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -53,6 +54,9 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _FLUSH_WORKERS: Final = 4
 _CONTENT_TYPE: Final = "content-type"
 _HEADERS_KEPT: Final = "ce-*, x-attribute-*, traceparent, tracestate, content-encoding"
+
+
+_Ids: TypeAlias = Callable[[int, int], tuple[Sequence[str], bool]]
 
 
 @dataclass(eq=False)
@@ -141,10 +145,9 @@ def stage_rows(
     """
     if task.name is not None and is_published(root, task.name):
         return Staged(task.job, task.partition, task.attempt)
-    ids = _ids(root, task)
     attempt = Attempt(task.partition, task.attempt)
     with StagingWriter(root, task.job, attempt, options.sync) as writer:
-        rows = _Rows(root, options, task, writer, ids)
+        rows = _Rows(root, options, task, writer, _ids(root, options, task))
         for batch in batches:
             rows.put(batch)
         return writer.finish()
@@ -195,18 +198,33 @@ def _explained(error: MqError) -> MqError:
     return error
 
 
-def _ids(root: Root, task: Task) -> Callable[[int, int], Sequence[str]]:
-    """Gives so many UUIDs from a row on."""
+def _ids(root: Root, options: WriteOptions, task: Task) -> _Ids:
+    """Gives so many UUIDs from a row on, and whether they are of a window of their own."""
     if task.name is None or not task.repeats:
+        if _may_go_whole(root, options.queue):
+            windows = WindowIds(root, task.job)
+            return lambda _, count: windows.many(count)
         uuids = UuidSource(root.clock)
-        return lambda _, count: uuids.many(count)
+        return lambda _, count: (uuids.many(count), False)
     flusher = choose_flusher(root.layout.root, root.files, 1)
     try:
         begun_ms = run_alone(begin_publish(root, task.name), flusher)
     finally:
         flusher.close()
     repeatable = RepeatableIds(task.name, begun_ms, task.partition)
-    return lambda first, count: [repeatable.uuid(row) for row in range(first, first + count)]
+    return lambda first, count: (
+        [repeatable.uuid(row) for row in range(first, first + count)],
+        False,
+    )
+
+
+def _may_go_whole(root: Root, queue: QueueName | None) -> bool:
+    """Whether what comes for the queue, the one that all rows go to, may be staged in folders that
+    go to their places whole.
+    """
+    if queue is None or not file_system_of(root.layout.root).leaves_one_name:
+        return False
+    return root.places.shape(queue) == DEFAULT_SHAPE
 
 
 class _Rows:
@@ -218,7 +236,7 @@ class _Rows:
         options: WriteOptions,
         task: Task,
         writer: StagingWriter,
-        ids: Callable[[int, int], Sequence[str]],
+        ids: _Ids,
     ) -> None:
         self._root = root
         self._task = task
@@ -231,11 +249,13 @@ class _Rows:
 
     def put(self, batch: pa.RecordBatch) -> None:
         """Each of the batch's rows."""
-        uuids = self._ids(self._row, batch.num_rows)
+        if not batch.num_rows:
+            return
+        uuids, are_apart = self._ids(self._row, batch.num_rows)
         columns = _columns(batch)
         values = columns.pop("value")
-        if not columns and self._queue is not None and batch.num_rows:
-            self._put_plain(self._queue, uuids, values)
+        if not columns and self._queue is not None:
+            self._put_plain(self._queue, uuids, values, are_apart)
             return
         names = tuple(columns)
         more: Iterator[tuple[object, ...]] = zip(*columns.values(), strict=True)
@@ -243,14 +263,17 @@ class _Rows:
             self._put_one(uuid, value, dict(zip(names, facts, strict=True)))
             self._row += 1
 
-    def _put_plain(self, name: QueueName, uuids: Sequence[str], values: Sequence[object]) -> None:
+    def _put_plain(
+        self, name: QueueName, uuids: Sequence[str], values: Sequence[object], goes_whole: bool
+    ) -> None:
         """Rows of which nothing is said but their values."""
         queue, settings = self._queue_of(name.text)
-        like = self._id_like(settings.priority_default, 0, "")
-        for uuid, value in zip(uuids, values, strict=True):
-            body = self._body(value, settings)
-            self._writer.put(queue, like.with_uuid(uuid), body)
+        bodies = []
+        for value in values:
+            bodies.append(self._body(value, settings))
             self._row += 1
+        like = self._id_like(settings.priority_default, 0, "")
+        self._writer.put_alike(queue, like, uuids, bodies, goes_whole)
 
     def _put_one(self, uuid: str, value: object, facts: Mapping[str, object]) -> None:
         named = facts.get("queue")

@@ -38,7 +38,8 @@ from mq.store.pipeline_layout import (
 from mq.store.purged import mark_of
 from mq.store.replacing import replace_file
 from mq.store.root import Root, unlink_if_there
-from mq.store.staging import Staged, remove_job, staged_names
+from mq.store.staged import remove_job, staged_entries, staged_names
+from mq.store.staging import Staged
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 
@@ -263,9 +264,11 @@ def _check(
             unlink_if_there(root.files, journal_path(root.layout, name, JournalFile.BEGUN))
             raise PublishPurged(mark.ms)
     for each in staged:
-        entries = staged_names(root, each.job, each.name) if each.messages else []
-        if len(entries) != each.messages:
-            raise StagedFileGone(f"attempt {each.name.text} has {len(entries)} files")
+        if not each.messages:
+            continue
+        there = staged_entries(root, each.job, each.name).count(root)
+        if there != each.messages:
+            raise StagedFileGone(f"attempt {each.name.text} has {there} files")
     if on_key_taken == "fail":
         _check_keys(root, staged)
 

@@ -69,6 +69,11 @@ class FileSystem:
         """
         return self.kind == "xfs" or (self.kind == "ext4" and has_journal(self.device))
 
+    @property
+    def leaves_one_name(self) -> bool:
+        """Whether no power cut leaves both names of a rename."""
+        return self.has_whole_renames or self.in_memory
+
 
 def has_journal(device: str) -> bool:
     """Whether Linux tells of a journal on the device, major:minor: an ext4 may be without."""

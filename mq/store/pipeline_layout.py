@@ -11,15 +11,18 @@ from typing import Final, Self
 
 from mq.errors import BadName
 from mq.lifecycle import State
-from mq.limits import LEASE_SEQ_DIGITS_MAX
+from mq.limits import LEASE_SEQ_DIGITS_MAX, WINDOW_BITS
 from mq.names import ConsumerName, Key, MessageId, QueueName
-from mq.store.layout import Layout, new_name, parse_entry
+from mq.store.bucket_names import Shape, is_deep, parse_bucket
+from mq.store.layout import Layout, new_name, parse_entry, split_entry
 
 _STAGING: Final = ".spark"
 _LISTINGS: Final = ".listings"
 _LOCK: Final = ".lock"
 _RELEASED: Final = ".back"
 _ACKNOWLEDGED: Final = ".l"
+_FOLD: Final = "."
+_USUAL: Final = Shape()
 _SEQ: Final = re.compile(rf"[1-9][0-9]{{0,{LEASE_SEQ_DIGITS_MAX - 1}}}")
 _JOB: Final = re.compile(r"[0-9a-f]{32}")
 _ATTEMPT: Final = re.compile(r"(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
@@ -153,6 +156,51 @@ class Attempt:
         return cls(int(match.group(1)), int(match.group(2)))
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Fold:
+    """A folder of an attempt's messages for one queue that goes to its place whole: `deep` is that
+    place, as a bucket is written (`{bucket}/{two digits}/`).
+    """
+
+    queue: QueueName
+    deep: str
+
+    @classmethod
+    def of(cls, queue: QueueName, message_id: MessageId) -> Self:
+        """That which the message lies in. Only for queues whose shape is the usual one."""
+        return cls(queue, _USUAL.deep(message_id))
+
+    @property
+    def text(self) -> str:
+        """As it stands in names."""
+        return f"{self.queue.text}:{self.deep[:-1].replace('/', _FOLD)}"
+
+    @property
+    def bucket(self) -> str:
+        """The bucket that its place lies in."""
+        return self.deep[: self.deep.index("/") + 1]
+
+    @property
+    def first_ms(self) -> int:
+        """No message in it was published before, milliseconds since the epoch."""
+        bucket, deep, _ = self.deep.split("/")
+        parsed = parse_bucket(bucket)
+        digits = "0" if parsed is None else parsed.digits
+        return int(digits + deep, 16) << WINDOW_BITS
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when it is no such folder's name."""
+        queue, place = split_entry(text)
+        bucket, _, deep = place.partition(_FOLD)
+        parsed = parse_bucket(bucket)
+        if parsed is None or parsed.shard is not None or not is_deep(deep):
+            raise BadName("fold", "{queue}:{bucket}.{two digits}")
+        if len(parsed.digits) != _USUAL.digits:
+            raise BadName("fold", "a bucket of the usual shape")
+        return cls(QueueName.parse(queue), f"{bucket}/{deep}/")
+
+
 def is_job(text: str) -> bool:
     """Whether it is a job's name: 32 hexadecimal digits."""
     return _JOB.fullmatch(text) is not None
@@ -178,6 +226,11 @@ def job_lock(layout: Layout, job: str) -> str:
     return f"{job_folder(layout, job)}/{_LOCK}"
 
 
+def window_claim(layout: Layout, job: str, window: int) -> str:
+    """What the one attempt of a job has made that uses the window for its ids."""
+    return f"{job_folder(layout, job)}/.{window:010x}"
+
+
 def attempt_folder(layout: Layout, job: str, attempt: Attempt) -> str:
     """The folder that one attempt writes to."""
     return f"{job_folder(layout, job)}/{attempt.text}"
@@ -193,6 +246,11 @@ def staged_path(
 def staged_spot(job: str, attempt: Attempt) -> str:
     """The `bucket` of what an attempt has staged, below new/."""
     return f"{_STAGING}/{job}/{attempt.text}/"
+
+
+def fold_folder(layout: Layout, job: str, attempt: Attempt, fold: Fold) -> str:
+    """Where an attempt's folder is that goes to its place whole."""
+    return f"{attempt_folder(layout, job, attempt)}/{fold.text}"
 
 
 def staged_beginning(layout: Layout, job: str, attempt: Attempt, queue: QueueName) -> str:

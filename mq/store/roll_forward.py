@@ -13,9 +13,11 @@ from mq.lifecycle import FORGET
 from mq.names import Key, QueueName
 from mq.store.files import is_gone
 from mq.store.flush import Flusher
+from mq.store.folds import is_unfolded, staged_folds, staged_messages, unfold
 from mq.store.group import run_alone
 from mq.store.journal import Journal, journals, read_journal
 from mq.store.layout import parse_entry
+from mq.store.mounts import file_system_of
 from mq.store.moves import move, named_status, together
 from mq.store.pipeline_layout import (
     Attempt,
@@ -25,7 +27,7 @@ from mq.store.pipeline_layout import (
 )
 from mq.store.rolling import Rolled, Roller, is_second_name
 from mq.store.root import Root, unlink_if_there
-from mq.store.staging import remove_job, staged_names
+from mq.store.staged import remove_job, staged_entries, staged_names
 from mq.store.steps import Flush, Steps
 
 _log = logging.getLogger("mq.publishes")
@@ -42,10 +44,11 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
         journal = read_journal(root, path) if is_ours else None
         if journal is None:
             return None
-        rolled = Roller(root, flusher, journal).run()
+        leaves_one_name = file_system_of(root.layout.root).leaves_one_name
+        rolled = Roller(root, flusher, journal, leaves_one_name).run()
         if not rolled.left:
             remove_job(root, journal.job, frozenset(each.text for each in journal.attempts))
-            if any(staged_names(root, journal.job, each) for each in journal.attempts):
+            if any(any(staged_entries(root, journal.job, each)) for each in journal.attempts):
                 raise Busy("what was published is still staged")
             run_alone(_end(root, name, journal), flusher)
         return rolled
@@ -89,12 +92,15 @@ def drop_second_names(root: Root) -> int:
         except MqError:
             continue  # Who rolls forward tells of it.
         for attempt in () if journal is None else journal.attempts:
-            for entry in staged_names(root, "" if journal is None else journal.job, attempt):
-                with contextlib.suppress(BadName):
-                    of = parse_entry(entry.name)
-                    status = root.files.status(entry.path)
-                    names = 1 if status is None else status.st_nlink
-                    dropped += is_second_name(root, *of, entry.path, names)
+            job = "" if journal is None else journal.job
+            for queue, message_id, path in staged_messages(root, job, attempt):
+                status = root.files.status(path)
+                names = 1 if status is None else status.st_nlink
+                if names > 1 and is_unfolded(root, job, attempt, queue, message_id, path):
+                    unlink_if_there(root.files, path)
+                    dropped += 1
+                    continue
+                dropped += is_second_name(root, queue, message_id, path, names)
     return dropped
 
 
@@ -153,6 +159,9 @@ def retire_staged(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
 def _retire_attempt(
     root: Root, job: str, attempt: Attempt, deleted: frozenset[QueueName]
 ) -> Steps[int]:
+    for fold in staged_folds(root, job, attempt):
+        if fold.queue in deleted:
+            yield from unfold(root, job, attempt, fold)
     flushes: dict[Flush, None] = {}
     met = 0
     for entry in staged_names(root, job, attempt):

@@ -18,18 +18,18 @@ from mq.names import Key, MessageId, QueueName
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
 from mq.store.flush import Flusher
+from mq.store.folds import move_folds
 from mq.store.group import run_alone, run_group
 from mq.store.holders import whereabouts
 from mq.store.journal import Journal
 from mq.store.keyed import take_links
 from mq.store.keys import locked
 from mq.store.layout import Keys, parse_entry
-from mq.store.mounts import file_system_of
 from mq.store.moves import folders_of, make_ways, move, move_alive, queue_exists, together
 from mq.store.pipeline_layout import attempt_folder, staged_spot
 from mq.store.purged import mark_of
 from mq.store.root import Root, unlink_if_there
-from mq.store.staging import staged_names
+from mq.store.staged import staged_entries, staged_names
 from mq.store.steps import Flush, Steps
 from mq.store.walk import folders
 
@@ -65,15 +65,24 @@ class Roller:
     root: Root
     flusher: Flusher
     journal: Journal
+    leaves_one_name: bool
+    """Whether no power cut leaves both names of a rename in the root's file system."""
 
     def run(self) -> Rolled:
         """Brings them there; blocking. Raises OSError, Unavailable. Durable on return: yes."""
         rolled = Rolled()
         was_tried = False
         for attempt, count in zip(self.journal.attempts, self.journal.counts, strict=False):
-            entries = staged_names(self.root, self.journal.job, attempt)
-            was_tried = was_tried or len(entries) != count
-            spot = staged_spot(self.journal.job, attempt)
+            root, job = self.root, self.journal.job
+            entries, folders = found = staged_entries(root, job, attempt)
+            was_tried = was_tried or found.count(root) != count
+            spot = staged_spot(job, attempt)
+            if folders:
+                go_whole = self.leaves_one_name
+                steps = move_folds(root, job, attempt, folders, go_whole)
+                whole = run_alone(steps, self.flusher)
+                rolled = rolled.plus(Rolled(moved=whole))
+                entries = staged_names(root, job, attempt)
             plain, keyed = self._batches(entries)
             for batch in plain:
                 rolled = rolled.plus(run_alone(self._move(batch, spot), self.flusher))
@@ -88,9 +97,7 @@ class Roller:
         """What goes the same way, without keys and with."""
         plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
-        file_system = file_system_of(self.root.layout.root)
-        has_one_name = file_system.has_whole_renames or file_system.in_memory
-        looks = self.journal.is_scheduled or not has_one_name
+        looks = self.journal.is_scheduled or not self.leaves_one_name
         for entry in entries:
             try:
                 queue, message_id = parse_entry(entry.name)

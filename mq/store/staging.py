@@ -6,33 +6,36 @@ never delivered without a journal that names its attempt.
 
 import contextlib
 import errno
-import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from mq.errors import NoInodes, StorageFailed, unavailable
-from mq.limits import GROUP_OPERATIONS_MAX
+from mq.limits import GROUP_OPERATIONS_MAX, UUID_CHARS
 from mq.message import Stamp
-from mq.names import MessageId, QueueName
-from mq.store.files import is_gone
+from mq.names import UUIDS_END, MessageId, QueueName
 from mq.store.flush import FsyncFlusher
 from mq.store.mounts import FileSystem, file_system_of, tells_syncfs_errors
 from mq.store.pipeline_layout import (
     Attempt,
+    Fold,
     attempt_folder,
+    fold_folder,
     job_folder,
     staged_beginning,
     staging,
 )
 from mq.store.root import Root
+from mq.store.staged import remove_folder
 from mq.store.stamping import stamp_due
 from mq.store.steps import Flush
-from mq.store.walk import entries_if_there
 
 Sync = Literal["syncfs", "fsync"]
 
 _FSYNC_THREADS: Final = 16
+# What of a UUID tells its time.
+_MOMENT_CHARS: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ class StagingWriter:
         self._attempt = attempt
         self._tally = _Tally()
         self._beginnings: dict[QueueName, str] = {}
+        self._folds: dict[Fold, str] = {}
         self._open: list[int] = []
         self._file_system = -1
         self._flusher: FsyncFlusher | None = None
@@ -105,25 +109,46 @@ class StagingWriter:
         """Writes a message, due at `due_ms` (since the epoch) when it is for later. `head`: its
         header block. Raises NoSpace, NoInodes, DueTooFar. Durable on return: no.
         """
-        root = self._root
         size = len(body) + len(head)
-        root.space.claim(size)
-        beginning = self._beginnings.get(queue)
-        if beginning is None:
-            beginning = staged_beginning(root.layout, self._job, self._attempt, queue)
-            self._beginnings[queue] = beginning
-        try:
-            self._write(beginning + message_id.text, message_id, body, head, due_ms)
-        except OSError as error:
-            if error.errno == errno.ENOSPC and root.space.has_no_inode():
-                raise NoInodes(str(error)) from error
-            raise unavailable(error) from error
-        self._count(queue, message_id, size, due_ms is not None)
+        self._root.space.claim(size)
+        with self._told():
+            beginning = self._beginning(queue)
+            stamp = Stamp(due_ms or message_id.published_ms)
+            self._write(beginning + message_id.text, stamp, body, head)
+        self._count(queue, message_id, 1, size)
+        self._tally.is_keyed = self._tally.is_keyed or message_id.key is not None
+        self._tally.is_scheduled = self._tally.is_scheduled or due_ms is not None
+
+    def put_alike(
+        self,
+        queue: QueueName,
+        like: MessageId,
+        uuids: Sequence[str],
+        bodies: Sequence[bytes],
+        goes_whole: bool = False,
+    ) -> None:
+        """Writes messages of which the same is said as of `like`, which has no key; their UUIDs
+        rise. `goes_whole`: these are of one window that is this attempt's alone, of a queue of the
+        usual shape. Raises and is durable like `put`.
+        """
+        size = sum(map(len, bodies))
+        self._root.space.claim(size, len(uuids))
+        rest, moment, stamp = like.text[UUID_CHARS:], "", Stamp(0)
+        with self._told():
+            first = like.with_uuid(uuids[0])
+            beginning = self._fold(Fold.of(queue, first)) if goes_whole else self._beginning(queue)
+            for uuid, body in zip(uuids, bodies, strict=True):
+                if uuid[:_MOMENT_CHARS] != moment:
+                    moment = uuid[:_MOMENT_CHARS]
+                    stamp = Stamp(like.with_uuid(uuid).published_ms)
+                self._write(f"{beginning}{uuid}{rest}", stamp, body)
+        self._count(queue, first, len(uuids), size)
 
     def finish(self) -> Staged:
         """What was staged. Raises StorageFailed. Durable on return: yes, and what leads there."""
         layout = self._root.layout
         way = (
+            *(folder[:-1] for folder in self._folds.values()),
             attempt_folder(layout, self._job, self._attempt),
             job_folder(layout, self._job),
             staging(layout),
@@ -189,14 +214,34 @@ class StagingWriter:
             self.discard()
             raise unavailable(error) from error
 
-    def _write(
-        self,
-        path: str,
-        message_id: MessageId,
-        body: bytes | memoryview,
-        head: bytes,
-        due_ms: int | None,
-    ) -> None:
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """What the disk says, as publishers are told."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno == errno.ENOSPC and self._root.space.has_no_inode():
+                raise NoInodes(str(error)) from error
+            raise unavailable(error) from error
+
+    def _beginning(self, queue: QueueName) -> str:
+        """What stands before an id in the paths of the queue's messages."""
+        known = self._beginnings.get(queue)
+        if known is None:
+            known = staged_beginning(self._root.layout, self._job, self._attempt, queue)
+            self._beginnings[queue] = known
+        return known
+
+    def _fold(self, fold: Fold) -> str:
+        """The same of those that go to their place together."""
+        known = self._folds.get(fold)
+        if known is None:
+            folder = fold_folder(self._root.layout, self._job, self._attempt, fold)
+            self._root.files.mkdir(folder)
+            known = self._folds[fold] = f"{folder}/"
+        return known
+
+    def _write(self, path: str, stamp: Stamp, body: bytes | memoryview, head: bytes = b"") -> None:
         files = self._root.files
         descriptor = files.create(path)
         is_kept = False
@@ -205,7 +250,7 @@ class StagingWriter:
                 files.write(descriptor, head)
             if body:
                 files.write(descriptor, body)
-            stamp_due(self._root, descriptor, Stamp(due_ms or message_id.published_ms))
+            stamp_due(self._root, descriptor, stamp)
             is_kept = self._flusher is not None
         finally:
             if not is_kept:
@@ -215,19 +260,12 @@ class StagingWriter:
             if len(self._open) >= GROUP_OPERATIONS_MAX:
                 self._sync_files()
 
-    def _count(
-        self, queue: QueueName, message_id: MessageId, size: int, is_scheduled: bool
-    ) -> None:
+    def _count(self, queue: QueueName, first: MessageId, count: int, size: int) -> None:
         tally = self._tally
         tally.size += size
-        tally.messages[queue] += 1
-        if message_id.key is not None:
-            tally.is_keyed = True
-        if is_scheduled:
-            tally.is_scheduled = True
-        first = tally.first.get(queue)
-        if first is None or message_id.uuid < first:
-            tally.first[queue] = message_id.uuid
+        tally.messages[queue] += count
+        if first.uuid < tally.first.get(queue, UUIDS_END):
+            tally.first[queue] = first.uuid
 
     def _sync_files(self) -> None:
         if self._open:
@@ -245,60 +283,3 @@ class StagingWriter:
 def chosen_sync(file_system: FileSystem, wanted: Sync) -> Sync:
     """What of the two a task does there: syncfs only where it tells of every error."""
     return "syncfs" if wanted == "syncfs" and tells_syncfs_errors(file_system) else "fsync"
-
-
-def remove_job(root: Root, job: str, keep: frozenset[str] = frozenset()) -> None:
-    """Takes the job's folder away with every attempt but those of these names, which are only
-    taken away when they are empty. What is still being written stays. Raises OSError. Durable on
-    return: no; what comes back is never delivered.
-    """
-    folder = job_folder(root.layout, job)
-    for entry in entries_if_there(root.files, folder):
-        if not entry.is_dir(follow_symlinks=False):
-            continue
-        if entry.name in keep:
-            _remove_empty(root, entry.path)
-        else:
-            remove_folder(root, entry.path)
-    for entry in entries_if_there(root.files, folder):
-        if not entry.is_dir(follow_symlinks=False):
-            _unlink(root, entry.path)  # Its lock.
-    _remove_empty(root, folder)
-
-
-def remove_folder(root: Root, folder: str) -> None:
-    """Takes an attempt's folder away with what it has staged. Raises OSError."""
-    for entry in entries_if_there(root.files, folder):
-        _unlink(root, entry.path)
-    _remove_empty(root, folder)
-
-
-def _unlink(root: Root, path: str) -> None:
-    try:
-        root.files.unlink(path)
-    except OSError as error:
-        if not is_gone(error):
-            raise
-
-
-def _remove_empty(root: Root, folder: str) -> None:
-    try:
-        root.files.rmdir(folder)
-    except OSError as error:
-        if not is_gone(error) and error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-
-
-def staged_names(root: Root, job: str, attempt: Attempt) -> "list[os.DirEntry[str]]":
-    """What lies in an attempt's folder, in the order of the names; nothing where it is gone for
-    sure. Raises OSError.
-    """
-    folder = attempt_folder(root.layout, job, attempt)
-    try:
-        found = [entry for entry in root.files.entries(folder) if entry.name[:1] != "."]
-    except OSError as error:
-        # What a network mount's cache hides is not gone.
-        if not is_gone(error) or root.files.status(folder) is not None:
-            raise
-        return []
-    return sorted(found, key=lambda entry: entry.name)

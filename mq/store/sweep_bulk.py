@@ -11,7 +11,7 @@ from mq.store.journal import job_locked, journal_files, journals, read_journal
 from mq.store.pipeline_layout import JournalFile, is_job, job_folder, journal_path, staging
 from mq.store.roll_forward import roll_all_forward
 from mq.store.root import Root, unlink_if_there
-from mq.store.staging import remove_job
+from mq.store.staged import remove_job
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 
@@ -87,10 +87,14 @@ def _jobs(root: Root) -> list[str]:
 
 
 def _is_forgotten(root: Root, job: str) -> bool:
-    """Whether nothing in the job's folder, nor in its attempts', came for so long."""
+    """Whether nothing in the job's folder, in its attempts', or in theirs, came for so long."""
     folder = job_folder(root.layout, job)
     folders = [folder]
-    folders += [entry.path for entry in entries_if_there(root.files, folder)]
+    for entry in entries_if_there(root.files, folder):
+        folders.append(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            staged = entries_if_there(root.files, entry.path)
+            folders += [inner.path for inner in staged if inner.is_dir(follow_symlinks=False)]
     return all(_is_older(root, path, STAGING_FORGOTTEN_S) for path in folders)
 
 

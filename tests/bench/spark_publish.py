@@ -28,6 +28,7 @@ from mq.store.pipeline_layout import Attempt
 from mq.store.roll_forward import roll_forward
 from mq.store.root import Root, open_root
 from mq.store.staging import StagingWriter
+from mq.store.windows import WindowIds
 from tests.bench.load import BODY_BYTES, BenchError
 from tests.bench.machine import heading
 from tests.bench.places import Place, chosen, place_flags
@@ -40,6 +41,8 @@ PLAIN_SHARE: Final = 20
 """It publishes so many times fewer: its rate does not depend on that."""
 STEPS: Final = "the store's steps, one thread, no Spark"
 WARMING: Final = 200
+ARROW_ROWS: Final = 10_000
+"""What Spark gives a writer at a time."""
 
 
 @click.command("python -m tests.bench.spark_publish", context_settings={"show_default": True})
@@ -153,8 +156,11 @@ def _steps(root: Root, messages: int) -> None:
     body, job = b"x" * BODY_BYTES, uuid.uuid4().hex
     flusher = choose_flusher(root.layout.root, root.files, 4)
     with StagingWriter(root, job, Attempt(0, 0)) as writer:
-        for name in UuidSource(root.clock).many(messages):
-            writer.put(QUEUE, MessageId(name), body)
+        ids = WindowIds(root, job)
+        for first in range(0, messages, ARROW_ROWS):
+            count = min(ARROW_ROWS, messages - first)
+            uuids, are_apart = ids.many(count)
+            writer.put_alike(QUEUE, MessageId(uuids[0]), uuids, [body] * count, are_apart)
         staged = writer.finish()
     committed = run_alone(commit(root, job, (staged,)), flusher)
     roll_forward(root, flusher, committed.name)

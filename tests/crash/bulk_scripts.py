@@ -26,8 +26,11 @@ NAME = Key.parse("nightly")
 class _Bulk:
     """One publish of two partitions with a message each; a third attempt loses."""
 
-    def __init__(self, on: Stage, *, key: str = "", is_scheduled: bool = False) -> None:
+    def __init__(
+        self, on: Stage, *, key: str = "", is_scheduled: bool = False, in_folds: bool = False
+    ) -> None:
         self._on = on
+        self._in_folds = in_folds
         self._key = key
         self._is_scheduled = is_scheduled
         self._facts: list[tuple[str, int, int]] = []
@@ -59,7 +62,11 @@ class _Bulk:
             due_ms = root.now_ms() + SOON_S * 1000 if is_later else None
             with StagingWriter(root, JOB, attempt, "fsync") as writer:
                 body = make_body(100 + number, 300)
-                writer.put(QueueName(ORDERS), message_id, body, due_ms=due_ms)
+                if self._in_folds:
+                    uuids_of = (message_id.uuid,)
+                    writer.put_alike(QueueName(ORDERS), message_id, uuids_of, (body,), True)
+                else:
+                    writer.put(QueueName(ORDERS), message_id, body, due_ms=due_ms)
                 staged = writer.finish()
             if number > 0:
                 self._facts.append((message_id.text, 100 + number, due_ms or 0))
@@ -94,14 +101,51 @@ async def roll_forward_what_another_has(on: Stage) -> None:
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
-        path = journal_path(root.layout, NAME, JournalFile.JOURNAL)
-        journal = read_journal(root, path)
-        assert journal is not None
-        Roller(root, _DiesBefore(root.files, 1), journal).run()
+        _roll(root, _DiesBefore(root.files, 1))
         roll_all_forward(root, flusher)
 
     ids = await _Bulk(on).publish(roll_twice)
     await on.clients.delete(ids[1])
+
+
+def _roll(root: Root, flusher: FsyncFlusher, leaves_one_name: bool = False) -> None:
+    journal = read_journal(root, journal_path(root.layout, NAME, JournalFile.JOURNAL))
+    assert journal is not None
+    Roller(root, flusher, journal, leaves_one_name).run()
+
+
+async def roll_folds_forward(on: Stage) -> None:
+    """The first goes to its place whole, which the second finds taken."""
+    await _begun(on)
+
+    def roll(root: Root, flusher: FsyncFlusher) -> None:
+        _roll(root, flusher, leaves_one_name=True)
+        roll_all_forward(root, flusher)
+
+    ids = await _Bulk(on, in_folds=True).publish(roll)
+    await on.clients.delete(ids[0])
+
+
+async def roll_folds_forward_that_another_has(on: Stage) -> None:
+    """Which died before it flushed anything of what it had moved."""
+    await _begun(on)
+
+    def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+        on.known()
+        _roll(root, _DiesBefore(root.files, 1), leaves_one_name=True)
+        roll_all_forward(root, flusher)
+
+    ids = await _Bulk(on, in_folds=True).publish(roll_twice)
+    await on.clients.delete(ids[1])
+
+
+async def unfold_where_both_names_may_stay(on: Stage) -> None:
+    await _begun(on)
+    ids = await _Bulk(on, in_folds=True).publish(roll_all_forward)
+    await on.clients.delete(ids[0])
+
+
+WITH_WHOLE_FOLDS = (roll_folds_forward, roll_folds_forward_that_another_has)
 
 
 async def delete_the_queue_of_a_bulk(on: Stage) -> None:
@@ -117,6 +161,7 @@ BULK_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
         publish_in_bulk_with_a_key_and_for_later, roll_forward_what_another_has,
-        delete_the_queue_of_a_bulk,
+        delete_the_queue_of_a_bulk, roll_folds_forward, roll_folds_forward_that_another_has,
+        unfold_where_both_names_may_stay,
     )
 }  # fmt: skip

@@ -284,6 +284,8 @@ class Forgetting(mfusepy.Operations):  # type: ignore[misc]
         if (there := target.names.get(new_name)) == node.inode:
             return  # Two names of one file: nothing happens.
         if there is not None:
+            if self._node(_below(new)).names:
+                raise mfusepy.FuseOSError(errno.ENOTEMPTY)
             self._unname(target, new_name)
         del source.names[old_name]
         target.names[new_name] = node.inode

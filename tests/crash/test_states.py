@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from crash.bucket_scripts import BUCKET_SCRIPTS, FLUSHED_BETWEEN, two_names_in_a_bucket
-from crash.bulk_scripts import BULK_SCRIPTS
+from crash.bulk_scripts import BULK_SCRIPTS, WITH_WHOLE_FOLDS
 from crash.calls import Log
 from crash.changes import File, Tree
 from crash.forgetting import ForgettingDisk, forgetting_disk
@@ -107,6 +107,8 @@ def models(script: Script) -> list[Model]:
     """
     if script in (*WITH_TWO_NAMES, two_names_in_a_bucket):
         return [model for model in Model if model not in WHOLE]
+    if script in WITH_WHOLE_FOLDS:
+        return list(WHOLE)
     left_between = (*SIDE_BY_SIDE, *FLUSHED_BETWEEN, *NEW_FLUSHED_BETWEEN)
     return [model for model in Model if model is not Model.APART or script not in left_between]
 

@@ -38,6 +38,18 @@ def stage(
         return writer.finish(), ids
 
 
+def stage_fold(
+    root: Root, bodies: Iterable[bytes], attempt: Attempt | None = None, priority: int = 0
+) -> tuple[Staged, list[MessageId]]:
+    """One attempt's messages, staged in a fold."""
+    given = list(bodies)
+    uuids = UuidSource(root.clock).many(len(given))
+    with StagingWriter(root, JOB, attempt or Attempt(0, 0), "fsync") as writer:
+        like = MessageId(uuids[0], priority)
+        writer.put_alike(QUEUE, like, uuids, given, goes_whole=True)
+        return writer.finish(), [like.with_uuid(uuid) for uuid in uuids]
+
+
 def committed(
     root: Root,
     *staged: Staged,

@@ -622,8 +622,33 @@ def _release(
     Ordering(
         "a journal ends while what it published is still staged",
         "mq/store/roll_forward.py",
-        "            if any(staged_names(root, journal.job, each) for each in journal.attempts):\n",
-        "            if not journal.attempts and rolled.left:\n",
+        "if any(any(staged_entries(root, journal.job, each)) for each in journal.attempts):",
+        "if not journal.attempts and rolled.left:",
+    ),
+    Ordering(
+        "what a rename of a fold's message does not find is taken away",
+        "mq/store/folds.py",
+        """\
+                if is_gone(error):
+                    continue  # What is there all the same is for the next try.
+                raise
+""",
+        """\
+                if not is_gone(error):
+                    raise
+""",
+    ),
+    Ordering(
+        "a fold goes whole though some of it was purged",
+        "mq/store/folds.py",
+        "mark is None or mark.ms < fold.first_ms]",
+        "mark is None or mark.ms > 0]",
+    ),
+    Ordering(
+        "a fold goes whole to a queue of another shape",
+        "mq/store/folds.py",
+        "    if not found or root.places.shape(queue) != DEFAULT_SHAPE:\n",
+        "    if not found:\n",
     ),
     Ordering(
         "what another has moved of a bulk publish is not flushed",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mq.errors import StartupError
 from mq.headers import parse_block
-from mq.limits import HEADERS_MAX, ROWS_PER_MS
+from mq.limits import FOLD_ROWS_MIN, HEADERS_MAX, ROWS_PER_MS
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.repeatable_ids import RepeatableIds
@@ -34,7 +34,9 @@ from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
 from mq.store.layout import parse_entry
-from mq.store.queues import create_queue
+from mq.store.mounts import FileSystem
+from mq.store.pipeline_layout import Fold
+from mq.store.queues import WantedShape, create_queue
 from mq.store.root import Root, open_root
 from mq.store.staging import Staged
 
@@ -200,6 +202,56 @@ def test_a_publish_that_is_tried_again_has_the_same_ids(root: Root) -> None:
         ids.append(sorted(path.name for path in folder.iterdir()))
     assert ids[0] == ids[1]
     assert len(set(ids[0])) == 40
+
+
+def folds(root: Root) -> list[str]:
+    below = Path(root.layout.new, ".spark", JOB)
+    return sorted(path.name for path in below.glob("*/*") if path.is_dir())
+
+
+@pytest.fixture
+def one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a file system's journal keeps renames whole."""
+    monkeypatch.setattr("mq.spark.publishing.file_system_of", lambda _: FileSystem("xfs", "/"))
+
+
+@pytest.mark.usefixtures("one_name")
+def test_many_rows_of_which_nothing_is_said_are_staged_in_folds(root: Root) -> None:
+    values = [b"%d" % row for row in range(FOLD_ROWS_MIN)]
+    batch = pa.RecordBatch.from_pydict({"value": values})
+    more = pa.RecordBatch.from_pydict({"value": [b"last"]})
+    found = stage_rows(root, options(root), Task(JOB, 0, 0), [batch, more])
+    assert found.messages == FOLD_ROWS_MIN + 1
+    (fold,) = folds(root)
+    folder = Path(root.layout.new, ".spark", JOB, "0-0", fold)
+    names = sorted(path.name for path in folder.iterdir())
+    assert [Path(folder, name).read_bytes() for name in names] == values
+    message_id = MessageId.parse(names[0])
+    assert Fold.of(QUEUE, message_id).text == fold
+    assert found.queues[0].first == message_id.uuid
+    stamp = Stamp.from_mtime_ns(Path(folder, names[0]).stat().st_mtime_ns)
+    assert stamp == Stamp(message_id.published_ms)
+    ((_, last, _),) = messages_flat(root)
+    assert last.uuid > names[-1]
+
+
+def messages_flat(root: Root) -> list[tuple[QueueName, MessageId, Path]]:
+    below = Path(root.layout.new, ".spark", JOB)
+    return [(*parse_entry(path.name), path) for path in below.glob("*/*:*") if path.is_file()]
+
+
+@pytest.mark.usefixtures("one_name")
+def test_what_says_more_or_has_a_publish_id_or_another_shape_is_in_no_fold(root: Root) -> None:
+    values = [b"a"] * FOLD_ROWS_MIN
+    staged(root, value=values, priority=[1] * FOLD_ROWS_MIN)
+    name = Key.parse("nightly")
+    staged(root, Task(JOB, 1, 0, name, repeats=True), value=values)
+    shaped = QueueName("shaped")
+    run_alone(create_queue(root, shaped, WantedShape(shards=2)), NoFlusher())
+    batch = pa.RecordBatch.from_pydict({"value": values})
+    stage_rows(root, options(root, queue="shaped"), Task(JOB, 2, 0), [batch])
+    assert folds(root) == []
+    assert len(messages_flat(root)) == 3 * FOLD_ROWS_MIN
 
 
 def test_what_cannot_be_committed_is_told(root: Root) -> None:
