@@ -11,6 +11,7 @@ import pytest
 from harness.needs import cannot_run
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
+from harness.side_by_side import arrange
 
 from mq.clock import Clock
 from mq.daemon import Daemon
@@ -22,6 +23,13 @@ hypothesis.settings.register_profile(
     "mq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("mq")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One of several workers takes the tests in an order that all agree on."""
+    if hasattr(config, "workerinput"):
+        arrange(items)
 
 
 @pytest.fixture
