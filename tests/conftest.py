@@ -1,7 +1,7 @@
 """Fixtures: an mq in this process's event loop over a real socket, and daemons as processes."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("mq")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One of several workers takes the tests in an order that all agree on."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """One of several workers takes the tests in an order that all agree on, before the plugin looks
+    which of them belong together.
+    """
     if hasattr(config, "workerinput"):
         arrange(items)
+    yield
 
 
 @pytest.fixture
