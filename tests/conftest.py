@@ -1,7 +1,7 @@
 """Fixtures: an mq in this process's event loop over a real socket, and daemons as processes."""
 
 import os
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from harness.needs import cannot_run
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
-from harness.side_by_side import arrange
+from harness.side_by_side import longest_first
 
 from mq.clock import Clock
 from mq.daemon import Daemon
@@ -25,16 +25,10 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("mq")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, None, None]:
-    """One of several workers takes the tests in an order that all agree on, before the plugin looks
-    which of them belong together.
-    """
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers, each has the tests in one and the same order."""
     if hasattr(config, "workerinput"):
-        arrange(items)
-    yield
+        longest_first(items)
 
 
 @pytest.fixture
