@@ -1,4 +1,4 @@
-"""How the suite is shared out between pytest's workers, as `deploy/check` runs it: a file at a time."""
+"""How `deploy/check` shares the suite out between two workers: a file at a time."""
 
 import pytest
 
