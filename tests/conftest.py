@@ -11,6 +11,7 @@ import pytest
 from harness.needs import cannot_run
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
+from harness.side_by_side import longest_first
 
 from mq.clock import Clock
 from mq.daemon import Daemon
@@ -22,6 +23,12 @@ hypothesis.settings.register_profile(
     "mq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("mq")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of several workers, each has the tests in one and the same order."""
+    if hasattr(config, "workerinput"):
+        longest_first(items)
 
 
 @pytest.fixture

@@ -114,12 +114,13 @@ async def test_many_clients_at_once(tiny: Server) -> None:
 
 def test_the_daemons_with_tiny_folders(daemons: Processes, root: Path) -> None:
     """Redelivered from buckets, deleted and reaped, until nothing is left."""
-    mq = daemons.mq(root, "--folder-max", "2", "--visibility", "1")
+    mq = daemons.mq(root, "--folder-max", "2")
     daemons.mover("--root", str(root), "--folder-max", "2")
     daemons.reaper("--source", str(root / "remove"))
 
     def ask(method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
-        request = urllib.request.Request(f"{mq.url}{path}", body, method=method)
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{mq.url}{path}", body, headers, method=method)
         with urllib.request.urlopen(request) as response:
             return response.status, response.headers.get("X-Message-Id", "")
 
@@ -128,6 +129,8 @@ def test_the_daemons_with_tiny_folders(daemons: Processes, root: Path) -> None:
     assert {ask("GET", "/q/messages")[1] for _ in range(12)} == ids
     assert any((root / "delay").glob("*/*/q:*"))
 
+    for message_id in ids:
+        assert ask("PATCH", f"/q/messages/{message_id}", b'{"due_in_s": 1}')[0] == 200
     again: set[str] = set()
 
     def came_back() -> bool:

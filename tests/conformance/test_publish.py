@@ -177,7 +177,7 @@ async def test_a_body_comes_back_byte_by_byte(server: Server, root: Path, body: 
     assert (await fetch(server)).body == body
 
 
-@pytest.mark.parametrize("body", [gzip.compress(b"hello"), b"no gzip at all"])
+@pytest.mark.parametrize("body", [gzip.compress(b"hello"), b"no gzip at all"], ids=["gzip", "none"])
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "zstd"])
 async def test_an_encoded_body_is_not_decoded(
     server: Server, root: Path, body: bytes, coding: str

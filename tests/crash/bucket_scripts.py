@@ -34,10 +34,17 @@ from mq.store.files import Files
 from mq.store.group import run_alone
 
 
-async def _published(on: Stage, count: int) -> list[str]:
+async def _publish(on: Stage, count: int) -> list[str]:
     await on.start()
     await on.clients.make(ORDERS)
     return [await on.clients.publish(300) for _ in range(count)]
+
+
+async def _published(on: Stage, count: int) -> list[str]:
+    """Up to three, as in `in_every_place`, which is cut there too."""
+    ids = await _publish(on, count)
+    on.known()
+    return ids
 
 
 async def _fetched(on: Stage) -> str:
@@ -49,7 +56,7 @@ async def _fetched(on: Stage) -> str:
 
 async def in_every_place(on: Stage) -> None:
     """Published, fetched, put back and removed: flat, in a bucket, and below it."""
-    ids = await _published(on, 3)
+    ids = await _publish(on, 3)
     for place, message_id in enumerate(ids):
         assert len(on.ready(message_id).relative_to(on.root / "queues" / ORDERS).parts) == 1 + place
     for _ in ids:
@@ -186,7 +193,7 @@ async def put_back_where_a_bucket_went(on: Stage) -> None:
 
 
 async def make_shaped(on: Stage) -> None:
-    await on.start()
+    await on.begin()
     await on.clients.make(ORDERS, "?bucket=7&shards=3")
     for _ in range(4):
         await on.clients.publish(300)
@@ -206,7 +213,7 @@ async def make_anew_of_another_shape(on: Stage) -> None:
 
 async def make_where_settings_were_left(on: Stage) -> None:
     """By another, which died before it made the queue."""
-    await on.start()
+    await on.begin()
     written = on.root / "settings" / ".written"
     with written.open("wb") as file:
         file.write(b'{"bucket": 9, "shards": 4}\n')

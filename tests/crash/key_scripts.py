@@ -15,8 +15,18 @@ KEY, ONCE = "night", "once"
 
 
 async def _begin(on: Stage) -> None:
+    """As `first_start` does, which is cut there too."""
     await on.start()
     await on.clients.make(ORDERS)
+    on.known()
+
+
+async def _published(on: Stage, idempotency: str = "") -> str:
+    """The first publish of `publish_keyed` or `publish_keyed_once`, which are cut there too."""
+    await _begin(on)
+    message_id = await on.clients.publish_keyed(300, KEY, idempotency)
+    on.known()
+    return message_id
 
 
 def _link(on: Stage, kind: str, key: str) -> Path:
@@ -82,8 +92,7 @@ async def publish_scheduled_keyed(on: Stage) -> None:
 
 
 async def key_taken(on: Stage) -> None:
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY)
+    first = await _published(on)
     assert await on.clients.publish_keyed(16, KEY) == first
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == first
@@ -92,8 +101,7 @@ async def key_taken(on: Stage) -> None:
 
 async def key_again(on: Stage) -> None:
     """After a delete by the id, by the key, and by one that died before it flushed it."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY)
+    first = await _published(on)
     await on.clients.delete(first)
     second = await on.clients.publish_keyed(300, KEY)
     await on.clients.delete_by_key(KEY, second)
@@ -105,8 +113,7 @@ async def key_again(on: Stage) -> None:
 
 async def key_again_that_was_fetched(on: Stage) -> None:
     """And deleted by one that died before it flushed it."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY)
+    first = await _published(on)
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == first
     on.disk.mark("delete_asked", queue=ORDERS, id=first)
@@ -116,8 +123,7 @@ async def key_again_that_was_fetched(on: Stage) -> None:
 
 async def key_again_that_was_reaped(on: Stage) -> None:
     """After a delete by one that died before it flushed it."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY)
+    first = await _published(on)
     on.disk.mark("delete_asked", queue=ORDERS, id=first)
     os.rename(on.ready(first), on.removed(first))
     on.disk.pass_time(10)
@@ -129,8 +135,7 @@ async def key_again_that_was_reaped(on: Stage) -> None:
 
 async def key_again_that_was_swept(on: Stage) -> None:
     """After a delete by one that died before it flushed it."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY)
+    first = await _published(on)
     on.disk.mark("delete_asked", queue=ORDERS, id=first)
     os.rename(on.ready(first), on.removed(first))
     on.disk.pass_time(HOURS_S)
@@ -190,8 +195,7 @@ async def once_of_one_whose_key_was_taken(on: Stage) -> None:
 
 async def key_of_one_that_another_claimed(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY)
+    first = await _published(on)
     on.disk.mark("fetch_asked", queue=ORDERS)
     os.rename(on.ready(first), on.root / "delay" / f"{ORDERS}:{first}")
     assert await on.clients.publish_keyed(300, KEY) == first
@@ -199,8 +203,7 @@ async def key_of_one_that_another_claimed(on: Stage) -> None:
 
 async def key_of_one_that_another_redelivered(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    first = await _published(on, ONCE)
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == first
     on.disk.pass_time(LATER_S)
@@ -211,7 +214,7 @@ async def key_of_one_that_another_redelivered(on: Stage) -> None:
 
 async def key_in_a_queue_that_another_made(on: Stage) -> None:
     """And flushed the message in it, but not the queue, before it died."""
-    await on.start()
+    await on.begin()
     queue = on.root / "queues" / ORDERS
     on.disk.mark("make_asked", queue=ORDERS)
     queue.mkdir(mode=0o700)
@@ -246,8 +249,7 @@ async def forget_once(on: Stage) -> None:
 
 
 async def drop_keyed(on: Stage) -> None:
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    first = await _published(on, ONCE)
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)
     assert await on.clients.publish_keyed(300, KEY, ONCE) != first
@@ -255,8 +257,7 @@ async def drop_keyed(on: Stage) -> None:
 
 async def make_anew_where_keys_were_left(on: Stage) -> None:
     """By one that died in the middle of the queue's deletion."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    first = await _published(on, ONCE)
     await on.clients.drop(ORDERS)
     on.disk.mark("drop_asked", queue=ORDERS)
     for kind, suffix in (("keys", ".k"), ("idempotency", ".i")):
@@ -268,8 +269,7 @@ async def make_anew_where_keys_were_left(on: Stage) -> None:
 
 async def make_anew_where_another_moved_keys(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
-    first = await on.clients.publish_keyed(300, KEY, ONCE)
+    first = await _published(on, ONCE)
     await on.clients.drop(ORDERS)
     on.disk.mark("drop_asked", queue=ORDERS)
     for kind, suffix in (("keys", ".k"), ("idempotency", ".i")):

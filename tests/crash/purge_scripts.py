@@ -15,13 +15,20 @@ from mq.store.purge import take_purged, take_purged_buckets
 from mq.store.root import Root
 
 
-async def _published(on: Stage, count: int = 4) -> list[str]:
+async def _publish(on: Stage, count: int) -> list[str]:
     """Messages, the first of them fetched."""
     await on.start()
     await on.clients.make(ORDERS)
     ids = [await on.clients.publish(300) for _ in range(count)]
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == ids[0]
+    return ids
+
+
+async def _published(on: Stage) -> list[str]:
+    """As in `purge`, which is cut there too."""
+    ids = await _publish(on, 4)
+    on.known()
     return ids
 
 
@@ -49,7 +56,7 @@ async def _marked_by_another(on: Stage, takes: bool = False) -> None:
 
 
 async def purge(on: Stage) -> None:
-    await _published(on)
+    await _publish(on, 4)
     await on.clients.purge()
     message_id = await on.clients.publish(300)
     on.disk.mark("fetch_asked", queue=ORDERS)
@@ -59,7 +66,7 @@ async def purge(on: Stage) -> None:
 
 async def purge_again(on: Stage) -> None:
     for _ in range(2):
-        await _published(on, 2)
+        await _publish(on, 2)
         await on.clients.purge()
         await on.stop()
     await on.start()
@@ -125,7 +132,7 @@ async def make_anew_after_a_purge(on: Stage) -> None:
 
 async def make_anew_where_a_mark_was_left(on: Stage) -> None:
     """By another, which died before it had deleted the queue."""
-    await on.start()
+    await on.begin()
     path = on.root / "purged" / ORDERS
     path.touch()
     descriptor = os.open(path, os.O_RDWR)
@@ -140,7 +147,7 @@ async def make_anew_where_a_mark_was_left(on: Stage) -> None:
 
 
 async def configure(on: Stage) -> None:
-    await on.start()
+    await on.begin()
     await on.clients.make(ORDERS, "?shards=2")
     for visibility_s in (700.0, 800.0, None):
         await on.clients.configure(visibility_s)
@@ -149,7 +156,7 @@ async def configure(on: Stage) -> None:
 
 async def configure_by_default(on: Stage) -> None:
     """A file that comes and goes."""
-    await on.start()
+    await on.begin()
     await on.clients.make(ORDERS)
     await on.clients.configure(700.0)
     await on.clients.configure(None)
@@ -160,7 +167,7 @@ async def configure_by_default(on: Stage) -> None:
 
 async def configure_what_another_has(on: Stage) -> None:
     """Which died before it flushed that: the same again is answered once it is."""
-    await on.start()
+    await on.begin()
     await on.clients.make(ORDERS)
     on.disk.mark("configure_asked", queue=ORDERS, visibility_s=700.0)
     written = on.root / "settings" / ".written"

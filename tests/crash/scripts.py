@@ -28,8 +28,10 @@ Script = Callable[[Stage], Awaitable[None]]
 
 
 async def _begin(on: Stage) -> None:
+    """As in `first_start`, which is cut there too."""
     await on.start()
     await on.clients.make(ORDERS)
+    on.known()
 
 
 async def _fetched(on: Stage, queue: str = ORDERS) -> str:
@@ -40,7 +42,8 @@ async def _fetched(on: Stage, queue: str = ORDERS) -> str:
 
 
 async def first_start(on: Stage) -> None:
-    await _begin(on)
+    await on.start()
+    await on.clients.make(ORDERS)
     await on.clients.publish(300)
 
 
@@ -84,13 +87,13 @@ async def make_again(on: Stage) -> None:
 
 async def make_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    await on.start()
+    await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
     await on.clients.make(ORDERS)
 
 
 async def publish_to_what_another_made(on: Stage) -> None:
-    await on.start()
+    await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
     await on.clients.publish(300)
     await on.clients.publish(16)
@@ -282,7 +285,7 @@ async def schedule_streamed(on: Stage) -> None:
 
 async def schedule_to_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    await on.start()
+    await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
     await on.clients.publish(300, due_in_s=SOON_S)
 
@@ -375,14 +378,14 @@ async def publish_lines(on: Stage) -> None:
 
 async def publish_lines_to_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    await on.start()
+    await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
     await on.clients.publish_lines((300, 16))
 
 
 async def schedule_lines(on: Stage) -> None:
     """The other died before it flushed what it made."""
-    await on.start()
+    await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
     await on.clients.publish_lines((300, 16), due_in_s=SOON_S)
 

@@ -69,6 +69,11 @@ class Stage:
         url = f"http://127.0.0.1:{self.ports[0]}"
         return Server(daemon, self.root, url, self.ports[0], self.session)
 
+    async def begin(self) -> None:
+        """The first start, as in `first_start`, which is cut there too."""
+        await self.start()
+        self.known()
+
     async def stop(self) -> None:
         """Ends what runs, with all that it does in the background."""
         while self._running:

@@ -1,6 +1,7 @@
 """Counts that tests keep of what they did: images, states, cuts, kills, faults, mutants.
 
-MQ_TALLY names a file that gets a JSON line each; without it nothing is written.
+MQ_TALLY names a file that gets a JSON line each; without it nothing is written. Processes that run
+tests side by side share it: a line is one write to a file's end.
 `python -m harness.tally FILE` adds them up.
 """
 

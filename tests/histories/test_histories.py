@@ -15,7 +15,6 @@ MQ_HISTORY_FAULTS    how many faults each; five times as many where daemons stop
 import asyncio
 import os
 import random
-import secrets
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from harness.amount import TIMES
+from harness.chance import drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
@@ -39,7 +39,7 @@ CLIENTS_EACH = 4
 STOP_S = (1.3, 2.5)
 OPERATIONS_BETWEEN_FAULTS = (60, 260)
 
-SEED = int(os.environ.get("MQ_HISTORY_SEED", "0")) or secrets.randbelow(2**31)
+SEED = drawn_seed("MQ_HISTORY_SEED")
 HISTORIES = 2 * TIMES
 FAULTS = int(os.environ.get("MQ_HISTORY_FAULTS", "8"))
 

@@ -1,5 +1,8 @@
 """Runs the tests of durability against mutants of the package, each in a checkout of its own."""
 
+import contextlib
+import functools
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -67,8 +70,23 @@ def red_without_a_mutant(verdicts: Sequence[Verdict]) -> str:
 
 def judge(chosen: Sequence[Mutant], threads: int | None = None) -> Iterator[Verdict]:
     """A verdict for each mutant, in their order; several run side by side."""
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        yield from pool.map(_judge, chosen)
+    with _compiled() as pattern, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        yield from pool.map(functools.partial(_judge, pattern), chosen)
+
+
+@contextlib.contextmanager
+def _compiled() -> Iterator[Path]:
+    """A copy of the packages and the tests in which all modules have been imported once: most of
+    what a mutant's run would take is compiling them.
+    """
+    with tempfile.TemporaryDirectory(prefix="mq-mutants-") as folder:
+        pattern = Path(folder)
+        for name in (*PACKAGES, "tests"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(CHECKOUT / name, pattern / name, ignore=ignored)
+        shutil.copy(CHECKOUT / "pyproject.toml", pattern)
+        _run(pattern, ["--collect-only", *SUITE], PYTHONDONTWRITEBYTECODE="")
+        yield pattern
 
 
 def _modules(package: str) -> Iterator[Path]:
@@ -89,13 +107,15 @@ def remember(verdicts: Sequence[Verdict]) -> None:
     REMEMBERED.write_text("".join(f"{line}\n" for line in lines if line.startswith("tests/")))
 
 
-def _judge(mutant: Mutant) -> Verdict:
+def _judge(pattern: Path, mutant: Mutant) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
         checkout = Path(folder)
-        for name in (*PACKAGES, "tests"):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(CHECKOUT / name, checkout / name, ignore=ignored)
-        shutil.copy(CHECKOUT / "pyproject.toml", checkout)
+        shutil.copytree(pattern, checkout, copy_function=os.link, dirs_exist_ok=True)
+        changed = checkout / mutant.module
+        compiled = Path(importlib.util.cache_from_source(str(changed)))
+        # The pattern's own files, by another name: they are to stay as they are.
+        changed.unlink()
+        compiled.unlink(missing_ok=True)
         mutant.write(checkout)
         began = time.monotonic()
         killer = ""
@@ -107,14 +127,8 @@ def _judge(mutant: Mutant) -> Verdict:
 
 def _first_failure(checkout: Path, tests: Sequence[str]) -> str:
     """The test that turns red first; empty when none does, or there is no such test."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    # Its tests' own tallies are not this gate's.
-    env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
-    env["PYTHONPATH"] = str(checkout)
     try:
-        done = subprocess.run(
-            command, cwd=checkout, env=env, capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        done = _run(checkout, ["-x", *tests])
     except subprocess.TimeoutExpired:
         return _DID_NOT_END
     failed = [
@@ -126,3 +140,18 @@ def _first_failure(checkout: Path, tests: Sequence[str]) -> str:
         return ""
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr
     return failed[0].split(" - ")[0].partition(" ")[2]
+
+
+def _run(
+    checkout: Path, arguments: Sequence[str], **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """pytest in a checkout, with the packages that are there."""
+    # One process is enough for what seldom is more than one test.
+    plain = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    command = [sys.executable, "-m", "pytest", *plain, *arguments]
+    # Its tests' own tallies are not this gate's.
+    env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
+    env |= {"PYTHONPATH": str(checkout), **variables}
+    return subprocess.run(
+        command, cwd=checkout, env=env, capture_output=True, text=True, timeout=PATIENCE_S
+    )

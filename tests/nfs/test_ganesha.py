@@ -6,7 +6,6 @@ MQ_NFS_SEED says which history. Needs nfs-ganesha, nfs-ganesha-vfs and libnfs13.
 
 import asyncio
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import aiohttp
 import pytest
+from harness.chance import drawn_seed
 from harness.clients import QUEUE
 from harness.fuse import served
 from harness.herd import Cluster
@@ -29,7 +29,7 @@ from nfs.ganesha import ORDER
 
 _TESTS = Path(__file__).parent.parent
 
-SEED = int(os.environ.get("MQ_NFS_SEED", "0")) or secrets.randbelow(2**31)
+SEED = drawn_seed("MQ_NFS_SEED")
 CLIENTS_EACH = 3
 # Of clients, after the last lost answer.
 OPERATIONS = 150

@@ -10,7 +10,6 @@ MQ_NFS_OPERATIONS   how many operations of clients each
 
 import asyncio
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 from harness.amount import TIMES
+from harness.chance import drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import Cluster
@@ -32,7 +32,7 @@ CLIENTS_EACH = 5
 # Each daemon has measured the server's clock by itself: their due times differ by milliseconds.
 RULES = tuple(rule for rule in ALWAYS if rule is not claimed_early)
 
-SEED = int(os.environ.get("MQ_NFS_SEED", "0")) or secrets.randbelow(2**31)
+SEED = drawn_seed("MQ_NFS_SEED")
 HISTORIES = TIMES
 OPERATIONS = int(os.environ.get("MQ_NFS_OPERATIONS", "3000"))
 

@@ -1,0 +1,15 @@
+"""Seeds of what chance decides."""
+
+import os
+import random
+import secrets
+
+
+def drawn_seed(name: str) -> int:
+    """The one that the environment names, else another each time the suite runs: the same one in
+    all processes that share a run, which must agree on what tests there are.
+    """
+    if given := int(os.environ.get(name, "0")):
+        return given
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex()
+    return random.Random(run).randrange(1, 2**31)

@@ -1,0 +1,26 @@
+"""How `deploy/check` shares the suite out between two workers: a file at a time."""
+
+import pytest
+
+# What takes long begins first, so that the workers end together; short files come last.
+LONG = (
+    "tests/mutants/test_gate.py",
+    "tests/crash/test_outages.py",
+    "tests/spark/failures/",
+    "tests/spark/",
+    "tests/crash/",
+    "tests/histories/",
+    "tests/nfs/",
+    "tests/bench/",
+    "tests/broker/test_model.py",
+    "tests/faults/",
+    "tests/cluster/",
+)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    return next((at for at, start in enumerate(LONG) if nodeid.startswith(start)), len(LONG))
