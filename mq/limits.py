@@ -81,6 +81,8 @@ HISTORY_FILES_OPEN_MAX: Final = 64
 HISTORY_FILE_IDLE_S: Final = 60.0
 # Queues of which it is known whether they have a history; forgetting one costs a look.
 HISTORY_QUEUES_KNOWN_MAX: Final = 10_000
+# No line is so long.
+HISTORY_LINE_BYTES_MAX: Final = 64 * KIB
 # How long a process that ends, or a reader, waits for what is still to be written.
 HISTORY_END_S: Final = 2.0
 # The latest events of a message that one answer has.

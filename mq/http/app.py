@@ -8,7 +8,18 @@ from typing import Final
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import batches, health, keys, messages, parameters, peeking, queues, reading, settings
+from mq.http import (
+    batches,
+    health,
+    history,
+    keys,
+    messages,
+    parameters,
+    peeking,
+    queues,
+    reading,
+    settings,
+)
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
@@ -54,6 +65,7 @@ ROUTES: Final = [
             "DELETE": messages.delete,
         },
     ),
+    Route("/{queue}/messages/{id}/history", {"GET": history.read, "HEAD": history.read}),
     Route("/{queue}/peek", {"GET": peeking.peek}, {"GET": peeking.PEEK_PARAMETERS}),
     Route("/{queue}/keys/{key}", {"GET": keys.read, "HEAD": keys.read, "DELETE": keys.delete}),
     Route(

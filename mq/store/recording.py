@@ -17,6 +17,7 @@ from mq.clock import Clock
 from mq.errors import MqError
 from mq.history import Event, Line, dropped
 from mq.limits import (
+    HISTORY_BYTES_MIN,
     HISTORY_END_S,
     HISTORY_FILE_IDLE_S,
     HISTORY_LINES_HELD_MAX,
@@ -43,11 +44,14 @@ _DEFAULTS: Final = QueueSettings()
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of a queue's settings until `stale_s`, by the steady clock."""
+    """What is known of a queue's settings until `stale_s`, by the steady clock; `is_sure`: they
+    could be read.
+    """
 
     stale_s: float
     version: Version
     settings: QueueSettings
+    is_sure: bool
 
 
 class Recorder:
@@ -80,10 +84,7 @@ class Recorder:
         """Whether the queue has a history, as its settings said half a second ago at most.
         Blocking, now and then, for a look at them.
         """
-        known = self._known.get(queue.text)
-        if known is None or self._clock.steady_s() >= known.stale_s:
-            known = self._look(queue)
-        return known.settings.history
+        return self._of(queue).settings.history
 
     def look_again(self, queue: QueueName) -> None:
         """The queue's settings have just been changed: the next look is at them."""
@@ -99,7 +100,11 @@ class Recorder:
         lease: str = "",
     ) -> None:
         """Has a line say so, where the queue has a history. Durable on return: no."""
-        if not self.is_on(queue):
+        # As `is_on`, at the cost of a call less: this is in the way of every message.
+        known = self._known.get(queue.text)
+        if known is None or self._clock.steady_s() >= known.stale_s:
+            known = self._look(queue)
+        if not known.settings.history:
             return
         line = Line(self._clock.now_ms(), event, message_id.text, receives, due_ms, lease)
         if not self._has_thread:
@@ -156,26 +161,37 @@ class Recorder:
             self._open.close()
             self._writing.release()
 
-    def kept(self, queue: QueueName) -> Kept:
-        """The bounds of the queue's history. Blocking."""
-        settings = (self._known.get(queue.text) or self._look(queue)).settings
-        return Kept(settings.history_kept_s, settings.history_bytes_max)
+    def kept(self, queue: QueueName) -> Kept | None:
+        """The bounds of the queue's history, the defaults' where it is gone; None: nobody can tell.
+        Blocking, now and then.
+        """
+        known = self._of(queue)
+        settings = known.settings
+        bounds = Kept(settings.history_kept_s, settings.history_bytes_max)
+        return bounds if known.is_sure else None
+
+    def _of(self, queue: QueueName) -> _Known:
+        known = self._known.get(queue.text)
+        if known is None or self._clock.steady_s() >= known.stale_s:
+            known = self._look(queue)
+        return known
 
     def _look(self, queue: QueueName) -> _Known:
         """At the queue's settings file; what cannot be read, or understood, changes nothing."""
         known = self._known.get(queue.text)
         stale_s = self._clock.steady_s() + SETTINGS_AGE_S
         version, settings = (known.version, known.settings) if known else (NO_FILE, _DEFAULTS)
+        is_sure = True
         try:
             found = settings_version(self._layout, self._files, queue)
             if found != version:
                 fields = read_fields(self._layout, self._files, queue)
                 version, settings = found, settings_in(fields, _DEFAULTS)
         except (OSError, MqError):
-            pass  # Who needs the settings tells of it.
+            is_sure = False  # Who needs the settings tells of it.
         if len(self._known) >= HISTORY_QUEUES_KNOWN_MAX:
             self._known.clear()
-        self._known[queue.text] = look = _Known(stale_s, version, settings)
+        self._known[queue.text] = look = _Known(stale_s, version, settings, is_sure)
         return look
 
     def _drop(self, queue: str, count: int) -> None:
@@ -249,8 +265,9 @@ class Recorder:
         """Whether they are written."""
         try:
             kept = self.kept(QueueName(day.queue))
-            now_s = self._clock.steady_s()
-            if self._open.append(day, lines, kept.bytes_max, now_s):
+            bytes_max = HISTORY_BYTES_MIN if kept is None else kept.bytes_max
+            has_begun = self._open.append(day, lines, bytes_max, self._clock.steady_s())
+            if has_begun and kept is not None:
                 self._sweep(day.queue, kept)
         except OSError as error:
             self._complain(day.queue, error)
