@@ -24,6 +24,7 @@ class _Open:
     descriptor: int
     number: int
     used_s: float
+    size: int = 0
     is_torn: bool = False
 
 
@@ -73,8 +74,9 @@ class HistoryFiles:
     def _write(self, file: _Open, lines: bytes) -> None:
         try:
             self._files.write(file.descriptor, b"\n" + lines if file.is_torn else lines)
-        except BaseException:
-            file.is_torn = True
+        except OSError:
+            size = self._files.descriptor_status(file.descriptor).st_size
+            file.is_torn = file.is_torn or size != file.size
             raise
         file.is_torn = False
 
@@ -91,7 +93,7 @@ class HistoryFiles:
             self._close(day)
             file = self._begin(day, file.number + 1, now_s)
             status = self._files.descriptor_status(file.descriptor)
-        file.used_s = now_s
+        file.used_s, file.size = now_s, status.st_size
         self._open.move_to_end(day)
         return status.st_size == 0, file
 
