@@ -16,8 +16,10 @@ from typing import Final
 from mq.lifecycle import State
 from mq.limits import CENSUS_ENTRIES_MAX, TIMES_READ_S, TIMES_SHARE
 from mq.names import QueueName
+from mq.store.bucket_names import parse_bucket
 from mq.store.files import is_gone
 from mq.store.listing import is_settled, look_pause_s
+from mq.store.pipeline_layout import is_acknowledged
 from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
 from mq.store.tally import Found, IsFolder, Tally, tally_queue, tally_shared
@@ -219,13 +221,12 @@ class _Count:
     def _list(self, spot: str, version: tuple[int, int, int], settled: bool) -> _Folder | None:
         root = self.census.root
         began_s, now_ms = root.clock.steady_s(), root.now_ms()
-        entries = root.files.entries(self._path(spot))
+        entries, is_folder = root.files.entries(self._path(spot)), self._is_folder(spot)
         try:
             if self.state is State.READY:
-                found = tally_queue(entries, _below(spot), self.queue.text, self.mark)
+                found = tally_queue(entries, is_folder, self.queue.text, self.mark)
             else:
                 times_at_ms = now_ms if self.state is State.DELAYED else None
-                is_folder = _no_folder if self.state is State.LEASED else _below(spot)
                 found = tally_shared(entries, is_folder, self._mark_of, times_at_ms)
         except OSError as error:
             self.census.forget(self.top, spot)
@@ -261,15 +262,21 @@ class _Count:
     def _mark_of(self, queue: QueueName) -> PurgeMark | None:
         return None if self.state is State.REMOVED else mark_of(self.census.root, queue)
 
+    def _is_folder(self, spot: str) -> IsFolder:
+        """What, in such a folder, is one that holds messages too."""
+        if spot == _TOP:
+            return _is_removed_folder if self.state is State.REMOVED else is_bucket
+        return is_deep_folder if parse_bucket(spot[:-1]) is not None else _no_folder
+
     def _path(self, spot: str) -> str:
         return f"{self.top.path}/{spot[:-1]}" if spot else self.top.path
 
 
-def _below(spot: str) -> IsFolder:
-    """What, in such a folder, is one that holds messages too."""
-    if spot == _TOP:
-        return is_bucket
-    return is_deep_folder if spot.count("/") == 1 else _no_folder
+def _is_removed_folder(entry: "os.DirEntry[str]") -> bool:
+    """A bucket, or an acknowledged lease with what was in it."""
+    if is_bucket(entry):
+        return True
+    return is_acknowledged(entry.name) and entry.is_dir(follow_symlinks=False)
 
 
 def _no_folder(entry: "os.DirEntry[str]") -> bool:

@@ -126,12 +126,12 @@ def tally_shared(
     below = []
     for entry in entries:
         name = entry.name
-        if len(name) < UUID_CHARS:
+        queue, message_id = split_entry(name)
+        if not MessageId.is_written(message_id):
             if is_folder(entry):
                 below.append(name)
             continue
-        queue, message_id = split_entry(name)
-        if not MessageId.is_written(message_id) or not entry.is_file(follow_symlinks=False):
+        if not entry.is_file(follow_symlinks=False):
             continue
         status = None if stamps_at_ms is None else _status(entry)
         if stamps_at_ms is not None and status is None:
