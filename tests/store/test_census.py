@@ -288,8 +288,9 @@ def test_a_claim_whose_stamp_is_late_is_seen(tmp_path: Path) -> None:
     place = slow_place(tmp_path / "root")
     (message_id,) = place.publish()
     path = place.top / "delay" / f"q:{message_id.text}"
-    os.utime(place.root.layout.path(State.READY, QUEUE, message_id), (1, 1))
-    place.files.rename(place.root.layout.path(State.READY, QUEUE, message_id), str(path))
+    (ready,) = (place.top / "queues" / "q").rglob(message_id.text)
+    os.utime(ready, (1, 1))
+    place.files.rename(str(ready), str(path))
     place.clock.advance(LONG_S)
     for _ in range(2):
         counts = place.counted()
