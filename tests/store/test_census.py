@@ -295,7 +295,7 @@ def test_a_claim_whose_stamp_is_late_is_seen(tmp_path: Path) -> None:
     for _ in range(2):
         counts = place.counted()
         assert (counts.delayed, counts.in_flight) == (1, 8)
-        place.clock.advance(SLOW_S / LOOK_SHARE)
+        place.clock.advance(LONG_S)
     os.utime(path, ns=(Stamp(place.clock.now_ms() + 30_000, receives=1).mtime_ns(),) * 2)
     counts = place.counted()
     assert (counts.delayed, counts.in_flight) == (0, 9)
