@@ -266,6 +266,13 @@ DESCRIBE_AGE_S: Final = 1.0
 COMPLAINT_EVERY_S: Final = 1.0
 # How long past its due time a message in delay/ says that no mover comes for it.
 OVERDUE_AFTER_S: Final = 5.0
+# What counting remembers, so that it need not list: folders, queues in each that queues share, and
+# names of buckets; a few hundred bytes each at most.
+CENSUS_ENTRIES_MAX: Final = 100_000
+# The share of time that counting may take for messages' times where no name came or went, and how
+# much of it at once.
+TIMES_SHARE: Final = 0.01
+TIMES_READ_S: Final = 0.01
 
 # Space held back from publishers, so that fetch and delete go on working on a full disk.
 RESERVE_BYTES_MAX: Final = 64 * MIB
