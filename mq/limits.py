@@ -79,12 +79,23 @@ BUCKET_TRIES_MAX: Final = 5
 BUCKET_KEPT_S: Final = 60
 SETTINGS_BYTES_MAX: Final = 64 * KIB
 
-# Keys. How often a link is looked at again that others change meanwhile, and how many turns its
-# folder's lock is waited for, which is held for a few calls.
+# Keys. How often a link is looked at again that others change meanwhile, and how many turns a lock
+# is waited for that is held for a few calls.
 LINK_TRIES_MAX: Final = 16
-LINK_LOCK_TRIES_MAX: Final = 1000
+LOCK_TURNS_MAX: Final = 1000
 # Links that one sweep looks at, but for the rest of the folder that it is in.
 SWEPT_LINKS_MAX: Final = 10_000
+
+# Schedules. How often one is looked at again that others change meanwhile; what its file says before
+# its message; and how long a firing's link stays at least once the schedule has gone on.
+FIRING_DUE_DIGITS_MAX: Final = 15
+SCHEDULES_PER_QUEUE_MAX: Final = 1000
+SCHEDULE_TRIES_MAX: Final = 16
+SCHEDULE_LINE_BYTES_MAX: Final = 8 * KIB
+FIRING_KEPT_S: Final = 3600
+# When one is looked at again that could not be fired: what is full may soon have room.
+FIRING_AGAIN_S: Final = 1.0
+FIRING_STUCK_AGAIN_S: Final = 10.0
 
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096

@@ -10,7 +10,7 @@ from harness.faults import FaultyFiles
 from harness.messages import new_id, set_due
 
 from mq.errors import KeyTaken, MessageNotFound
-from mq.limits import FOLDER_FILES_MAX, FORGOTTEN_AFTER_S
+from mq.limits import FOLDER_FILES_MAX, FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.bucket_names import Shape
@@ -18,7 +18,7 @@ from mq.store.configure import change_settings
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
-from mq.store.keyed import give_back, settle
+from mq.store.keyed import Once, give_back, settle
 from mq.store.layout import Keys
 from mq.store.orphans import OrphanSweep, give_up_publishes
 from mq.store.publish import Draft, publish, stage
@@ -207,7 +207,8 @@ def test_a_link_that_another_made_is_flushed_before_its_message_is_delivered(
 def test_an_idempotency_key_is_given_back_for_good(place: Place) -> None:
     """Before its file in new/ goes."""
     message_id = place.left_in_new(keyed=False, once=True)
-    assert place.run(give_back(place.root, QUEUE, message_id, K))
+    once = Once(Keys.IDEMPOTENCY, K, IDEMPOTENCY_S_DEFAULT)
+    assert place.run(give_back(place.root, QUEUE, message_id, once))
     folder = place.folder(Keys.IDEMPOTENCY)
     assert place.taken() == [f"unlink {folder}/k", f"sync_folder {folder}"]
 
