@@ -218,7 +218,7 @@ HANDLER_END_S: Final = 1.0
 BODY_IDLE_S_DEFAULT: Final = 30.0
 KEEPALIVE_S: Final = 75.0
 WAIT_S_MAX: Final = 60.0
-# A thousand years: what ends after the year 9999 is refused where it is known when it begins.
+# How far from now a due time may be told in seconds: a thousand years.
 DUE_IN_S_MAX: Final = 1000 * 366 * 24 * 3600
 JSON_BYTES_MAX: Final = MIB
 # Of a fetch with a count, of acks, of a peek; of lines that are published at once, and their bytes.
