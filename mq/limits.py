@@ -183,6 +183,16 @@ ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
 
+# Schedules. Seconds between firings, or before the first; years as Quartz has them.
+SCHEDULE_NAME_CHARS_MAX: Final = 40
+EVERY_S_MIN: Final = 1
+EVERY_S_MAX: Final = 10 * 366 * 24 * 3600
+SCHEDULE_DELAY_S_MAX: Final = 10 * 366 * 24 * 3600
+SCHEDULE_COUNT_MAX: Final = 1_000_000_000
+CRON_CHARS_MAX: Final = 256
+CRON_YEAR_MIN: Final = 1970
+CRON_YEAR_MAX: Final = 2099
+
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.
 PROCESSES_MAX: Final = 64
@@ -219,7 +229,7 @@ HANDLER_END_S: Final = 1.0
 BODY_IDLE_S_DEFAULT: Final = 30.0
 KEEPALIVE_S: Final = 75.0
 WAIT_S_MAX: Final = 60.0
-# A thousand years: what ends after the year 9999 is refused where it is known when it begins.
+# How far from now a due time may be told in seconds: a thousand years.
 DUE_IN_S_MAX: Final = 1000 * 366 * 24 * 3600
 JSON_BYTES_MAX: Final = MIB
 # Of a fetch with a count, of acks, of a peek; of lines that are published at once, and their bytes.
