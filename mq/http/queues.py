@@ -6,8 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.http import parameters
 from mq.http.answers import Answer, json_answer, rfc3339
+from mq.http.query import Whole
 from mq.http.service import Service
 from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
 from mq.names import QueueName
@@ -15,18 +15,22 @@ from mq.settings import DIGITS_SETTING, SHARDS_SETTING
 from mq.store.counting import AsOf
 from mq.store.queues import WantedShape
 
-DIGITS_PARAMETER: Final = DIGITS_SETTING
-SHARDS_PARAMETER: Final = SHARDS_SETTING
-CREATE_PARAMETERS: Final = frozenset({DIGITS_PARAMETER, SHARDS_PARAMETER})
+DIGITS: Final = Whole(
+    DIGITS_SETTING, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX,
+    "The width of the queue's time windows, as hexadecimal digits of an id. Left out, it asks for "
+    "nothing of a queue that is there.",
+)  # fmt: skip
+SHARDS: Final = Whole(
+    SHARDS_SETTING, 1, SHARDS_MAX,
+    "Into how many shards each window is parted. Left out, it asks for nothing of a queue that is "
+    "there.",
+)  # fmt: skip
 
 
 async def create(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """PUT: 201 when it was made, 200 when it was there. The body is discarded."""
     name = QueueName.parse(path["queue"])
-    wanted = WantedShape(
-        parameters.whole(request.query, DIGITS_PARAMETER, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX),
-        parameters.whole(request.query, SHARDS_PARAMETER, 1, SHARDS_MAX),
-    )
+    wanted = WantedShape(DIGITS.of(request.query), SHARDS.of(request.query))
     created = await service.broker.create_queue(name, wanted)
     return json_answer({"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"})
 
@@ -58,8 +62,8 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             "as_of": _as_of(counts.as_of, service.broker.root.now_ms()),
             "settings": {
                 **queue.settings.as_json(),
-                DIGITS_PARAMETER: description.shape.digits,
-                SHARDS_PARAMETER: description.shape.shards,
+                DIGITS_SETTING: description.shape.digits,
+                SHARDS_SETTING: description.shape.shards,
             },
         }
     )
