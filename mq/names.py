@@ -285,7 +285,7 @@ class MessageId:
     @property
     def content_type(self) -> str:
         """The content type that the extension stands for."""
-        return EXTENSIONS.get(self.extension, CONTENT_TYPE_DEFAULT)
+        return content_type_of(self.extension)
 
     def __str__(self) -> str:
         return self.text
@@ -371,6 +371,11 @@ def extension_for(content_type: str) -> str:
     that is not in the table, or one with parameters.
     """
     return CONTENT_TYPES.get(content_type.strip().lower(), "")
+
+
+def content_type_of(extension: str) -> str:
+    """The content type that an extension stands for; none stands for the default."""
+    return EXTENSIONS.get(extension, CONTENT_TYPE_DEFAULT)
 
 
 def is_default(content_type: str) -> bool:

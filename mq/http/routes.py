@@ -5,7 +5,18 @@
 
 from typing import Final
 
-from mq.http import batches, envelopes, health, keys, messages, peeking, queues, reading, settings
+from mq.http import (
+    batches,
+    envelopes,
+    health,
+    keys,
+    messages,
+    peeking,
+    queues,
+    reading,
+    schedules,
+    settings,
+)
 from mq.http.routing import Operation, Route
 
 _PUBLISH: Final = Operation(
@@ -70,6 +81,16 @@ ROUTES: Final = [
             "PATCH": Operation(settings.change, headers=_MATCHED),
         },
     ),
+    Route(
+        "/{queue}/schedules/{schedule}",
+        {
+            "PUT": Operation(schedules.put, schedules.PUT_PARAMETERS),
+            "GET": Operation(schedules.read),
+            "HEAD": Operation(schedules.read),
+            "DELETE": Operation(schedules.delete),
+        },
+    ),
+    Route("/{queue}/schedules", {"GET": Operation(schedules.read_all)}),
     Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
     Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
 ]
