@@ -245,11 +245,9 @@ class ScheduleNotFound(MqError):
     schedule: str
 
 
-@dataclass(eq=False)
 class ScheduleUnreadable(Unavailable):
     """A schedule's file says nothing that this mq understands."""
 
-    schedule: str
     slug = "schedule-unreadable"
 
 

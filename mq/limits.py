@@ -86,8 +86,8 @@ LOCK_TURNS_MAX: Final = 1000
 # Links that one sweep looks at, but for the rest of the folder that it is in.
 SWEPT_LINKS_MAX: Final = 10_000
 
-# Schedules. How often one is looked at again that others change meanwhile; what its file says before
-# its message; and how long a firing's link stays at least once the schedule has gone on.
+# Schedules on disk. How often one is looked at again that others change meanwhile; what its file
+# says before its message; and how long a firing's link stays at least.
 FIRING_DUE_DIGITS_MAX: Final = 15
 SCHEDULES_PER_QUEUE_MAX: Final = 1000
 SCHEDULE_TRIES_MAX: Final = 16

@@ -65,7 +65,7 @@ OTHER_WORDS = {
 }
 
 
-LAYOUT = ("mq.store.layout", "mq.store.pipeline_layout")
+LAYOUT = ("mq.store.layout", "mq.store.pipeline_layout", "mq.store.schedule_layout")
 
 
 def modules() -> dict[str, Path]:

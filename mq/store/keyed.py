@@ -1,5 +1,5 @@
-"""Publishing with a key, an idempotency key, or both, and firings of schedules: links are made before
-the message shows.
+"""Publishing with a key, an idempotency key, or both, and firings of schedules: links are made
+before the message shows.
 
 A link is made only once the message's file in new/ and its name are on stable media. So a message
 in new/ that a link names is whole, and whoever meets it delivers it before answering with its id.
@@ -83,8 +83,8 @@ def give_back(
     root: Root, queue: QueueName, message_id: MessageId, once: Once | None
 ) -> Steps[bool]:
     """Ends a publish that failed: what makes it one with others means nothing any more, unless
-    somebody has delivered it. False when that cannot be made sure: the staged file must stay then, since the
-    link may, and would say that it was published. Durable on return: yes, when True.
+    somebody has delivered it. False when that cannot be made sure: the staged file must stay then,
+    since the link may, and would say that it was published. Durable on return: yes, when True.
     """
     if once is None:
         return True

@@ -19,9 +19,9 @@ from mq.message import Stamp
 from mq.names import QueueName, ScheduleName
 from mq.schedule import Armed
 from mq.store.files import is_gone
-from mq.store.layout import entry_prefix
+from mq.store.layout import LinkPlace, entry_prefix
 from mq.store.root import Root
-from mq.store.schedule_layout import new_schedule_path, parse_schedule, schedule_path
+from mq.store.schedule_layout import new_schedule_path, parse_firing, parse_schedule, schedule_path
 from mq.store.schedule_line import parse_schedule_file
 from mq.store.stamping import stamp_due
 
@@ -89,6 +89,16 @@ def is_still(root: Root, queue: QueueName, name: ScheduleName, version: Version)
     return version_now(root, queue, name) == version
 
 
+def has_gone_on(root: Root, queue: QueueName, firing: LinkPlace) -> bool:
+    """Whether the schedule of a firing's link is due at another time now, or there is none."""
+    try:
+        name, due_ms = parse_firing(firing)
+    except BadName:
+        return True
+    now = version_now(root, queue, name)
+    return now is None or now.due_ms != due_ms
+
+
 def write_beside(
     root: Root, queue: QueueName, name: ScheduleName, content: bytes, next_ms: int | None
 ) -> tuple[str, int]:
@@ -127,7 +137,9 @@ def rename_over(
 
 
 def version_now(root: Root, queue: QueueName, name: ScheduleName) -> Version | None:
-    """Which file the schedule is now; None: there is none. By opening it, where that can be: what a network mount remembers of a name may be old."""
+    """Which file the schedule is now; None: there is none. By opening it, where that can be: what a
+    network mount remembers of a name may be old.
+    """
     opened = None
     with contextlib.suppress(ScheduleUnreadable):
         opened = _open(root, queue, name)

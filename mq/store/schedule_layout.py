@@ -57,9 +57,7 @@ def firing_key(name: ScheduleName, due_ms: int) -> Key:
     return Key.parse(f"{name.text}{_BEFORE_DUE}{due_ms}")
 
 
-def firing_place(
-    layout: Layout, queue: QueueName, name: ScheduleName, due_ms: int
-) -> LinkPlace:
+def firing_place(layout: Layout, queue: QueueName, name: ScheduleName, due_ms: int) -> LinkPlace:
     """The place of a firing's link."""
     return layout.link(Keys.FIRING, queue, firing_key(name, due_ms))
 

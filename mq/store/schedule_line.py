@@ -16,7 +16,7 @@ from mq.limits import (
 )
 from mq.names import EXTENSIONS, Key, MessageId
 from mq.recurrence import UTC_NAME, Cron, Every, Recurrence
-from mq.schedule import Armed, Schedule
+from mq.schedule import Armed, Overlap, Schedule
 
 _VERSION: Final = 1
 
@@ -95,16 +95,13 @@ def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
 
 def _schedule(fields: dict[str, Any], head: bytes, body: bytes) -> Schedule:
     key, extension = _text(fields, "key"), _text(fields, "extension") or ""
-    overlap = _text(fields, "overlap") or "allow"
-    if overlap not in ("allow", "skip"):
-        raise ScheduleUnreadable(f"overlap is {overlap!r}")
     if extension and extension not in EXTENSIONS:
         raise ScheduleUnreadable(f"extension is {extension!r}")
     return Schedule(
         recurrence=_recurrence(fields),
         count=_whole(fields, "count", 1),
         until_ms=_whole(fields, "until_ms", 0),
-        overlap=overlap,
+        overlap=_overlap(fields),
         priority=_whole(fields, "priority", 0, PRIORITY_MAX),
         key=None if key is None else Key.parse(key),
         visibility_s=_whole(fields, "visibility_s", 1, VISIBILITY_S_MAX),
@@ -129,6 +126,16 @@ def _recurrence(fields: dict[str, Any]) -> Recurrence:
     if cron is not None:
         return Cron.parse(cron, _text(fields, "tz") or UTC_NAME)
     return Every.parse(_number(fields, "every_s") or 0, _number(fields, "delay_s"))
+
+
+def _overlap(fields: dict[str, Any]) -> Overlap:
+    match fields.get("overlap"):
+        case None | "allow":
+            return "allow"
+        case "skip":
+            return "skip"
+        case other:
+            raise ScheduleUnreadable(f"overlap is {other!r}")
 
 
 def _number(fields: dict[str, Any], name: str) -> float | None:

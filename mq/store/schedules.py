@@ -71,11 +71,11 @@ def put_schedule(
         if not queue_exists(root, queue):
             yield from no_such_queue(root, queue)
         before = version_now(root, queue, name)
-        if before is not None and (known := _said(root, queue, name)) is not None:
-            if known.schedule == schedule:
-                # As it was; but whoever wrote it has perhaps not flushed that.
-                yield Flush(folders=(layout.schedules,))
-                return known, False
+        known = None if before is None else _said(root, queue, name)
+        if known is not None and known.schedule == schedule:
+            # As it was; but whoever wrote it has perhaps not flushed that.
+            yield Flush(folders=(layout.schedules,))
+            return known, False
         armed = schedule.armed(root.now_ms())
         written, made = yield from _write(root, queue, name, armed)
         try:
@@ -232,5 +232,3 @@ def _unlink(root: Root, path: str) -> bool:
         return False
     unlink_if_there(root.files, path)  # NFS may have done it and lost the answer.
     return True
-
-
