@@ -14,7 +14,7 @@ from mq.http.bodies import body_chunks
 from mq.http.carried import named_headers
 from mq.http.envelopes import KEY, PRIORITY, VISIBILITY
 from mq.http.parameters import Query
-from mq.http.problems import facts_of, problem_for, problem_members
+from mq.http.problems import PROBLEMS, problem_members
 from mq.http.query import Choice, Seconds, Text, Time, Whole
 from mq.http.rows import body_member
 from mq.http.service import Service
@@ -172,8 +172,7 @@ def _listed(found: list[Listed]) -> Answer:
 
 
 def _unreadable(name: ScheduleName) -> dict[str, object]:
-    error = ScheduleUnreadable(name.text)
-    return {"name": name.text, "problem": problem_members(problem_for(error), facts_of(error))}
+    return {"name": name.text, "problem": problem_members(PROBLEMS[ScheduleUnreadable], {})}
 
 
 def _named(path: Mapping[str, str]) -> tuple[QueueName, ScheduleName]:
