@@ -177,6 +177,12 @@ def names_of(root: Root, queue: QueueName) -> Iterator[ScheduleName]:
                 yield parse_schedule(entry.name)[1]
 
 
+def count_of(root: Root, queue: QueueName) -> int:
+    """How many schedules the queue has; foreign names that begin alike count too."""
+    prefix = entry_prefix(queue)
+    return sum(each.name.startswith(prefix) for each in root.files.entries(root.layout.schedules))
+
+
 def discard_written(root: Root, written: str) -> None:
     """Takes away what was written beside, and is not to be the schedule."""
     with contextlib.suppress(OSError):

@@ -27,6 +27,7 @@ from mq.store.schedule_file import (
     BEGINNING_BYTES,
     Kept,
     Version,
+    count_of,
     discard_written,
     names_of,
     read_kept,
@@ -199,7 +200,7 @@ def _swap(
         raise QueueNotFound(queue.text)
     if version_now(root, queue, name) != before:
         return False
-    if before is None and len(set(names_of(root, queue))) >= SCHEDULES_PER_QUEUE_MAX:
+    if before is None and count_of(root, queue) >= SCHEDULES_PER_QUEUE_MAX:
         raise TooManySchedules(SCHEDULES_PER_QUEUE_MAX)
     rename_over(root, queue, name, written, made)
     return True

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.clock import FakeClock
-
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, ScheduleName, UuidSource
 from mq.recurrence import Every
@@ -28,6 +27,16 @@ QUEUE = QueueName.parse("q")
 NAME = ScheduleName.parse("nightly")
 EVERY_S = 60.0
 MINUTELY = Schedule(Every(EVERY_S), body=b"again")
+
+
+def to_its_end(operation: Steps[T]) -> T:
+    """Goes on with what has begun; nothing is flushed."""
+    try:
+        while True:
+            next(operation)
+    except StopIteration as end:
+        value: T = end.value
+        return value
 
 
 class TimedRoot:

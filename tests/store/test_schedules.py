@@ -1,5 +1,6 @@
 """Schedules on disk: what is kept of one, what replaces it, and when it goes."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.messages import new_id
-from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot
+from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot, to_its_end
 
 from mq.errors import (
     NoSpace,
@@ -117,7 +118,7 @@ def test_what_is_not_there_is_not_found(place: TimedRoot) -> None:
         list_schedules(place.root, nobody)
     with pytest.raises(QueueNotFound):
         read_schedule(place.root, nobody, NAME)
-    assert place.names() == []
+    assert place.names() in ([], [".lock"])
 
 
 def test_a_schedule_is_taken_away(place: TimedRoot) -> None:
@@ -154,13 +155,15 @@ def test_a_queue_has_so_many_schedules_and_no_more(
     "content",
     [
         b"", b"{}\n", b"nothing\n", b'{"version": 2, "every_s": 60}\n', b'{"version": 1}\n',
-        b'{"version": 1, "every_s": 60, "cron": "* * * * *"}\n', b'{"version": 1, "every_s": "1"}\n',
+        b'{"version": 1, "every_s": 60, "cron": "* * * * *"}\n',
+        b'{"version": 1, "every_s": "1"}\n',
         b'{"version": 1, "every_s": 0.1}\n', b'{"version": 1, "cron": "* * *"}\n',
         b'{"version": 1, "every_s": 60, "head": 9}\nce-id: 7', b'{"version": 1, "every_s": 60',
         b'{"version": 1, "every_s": 60, "overlap": "never"}\n',
         b'{"version": 1, "every_s": 60, "extension": "exe"}\n',
         b'{"version": 1, "every_s": 60, "priority": 10}\n',
-        b'{"version": 1, "every_s": 60, "last": "x"}\n', b'{"version": 1, "every_s": 60, "key": ""}\n',
+        b'{"version": 1, "every_s": 60, "last": "x"}\n',
+        b'{"version": 1, "every_s": 60, "key": ""}\n',
         b'{"version": 1, "cron": "* * * * *", "tz": "Nowhere"}\n', b"[" * 4000 + b"\n",
     ],
 )  # fmt: skip
@@ -260,7 +263,7 @@ def test_a_full_disk_is_told_before_anything_is_written(root: Path) -> None:
     place.root = open_root(str(root), Files(), FakeClock(), reserve_bytes=1 << 60)
     with pytest.raises(NoSpace):
         place.put()
-    assert place.names() == []
+    assert place.names() in ([], [".lock"])
 
 
 def test_several_are_put_at_a_time(place: TimedRoot) -> None:
@@ -285,11 +288,14 @@ def test_an_older_root_gets_its_folders_at_the_next_start(root: Path) -> None:
     assert place.read().schedule == MINUTELY
 
 
-def test_a_put_whose_answer_nfs_lost_is_done(root: Path) -> None:
+def test_what_nfs_did_and_lost_the_answer_of_is_done(root: Path) -> None:
     files = FaultyFiles()
     place = TimedRoot(root, files)
-    files.lose_answer("rename", "/schedules/")
+    for call in ("rename", "unlink"):
+        files.fail(call, errno.ENOENT, "/schedules/q:", times=1, performed=True)
     assert place.put() == place.read()
+    place.run(delete_schedule(place.root, QUEUE, NAME))
+    assert place.names() == [".lock"]
 
 
 def test_a_schedule_that_changes_while_it_is_replaced_is_looked_at_again(root: Path) -> None:
@@ -299,8 +305,5 @@ def test_a_schedule_that_changes_while_it_is_replaced_is_looked_at_again(root: P
     steps = put_schedule(place.root, QUEUE, NAME, MINUTELY)
     next(steps)
     os.utime(place.path(), ns=(10**18, 10**18))
-    with pytest.raises(StopIteration) as end:
-        while True:
-            next(steps)
-    assert end.value.value == (place.read(), False)
+    assert to_its_end(steps) == (place.read(), False)
     assert place.names() == [".lock", "q:nightly"]
