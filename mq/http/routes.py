@@ -6,6 +6,7 @@
 from typing import Final
 
 from mq.http import batches, envelopes, health, keys, messages, peeking, queues, reading, settings
+from mq.http.openapi.serving import reader_of
 from mq.http.routing import Operation, Route
 
 _PUBLISH: Final = Operation(
@@ -26,7 +27,9 @@ _FETCH: Final = Operation(
 _RANGED: Final = (reading.RANGE, reading.IF_RANGE)
 _MATCHED: Final = (messages.IF_MATCH,)
 
-ROUTES: Final = [
+_OPENAPI: Final = Operation(reader_of(lambda: ROUTES))
+
+ROUTES: Final[list[Route]] = [
     Route(
         "/{queue}",
         {
@@ -72,4 +75,5 @@ ROUTES: Final = [
     ),
     Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
     Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
+    Route("/-/openapi.json", {"GET": _OPENAPI, "HEAD": _OPENAPI}),
 ]
