@@ -34,6 +34,7 @@ from mq.http.openapi.described import ANY, Content, Described, Success
 from mq.http.openapi.problems import (
     base_schema,
     header_references,
+    item_schema,
     problem_answers,
     problem_schemas,
 )
@@ -88,6 +89,7 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
         "components": {
             "schemas": {
                 **SCHEMAS,
+                **{name: _item(errors) for name, errors in messages.ITEMS.items()},
                 "Problem": base_schema(),
                 **problem_schemas(sorted(_malformed(routes))),
             },
@@ -111,6 +113,10 @@ def described(route: Route, method: str) -> Described:
         successes=tuple(replace(each, content={}) for each in said.successes if each.status != 206),
         raises=tuple(each for each in said.raises if each is not RangeUnsatisfiable),
     )
+
+
+def _item(errors: Iterable[type[MqError]]) -> Schema:
+    return item_schema((*errors, *_STORAGE), (INTERNAL,))
 
 
 def _malformed(routes: Iterable[Route]) -> set[str]:

@@ -3,7 +3,9 @@
 from typing import Final
 
 from mq.errors import (
+    BadName,
     BatchTooLarge,
+    BodyTooLarge,
     Busy,
     DeliveredAgain,
     DueTooFar,
@@ -11,6 +13,7 @@ from mq.errors import (
     KeyTaken,
     MessageLeased,
     MessageNotFound,
+    MqError,
     PublishPurged,
     QueueNotFound,
     RangeUnsatisfiable,
@@ -28,7 +31,7 @@ from mq.http.openapi.described import (
     json_of,
     rows_of,
 )
-from mq.http.openapi.schemas import reference
+from mq.http.openapi.schemas import ACK_PROBLEM, LINE_PROBLEM, reference
 
 _BYTES: Final = {ANY: Content()}
 _QUEUE: Final = "$request.path.queue"
@@ -41,6 +44,12 @@ _READ: Final = (
     Success(206, "A range of it.", _BYTES, (*_READ_HEADERS, "Content-Range")),
 )
 _DUE_IN: Final = Content(reference("Reschedule"), example={"due_in_s": 60})
+
+ITEMS: Final[dict[str, tuple[type[MqError], ...]]] = {
+    LINE_PROBLEM: (BodyTooLarge, DueTooFar, SettingsUnreadable, StagedFileGone, PublishPurged),
+    ACK_PROBLEM: (BadName, MessageNotFound, SettingsUnreadable, Busy),
+}
+"""What an item of an answer may have as its problem, beside what the storage says."""
 
 DESCRIBED: Final = {
     ("POST", "/{queue}/messages"): Described(
@@ -58,7 +67,7 @@ DESCRIBED: Final = {
                 "The message is on stable media.",
                 json_of(reference("Published")),
                 ("X-Message-Id", "Location"),
-                {**_BY_HEADER, "key": "$request.query.key"},
+                _BY_HEADER,
             ),
         ),
         (

@@ -100,8 +100,7 @@ def problem_answers(
 
 
 def _answer(status: int, found: dict[str, Problem]) -> dict[str, object]:
-    references = [reference(problem_name(slug)) for slug in sorted(found)]
-    schema = references[0] if len(references) == 1 else {"oneOf": references}
+    schema = _one_of(found)
     titles = sorted({problem.title for problem in found.values()})
     answer: dict[str, object] = {
         "description": f"{'; '.join(titles)}.",
@@ -113,6 +112,17 @@ def _answer(status: int, found: dict[str, Problem]) -> dict[str, object]:
     if METHOD_NOT_ALLOWED.slug in found:
         names.append("Allow")
     return {**answer, "headers": header_references(names)} if names else answer
+
+
+def item_schema(errors: Iterable[type[MqError]], others: Iterable[Problem]) -> Schema:
+    """The schema of what an item of an answer may have as its problem, none of a parameter."""
+    problems = [*(problem_of(each) for each in errors), *others]
+    return _one_of(each.slug for each in problems)
+
+
+def _one_of(slugs: Iterable[str]) -> Schema:
+    references = [reference(problem_name(slug)) for slug in sorted(slugs)]
+    return references[0] if len(references) == 1 else {"oneOf": references}
 
 
 def header_references(names: Iterable[str]) -> dict[str, Schema]:

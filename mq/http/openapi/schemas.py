@@ -20,6 +20,8 @@ _TYPES: Final[dict[type, Schema]] = {
     bool: {"type": "boolean"},
     type(None): {"type": "null"},
 }
+LINE_PROBLEM: Final = "LineProblem"
+ACK_PROBLEM: Final = "AckProblem"
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _TEXT: Final[Schema] = {"type": "string"}
@@ -81,7 +83,6 @@ def _message(more: dict[str, Schema]) -> Schema:
 
 
 _ALL_SETTINGS: Final = {**SETTINGS, **FIXED_SETTINGS}
-_PROBLEM: Final = reference("Problem")
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "QueueName": {
@@ -136,7 +137,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Purged": opened({"purged_before": TIME}),
     "Published": opened({"id": reference("MessageId")}),
     "PublishedLine": {
-        "oneOf": [opened({"id": reference("MessageId")}), opened({"problem": _PROBLEM})]
+        "oneOf": [
+            opened({"id": reference("MessageId")}),
+            opened({"problem": reference(LINE_PROBLEM)}),
+        ]
     },
     "FetchedLine": _message({}),
     "PeekedLine": _message({"state": {"type": "string", "enum": list(STATES)}, "size": COUNT}),
@@ -155,7 +159,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "results": {
                 "type": "array",
                 "items": opened(
-                    {"id": _TEXT, "status": {"type": "integer"}, "problem": _PROBLEM},
+                    {"id": _TEXT, "status": {"type": "integer"}, "problem": reference(ACK_PROBLEM)},
                     optional=("problem",),
                 ),
             }
