@@ -380,3 +380,14 @@ async def test_what_a_damaged_file_stops_and_what_it_does_not(serve: Serve, text
     assert await read(server) == DEFAULTS
     for message_id in (*ids, await publish(server)):
         assert (await delete(server, message_id)).status == 202
+
+
+async def test_what_is_whole_may_be_written_with_a_point(server: Server) -> None:
+    # JSON Schema, and who draws by it, knows 7.0 as whole.
+    await make_queue(server)
+    reply = await patch(server, b'{"priority_default": 7.0, "bucket": 8.0}')
+    assert reply.status == 200, reply.body
+    assert b'"priority_default": 7,' in reply.body
+    assert (await read(server))["priority_default"] == 7
+    problem = assert_problem(await patch(server, {"shards": 1.5}), 422, "bad-setting")
+    assert problem["parameter"] == "shards"

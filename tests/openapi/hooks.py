@@ -120,6 +120,9 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             path["id"] = session.post(f"{url}/messages", data=b"{}").json()["id"]
         if path.get("key") == KEY:
             session.post(f"{url}/messages?key={KEY}", data=b"{}")
+        if case.method == "GET" and case.path in ("/{queue}/messages", "/{queue}/peek"):
+            session.post(f"{url}/messages", data=b"{}", headers={"x-attribute-colour": "red"})
+            session.post(f"{url}/messages", data=b"\xff")
 
 
 @schemathesis.hook
