@@ -152,7 +152,7 @@ BAD_VALUES: list[tuple[str, Any]] = [
     ("visibility_s", float("nan")), ("visibility_s", float("inf")), ("visibility_s", 10**400),
     ("priority_default", 10), ("priority_default", -1), ("priority_default", 1.5),
     ("priority_default", "high"), ("idempotency_s", -1), ("idempotency_s", 10**9),
-    ("body_bytes_max", -1), ("body_bytes_max", 2**50), ("body_bytes_max", 1.0),
+    ("body_bytes_max", -1), ("body_bytes_max", 2**50), ("body_bytes_max", 1.5),
     ("bucket", 6), ("bucket", "8"), ("shards", 0), ("shards", 17),
 ]  # fmt: skip
 
