@@ -79,12 +79,23 @@ BUCKET_TRIES_MAX: Final = 5
 BUCKET_KEPT_S: Final = 60
 SETTINGS_BYTES_MAX: Final = 64 * KIB
 
-# Keys. How often a link is looked at again that others change meanwhile, and how many turns its
-# folder's lock is waited for, which is held for a few calls.
+# Keys. How often a link is looked at again that others change meanwhile, and how many turns a lock
+# is waited for that is held for a few calls.
 LINK_TRIES_MAX: Final = 16
-LINK_LOCK_TRIES_MAX: Final = 1000
+LOCK_TURNS_MAX: Final = 1000
 # Links that one sweep looks at, but for the rest of the folder that it is in.
 SWEPT_LINKS_MAX: Final = 10_000
+
+# Schedules on disk. How often one is looked at again that others change meanwhile; what its file
+# says before its message; and how long a firing's link stays at least.
+FIRING_DUE_DIGITS_MAX: Final = 15
+SCHEDULES_PER_QUEUE_MAX: Final = 1000
+SCHEDULE_TRIES_MAX: Final = 16
+SCHEDULE_LINE_BYTES_MAX: Final = 8 * KIB
+FIRING_KEPT_S: Final = 3600
+# When one is looked at again that could not be fired: what is full may soon have room.
+FIRING_AGAIN_S: Final = 1.0
+FIRING_STUCK_AGAIN_S: Final = 10.0
 
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
@@ -171,6 +182,16 @@ JOURNAL_BYTES_MAX: Final = 64 * MIB
 ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
+
+# Schedules. Seconds between firings, or before the first; years as Quartz has them.
+SCHEDULE_NAME_CHARS_MAX: Final = 40
+EVERY_S_MIN: Final = 1
+EVERY_S_MAX: Final = 10 * 366 * 24 * 3600
+SCHEDULE_DELAY_S_MAX: Final = 10 * 366 * 24 * 3600
+SCHEDULE_COUNT_MAX: Final = 1_000_000_000
+CRON_CHARS_MAX: Final = 256
+CRON_YEAR_MIN: Final = 1970
+CRON_YEAR_MAX: Final = 2099
 
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.

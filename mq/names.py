@@ -26,6 +26,7 @@ from mq.limits import (
     KEY_WRITTEN_BYTES_MAX,
     PUBLISHED_MS_MAX,
     QUEUE_NAME_CHARS_MAX,
+    SCHEDULE_NAME_CHARS_MAX,
     SIDELINE_SUFFIX,
     UUID_CHARS,
     VISIBILITY_S_MAX,
@@ -63,6 +64,8 @@ if any(len(extension) > EXTENSION_CHARS_MAX for extension in EXTENSIONS):
     raise AssertionError("names: an extension is longer than the limit")
 
 _CONSUMER: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{CONSUMER_NAME_CHARS_MAX - 1}}}")
+SCHEDULE_PATTERN: Final = rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{SCHEDULE_NAME_CHARS_MAX - 1}}}"
+_SCHEDULE: Final = re.compile(SCHEDULE_PATTERN)
 QUEUE_PATTERN: Final = (
     rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{QUEUE_NAME_CHARS_MAX - 1}}}(?:{SIDELINE_SUFFIX})?"
 )
@@ -125,6 +128,23 @@ class ConsumerName:
         """Raises BadName when `text` is no consumer's name."""
         if _CONSUMER.fullmatch(text) is None:
             raise BadName("consumer", "a letter or digit, then up to 39 of letters, digits, _ -")
+        return cls(text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ScheduleName:
+    """The name of a queue's schedule."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when `text` is no schedule's name."""
+        if _SCHEDULE.fullmatch(text) is None:
+            raise BadName("schedule", "a letter or digit, then up to 39 of letters, digits, _ -")
         return cls(text)
 
     def __str__(self) -> str:
@@ -267,7 +287,7 @@ class MessageId:
     @property
     def content_type(self) -> str:
         """The content type that the extension stands for."""
-        return EXTENSIONS.get(self.extension, CONTENT_TYPE_DEFAULT)
+        return content_type_of(self.extension)
 
     def __str__(self) -> str:
         return self.text
@@ -353,6 +373,11 @@ def extension_for(content_type: str) -> str:
     that is not in the table, or one with parameters.
     """
     return CONTENT_TYPES.get(content_type.strip().lower(), "")
+
+
+def content_type_of(extension: str) -> str:
+    """The content type that an extension stands for; none stands for the default."""
+    return EXTENSIONS.get(extension, CONTENT_TYPE_DEFAULT)
 
 
 def is_default(content_type: str) -> bool:

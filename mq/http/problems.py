@@ -36,11 +36,14 @@ from mq.errors import (
     QuotaExceeded,
     RangeUnsatisfiable,
     ReadOnly,
+    ScheduleNotFound,
+    ScheduleUnreadable,
     SettingsChanged,
     SettingsUnreadable,
     ShapeFixed,
     StagedFileGone,
     StorageFailed,
+    TooManySchedules,
     Unavailable,
     UnknownParameter,
     UnknownSetting,
@@ -58,10 +61,12 @@ MEMBERS: Final = frozenset(
         "key",
         "id",
         "lease",
+        "schedule",
         "receives",
         "bytes_max",
         "headers_max",
         "messages_max",
+        "schedules_max",
         "size",
     }
 )
@@ -110,6 +115,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "message-not-found", 404, "Message not found", "The queue has no such message."
     ),
     KeyNotFound: Problem("key-not-found", 404, "Key not found", "No message has the key."),
+    ScheduleNotFound: Problem(
+        "schedule-not-found", 404, "Schedule not found", "The queue has no such schedule."
+    ),
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
     ),
@@ -118,6 +126,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "The message is in the lease {lease}: until that ends it can be read and deleted alone.",
     ),
     KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
+    TooManySchedules: Problem(
+        "too-many-schedules", 409, "Too many schedules",
+        "A queue has at most {schedules_max} schedules.",
+    ),
     ShapeFixed: Problem(
         "settings-fixed", 409, "Settings fixed",
         "The queue was made with other settings, which stay as long as it does.",
@@ -186,6 +198,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     SettingsUnreadable: Problem(
         "settings-unreadable", 503, "Settings unreadable",
         "The queue's settings cannot be understood.", True,
+    ),
+    ScheduleUnreadable: Problem(
+        "schedule-unreadable", 503, "Schedule unreadable",
+        "The schedule's file cannot be understood, and it is not fired.", True,
     ),
     Busy: Problem("message-busy", 503, "Busy", "Another process is at it.", True),
 }  # fmt: skip

@@ -366,7 +366,7 @@ class _Auditor:
         sweeps_s = _SWEEPS * SWEEP_EVERY_S + self._overdue_ms / 1000
         with contextlib.suppress(SettingsUnreadable):
             swept_s = kept_s(self._root, folder) + sweeps_s
-            if lain_s > swept_s and is_orphan(self._root, folder, target):
+            if lain_s > swept_s and is_orphan(self._root, folder, place, target):
                 self._say(Breach.ORPHAN, place.path, f"for {lain_s:g} s")
 
     def _is_understood(self, queue: QueueName) -> bool:

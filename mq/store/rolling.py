@@ -225,7 +225,7 @@ class Roller:
         root, queue = self.root, batch.queue
         try:
             for _ in range(LINK_TRIES_MAX):
-                yield from take_links(root, queue, message_id, None, 0)
+                yield from take_links(root, queue, message_id, None)
                 if (yield from self._reveal_linked(batch, message_id, key, spot)):
                     return Rolled(moved=1)
         except KeyTaken:

@@ -521,10 +521,8 @@ def _release(
         "a lookup key's link is made before the idempotency key's",
         "mq/store/keyed.py",
         """\
-        if idempotency is not None:
-            first = yield from _take_idempotency(
-                root, queue, message_id, idempotency, idempotency_s
-            )
+        if once is not None:
+            first = yield from _take_once(root, queue, message_id, once)
             if first is not None:
                 return first
         if message_id.key is not None:
@@ -533,10 +531,8 @@ def _release(
         """\
         if message_id.key is not None:
             yield from _take_key(root, queue, message_id, message_id.key)
-        if idempotency is not None:
-            first = yield from _take_idempotency(
-                root, queue, message_id, idempotency, idempotency_s
-            )
+        if once is not None:
+            first = yield from _take_once(root, queue, message_id, once)
             if first is not None:
                 return first
 """,
@@ -546,24 +542,24 @@ def _release(
         "mq/store/publish.py",
         """\
         if draft.is_linked:
-            first = yield from take_links(
+            first = yield from take_links(root, draft.queue, draft.id, draft.once)
 """,
         """\
         if draft.is_linked:
             yield reveal(root, draft)
-            first = yield from take_links(
+            first = yield from take_links(root, draft.queue, draft.id, draft.once)
 """,
     ),
     Ordering(
         "a staged file goes before its idempotency key",
         "mq/store/publish.py",
         """\
-    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+    if (yield from give_back(root, draft.queue, draft.id, draft.once)):
         discard(root, draft)
 """,
         """\
     discard(root, draft)
-    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+    if (yield from give_back(root, draft.queue, draft.id, draft.once)):
 """,
     ),
     Ordering(

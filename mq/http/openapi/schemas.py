@@ -24,8 +24,8 @@ LINE_PROBLEM: Final = "LineProblem"
 ACK_PROBLEM: Final = "AckProblem"
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
-_TEXT: Final[Schema] = {"type": "string"}
-_NAMED_HEADERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": "string"}}
+TEXT: Final[Schema] = {"type": "string"}
+NAMED_HEADERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": "string"}}
 _EXAMPLE_ID: Final = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab.json"
 
 
@@ -63,7 +63,8 @@ def _setting(setting: Setting) -> Schema:
     return {"type": kind, "minimum": setting.least, "maximum": setting.most}
 
 
-def _or_null(schema: Schema) -> Schema:
+def or_null(schema: Schema) -> Schema:
+    """The schema, or null."""
     return {**schema, "type": [schema["type"], "null"]}
 
 
@@ -74,9 +75,9 @@ def _message(more: dict[str, Schema]) -> Schema:
         "receives": {**COUNT, "maximum": RECEIVES_MAX},
         "published": TIME,
         "due": TIME,
-        "headers": _NAMED_HEADERS,
+        "headers": NAMED_HEADERS,
         **more,
-        "body": _TEXT,
+        "body": TEXT,
         "body_base64": {"type": "string", "contentEncoding": "base64"},
     }
     return opened(properties, optional=("body", "body_base64"))
@@ -131,7 +132,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Totals": opened(dict.fromkeys(of_dataclass(Totals), COUNT)),
     "Settings": opened({name: _setting(each) for name, each in _ALL_SETTINGS.items()}),
     "SettingsPatch": closed(
-        {name: _or_null(_setting(each)) for name, each in _ALL_SETTINGS.items()},
+        {name: or_null(_setting(each)) for name, each in _ALL_SETTINGS.items()},
         optional=tuple(_ALL_SETTINGS),
     ),
     "Purged": opened({"purged_before": TIME}),
@@ -159,7 +160,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "results": {
                 "type": "array",
                 "items": opened(
-                    {"id": _TEXT, "status": {"type": "integer"}, "problem": reference(ACK_PROBLEM)},
+                    {"id": TEXT, "status": {"type": "integer"}, "problem": reference(ACK_PROBLEM)},
                     optional=("problem",),
                 ),
             }
