@@ -54,7 +54,7 @@ from mq.limits import RETRY_AFTER_S
 TYPE_PREFIX: Final = "urn:mq:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 
-_MEMBERS: Final = frozenset(
+MEMBERS: Final = frozenset(
     {
         "parameter",
         "queue",
@@ -219,8 +219,13 @@ OTHERS: Final = (PATH_UNKNOWN, METHOD_NOT_ALLOWED, BAD_REQUEST, INTERNAL)
 
 
 def problem_for(error: MqError) -> Problem:
-    """The problem of the error's class, or of the nearest class above that has one."""
-    for kind in type(error).__mro__:
+    """The problem of the error's class."""
+    return problem_of(type(error))
+
+
+def problem_of(error: type[MqError]) -> Problem:
+    """The problem of a class of errors, or of the nearest class above that has one."""
+    for kind in error.__mro__:
         if issubclass(kind, MqError) and kind in PROBLEMS:
             return PROBLEMS[kind]
     return INTERNAL
@@ -247,7 +252,7 @@ def problem_members(problem: Problem, facts: dict[str, object]) -> dict[str, obj
         "status": problem.status,
         "detail": problem.detail.format_map(facts),
         "retryable": problem.retryable,
-        **{name: value for name, value in facts.items() if name in _MEMBERS},
+        **{name: value for name, value in facts.items() if name in MEMBERS},
     }
 
 

@@ -17,6 +17,7 @@ from mq.http import (
     schedules,
     settings,
 )
+from mq.http.openapi.serving import reader_of
 from mq.http.routing import Operation, Route
 
 _PUBLISH: Final = Operation(
@@ -37,7 +38,9 @@ _FETCH: Final = Operation(
 _RANGED: Final = (reading.RANGE, reading.IF_RANGE)
 _MATCHED: Final = (messages.IF_MATCH,)
 
-ROUTES: Final = [
+_OPENAPI: Final = Operation(reader_of(lambda: ROUTES))
+
+ROUTES: Final[list[Route]] = [
     Route(
         "/{queue}",
         {
@@ -93,4 +96,5 @@ ROUTES: Final = [
     Route("/{queue}/schedules", {"GET": Operation(schedules.read_all)}),
     Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
     Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
+    Route("/-/openapi.json", {"GET": _OPENAPI, "HEAD": _OPENAPI}),
 ]
