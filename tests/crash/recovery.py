@@ -92,8 +92,9 @@ class _Recovery:
             self._clock.set_ms(max(self._ledger.until_ms, FakeClock().now_ms()) + 1000)
             self._resolved = {places[0].id for places in found.with_two_names()}
             for place, *_ in found.with_two_names():
-                number = number_in_file(place.path.read_bytes(), place.id)
-                self._fired[number].add(place.id)
+                if found.states(place.id) & set(ALIVE):
+                    number = number_in_file(place.path.read_bytes(), place.id)
+                    self._fired[number].add(place.id)
             problems = unresolved(self._root, found, self._chance)
         return problems
 
