@@ -41,6 +41,7 @@ from mq_mover.sweeper import Sweeper
 VISIBILITY_S = 60.0
 _NEVER_S = 1e9
 _HOURS_S = 2 * 3600.0
+_ASKED = ("make_asked", "drop_asked")
 FIRES_EVERY_S = 120.0
 """How often the schedules of scripts fire."""
 
@@ -103,10 +104,12 @@ class _Recovery:
         if breach in (Breach.LINKED, Breach.TWO_STATES):
             return self._two_names
         if breach is Breach.KEYS:
-            return self._ledger.queues.get(name) in ("drop_asked", "make_asked")
+            return self._ledger.queues.get(name) in _ASKED
         if breach in (Breach.SETTINGS, Breach.PURGED):
             last = self._ledger.queues.get(name.removesuffix(".json"))
-            return last in (None, "make_asked", "drop_asked")
+            return last in (None, *_ASKED)
+        if breach is Breach.SCHEDULE:
+            return self._ledger.queues.get(name.partition(":")[0]) in (None, *_ASKED)
         return breach is Breach.TOMBSTONE and self._ledger.queues.get(name) == "drop_asked"
 
     def _serves(self) -> list[str]:
