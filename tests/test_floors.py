@@ -59,6 +59,7 @@ FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
 OTHER_WORDS = {
     "mq.lifecycle": FOLDER_NAMES,
     "mq.http.envelopes": {"delay"},
+    "mq.http.schedules": {"delay"},
     "mq.recurrence": {"delay"},
     "mq.store.manifest": {"queues"},
 }

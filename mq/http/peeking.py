@@ -17,11 +17,11 @@ from mq.names import QueueName
 from mq.store.peek import Page
 from mq.store.read import Reading
 
-_STATES: Final = {
+STATES: Final = {
     state.value: state for state in (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
 }
 STATE: Final = Choices(
-    "state", tuple(_STATES), "Messages of which states, one state after the other.",
+    "state", tuple(STATES), "Messages of which states, one state after the other.",
     default=(State.READY.value,),
 )  # fmt: skip
 COUNT: Final = Whole(
@@ -48,7 +48,7 @@ async def peek(service: Service, request: web.BaseRequest, path: Mapping[str, st
 
 def page_of(query: Query) -> Page:
     """The page that a query asks for. Raises BadParameter."""
-    states = tuple(_STATES[word] for word in STATE.of(query))
+    states = tuple(STATES[word] for word in STATE.of(query))
     count = COUNT.of(query) or PEEK_MESSAGES_DEFAULT
     after = AFTER.of(query)
     if after is not None and len(states) > 1:

@@ -15,8 +15,10 @@ from mq.http import (
     peeking,
     queues,
     reading,
+    schedules,
     settings,
 )
+from mq.http.openapi.serving import reader_of
 from mq.http.routing import Operation, Route
 
 _PUBLISH: Final = Operation(
@@ -37,7 +39,9 @@ _FETCH: Final = Operation(
 _RANGED: Final = (reading.RANGE, reading.IF_RANGE)
 _MATCHED: Final = (messages.IF_MATCH,)
 
-ROUTES: Final = [
+_OPENAPI: Final = Operation(reader_of(lambda: ROUTES))
+
+ROUTES: Final[list[Route]] = [
     Route(
         "/{queue}",
         {
@@ -85,6 +89,17 @@ ROUTES: Final = [
             "PATCH": Operation(settings.change, headers=_MATCHED),
         },
     ),
+    Route(
+        "/{queue}/schedules/{schedule}",
+        {
+            "PUT": Operation(schedules.put, schedules.PUT_PARAMETERS),
+            "GET": Operation(schedules.read),
+            "HEAD": Operation(schedules.read),
+            "DELETE": Operation(schedules.delete),
+        },
+    ),
+    Route("/{queue}/schedules", {"GET": Operation(schedules.read_all)}),
     Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
     Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
+    Route("/-/openapi.json", {"GET": _OPENAPI, "HEAD": _OPENAPI}),
 ]

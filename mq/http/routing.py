@@ -54,6 +54,11 @@ class Route:
         object.__setattr__(self, "segments", tuple(self.pattern.strip("/").split("/")))
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the segments that are parameters."""
+        return tuple(each[1:-1] for each in self.segments if each.startswith("{"))
+
+    @property
     def allow(self) -> str:
         """The value of an Allow header."""
         return ", ".join(sorted({*self.operations, "OPTIONS"}))
