@@ -62,6 +62,34 @@ BODY_BYTES_SETTABLE_MAX: Final = 1 << 40
 SETTINGS_AGE_S: Final = 0.5
 SETTING_NAME_SHOWN_CHARS: Final = 64
 
+# History: how long a queue's is kept, and how large it may become.
+HISTORY_KEPT_S_DEFAULT: Final = 7.0 * 24 * 3600
+HISTORY_KEPT_S_MIN: Final = 3600
+HISTORY_KEPT_S_MAX: Final = 366 * 24 * 3600
+HISTORY_BYTES_DEFAULT: Final = 1 << 30
+HISTORY_BYTES_MIN: Final = MIB
+HISTORY_BYTES_MAX: Final = 1 << 40
+# A file is followed by the next when it is so large, or this share of what the queue may have.
+HISTORY_FILE_BYTES_MAX: Final = 16 * MIB
+HISTORY_FILES_PER_QUEUE_MIN: Final = 8
+# Lines that wait for the writer, how many go into one write, and how often it writes.
+HISTORY_LINES_HELD_MAX: Final = 50_000
+HISTORY_LINES_PER_WRITE_MAX: Final = 1_000
+HISTORY_WRITE_EVERY_S: Final = 0.1
+# Open files, and how long one stays open that nothing is written to.
+HISTORY_FILES_OPEN_MAX: Final = 64
+HISTORY_FILE_IDLE_S: Final = 60.0
+# Queues of which it is known whether they have a history; forgetting one costs a look.
+HISTORY_QUEUES_KNOWN_MAX: Final = 10_000
+# No line is so long.
+HISTORY_LINE_BYTES_MAX: Final = 64 * KIB
+# How long a process that ends, or a reader, waits for what is still to be written.
+HISTORY_END_S: Final = 2.0
+# The latest events of a message that one answer has.
+HISTORY_EVENTS_MAX: Final = 1_000
+# A message's lines are looked for from so long before its id's time on: clocks of machines differ.
+HISTORY_CLOCKS_APART_S: Final = 3600
+
 # Folders. What comes once so many lie flat goes to buckets by the time of its id's publish.
 FOLDER_FILES_MAX: Final = 10_000
 BUCKET_DIGITS_MIN: Final = 7
@@ -259,6 +287,13 @@ DESCRIBE_AGE_S: Final = 1.0
 COMPLAINT_EVERY_S: Final = 1.0
 # How long past its due time a message in delay/ says that no mover comes for it.
 OVERDUE_AFTER_S: Final = 5.0
+# What counting remembers, so that it need not list: folders, queues in each that queues share, and
+# names of buckets; a few hundred bytes each at most.
+CENSUS_ENTRIES_MAX: Final = 100_000
+# The share of time that counting may take for messages' times where no name came or went, and how
+# much of it at once.
+TIMES_SHARE: Final = 0.01
+TIMES_READ_S: Final = 0.01
 
 # Space held back from publishers, so that fetch and delete go on working on a full disk.
 RESERVE_BYTES_MAX: Final = 64 * MIB
@@ -303,6 +338,10 @@ _RELATIONS: Final = {
     ),
     "others' settings are seen within a second": SETTINGS_AGE_S < 1.0,
     "a settings file holds every setting": SETTINGS_BYTES_MAX >= 4 * KIB,
+    "a queue's history is some files": (
+        HISTORY_BYTES_MIN // HISTORY_FILES_PER_QUEUE_MIN >= 64 * KIB
+        and HISTORY_LINES_PER_WRITE_MAX <= HISTORY_LINES_HELD_MAX
+    ),
     "a purge outlasts a publish in hand": PURGE_MARK_KEPT_S >= FORGOTTEN_AFTER_S,
     "a process may count all others as peers": PROCESSES_MAX - 1 <= PEERS_MAX,
 }

@@ -101,7 +101,7 @@ def _over_root(
     path: Path, delay_s: float, folder_max: int
 ) -> tuple[Callable[[], int], Callable[[], float | None]]:
     files, clock = Files(), SystemClock()
-    root = open_root(str(path), files, clock, folder_max=folder_max)
+    root = open_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     leases = LeaseMover(root, flusher)
@@ -137,7 +137,7 @@ def _between(
     if source.stat().st_dev != destination.stat().st_dev:
         raise AcrossFileSystems(source, destination)
     files, clock = Files(), SystemClock()
-    root = Root.of(layout, files, clock, folder_max=folder_max)
+    root = Root.of(layout, files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = FsyncFlusher(files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     clock_follower = ClockFollower(root, clock)

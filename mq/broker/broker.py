@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mq.broker.accounts import Description
+from mq.broker.describing import Describer
 from mq.broker.keeper import Keeper
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
@@ -59,6 +60,7 @@ class Broker:
         self._peer_index = self._chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
         self._uuids = UuidSource(root.clock)
         self.keeper = Keeper(root, committer, settings)
+        self._describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self._publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
@@ -140,7 +142,7 @@ class Broker:
         queue = await self.queue(name)
         self.keeper.usable(queue)
         try:
-            return queue, await queue.describe()
+            return queue, await self._describer.describe(queue)
         except QueueNotFound:
             self._forget(queue)
             raise
@@ -337,8 +339,8 @@ class Broker:
     def _rescheduled(
         self, queue: Queue, message_id: MessageId, due_in_s: float, future: "asyncio.Future[Stamp]"
     ) -> None:
-        if self._heard(queue, future) and due_in_s <= 0:
-            queue.became_ready(message_id)
+        if self._heard(queue, future):
+            queue.was_rescheduled(message_id, due_in_s)
 
     def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
         """Hears of an operation's end, whoever else still does; whether it ended well."""

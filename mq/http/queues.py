@@ -12,6 +12,7 @@ from mq.http.service import Service
 from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
 from mq.names import QueueName
 from mq.settings import DIGITS_SETTING, SHARDS_SETTING
+from mq.store.counting import AsOf
 from mq.store.queues import WantedShape
 
 DIGITS: Final = Whole(
@@ -40,8 +41,7 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
     queue, description = await service.broker.describe(name)
     counts = description.counts
     oldest_ms = counts.oldest_ready_ms
-    age_s = None if oldest_ms is None else max(0, description.counted_ms - oldest_ms) / 1000
-    now_ms = service.broker.root.now_ms()
+    age_s = None if oldest_ms is None else max(0, counts.as_of.ready_ms - oldest_ms) / 1000
     return json_answer(
         {
             "name": name.text,
@@ -59,7 +59,7 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
                 "index": service.settings.process_index,
                 "of": service.settings.processes,
             },
-            "as_of": {"counts": rfc3339(description.counted_ms), "totals": rfc3339(now_ms)},
+            "as_of": _as_of(counts.as_of, service.broker.root.now_ms()),
             "settings": {
                 **queue.settings.as_json(),
                 DIGITS_SETTING: description.shape.digits,
@@ -67,6 +67,24 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             },
         }
     )
+
+
+def _as_of(as_of: AsOf, now_ms: int) -> dict[str, str]:
+    """Of when each figure is."""
+    ready = rfc3339(as_of.ready_ms)
+    delayed = rfc3339(as_of.delayed_ms)
+    return {
+        "ready": ready,
+        "delayed": delayed,
+        "in_flight": delayed,
+        "leased": rfc3339(as_of.leased_ms),
+        "overdue": rfc3339(as_of.overdue_ms),
+        "removed": rfc3339(as_of.removed_ms),
+        "sidelined": rfc3339(as_of.sidelined_ms),
+        "foreign": ready,
+        "oldest_ready_age_s": ready,
+        "totals": rfc3339(now_ms),
+    }
 
 
 async def purge(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -9,6 +9,7 @@ from mq.http import (
     batches,
     envelopes,
     health,
+    history,
     keys,
     messages,
     peeking,
@@ -63,6 +64,10 @@ ROUTES: Final[list[Route]] = [
             "PATCH": Operation(messages.reschedule, headers=_MATCHED),
             "DELETE": Operation(messages.delete, headers=_MATCHED),
         },
+    ),
+    Route(
+        "/{queue}/messages/{id}/history",
+        {"GET": Operation(history.read), "HEAD": Operation(history.read)},
     ),
     Route(
         "/{queue}/peek",

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from mq.errors import Busy, KeyTaken, MqError, QueueNotFound
+from mq.history import Event
 from mq.lifecycle import DELIVER, SCHEDULE, State
 from mq.limits import LINK_TRIES_MAX
 from mq.message import Stamp
@@ -205,19 +206,22 @@ def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: Message
     happened meanwhile, or it was given up. Raises QueueNotFound. Durable on return: yes.
     """
 
+    due_ms: int | None = None
+
     def deliver() -> Flush | None:
+        nonlocal due_ms
         # Under the lock, as who gives up takes the link away.
         if root.files.linked(place.path) != message_id.text:
             return None
         staged = message_status(root, root.layout.path(State.NEW, queue, message_id))
         if staged is None:
             return None
-        due_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
-        is_scheduled = due_ms > root.now_ms()
+        stamped_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
+        due_ms = stamped_ms if stamped_ms > root.now_ms() else None
         if not queue_exists(root, queue):
             raise QueueNotFound(queue.text)
         try:
-            return move(root, SCHEDULE if is_scheduled else DELIVER, queue, message_id)
+            return move(root, DELIVER if due_ms is None else SCHEDULE, queue, message_id)
         except OSError as error:
             if is_gone(error):
                 return None  # Its own publisher was faster.
@@ -226,3 +230,4 @@ def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: Message
     flush = yield from locked(root, place, deliver)
     if flush is not None:
         yield flush
+        root.history.record(queue, Event.PUBLISHED, message_id, 0, due_ms)

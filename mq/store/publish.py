@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mq.errors import NoInodes, PublishPurged, QueueNotFound, StagedFileGone
+from mq.history import Event
 from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, State, Transition
 from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.message import Stamp
@@ -173,6 +174,8 @@ def deliver(
         raise QueueNotFound(draft.queue.text) from None
     if draft.is_scheduled and not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
+    due_ms = draft.due_ms if draft.is_scheduled else None
+    root.history.record(draft.queue, Event.PUBLISHED, draft.id, 0, due_ms)
     return draft.id
 
 

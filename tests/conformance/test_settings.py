@@ -28,6 +28,9 @@ DEFAULTS = {
     "priority_default": 0,
     "idempotency_s": 300.0,
     "body_bytes_max": 64 * 1024 * 1024,
+    "history": False,
+    "history_kept_s": 7 * 24 * 3600,
+    "history_bytes_max": 1 << 30,
     "bucket": 8,
     "shards": 1,
 }

@@ -157,6 +157,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     url = f"{case.operation.base_url.rstrip('/')}/{queue}"
     with requests.Session() as session:
         session.put(url)
+        if case.path.endswith("/history"):
+            session.patch(f"{url}/settings", json={"history": True})
         if path.get("id") == ID:
             path["id"] = session.post(f"{url}/messages", data=b"{}").json()["id"]
         if path.get("key") == KEY:
