@@ -292,8 +292,8 @@ OVERDUE_AFTER_S: Final = 5.0
 CENSUS_ENTRIES_MAX: Final = 100_000
 # The share of time that counting may take for messages' times where no name came or went, and how
 # much of it at once.
-TIMES_SHARE: Final = 0.01
-TIMES_READ_S: Final = 0.01
+TIMES_SHARE: Final = 0.02
+TIMES_READ_S: Final = 0.02
 
 # Space held back from publishers, so that fetch and delete go on working on a full disk.
 RESERVE_BYTES_MAX: Final = 64 * MIB
