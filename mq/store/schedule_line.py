@@ -11,6 +11,8 @@ from mq.headers import parse_block, print_block
 from mq.limits import (
     HEADER_BLOCK_BYTES_MAX,
     PRIORITY_MAX,
+    PUBLISHED_MS_MAX,
+    SCHEDULE_COUNT_MAX,
     SCHEDULE_LINE_BYTES_MAX,
     VISIBILITY_S_MAX,
 )
@@ -99,8 +101,8 @@ def _schedule(fields: dict[str, Any], head: bytes, body: bytes) -> Schedule:
         raise ScheduleUnreadable(f"extension is {extension!r}")
     return Schedule(
         recurrence=_recurrence(fields),
-        count=_whole(fields, "count", 1),
-        until_ms=_whole(fields, "until_ms", 0),
+        count=_whole(fields, "count", 1, SCHEDULE_COUNT_MAX),
+        until_ms=_whole(fields, "until_ms", 0, PUBLISHED_MS_MAX),
         overlap=_overlap(fields),
         priority=_whole(fields, "priority", 0, PRIORITY_MAX),
         key=None if key is None else Key.parse(key),
@@ -144,7 +146,10 @@ def _number(fields: dict[str, Any], name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ScheduleUnreadable(f"{name} is {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ScheduleUnreadable(f"{name} is {value}") from None
 
 
 def _whole(

@@ -164,6 +164,11 @@ def test_a_queue_has_so_many_schedules_and_no_more(
         b'{"version": 1, "every_s": 60, "priority": 10}\n',
         b'{"version": 1, "every_s": 60, "last": "x"}\n',
         b'{"version": 1, "every_s": 60, "key": ""}\n',
+        b'{"version": 1, "every_s": 60, "key": "\\ud800"}\n',
+        b'{"version": 1, "every_s": NaN}\n', b'{"version": 1, "every_s": 60, "delay_s": NaN}\n',
+        b'{"version": 1, "every_s": 1' + b"0" * 400 + b"}\n",
+        b'{"version": 1, "every_s": 60, "until_ms": 253402300800000}\n',
+        b'{"version": 1, "every_s": 60, "count": 1000000001}\n',
         b'{"version": 1, "cron": "* * * * *", "tz": "Nowhere"}\n', b"[" * 4000 + b"\n",
     ],
 )  # fmt: skip
