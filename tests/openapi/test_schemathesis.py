@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 TOP = HERE.parent.parent
 DOCUMENT = "/-/openapi.json"
 SEED = 7
-EXAMPLES = 20
+EXAMPLES = 15
 PATIENCE_S = 300 * TIMES
 
 

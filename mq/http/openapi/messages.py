@@ -120,6 +120,12 @@ DESCRIBED: Final = {
         _READ,
         (QueueNotFound, SettingsUnreadable, MessageNotFound, RangeUnsatisfiable, Busy),
     ),
+    ("GET", "/{queue}/messages/{id}/history"): Described(
+        "read_history",
+        "What became of a message, where the queue's setting has it recorded.",
+        (Success(200, "Its events, by time.", json_of(reference("History")), ("Cache-Control",)),),
+        (QueueNotFound, SettingsUnreadable, MessageNotFound),
+    ),
     ("PATCH", "/{queue}/messages/{id}"): Described(
         "reschedule",
         "Has a message become due at another time: extends, releases or delays it.",

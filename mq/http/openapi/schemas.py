@@ -7,11 +7,18 @@ from typing import Any, Final, get_args, get_type_hints
 
 from mq.broker.accounts import Totals
 from mq.broker.readiness import Readiness
+from mq.history import Event
 from mq.http.peeking import STATES
 from mq.http.query import KEY_SCHEMA, Schema
-from mq.limits import BATCH_MESSAGES_MAX, DUE_IN_S_MAX, PROCESSES_MAX, RECEIVES_MAX
+from mq.limits import (
+    BATCH_MESSAGES_MAX,
+    DUE_IN_S_MAX,
+    HISTORY_EVENTS_MAX,
+    PROCESSES_MAX,
+    RECEIVES_MAX,
+)
 from mq.names import ID_PATTERN, QUEUE_PATTERN
-from mq.settings import FIXED_SETTINGS, SETTINGS, Setting
+from mq.settings import FIXED_SETTINGS, SETTINGS, Setting, Switch
 
 _TYPES: Final[dict[type, Schema]] = {
     int: {"type": "integer"},
@@ -20,6 +27,8 @@ _TYPES: Final[dict[type, Schema]] = {
     bool: {"type": "boolean"},
     type(None): {"type": "null"},
 }
+# DROPPED is of no message.
+_TOLD: Final = {event.value for event in Event} - {Event.DROPPED.value}
 LINE_PROBLEM: Final = "LineProblem"
 ACK_PROBLEM: Final = "AckProblem"
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
@@ -58,7 +67,9 @@ def opened(properties: dict[str, Schema], optional: tuple[str, ...] = ()) -> Sch
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _setting(setting: Setting) -> Schema:
+def _setting(setting: Setting | Switch) -> Schema:
+    if isinstance(setting, Switch):
+        return of_type(bool)
     kind = "integer" if setting.is_whole else "number"
     return {"type": kind, "minimum": setting.least, "maximum": setting.most}
 
@@ -83,7 +94,22 @@ def _message(more: dict[str, Schema]) -> Schema:
     return opened(properties, optional=("body", "body_base64"))
 
 
+_FIGURES: Final = (
+    "ready", "delayed", "in_flight", "overdue", "removed", "leased", "sidelined", "foreign",
+)  # fmt: skip
 _ALL_SETTINGS: Final = {**SETTINGS, **FIXED_SETTINGS}
+_RECEIVES: Final[Schema] = {**COUNT, "maximum": RECEIVES_MAX}
+_EVENT: Final = opened(
+    {
+        "time": TIME,
+        "event": {"type": "string", "enum": sorted(_TOLD)},
+        "receives": _RECEIVES,
+        "due": TIME,
+        "lease": TEXT,
+        "process": TEXT,
+    },
+    optional=("receives", "due", "lease"),
+)
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "QueueName": {
@@ -109,14 +135,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Description": opened(
         {
             "name": reference("QueueName"),
-            "ready": COUNT,
-            "delayed": COUNT,
-            "in_flight": COUNT,
-            "overdue": COUNT,
-            "removed": COUNT,
-            "leased": COUNT,
-            "sidelined": COUNT,
-            "foreign": COUNT,
+            **dict.fromkeys(_FIGURES, COUNT),
             "oldest_ready_age_s": {"type": ["number", "null"], "minimum": 0},
             "totals": reference("Totals"),
             "process": opened(
@@ -125,7 +144,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     "of": {"type": "integer", "minimum": 1, "maximum": PROCESSES_MAX},
                 }
             ),
-            "as_of": opened({"counts": TIME, "totals": TIME}),
+            "as_of": opened(dict.fromkeys((*_FIGURES, "oldest_ready_age_s", "totals"), TIME)),
             "settings": reference("Settings"),
         }
     ),
@@ -171,7 +190,15 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "id": reference("MessageId"),
             "due": TIME,
-            "receives": {**COUNT, "maximum": RECEIVES_MAX},
+            "receives": _RECEIVES,
+        }
+    ),
+    "History": opened(
+        {
+            "id": reference("MessageId"),
+            "recording": of_type(bool),
+            "left_out": COUNT,
+            "events": {"type": "array", "items": _EVENT, "maxItems": HISTORY_EVENTS_MAX},
         }
     ),
     "Alive": opened({"alive": {"type": "boolean", "const": True}}),
