@@ -12,7 +12,7 @@ from mq.http.service import Service
 from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
 from mq.names import QueueName
 from mq.settings import DIGITS_SETTING, SHARDS_SETTING
-from mq.store.counting import AsOf
+from mq.store.counting import FIGURES, AsOf
 from mq.store.queues import WantedShape
 
 DIGITS: Final = Whole(
@@ -70,21 +70,9 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
 
 
 def _as_of(as_of: AsOf, now_ms: int) -> dict[str, str]:
-    """Of when each figure is."""
-    ready = rfc3339(as_of.ready_ms)
-    delayed = rfc3339(as_of.delayed_ms)
-    return {
-        "ready": ready,
-        "delayed": delayed,
-        "in_flight": delayed,
-        "leased": rfc3339(as_of.leased_ms),
-        "overdue": rfc3339(as_of.overdue_ms),
-        "removed": rfc3339(as_of.removed_ms),
-        "sidelined": rfc3339(as_of.sidelined_ms),
-        "foreign": ready,
-        "oldest_ready_age_s": ready,
-        "totals": rfc3339(now_ms),
-    }
+    """Of when each figure is; totals are of now."""
+    counts = {figure: rfc3339(getattr(as_of, of)) for figure, of in FIGURES.items()}
+    return {**counts, "totals": rfc3339(now_ms)}
 
 
 async def purge(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

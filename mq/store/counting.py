@@ -1,6 +1,7 @@
 """A queue's counts, each with the time that it is of."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from mq.errors import QueueNotFound
 from mq.lifecycle import State
@@ -16,13 +17,25 @@ class AsOf:
     """Of when counts are, milliseconds since the epoch: what was done by then is in them."""
 
     ready_ms: int
-    """Also of foreign names, and of the oldest message."""
     delayed_ms: int
-    """Also of what is in flight."""
     overdue_ms: int
     leased_ms: int
     removed_ms: int
     sidelined_ms: int
+
+
+FIGURES: Final = {
+    "ready": "ready_ms",
+    "delayed": "delayed_ms",
+    "in_flight": "delayed_ms",
+    "leased": "leased_ms",
+    "overdue": "overdue_ms",
+    "removed": "removed_ms",
+    "sidelined": "sidelined_ms",
+    "foreign": "ready_ms",
+    "oldest_ready_age_s": "ready_ms",
+}
+"""Which of these times each figure of a description is of."""
 
 
 @dataclass(frozen=True, slots=True)

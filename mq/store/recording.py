@@ -4,17 +4,13 @@ Whoever moves a message says so once that is on stable media. Nothing here raise
 sake, or keeps an operation waiting that somebody waits for: what cannot be written is counted.
 """
 
-import contextlib
 import itertools
 import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final
 
 from mq.clock import Clock
-from mq.errors import MqError
 from mq.history import Event, Line, dropped
 from mq.limits import (
     HISTORY_BYTES_MIN,
@@ -24,34 +20,18 @@ from mq.limits import (
     HISTORY_LINES_PER_WRITE_MAX,
     HISTORY_QUEUES_KNOWN_MAX,
     HISTORY_WRITE_EVERY_S,
-    SETTINGS_AGE_S,
     SWEEP_EVERY_S,
 )
 from mq.names import MessageId, QueueName
-from mq.settings import QueueSettings
 from mq.store.files import Files
 from mq.store.history_files import HistoryFiles
 from mq.store.history_layout import Day, date_of, process_name
+from mq.store.history_settings import HistorySettings
 from mq.store.history_sweep import Kept, sweep_history
 from mq.store.layout import Layout
-from mq.store.settings import NO_FILE, Version, read_fields, settings_in, settings_version
 from mq.store.space import Space
 
 _log = logging.getLogger("mq.history")
-
-_DEFAULTS: Final = QueueSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of a queue's settings until `stale_s`, by the steady clock; `is_sure`: they
-    could be read.
-    """
-
-    stale_s: float
-    version: Version
-    settings: QueueSettings
-    is_sure: bool
 
 
 class Recorder:
@@ -68,7 +48,7 @@ class Recorder:
         self._files = files
         self._clock = clock
         self._space = space
-        self._known: dict[str, _Known] = {}
+        self._settings = HistorySettings(layout, files, clock)
         self._open = HistoryFiles(layout, files, self.process)
         self._held: deque[tuple[str, Line]] = deque()
         self._dropped: dict[str, int] = {}
@@ -84,11 +64,11 @@ class Recorder:
         """Whether the queue has a history, as its settings said half a second ago at most.
         Blocking, now and then, for a look at them.
         """
-        return self._of(queue).settings.history
+        return self._settings.is_on(queue)
 
     def look_again(self, queue: QueueName) -> None:
         """The queue's settings have just been changed: the next look is at them."""
-        self._known.pop(queue.text, None)
+        self._settings.look_again(queue)
 
     def record(
         self,
@@ -100,11 +80,7 @@ class Recorder:
         lease: str = "",
     ) -> None:
         """Has a line say so, where the queue has a history. Durable on return: no."""
-        # As `is_on`, at the cost of a call less: this is in the way of every message.
-        known = self._known.get(queue.text)
-        if known is None or self._clock.steady_s() >= known.stale_s:
-            known = self._look(queue)
-        if not known.settings.history:
+        if not self._settings.is_on(queue):
             return
         line = Line(self._clock.now_ms(), event, message_id.text, receives, due_ms, lease)
         if not self._has_thread:
@@ -165,34 +141,7 @@ class Recorder:
         """The bounds of the queue's history, the defaults' where it is gone; None: nobody can tell.
         Blocking, now and then.
         """
-        known = self._of(queue)
-        settings = known.settings
-        bounds = Kept(settings.history_kept_s, settings.history_bytes_max)
-        return bounds if known.is_sure else None
-
-    def _of(self, queue: QueueName) -> _Known:
-        known = self._known.get(queue.text)
-        if known is None or self._clock.steady_s() >= known.stale_s:
-            known = self._look(queue)
-        return known
-
-    def _look(self, queue: QueueName) -> _Known:
-        """At the queue's settings file; what cannot be read, or understood, changes nothing."""
-        known = self._known.get(queue.text)
-        stale_s = self._clock.steady_s() + SETTINGS_AGE_S
-        version, settings = (known.version, known.settings) if known else (NO_FILE, _DEFAULTS)
-        is_sure = True
-        try:
-            found = settings_version(self._layout, self._files, queue)
-            if found != version:
-                fields = read_fields(self._layout, self._files, queue)
-                version, settings = found, settings_in(fields, _DEFAULTS)
-        except (OSError, MqError):
-            is_sure = False  # Who needs the settings tells of it.
-        if len(self._known) >= HISTORY_QUEUES_KNOWN_MAX:
-            self._known.clear()
-        self._known[queue.text] = look = _Known(stale_s, version, settings, is_sure)
-        return look
+        return self._settings.kept(queue)
 
     def _drop(self, queue: str, count: int) -> None:
         with self._counting:
@@ -205,8 +154,11 @@ class Recorder:
         with self._counting:
             if self._thread is None and not self._ends.is_set():
                 thread = threading.Thread(target=self._run, name="history", daemon=True)
-                with contextlib.suppress(RuntimeError):  # None can be started: another tries.
+                try:
                     thread.start()
+                except RuntimeError:  # None can be started now: the next line tries again.
+                    self._wake.clear()
+                else:
                     self._thread = thread
 
     def _run(self) -> None:
@@ -224,15 +176,16 @@ class Recorder:
                 _log.exception("history was not written")
 
     def _write_held(self) -> None:
-        """Under the lock."""
-        while self._held:
+        """What is held now, not what comes meanwhile. Under the lock."""
+        left = len(self._held)
+        while left:
             lines: dict[str, list[Line]] = {}
-            for _ in range(HISTORY_LINES_PER_WRITE_MAX):
-                if not self._held:
-                    break
+            some = min(left, HISTORY_LINES_PER_WRITE_MAX)
+            for _ in range(some):
                 queue, line = self._held.popleft()
                 lines.setdefault(queue, []).append(line)
             self._write_all(lines)
+            left -= some
         self._write_dropped()
 
     def _write_lines(self, queue: str, lines: Iterable[Line]) -> None:

@@ -322,6 +322,7 @@ async def test_below_the_reserve_nothing_is_written(serve: Serve) -> None:
     one = await serve()
     await record(one)
     message_id = await publish(one)
+    assert await told(one, message_id) == ["published 0"]
     full = await serve(reserve_bytes=2**60)
     assert (await fetch(full)).id == message_id
     assert (await delete(full, message_id)).status == 202
@@ -339,6 +340,19 @@ async def test_a_history_survives_its_message_and_a_queue_of_the_same_name(serve
     assert (await call(server, "DELETE", "/q")).status == 200
     await make_queue(server)
     assert await told(server, message_id) == ["published 0", "removed 0"]
+
+
+async def test_a_history_that_cannot_be_read_is_asked_for_again(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await record(server)
+    message_id = await publish(server)
+    assert await told(server, message_id) == ["published 0"]
+    files.fail("open_read", errno.EIO, "/history")
+    reply = await call(server, "GET", f"/q/messages/{message_id}/history")
+    assert assert_problem(reply, 503, "storage-failed")["retryable"]
+    files.heal()
+    assert await told(server, message_id) == ["published 0"]
 
 
 async def test_the_latest_events_are_told(server: Server) -> None:

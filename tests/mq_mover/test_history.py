@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from harness.leases import LEASE_S, QUEUE, LeasingRoot
+from harness.schedules import TimedRoot
 
 from mq.history import Event
 from mq.limits import HISTORY_KEPT_S_DEFAULT, SWEEP_EVERY_S
@@ -36,6 +37,16 @@ def test_a_lease_that_lapses_is_told_of(root: Path) -> None:
     told = [(line["event"], line["receives"]) for line in lines(root, QUEUE.text)]
     assert told[-2:] == [("leased", 1), ("redelivered", 1)]
     assert lines(root, QUEUE.text)[-1]["id"] == message_id.text
+
+
+def test_what_a_schedule_publishes_is_told_of(root: Path) -> None:
+    place = TimedRoot(root)
+    with_history(root, QUEUE.text)
+    place.put()
+    place.pass_s()
+    assert place.scheduler().run_once() == 1
+    (line,) = lines(root, QUEUE.text)
+    assert (line["event"], line["id"]) == ("published", place.ready()[0].text)
 
 
 def test_histories_are_swept_also_of_queues_that_are_gone(root: Path) -> None:
