@@ -92,7 +92,7 @@ def give_back(
     place = root.layout.link(once.kind, queue, once.key)
 
     def give() -> None:
-        if whereabouts(root, queue, message_id) not in DELIVERED:
+        if _came_to_nothing(root, queue, message_id, once.kind):
             unlink_link(root, place, message_id.text)
 
     try:
@@ -104,6 +104,15 @@ def give_back(
     except (OSError, MqError):
         return False
     return True
+
+
+def _came_to_nothing(root: Root, queue: QueueName, message_id: MessageId, kind: Keys) -> bool:
+    """Whether nobody has delivered a message whose link was met. Of a firing's link it is to be
+    sure: what was delivered, and is removed by now, was published all the same.
+    """
+    if kind is Keys.FIRING:
+        return is_staged(root, queue, message_id)
+    return whereabouts(root, queue, message_id) not in DELIVERED
 
 
 def _take_once(

@@ -46,7 +46,14 @@ _READ: Final = (
 _DUE_IN: Final = Content(reference("Reschedule"), example={"due_in_s": 60})
 
 ITEMS: Final[dict[str, tuple[type[MqError], ...]]] = {
-    LINE_PROBLEM: (BodyTooLarge, DueTooFar, SettingsUnreadable, StagedFileGone, PublishPurged),
+    LINE_PROBLEM: (
+        BodyTooLarge,
+        DueTooFar,
+        SettingsUnreadable,
+        StagedFileGone,
+        PublishPurged,
+        Busy,
+    ),
     ACK_PROBLEM: (BadName, MessageNotFound, SettingsUnreadable, Busy),
 }
 """What an item of an answer may have as its problem, beside what the storage says."""

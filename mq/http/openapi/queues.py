@@ -4,6 +4,7 @@ from typing import Final
 
 from mq.errors import (
     BadSetting,
+    Busy,
     NameTaken,
     QueueNotFound,
     SettingsChanged,
@@ -28,7 +29,7 @@ DESCRIBED: Final = {
             Success(200, "It was there.", json_of(reference("Queue")), ("Location",), _QUEUE),
             Success(201, "It was made.", json_of(reference("Queue")), ("Location",), _QUEUE),
         ),
-        (NameTaken, ShapeFixed, SettingsUnreadable),
+        (NameTaken, ShapeFixed, SettingsUnreadable, Busy),
         more="A body is discarded.",
     ),
     ("GET", "/{queue}"): Described(
@@ -41,13 +42,13 @@ DESCRIBED: Final = {
         "delete_queue",
         "Deletes a queue and its messages in every state.",
         (Success(200, "It is gone.", json_of(reference("Queue"))),),
-        (QueueNotFound, NameTaken),
+        (QueueNotFound, Busy),
     ),
     ("DELETE", "/{queue}/messages"): Described(
         "purge_queue",
         "Has no message served any more that was published until now.",
         (Success(202, "Until when what was published is gone.", json_of(reference("Purged"))),),
-        (QueueNotFound,),
+        (QueueNotFound, Busy),
     ),
     ("GET", "/{queue}/settings"): Described(
         "read_settings",
@@ -66,6 +67,7 @@ DESCRIBED: Final = {
             BadSetting,
             ShapeFixed,
             SettingsChanged,
+            Busy,
         ),
         body={MERGE_PATCH: _PATCH, JSON: _PATCH},
     ),
