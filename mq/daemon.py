@@ -62,6 +62,7 @@ class Daemon:
             self._folder_failed,
         )
         in_memory = file_system.in_memory and settings.durability == "none"
+        root.history.begin()
         committer = Committer(flusher, in_memory, self._clock)
         own = settings.peer_index
         if settings.is_supervised:
@@ -95,6 +96,7 @@ class Daemon:
             await self._runner.cleanup()
         if self._broker is not None:
             await self._broker.drain()
+            await asyncio.to_thread(self._broker.root.history.end)
         _log.info("drained")
 
     def _roll_forward(self, root: Root) -> None:

@@ -239,6 +239,26 @@ class Busy(Unavailable):
 
 
 @dataclass(eq=False)
+class ScheduleNotFound(MqError):
+    """The queue has no such schedule."""
+
+    schedule: str
+
+
+class ScheduleUnreadable(Unavailable):
+    """A schedule's file says nothing that this mq understands."""
+
+    slug = "schedule-unreadable"
+
+
+@dataclass(eq=False)
+class TooManySchedules(MqError):
+    """The queue has so many schedules that there may be no other."""
+
+    schedules_max: int
+
+
+@dataclass(eq=False)
 class MessageLeased(MqError):
     """The message is in a lease; until that ends it can be read and deleted, and no more."""
 

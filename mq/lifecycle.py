@@ -31,7 +31,7 @@ class Transition:
     by: str
 
 
-STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq, mq.spark")
+STAGE: Final = Transition("stage", State.ABSENT, State.NEW, "mq, mq-mover, mq.spark")
 DELIVER: Final = Transition("deliver", State.NEW, State.READY, "mq, mq-mover, mq.spark")
 SCHEDULE: Final = Transition("schedule", State.NEW, State.DELAYED, "mq, mq-mover, mq.spark")
 DISCARD: Final = Transition("discard", State.NEW, State.ABSENT, "mq, mq-mover, mq.spark")

@@ -62,6 +62,34 @@ BODY_BYTES_SETTABLE_MAX: Final = 1 << 40
 SETTINGS_AGE_S: Final = 0.5
 SETTING_NAME_SHOWN_CHARS: Final = 64
 
+# History: how long a queue's is kept, and how large it may become.
+HISTORY_KEPT_S_DEFAULT: Final = 7.0 * 24 * 3600
+HISTORY_KEPT_S_MIN: Final = 3600
+HISTORY_KEPT_S_MAX: Final = 366 * 24 * 3600
+HISTORY_BYTES_DEFAULT: Final = 1 << 30
+HISTORY_BYTES_MIN: Final = MIB
+HISTORY_BYTES_MAX: Final = 1 << 40
+# A file is followed by the next when it is so large, or this share of what the queue may have.
+HISTORY_FILE_BYTES_MAX: Final = 16 * MIB
+HISTORY_FILES_PER_QUEUE_MIN: Final = 8
+# Lines that wait for the writer, how many go into one write, and how often it writes.
+HISTORY_LINES_HELD_MAX: Final = 50_000
+HISTORY_LINES_PER_WRITE_MAX: Final = 1_000
+HISTORY_WRITE_EVERY_S: Final = 0.1
+# Open files, and how long one stays open that nothing is written to.
+HISTORY_FILES_OPEN_MAX: Final = 64
+HISTORY_FILE_IDLE_S: Final = 60.0
+# Queues of which it is known whether they have a history; forgetting one costs a look.
+HISTORY_QUEUES_KNOWN_MAX: Final = 10_000
+# No line is so long.
+HISTORY_LINE_BYTES_MAX: Final = 64 * KIB
+# How long a process that ends, or a reader, waits for what is still to be written.
+HISTORY_END_S: Final = 2.0
+# The latest events of a message that one answer has.
+HISTORY_EVENTS_MAX: Final = 1_000
+# A message's lines are looked for from so long before its id's time on: clocks of machines differ.
+HISTORY_CLOCKS_APART_S: Final = 3600
+
 # Folders. What comes once so many lie flat goes to buckets by the time of its id's publish.
 FOLDER_FILES_MAX: Final = 10_000
 BUCKET_DIGITS_MIN: Final = 7
@@ -79,12 +107,23 @@ BUCKET_TRIES_MAX: Final = 5
 BUCKET_KEPT_S: Final = 60
 SETTINGS_BYTES_MAX: Final = 64 * KIB
 
-# Keys. How often a link is looked at again that others change meanwhile, and how many turns its
-# folder's lock is waited for, which is held for a few calls.
+# Keys. How often a link is looked at again that others change meanwhile, and how many turns a lock
+# is waited for that is held for a few calls.
 LINK_TRIES_MAX: Final = 16
-LINK_LOCK_TRIES_MAX: Final = 1000
+LOCK_TURNS_MAX: Final = 1000
 # Links that one sweep looks at, but for the rest of the folder that it is in.
 SWEPT_LINKS_MAX: Final = 10_000
+
+# Schedules on disk. How often one is looked at again that others change meanwhile; what its file
+# says before its message; and how long a firing's link stays at least.
+FIRING_DUE_DIGITS_MAX: Final = 15
+SCHEDULES_PER_QUEUE_MAX: Final = 1000
+SCHEDULE_TRIES_MAX: Final = 16
+SCHEDULE_LINE_BYTES_MAX: Final = 8 * KIB
+FIRING_KEPT_S: Final = 3600
+# When one is looked at again that could not be fired: what is full may soon have room.
+FIRING_AGAIN_S: Final = 1.0
+FIRING_STUCK_AGAIN_S: Final = 10.0
 
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
@@ -180,6 +219,16 @@ WINDOW_BITS: Final = 8
 WINDOW_AHEAD_MS_MAX: Final = 2000
 WINDOW_SPARE_MS: Final = 16
 
+# Schedules. Seconds between firings, or before the first; years as Quartz has them.
+SCHEDULE_NAME_CHARS_MAX: Final = 40
+EVERY_S_MIN: Final = 1
+EVERY_S_MAX: Final = 10 * 366 * 24 * 3600
+SCHEDULE_DELAY_S_MAX: Final = 10 * 366 * 24 * 3600
+SCHEDULE_COUNT_MAX: Final = 1_000_000_000
+CRON_CHARS_MAX: Final = 256
+CRON_YEAR_MIN: Final = 1970
+CRON_YEAR_MAX: Final = 2099
+
 # Processes of one machine on one port, and how a child that died is started again: at once, then
 # after waits from MIN to MAX, until it lived for LONG_LIFE.
 PROCESSES_MAX: Final = 64
@@ -218,7 +267,7 @@ HANDLER_END_S: Final = 1.0
 BODY_IDLE_S_DEFAULT: Final = 30.0
 KEEPALIVE_S: Final = 75.0
 WAIT_S_MAX: Final = 60.0
-# A thousand years: what ends after the year 9999 is refused where it is known when it begins.
+# How far from now a due time may be told in seconds: a thousand years.
 DUE_IN_S_MAX: Final = 1000 * 366 * 24 * 3600
 JSON_BYTES_MAX: Final = MIB
 # Of a fetch with a count, of acks, of a peek; of lines that are published at once, and their bytes.
@@ -248,6 +297,13 @@ DESCRIBE_AGE_S: Final = 1.0
 COMPLAINT_EVERY_S: Final = 1.0
 # How long past its due time a message in delay/ says that no mover comes for it.
 OVERDUE_AFTER_S: Final = 5.0
+# What counting remembers, so that it need not list: folders, queues in each that queues share, and
+# names of buckets; a few hundred bytes each at most.
+CENSUS_ENTRIES_MAX: Final = 100_000
+# The share of time that counting may take for messages' times where no name came or went, and how
+# much of it at once.
+TIMES_SHARE: Final = 0.02
+TIMES_READ_S: Final = 0.02
 
 # Space held back from publishers, so that fetch and delete go on working on a full disk.
 RESERVE_BYTES_MAX: Final = 64 * MIB
@@ -298,6 +354,10 @@ _RELATIONS: Final = {
     ),
     "others' settings are seen within a second": SETTINGS_AGE_S < 1.0,
     "a settings file holds every setting": SETTINGS_BYTES_MAX >= 4 * KIB,
+    "a queue's history is some files": (
+        HISTORY_BYTES_MIN // HISTORY_FILES_PER_QUEUE_MIN >= 64 * KIB
+        and HISTORY_LINES_PER_WRITE_MAX <= HISTORY_LINES_HELD_MAX
+    ),
     "a purge outlasts a publish in hand": PURGE_MARK_KEPT_S >= FORGOTTEN_AFTER_S,
     "a process may count all others as peers": PROCESSES_MAX - 1 <= PEERS_MAX,
 }

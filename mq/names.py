@@ -26,6 +26,7 @@ from mq.limits import (
     KEY_WRITTEN_BYTES_MAX,
     PUBLISHED_MS_MAX,
     QUEUE_NAME_CHARS_MAX,
+    SCHEDULE_NAME_CHARS_MAX,
     SIDELINE_SUFFIX,
     UUID_CHARS,
     VISIBILITY_S_MAX,
@@ -63,20 +64,25 @@ if any(len(extension) > EXTENSION_CHARS_MAX for extension in EXTENSIONS):
     raise AssertionError("names: an extension is longer than the limit")
 
 _CONSUMER: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{CONSUMER_NAME_CHARS_MAX - 1}}}")
-_QUEUE: Final = re.compile(
+SCHEDULE_PATTERN: Final = rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{SCHEDULE_NAME_CHARS_MAX - 1}}}"
+_SCHEDULE: Final = re.compile(SCHEDULE_PATTERN)
+QUEUE_PATTERN: Final = (
     rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{QUEUE_NAME_CHARS_MAX - 1}}}(?:{SIDELINE_SUFFIX})?"
 )
+_QUEUE: Final = re.compile(QUEUE_PATTERN)
 _KEY_WRITTEN: Final = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
 UUID_V7: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """How an id begins. Not all that does so is one: there is a last time that one may tell."""
-_ID: Final = re.compile(
+ID_PATTERN: Final = (
     rf"(?P<uuid>{UUID_V7.pattern})"
     r"(?:,p=(?P<priority>[1-9]))?"
     r"(?:,k=(?P<key>[A-Za-z0-9_=-]+))?"
     r"(?:,v=(?P<visibility>[1-9][0-9]{0,5}))?"
     r"(?:,h=(?P<headers>[1-9][0-9]{0,3}))?"
-    r"(?:\.(?P<extension>[a-z0-9]+))?"
+    rf"(?:\.(?P<extension>{'|'.join(EXTENSIONS)}))?"
 )
+"""How an id is written, but for the numbers and the key in it."""
+_ID: Final = re.compile(ID_PATTERN)
 # The ids without attributes, which are nearly all.
 _PLAIN_ID: Final = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}(?:\.[a-z0-9]+)?"
@@ -122,6 +128,23 @@ class ConsumerName:
         """Raises BadName when `text` is no consumer's name."""
         if _CONSUMER.fullmatch(text) is None:
             raise BadName("consumer", "a letter or digit, then up to 39 of letters, digits, _ -")
+        return cls(text)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ScheduleName:
+    """The name of a queue's schedule."""
+
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises BadName when `text` is no schedule's name."""
+        if _SCHEDULE.fullmatch(text) is None:
+            raise BadName("schedule", "a letter or digit, then up to 39 of letters, digits, _ -")
         return cls(text)
 
     def __str__(self) -> str:
@@ -225,8 +248,6 @@ class MessageId:
         if match is None:
             raise BadName("id", "as it was given by the publish or the fetch")
         uuid, priority, key, visibility, headers, extension = match.groups()
-        if extension is not None and extension not in EXTENSIONS:
-            raise BadName("id", "an extension that stands for a content type")
         try:
             written_key = None if key is None else Key.parse_written(key)
         except BadName as error:
@@ -266,7 +287,7 @@ class MessageId:
     @property
     def content_type(self) -> str:
         """The content type that the extension stands for."""
-        return EXTENSIONS.get(self.extension, CONTENT_TYPE_DEFAULT)
+        return content_type_of(self.extension)
 
     def __str__(self) -> str:
         return self.text
@@ -352,6 +373,11 @@ def extension_for(content_type: str) -> str:
     that is not in the table, or one with parameters.
     """
     return CONTENT_TYPES.get(content_type.strip().lower(), "")
+
+
+def content_type_of(extension: str) -> str:
+    """The content type that an extension stands for; none stands for the default."""
+    return EXTENSIONS.get(extension, CONTENT_TYPE_DEFAULT)
 
 
 def is_default(content_type: str) -> bool:

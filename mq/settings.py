@@ -17,6 +17,12 @@ from mq.limits import (
     BUCKET_DIGITS_MIN,
     DRAIN_S_DEFAULT,
     FOLDER_FILES_MAX,
+    HISTORY_BYTES_DEFAULT,
+    HISTORY_BYTES_MAX,
+    HISTORY_BYTES_MIN,
+    HISTORY_KEPT_S_DEFAULT,
+    HISTORY_KEPT_S_MAX,
+    HISTORY_KEPT_S_MIN,
     IDEMPOTENCY_S_DEFAULT,
     IDEMPOTENCY_S_MAX,
     PEERS_DEFAULT,
@@ -52,12 +58,34 @@ class Setting:
             return False
         return bool(self.least <= value <= self.most)
 
+    def taken(self, value: Any) -> Any:
+        """An accepted value, as settings hold it."""
+        return value if self.is_whole else float(value)
 
-SETTINGS: Final[Mapping[str, Setting]] = {
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A setting that is on or off."""
+
+    expected: str = "true or false"
+
+    def accepts(self, value: object) -> bool:
+        """Whether a value, as JSON gives it, is one of the two."""
+        return isinstance(value, bool)
+
+    def taken(self, value: Any) -> Any:
+        """An accepted value, as settings hold it."""
+        return value
+
+
+SETTINGS: Final[Mapping[str, Setting | Switch]] = {
     "visibility_s": Setting(VISIBILITY_S_MIN, VISIBILITY_S_MAX, is_whole=False),
     "priority_default": Setting(0, PRIORITY_MAX),
     "idempotency_s": Setting(0, IDEMPOTENCY_S_MAX, is_whole=False),
     "body_bytes_max": Setting(0, BODY_BYTES_SETTABLE_MAX),
+    "history": Switch(),
+    "history_kept_s": Setting(HISTORY_KEPT_S_MIN, HISTORY_KEPT_S_MAX, is_whole=False),
+    "history_bytes_max": Setting(HISTORY_BYTES_MIN, HISTORY_BYTES_MAX),
 }
 """Those that may be changed; QueueSettings has a field of each."""
 DIGITS_SETTING: Final = "bucket"
@@ -73,7 +101,7 @@ def check_patch(patch: Mapping[str, object]) -> None:
     """Raises UnknownSetting for a field that no queue has, else BadSetting for a value that its
     setting cannot have; null is one that each can.
     """
-    known = {**SETTINGS, **FIXED_SETTINGS}
+    known: dict[str, Setting | Switch] = {**SETTINGS, **FIXED_SETTINGS}
     for name in patch:
         if name not in known:
             raise UnknownSetting(name[:SETTING_NAME_SHOWN_CHARS])
@@ -98,6 +126,10 @@ class QueueSettings:
     priority_default: int = 0
     idempotency_s: float = IDEMPOTENCY_S_DEFAULT
     body_bytes_max: int = BODY_BYTES_MAX_DEFAULT
+    history: bool = False
+    """Whether what becomes of its messages is written down."""
+    history_kept_s: float = HISTORY_KEPT_S_DEFAULT
+    history_bytes_max: int = HISTORY_BYTES_DEFAULT
 
     def with_fields(self, fields: Mapping[str, object]) -> Self:
         """With what the fields say; others stay as they are. Raises BadSetting."""
@@ -107,7 +139,7 @@ class QueueSettings:
                 value: Any = fields[name]
                 if not setting.accepts(value):
                     raise BadSetting(name, setting.expected)
-                said[name] = value if setting.is_whole else float(value)
+                said[name] = setting.taken(value)
         return replace(self, **said)
 
     def as_json(self) -> dict[str, object]:

@@ -27,6 +27,7 @@ from mq.store.sweep_bulk import BulkSweep
 from mq.upkeep import Stop, make_passes
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
+from mq_mover.scheduler import Scheduler
 from mq_mover.sweeper import Sweeper
 
 _log = logging.getLogger("mq-mover")
@@ -35,7 +36,9 @@ _THREADS: Final = 8
 
 
 @click.command("mq-mover", context_settings=context("MQ_MOVER"))
-@root_option("Do all that time does in this root: redelivery, and sweeping what was forgotten.")
+@root_option(
+    "Do all that time does in this root: redelivery, schedules, and sweeping what was forgotten."
+)
 @click.option(
     "--source",
     type=click.Path(path_type=Path),
@@ -70,7 +73,7 @@ def main(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Bring messages back to their queues when they are due.
+    """Bring messages back to their queues when they are due, and publish those of schedules.
 
     Timers are the files' own mtimes: a restart loses none, and starts with what is there.
     """
@@ -98,20 +101,22 @@ def _over_root(
     path: Path, delay_s: float, folder_max: int
 ) -> tuple[Callable[[], int], Callable[[], float | None]]:
     files, clock = Files(), SystemClock()
-    root = open_root(str(path), files, clock, folder_max=folder_max)
+    root = open_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     leases = LeaseMover(root, flusher)
+    scheduler = Scheduler(root, flusher)
     sweeper = Sweeper(root, flusher, BulkSweep(root, flusher).begin)
     clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"root": path, "commit": flusher.name}})
 
     def passes() -> int:
         clock_follower.follow()
-        return mover.run_once() + leases.run_once() + sweeper.run_if_due()
+        moved = mover.run_once() + leases.run_once()
+        return moved + scheduler.run_once() + sweeper.run_if_due()
 
     def next_due_s() -> float | None:
-        known = (mover.next_due_s(), leases.next_due_s())
+        known = (mover.next_due_s(), leases.next_due_s(), scheduler.next_due_s())
         return min((due_s for due_s in known if due_s is not None), default=None)
 
     return passes, next_due_s
@@ -132,7 +137,7 @@ def _between(
     if source.stat().st_dev != destination.stat().st_dev:
         raise AcrossFileSystems(source, destination)
     files, clock = Files(), SystemClock()
-    root = Root.of(layout, files, clock, folder_max=folder_max)
+    root = Root.of(layout, files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = FsyncFlusher(files, _THREADS)
     mover = Mover(root, flusher, _timer(delay_s))
     clock_follower = ClockFollower(root, clock)

@@ -1,5 +1,5 @@
 """Sweeping: bulk publishes to roll forward, files forgotten in new/, buckets that emptied, what
-deleted queues and purges left, keys of nothing, and manifests of leases that ended.
+deleted queues and purges left, keys of nothing, manifests of leases that ended, and histories.
 """
 
 import contextlib
@@ -15,6 +15,7 @@ from mq.names import MessageId, QueueName
 from mq.store.buckets import sweep_buckets
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
+from mq.store.history_sweep import recorded_queues, sweep_history
 from mq.store.lapses import sweep_leases
 from mq.store.layout import parse_entry
 from mq.store.listing import is_settled
@@ -61,6 +62,7 @@ class Sweeper:
         swept = self._sweep_new() + self._sweep_deleted() + self._sweep_purged()
         self._sweep_keys()
         self._sweep_pipeline()
+        self._sweep_histories()
         return swept
 
     def _sweep_pipeline(self) -> None:
@@ -70,6 +72,19 @@ class Sweeper:
             sweep_spools(self._root)
         except OSError as error:
             _log.info("what the pipeline has left stays for now", extra=_fields(error))
+
+    def _sweep_histories(self) -> None:
+        """What is too old or too much, also of queues that are gone."""
+        root = self._root
+        root.history.close_idle()
+        try:
+            for name in recorded_queues(root.layout, root.files):
+                with contextlib.suppress(BadName):
+                    queue = QueueName.parse(name)
+                    if (kept := root.history.kept(queue)) is not None:
+                        sweep_history(root.layout, root.files, name, kept, root.now_ms())
+        except OSError as error:
+            _log.info("histories stay as they are for now", extra=_fields(error))
 
     def _sweep_new(self) -> int:
         """Publishes that were never answered: their files may be torn, and are not delivered."""

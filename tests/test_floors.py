@@ -59,11 +59,13 @@ FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
 OTHER_WORDS = {
     "mq.lifecycle": FOLDER_NAMES,
     "mq.http.envelopes": {"delay"},
+    "mq.http.schedules": {"delay"},
+    "mq.recurrence": {"delay"},
     "mq.store.manifest": {"queues"},
 }
 
 
-LAYOUT = ("mq.store.layout", "mq.store.pipeline_layout")
+LAYOUT = ("mq.store.layout", "mq.store.pipeline_layout", "mq.store.schedule_layout")
 
 
 def modules() -> dict[str, Path]:

@@ -5,28 +5,32 @@ from typing import Final
 
 from mq.errors import Unavailable
 from mq.store.bucket_names import Shape
-from mq.store.listing import Counts
+from mq.store.counting import Counts
 from mq.store.settings import Version
 
 
 @dataclass(slots=True)
 class Totals:
-    """What this process did with a queue since it began."""
+    """What this process did with a queue since it began. `redelivered` are those of `fetched` that
+    had been fetched before; `extended` were given a due time to come, `released` are to be ready at
+    once.
+    """
 
     published: int = 0
     fetched: int = 0
+    redelivered: int = 0
     deleted: int = 0
+    extended: int = 0
     released: int = 0
     lost_races: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A queue's counts and shape, of `counted_ms` (since the epoch), fresh until `stale_s`."""
+    """A queue's counts and shape, fresh until `stale_s` (steady)."""
 
     counts: Counts
     shape: Shape
-    counted_ms: int
     stale_s: float
 
 

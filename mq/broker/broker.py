@@ -4,16 +4,18 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from mq.broker.accounts import Description
+from mq.broker.describing import Describer
 from mq.broker.keeper import Keeper
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Queue
-from mq.errors import Busy, MqError, PublishPurged, QueueNotFound
+from mq.broker.turns import Turns
+from mq.errors import MqError, PublishPurged, QueueNotFound
 from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
@@ -35,9 +37,6 @@ from mq.store.streams import Upload, reading
 _log = logging.getLogger("mq.broker")
 
 T = TypeVar("T")
-
-_LOCK_TRIES: Final = 100
-_LOCK_WAIT_S: Final = 0.05
 
 
 class Broker:
@@ -61,12 +60,13 @@ class Broker:
         self._peer_index = self._chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
         self._uuids = UuidSource(root.clock)
         self.keeper = Keeper(root, committer, settings)
+        self._describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self._publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
         )
         self._queues: dict[str, Queue] = {}
-        self._queue_lock = asyncio.Lock()
+        self._turns = Turns()
         self._drains = asyncio.Event()
         self.background: set[asyncio.Task[Any]] = set()
 
@@ -78,7 +78,7 @@ class Broker:
             # No turn to wait for; what another process made is flushed all the same.
             created = await self.committer.commit_alone(create_queue(self.root, name, wanted))
         else:
-            created = await self._with_lock_tries(
+            created = await self._turns.take(
                 lambda: self.committer.commit_alone(create_queue(self.root, name, wanted))
             )
         self._known(name)
@@ -93,7 +93,7 @@ class Broker:
     async def _delete_queue(self, name: QueueName) -> None:
         uuid, queue = self._uuids.next(), self._queues.get(name.text)
         try:
-            await self._with_lock_tries(
+            await self._turns.take(
                 lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
             )
         except QueueNotFound:
@@ -115,7 +115,7 @@ class Broker:
         """
         queue = await self.queue(name)
         return await self._to_the_end(
-            queue, self._with_lock_tries(lambda: self.keeper.change(queue, patch, if_match))
+            queue, self._turns.take(lambda: self.keeper.change(queue, patch, if_match))
         )
 
     async def purge(self, name: QueueName) -> int:
@@ -124,7 +124,7 @@ class Broker:
         """
         queue = await self.queue(name)
         marked_ms = await self._to_the_end(
-            queue, self._with_lock_tries(lambda: self._purger.mark(queue))
+            queue, self._turns.take(lambda: self._purger.mark(queue))
         )
         self._in_background(self._purger.take_away(name))
         return marked_ms
@@ -142,7 +142,7 @@ class Broker:
         queue = await self.queue(name)
         self.keeper.usable(queue)
         try:
-            return queue, await queue.describe()
+            return queue, await self._describer.describe(queue)
         except QueueNotFound:
             self._forget(queue)
             raise
@@ -339,8 +339,8 @@ class Broker:
     def _rescheduled(
         self, queue: Queue, message_id: MessageId, due_in_s: float, future: "asyncio.Future[Stamp]"
     ) -> None:
-        if self._heard(queue, future) and due_in_s <= 0:
-            queue.became_ready(message_id)
+        if self._heard(queue, future):
+            queue.was_rescheduled(message_id, due_in_s)
 
     def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
         """Hears of an operation's end, whoever else still does; whether it ended well."""
@@ -374,7 +374,7 @@ class Broker:
 
     async def _retire_delayed(self, name: QueueName) -> None:
         try:
-            await self._with_lock_tries(
+            await self._turns.take(
                 lambda: self.committer.commit_alone(retire_delayed(self.root, name))
             )
         except Exception as error:  # mq-mover and the next PUT do it again.
@@ -382,15 +382,3 @@ class Broker:
                 "a deleted queue's messages stay in delay/ for now",
                 extra={"fields": {"queue": name.text, "error": repr(error)}},
             )
-
-    async def _with_lock_tries(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Only one queue is made or deleted at a time: in this process by a lock, and against
-        other processes by trying again for a few seconds.
-        """
-        async with self._queue_lock:
-            for _ in range(_LOCK_TRIES):
-                try:
-                    return await operation()
-                except Busy:
-                    await asyncio.sleep(_LOCK_WAIT_S)
-            return await operation()

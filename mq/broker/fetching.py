@@ -185,6 +185,7 @@ class Fetching:
             self._totals.lost_races += 1
         else:
             self._totals.fetched += 1
+            self._totals.redelivered += delivery.stamp.receives > 1
             self._hand_over(delivery, claim)
 
     def _hand_over(self, delivery: Delivery, claim: _Claim) -> None:

@@ -73,6 +73,7 @@ class Keeper:
         began_s = self._root.clock.steady_s()
         operation = change_settings(self._root, queue.name, patch, self._defaults, if_match)
         changed = await self._committer.commit_alone(operation)
+        self._root.history.look_again(queue.name)
         self._take(queue, changed, began_s)
         return changed
 

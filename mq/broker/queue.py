@@ -1,4 +1,4 @@
-"""One queue in one process: its fetches, what becomes ready, and its counts."""
+"""One queue in one process: its fetches, what becomes ready, and what its counts were."""
 
 import asyncio
 import random
@@ -7,12 +7,10 @@ from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
 from mq.broker.fetching import Fetching
 from mq.broker.looks import Looks
-from mq.limits import DESCRIBE_AGE_S
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
-from mq.store.listing import count, look_pause_s
 from mq.store.root import Root
 
 
@@ -48,8 +46,7 @@ class Queue:
             self.became_ready,
         )
         self._arrival = asyncio.Event()
-        self._description: Description | None = None
-        self._describing: asyncio.Task[Description] | None = None
+        self.description: Description | None = None
 
     def begin_fetch(self, visibility_s: float | None = None) -> "asyncio.Future[Delivery | None]":
         """The next message, claimed for `visibility_s`, or, where that is None, for as long as it
@@ -68,18 +65,6 @@ class Queue:
         """Releases, in the background, a message that was claimed for someone who is gone."""
         self._fetching.give_back(delivery)
 
-    async def describe(self) -> Description:
-        """The queue's counts, at most a second old, or older when counting takes long; whoever
-        asks meanwhile waits for the same count. Raises QueueNotFound, Unavailable.
-        """
-        known = self._description
-        if known is not None and self._root.clock.steady_s() < known.stale_s:
-            return known
-        if self._describing is None:
-            self._describing = asyncio.create_task(self._describe())
-            self._describing.add_done_callback(self._was_described)
-        return await asyncio.shield(self._describing)
-
     async def drain(self) -> None:
         """Waits until nothing goes on here."""
         while tasks := self._fetching.tasks():
@@ -91,6 +76,14 @@ class Queue:
         if is_ready:
             self.became_ready(*ids)
 
+    def was_rescheduled(self, message_id: MessageId, due_in_s: float) -> None:
+        """A message was given another due time by this process's hand, 0: at once."""
+        if due_in_s > 0:
+            self.totals.extended += 1
+        else:
+            self.totals.released += 1
+            self.became_ready(message_id)
+
     def became_ready(self, *ids: MessageId) -> None:
         """Messages became ready by this process's hand."""
         for message_id in ids:
@@ -100,7 +93,7 @@ class Queue:
     def was_purged(self) -> None:
         """What is known to be ready is not served any more: the next fetch looks."""
         self._backlog.forget()
-        self._description = None
+        self.description = None
 
     def next_arrival(self) -> asyncio.Event:
         """Set when a message becomes ready by this process's hand from here on."""
@@ -110,16 +103,3 @@ class Queue:
         """All who wait for a message look again."""
         self._arrival.set()
         self._arrival = asyncio.Event()
-
-    async def _describe(self) -> Description:
-        began_s, counted_ms = self._root.clock.steady_s(), self._root.now_ms()
-        counts = await self._committer.call(count, self._root, self.name)
-        shape = await self._committer.call(self._root.places.shape, self.name)
-        ended_s = self._root.clock.steady_s()
-        fresh_s = max(DESCRIBE_AGE_S, look_pause_s(ended_s - began_s))
-        return Description(counts, shape, counted_ms, ended_s + fresh_s)
-
-    def _was_described(self, describing: "asyncio.Task[Description]") -> None:
-        self._describing = None
-        if not describing.cancelled() and describing.exception() is None:
-            self._description = describing.result()

@@ -3,11 +3,9 @@
 Both ways of answering (`app` and `connection`) send the same bytes for the same answer.
 """
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Final
 
@@ -15,10 +13,12 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 
 from mq import __version__
+from mq.history import rfc3339
+
+__all__ = ["SERVER", "Answer", "json_answer", "rfc3339"]
 
 SERVER: Final = f"mq/{__version__}"
 
-_SECONDS_KEPT: Final = 1024
 _SERVER_LINE: Final = f"Server: {SERVER}\r\n"
 _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
@@ -65,15 +65,3 @@ def json_answer(
     """One line of JSON, for people and programs."""
     body = json.dumps(content).encode() + b"\n"
     return Answer(status, {**(headers or {}), "Content-Type": media_type}, body, closes)
-
-
-def rfc3339(ms: int) -> str:
-    """Milliseconds since the epoch in UTC, such as 2026-01-31T23:59:59.999Z."""
-    seconds, millis = divmod(ms, 1000)
-    return f"{_second(seconds)}.{millis:03d}Z"
-
-
-@functools.lru_cache(maxsize=_SECONDS_KEPT)
-def _second(seconds: int) -> str:
-    """Kept for the next: what goes on at a time is published, fetched and due in few seconds."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

@@ -3,19 +3,17 @@
 Errors become problems here, by the map in `problems`; nothing else in the package makes one.
 """
 
-from typing import Final
-
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import batches, health, keys, messages, parameters, peeking, queues, reading, settings
+from mq.http import parameters
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
 from mq.http.direct import DirectWay
-from mq.http.envelopes import PUBLISH_PARAMETERS
 from mq.http.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN, problem_answer
-from mq.http.routing import Route, Routes
+from mq.http.routes import ROUTES
+from mq.http.routing import Routes
 from mq.http.service import Service
 from mq.limits import (
     FIELD_BYTES_MAX,
@@ -24,45 +22,6 @@ from mq.limits import (
     LINGERING_S,
     REQUEST_LINE_BYTES_MAX,
 )
-
-ROUTES: Final = [
-    Route(
-        "/{queue}",
-        {
-            "PUT": queues.create,
-            "GET": queues.describe,
-            "HEAD": queues.describe,
-            "DELETE": queues.delete,
-        },
-        {"PUT": queues.CREATE_PARAMETERS},
-    ),
-    Route(
-        "/{queue}/messages",
-        {"POST": batches.publish, "GET": batches.fetch, "DELETE": queues.purge},
-        {
-            "POST": PUBLISH_PARAMETERS | batches.SPLIT_PARAMETERS,
-            "GET": messages.FETCH_PARAMETERS | batches.COUNT_PARAMETERS,
-        },
-    ),
-    Route("/{queue}/acks", {"POST": batches.acknowledge}),
-    Route(
-        "/{queue}/messages/{id}",
-        {
-            "GET": reading.read,
-            "HEAD": reading.read,
-            "PATCH": messages.reschedule,
-            "DELETE": messages.delete,
-        },
-    ),
-    Route("/{queue}/peek", {"GET": peeking.peek}, {"GET": peeking.PEEK_PARAMETERS}),
-    Route("/{queue}/keys/{key}", {"GET": keys.read, "HEAD": keys.read, "DELETE": keys.delete}),
-    Route(
-        "/{queue}/settings",
-        {"GET": settings.read, "HEAD": settings.read, "PATCH": settings.change},
-    ),
-    Route("/-/livez", {"GET": health.livez, "HEAD": health.livez}),
-    Route("/-/readyz", {"GET": health.readyz, "HEAD": health.readyz}),
-]
 
 
 class Dispatcher:
@@ -94,18 +53,18 @@ class Dispatcher:
         if found is None:
             return problem_answer(PATH_UNKNOWN)
         route, path = found
-        handler = route.handlers.get(request.method)
-        if handler is None:
+        operation = route.operations.get(request.method)
+        if operation is None:
             allow = {"Allow": route.allow}
             if request.method == "OPTIONS":
                 return Answer(204, allow)
             return problem_answer(METHOD_NOT_ALLOWED, headers=allow)
         if request.query_string:
             for parameter in request.query:
-                if parameter not in route.parameters.get(request.method, ()):
+                if parameter not in operation.names:
                     raise UnknownParameter(parameter)
             parameters.check_utf8(request.rel_url.raw_query_string)
-        return await handler(self._service, request, path)
+        return await operation.handler(self._service, request, path)
 
 
 def make_runner(service: Service, drain_s: float) -> web.ServerRunner:

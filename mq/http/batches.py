@@ -15,11 +15,12 @@ from aiohttp import web
 from mq.broker import batches
 from mq.broker.queue import Queue
 from mq.errors import BadBody, BadName, BadParameter, BatchTooLarge, BodyTooLarge, Unavailable
-from mq.http import messages, parameters
+from mq.http import messages
 from mq.http.answers import SERVER, Answer, json_answer
 from mq.http.bodies import body_chunks, json_object
 from mq.http.envelopes import IDEMPOTENCY_HEADER, envelope_of
 from mq.http.lines import lines_of
+from mq.http.query import Choice, Whole
 from mq.http.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
 from mq.http.service import Service
 from mq.limits import (
@@ -34,10 +35,11 @@ from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
 
-SPLIT_PARAMETERS: Final = frozenset({"split"})
-COUNT_PARAMETERS: Final = frozenset({"count"})
+SPLIT: Final = Choice("split", ("lines",), "Each line of the body is one message.")
+COUNT: Final = Whole(
+    "count", 1, BATCH_MESSAGES_MAX, "How many messages at most, a line of JSON each, also for one."
+)
 
-_LINES: Final = "lines"
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 _NOTHING: Final = Answer(204, _NO_STORE)
 _IDS_EXPECTED: Final = f'{{"ids": [1 to {BATCH_MESSAGES_MAX} ids]}}, and nothing else'
@@ -45,11 +47,8 @@ _IDS_EXPECTED: Final = f'{{"ids": [1 to {BATCH_MESSAGES_MAX} ids]}}, and nothing
 
 async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """POST: the body is one message; with `split`, each of its lines is one."""
-    split = parameters.one(request.query, "split")
-    if split is None:
+    if SPLIT.of(request.query) is None:
         return await messages.publish(service, request, path)
-    if split != _LINES:
-        raise BadParameter("split", _LINES)
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
     envelope = _envelope_of_each(service, request)
@@ -98,7 +97,7 @@ async def fetch(
     service: Service, request: web.BaseRequest, path: Mapping[str, str]
 ) -> Answer | web.StreamResponse:
     """GET: the next message; with `count`, the next ones, a line of JSON each."""
-    count = parameters.whole(request.query, "count", 1, BATCH_MESSAGES_MAX)
+    count = COUNT.of(request.query)
     if count is None:
         return await messages.fetch(service, request, path)
     visibility_s, wait_s = messages.terms_of(request)

@@ -37,11 +37,11 @@ def message_headers(
     return _with_kept(headers, kept) if kept else headers
 
 
-def named_headers(message_id: MessageId, kept: Headers) -> dict[str, str]:
-    """Its Content-Type and those that it keeps, as a member of JSON: by names in lower case; what
-    stands there twice is one value, with a comma (RFC 9110, section 5.3).
+def named_headers(content_type: str, kept: Headers) -> dict[str, str]:
+    """A message's Content-Type and those that it keeps, as a member of JSON: by names in lower
+    case; what stands there twice is one value, with a comma (RFC 9110, section 5.3).
     """
-    found = {"content-type": message_id.content_type}
+    found = {"content-type": content_type}
     named: dict[str, list[str]] = {}
     for name, value in kept:
         named.setdefault(name.lower(), []).append(value)

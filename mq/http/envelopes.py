@@ -8,21 +8,39 @@ from mq.errors import BadParameter
 from mq.headers import kept
 from mq.http import parameters
 from mq.http.parameters import Query
-from mq.limits import PRIORITY_MAX, PUBLISHED_MS_MAX, VISIBILITY_S_MAX
+from mq.http.query import KEY_SCHEMA, Header, KeyText, Seconds, Time, Whole
+from mq.limits import DUE_IN_S_MAX, PRIORITY_MAX, VISIBILITY_S_MAX
 from mq.message import Envelope
 from mq.names import Key, extension_for
 
-PUBLISH_PARAMETERS: Final = frozenset({"delay", "at", "priority", "key", "visibility"})
-IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+DELAY: Final = Seconds(
+    "delay", 0, DUE_IN_S_MAX, "In how many seconds the message is ready; 0 is at once."
+)
+AT: Final = Time("at", "When the message is ready, a time to come. Not with `delay`.")
+PRIORITY: Final = Whole(
+    "priority", 0, PRIORITY_MAX, "The highest comes first; left out, the queue's default."
+)
+KEY: Final = KeyText("key", "A lookup key, which no other living message of the queue has.")
+VISIBILITY: Final = Whole(
+    "visibility", 1, VISIBILITY_S_MAX,
+    "For how many seconds the message is its fetcher's; left out, as the queue says.",
+)  # fmt: skip
+IDEMPOTENCY: Final = Header(
+    "Idempotency-Key", KEY_SCHEMA,
+    "Publishes to one queue with one such key are one publish, and are answered as the first was. "
+    "The value may stand in quotes.",
+    example="42",
+)  # fmt: skip
+IDEMPOTENCY_HEADER: Final = IDEMPOTENCY.name
 
 
 def envelope_of(query: Query, headers: "CIMultiDictProxy[str]", now_ms: int) -> Envelope:
     """The envelope of a publish that came at `now_ms`. Raises BadParameter, HeadersTooLarge."""
     return Envelope(
         extension=extension_for(headers.get("Content-Type", "")),
-        priority=parameters.whole(query, "priority", 0, PRIORITY_MAX),
-        key=parameters.key(parameters.one(query, "key"), "key"),
-        visibility_s=parameters.whole(query, "visibility", 1, VISIBILITY_S_MAX),
+        priority=PRIORITY.of(query),
+        key=KEY.of(query),
+        visibility_s=VISIBILITY.of(query),
         due_ms=_due_ms(query, now_ms),
         headers=kept(headers.items()),
         idempotency=_idempotency(headers.getall(IDEMPOTENCY_HEADER, [])),
@@ -30,8 +48,8 @@ def envelope_of(query: Query, headers: "CIMultiDictProxy[str]", now_ms: int) -> 
 
 
 def _due_ms(query: Query, now_ms: int) -> int | None:
-    at_ms = parameters.time_ms(query, "at")
-    delay_s = parameters.seconds(query, "delay", 0)
+    at_ms = AT.of(query)
+    delay_s = DELAY.of(query)
     if at_ms is not None:
         if delay_s is not None:
             raise BadParameter("delay", "left out where there is an at")
@@ -40,10 +58,7 @@ def _due_ms(query: Query, now_ms: int) -> int | None:
         return at_ms
     if delay_s is None:
         return None
-    due_ms = now_ms + round(delay_s * 1000)
-    if due_ms > PUBLISHED_MS_MAX:
-        raise BadParameter("delay", "seconds that end before the year 10000")
-    return due_ms
+    return now_ms + round(delay_s * 1000)
 
 
 def _idempotency(values: list[str]) -> Key | None:

@@ -7,13 +7,20 @@ from typing import Final, cast
 from aiohttp import web
 
 from mq.errors import BadBody, BadPrecondition
-from mq.http import parameters
 from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.bodies import body_chunks, json_object
 from mq.http.carried import message_headers, sent
 from mq.http.envelopes import envelope_of
+from mq.http.query import Header, Seconds
 from mq.http.service import Service
-from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES, DUE_IN_S_MAX, VISIBILITY_S_MAX, WAIT_S_MAX
+from mq.limits import (
+    BODY_HELD_BYTES_MAX,
+    CHUNK_BYTES,
+    DUE_IN_S_MAX,
+    VISIBILITY_S_MAX,
+    VISIBILITY_S_MIN,
+    WAIT_S_MAX,
+)
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
 from mq.store.find import Precondition
@@ -21,11 +28,29 @@ from mq.store.streams import Download
 
 # A list of entity tags; empty elements are ignored (RFC 9110, section 5.6.1).
 _ENTITY_TAGS: Final = re.compile(r'[\s,]*(?:W/)?"[^"]*"(?:\s*,[\s,]*(?:W/)?"[^"]*")*[\s,]*')
-FETCH_PARAMETERS: Final = frozenset({"visibility", "wait"})
 DELETED: Final = Answer(202)
 _NOTHING: Final = Answer(204, {"Cache-Control": "no-store"})
 _WAIT: Final = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,9})\b")
 _ENTITY_TAG: Final = re.compile(r'(W/)?"([^"]*)"')
+
+VISIBILITY: Final = Seconds(
+    "visibility", VISIBILITY_S_MIN, VISIBILITY_S_MAX,
+    "For how long what is fetched is its fetcher's; left out, as the message or its queue says.",
+)  # fmt: skip
+WAIT: Final = Seconds(
+    "wait", 0, WAIT_S_MAX, "How long a fetch that finds nothing waits for a message."
+)
+PREFER: Final = Header(
+    "Prefer", {"type": "string"},
+    "`wait=S` (RFC 7240) does what the parameter does, cut to what that takes. Any other "
+    "preference is passed over.",
+    example="wait=20",
+)  # fmt: skip
+IF_MATCH: Final = Header(
+    "If-Match", {"type": "string", "pattern": rf"^(?:\s*\*\s*|{_ENTITY_TAGS.pattern})$"},
+    "The entity tag of what the client knows, several with commas, or `*` for any.",
+    example='"1"',
+)  # fmt: skip
 
 
 async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
@@ -61,15 +86,14 @@ def terms_of(request: web.BaseRequest) -> tuple[float | None, float]:
     """For how long the client would have what it fetches (None: as that or the queue says), and how
     long it would wait. Raises BadParameter.
     """
-    visibility_s = parameters.seconds(request.query, "visibility", 0.001, VISIBILITY_S_MAX)
-    return visibility_s, _wait_s(request)
+    return VISIBILITY.of(request.query), _wait_s(request)
 
 
 def _wait_s(request: web.BaseRequest) -> float:
     """How long the client would wait: `?wait=`, else `Prefer: wait=` (RFC 7240), which is cut to
     what mq does. Raises BadParameter.
     """
-    wait_s = parameters.seconds(request.query, "wait", 0, WAIT_S_MAX)
+    wait_s = WAIT.of(request.query)
     if wait_s is not None:
         return wait_s
     preferred = _WAIT.search(", ".join(request.headers.getall("Prefer", [])))

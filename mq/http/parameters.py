@@ -66,7 +66,7 @@ def seconds(query: Query, parameter: str, least: float, most: float = math.inf) 
     if text is None:
         return None
     if _SECONDS.fullmatch(text) is None or not least <= float(text) <= most:
-        upper = "" if math.isinf(most) else f" to {most:g}"
+        upper = "" if math.isinf(most) else f" to {most:.15g}"
         raise BadParameter(parameter, f"seconds from {least:g}{upper}, with at most three decimals")
     return float(text)
 

@@ -5,22 +5,32 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.errors import BadName, BadParameter
-from mq.http import parameters
+from mq.errors import BadParameter
 from mq.http.answers import Answer
 from mq.http.parameters import Query
+from mq.http.query import Choices, Id, Whole
 from mq.http.rows import MEDIA_TYPE, members, row
 from mq.http.service import Service
 from mq.lifecycle import State
 from mq.limits import BATCH_MESSAGES_MAX, PEEK_MESSAGES_DEFAULT
-from mq.names import MessageId, QueueName
+from mq.names import QueueName
 from mq.store.peek import Page
 from mq.store.read import Reading
 
-PEEK_PARAMETERS: Final = frozenset({"state", "count", "after"})
-_STATES: Final = {
+STATES: Final = {
     state.value: state for state in (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
 }
+STATE: Final = Choices(
+    "state", tuple(STATES), "Messages of which states, one state after the other.",
+    default=(State.READY.value,),
+)  # fmt: skip
+COUNT: Final = Whole(
+    "count", 1, BATCH_MESSAGES_MAX, "How many at most; a page of less is the last one.",
+    default=PEEK_MESSAGES_DEFAULT,
+)  # fmt: skip
+AFTER: Final = Id(
+    "after", "The id behind which the page begins, also one that is gone; with one state alone."
+)
 _HEADERS: Final = {
     "Content-Type": MEDIA_TYPE,
     "Cache-Control": "no-store",
@@ -38,27 +48,12 @@ async def peek(service: Service, request: web.BaseRequest, path: Mapping[str, st
 
 def page_of(query: Query) -> Page:
     """The page that a query asks for. Raises BadParameter."""
-    states = _states(parameters.one(query, "state"))
-    count = parameters.whole(query, "count", 1, BATCH_MESSAGES_MAX)
-    text = parameters.one(query, "after")
-    if text is None:
-        return Page(states, count or PEEK_MESSAGES_DEFAULT)
-    if len(states) > 1:
+    states = tuple(STATES[word] for word in STATE.of(query))
+    count = COUNT.of(query) or PEEK_MESSAGES_DEFAULT
+    after = AFTER.of(query)
+    if after is not None and len(states) > 1:
         raise BadParameter("after", "left out where there is more than one state")
-    try:
-        after = MessageId.parse(text)
-    except BadName as error:
-        raise BadParameter("after", f"an id, {error.expected}") from None
-    return Page(states, count or PEEK_MESSAGES_DEFAULT, after)
-
-
-def _states(text: str | None) -> tuple[State, ...]:
-    if text is None:
-        return (State.READY,)
-    words = text.split(",")
-    if len(set(words)) < len(words) or not set(words) <= _STATES.keys():
-        raise BadParameter("state", f"some of {','.join(_STATES)}, each once")
-    return tuple(_STATES[word] for word in words)
+    return Page(states, count, after)
 
 
 def _lines(found: list[Reading]) -> bytes:

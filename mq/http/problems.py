@@ -36,11 +36,14 @@ from mq.errors import (
     QuotaExceeded,
     RangeUnsatisfiable,
     ReadOnly,
+    ScheduleNotFound,
+    ScheduleUnreadable,
     SettingsChanged,
     SettingsUnreadable,
     ShapeFixed,
     StagedFileGone,
     StorageFailed,
+    TooManySchedules,
     Unavailable,
     UnknownParameter,
     UnknownSetting,
@@ -51,17 +54,19 @@ from mq.limits import RETRY_AFTER_S
 TYPE_PREFIX: Final = "urn:mq:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
 
-_MEMBERS: Final = frozenset(
+MEMBERS: Final = frozenset(
     {
         "parameter",
         "queue",
         "key",
         "id",
         "lease",
+        "schedule",
         "receives",
         "bytes_max",
         "headers_max",
         "messages_max",
+        "schedules_max",
         "size",
     }
 )
@@ -110,6 +115,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "message-not-found", 404, "Message not found", "The queue has no such message."
     ),
     KeyNotFound: Problem("key-not-found", 404, "Key not found", "No message has the key."),
+    ScheduleNotFound: Problem(
+        "schedule-not-found", 404, "Schedule not found", "The queue has no such schedule."
+    ),
     NameTaken: Problem(
         "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
     ),
@@ -118,6 +126,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "The message is in the lease {lease}: until that ends it can be read and deleted alone.",
     ),
     KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
+    TooManySchedules: Problem(
+        "too-many-schedules", 409, "Too many schedules",
+        "A queue has at most {schedules_max} schedules.",
+    ),
     ShapeFixed: Problem(
         "settings-fixed", 409, "Settings fixed",
         "The queue was made with other settings, which stay as long as it does.",
@@ -187,6 +199,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "settings-unreadable", 503, "Settings unreadable",
         "The queue's settings cannot be understood.", True,
     ),
+    ScheduleUnreadable: Problem(
+        "schedule-unreadable", 503, "Schedule unreadable",
+        "The schedule's file cannot be understood, and it is not fired.", True,
+    ),
     Busy: Problem("message-busy", 503, "Busy", "Another process is at it.", True),
 }  # fmt: skip
 
@@ -203,8 +219,13 @@ OTHERS: Final = (PATH_UNKNOWN, METHOD_NOT_ALLOWED, BAD_REQUEST, INTERNAL)
 
 
 def problem_for(error: MqError) -> Problem:
-    """The problem of the error's class, or of the nearest class above that has one."""
-    for kind in type(error).__mro__:
+    """The problem of the error's class."""
+    return problem_of(type(error))
+
+
+def problem_of(error: type[MqError]) -> Problem:
+    """The problem of a class of errors, or of the nearest class above that has one."""
+    for kind in error.__mro__:
         if issubclass(kind, MqError) and kind in PROBLEMS:
             return PROBLEMS[kind]
     return INTERNAL
@@ -231,7 +252,7 @@ def problem_members(problem: Problem, facts: dict[str, object]) -> dict[str, obj
         "status": problem.status,
         "detail": problem.detail.format_map(facts),
         "retryable": problem.retryable,
-        **{name: value for name, value in facts.items() if name in _MEMBERS},
+        **{name: value for name, value in facts.items() if name in MEMBERS},
     }
 
 

@@ -6,26 +6,31 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.http import parameters
 from mq.http.answers import Answer, json_answer, rfc3339
+from mq.http.query import Whole
 from mq.http.service import Service
 from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
 from mq.names import QueueName
 from mq.settings import DIGITS_SETTING, SHARDS_SETTING
+from mq.store.counting import FIGURES, AsOf
 from mq.store.queues import WantedShape
 
-DIGITS_PARAMETER: Final = DIGITS_SETTING
-SHARDS_PARAMETER: Final = SHARDS_SETTING
-CREATE_PARAMETERS: Final = frozenset({DIGITS_PARAMETER, SHARDS_PARAMETER})
+DIGITS: Final = Whole(
+    DIGITS_SETTING, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX,
+    "The width of the queue's time windows, as hexadecimal digits of an id. Left out, it asks for "
+    "nothing of a queue that is there.",
+)  # fmt: skip
+SHARDS: Final = Whole(
+    SHARDS_SETTING, 1, SHARDS_MAX,
+    "Into how many shards each window is parted. Left out, it asks for nothing of a queue that is "
+    "there.",
+)  # fmt: skip
 
 
 async def create(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """PUT: 201 when it was made, 200 when it was there. The body is discarded."""
     name = QueueName.parse(path["queue"])
-    wanted = WantedShape(
-        parameters.whole(request.query, DIGITS_PARAMETER, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX),
-        parameters.whole(request.query, SHARDS_PARAMETER, 1, SHARDS_MAX),
-    )
+    wanted = WantedShape(DIGITS.of(request.query), SHARDS.of(request.query))
     created = await service.broker.create_queue(name, wanted)
     return json_answer({"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"})
 
@@ -36,8 +41,7 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
     queue, description = await service.broker.describe(name)
     counts = description.counts
     oldest_ms = counts.oldest_ready_ms
-    age_s = None if oldest_ms is None else max(0, description.counted_ms - oldest_ms) / 1000
-    now_ms = service.broker.root.now_ms()
+    age_s = None if oldest_ms is None else max(0, counts.as_of.ready_ms - oldest_ms) / 1000
     return json_answer(
         {
             "name": name.text,
@@ -55,14 +59,20 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
                 "index": service.settings.process_index,
                 "of": service.settings.processes,
             },
-            "as_of": {"counts": rfc3339(description.counted_ms), "totals": rfc3339(now_ms)},
+            "as_of": _as_of(counts.as_of, service.broker.root.now_ms()),
             "settings": {
                 **queue.settings.as_json(),
-                DIGITS_PARAMETER: description.shape.digits,
-                SHARDS_PARAMETER: description.shape.shards,
+                DIGITS_SETTING: description.shape.digits,
+                SHARDS_SETTING: description.shape.shards,
             },
         }
     )
+
+
+def _as_of(as_of: AsOf, now_ms: int) -> dict[str, str]:
+    """Of when each figure is; totals are of now."""
+    counts = {figure: rfc3339(getattr(as_of, of)) for figure, of in FIGURES.items()}
+    return {**counts, "totals": rfc3339(now_ms)}
 
 
 async def purge(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

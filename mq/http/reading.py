@@ -9,6 +9,7 @@ from mq.errors import RangeUnsatisfiable
 from mq.http.answers import Answer
 from mq.http.carried import etag, message_headers, sent
 from mq.http.problems import problem_answer, problem_for
+from mq.http.query import Header
 from mq.http.ranges import Wanted, wanted
 from mq.http.service import Service
 from mq.names import MessageId, QueueName
@@ -16,6 +17,16 @@ from mq.store.read import Part, Reading
 from mq.store.streams import Download
 
 _HEAD: Final = "HEAD"
+RANGE: Final = Header(
+    "Range", {"type": "string"},
+    "`bytes=` with one range. Several, another unit and what is malformed are passed over.",
+    example="bytes=0-99",
+)  # fmt: skip
+IF_RANGE: Final = Header(
+    "If-Range", {"type": "string"},
+    "The entity tag without which the range is passed over.",
+    example='"1"',
+)  # fmt: skip
 
 
 async def read(

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from mq.errors import BadName, BadParameter
 from mq.http.answers import Answer
+from mq.http.query import Header, Parameter
 from mq.http.service import Service
 
 Handler: TypeAlias = Callable[
@@ -26,22 +27,41 @@ _KEY: Final = "{key}"
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """What a method does at a path: its handler, the query parameters that it has (any other is
+    refused), and the request's headers that it looks at.
+    """
+
+    handler: Handler
+    parameters: tuple[Parameter, ...] = ()
+    headers: tuple[Header, ...] = ()
+    names: frozenset[str] = field(init=False)
+    """The query parameters' names."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset(each.name for each in self.parameters))
+
+
+@dataclass(frozen=True, slots=True)
 class Route:
-    """A path's pattern, `{name}` standing for a segment, and its handlers by method."""
+    """A path's pattern, `{name}` standing for a segment, and its operations by method."""
 
     pattern: str
-    handlers: Mapping[str, Handler]
-    parameters: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The query parameters that a method has."""
+    operations: Mapping[str, Operation]
     segments: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "segments", tuple(self.pattern.strip("/").split("/")))
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the segments that are parameters."""
+        return tuple(each[1:-1] for each in self.segments if each.startswith("{"))
+
+    @property
     def allow(self) -> str:
         """The value of an Allow header."""
-        return ", ".join(sorted({*self.handlers, "OPTIONS"}))
+        return ", ".join(sorted({*self.operations, "OPTIONS"}))
 
 
 class Routes:

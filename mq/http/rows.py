@@ -20,13 +20,16 @@ _BASE64_GROUP: Final = 3
 
 def row(members: Mapping[str, object], body: bytes | None = None) -> bytes:
     """One line: the members, then the body as `body` where it is UTF-8, else as `body_base64`."""
-    content = dict(members)
-    if body is not None:
-        try:
-            content["body"] = body.decode()
-        except UnicodeDecodeError:
-            content["body_base64"] = base64.b64encode(body).decode("ascii")
+    content = dict(members) if body is None else {**members, **body_member(body)}
     return json.dumps(content, ensure_ascii=False).encode() + b"\n"
+
+
+def body_member(body: bytes) -> dict[str, str]:
+    """A body as a member: `body` where it is UTF-8, else `body_base64`."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode("ascii")}
 
 
 def delivered(delivery: Delivery) -> dict[str, object]:
@@ -41,7 +44,7 @@ def members(message_id: MessageId, stamp: Stamp, kept: Headers) -> dict[str, obj
         "receives": stamp.receives,
         "published": rfc3339(message_id.published_ms),
         "due": rfc3339(stamp.due_ms),
-        "headers": named_headers(message_id, kept),
+        "headers": named_headers(message_id.content_type, kept),
     }
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from mq.broker.broker import Broker
 from mq.broker.readiness import ReadinessProbe
+from mq.broker.timetable import Timetable
 from mq.http.complaints import Complaints
 from mq.settings import ServerSettings
 
@@ -17,6 +18,8 @@ class Service:
     settings: ServerSettings
     complaints: Complaints = field(init=False)
     """What of their errors clients and the log hear."""
+    timetable: Timetable = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "complaints", Complaints(self.broker.root.clock))
+        object.__setattr__(self, "timetable", Timetable(self.broker))

@@ -22,8 +22,14 @@ async def change(service: Service, request: web.BaseRequest, path: Mapping[str, 
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
     if_match = parse_tags(request.headers.getall("If-Match", []))
-    patch = await json_object(request, service.settings.body_idle_s)
+    said = await json_object(request, service.settings.body_idle_s)
+    patch = {field: _number(value) for field, value in said.items()}
     return _configured(await service.broker.change_settings(name, patch, if_match))
+
+
+def _number(value: object) -> object:
+    """JSON has one kind of number: 9.0 is whole, as 9 is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _configured(found: Configured) -> Answer:

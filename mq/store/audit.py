@@ -8,7 +8,7 @@ tombstone beside its queue are what FORMAT.md allows until somebody comes to the
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from mq.errors import BadName, SettingsUnreadable
@@ -16,10 +16,9 @@ from mq.lifecycle import State
 from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
-from mq.settings import QueueSettings
-from mq.store.breaches import Audit, Breach, Violation
+from mq.store.audit_looks import BesideMessages
+from mq.store.breaches import Audit, Breach
 from mq.store.bucket_names import IN_COMMON, Shape
-from mq.store.configure import Configured
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.holders import lives
 from mq.store.journal import foreign_in_journal
@@ -31,7 +30,6 @@ from mq.store.layout import (
     are_deleted_keys,
     is_deleted_folder,
     parse_entry,
-    parse_settings,
 )
 from mq.store.moves import queue_exists
 from mq.store.orphans import KeyFolder, is_orphan, kept_s, key_folders_of, links
@@ -41,7 +39,6 @@ from mq.store.pipeline_layout import (
     parse_owner_lock,
 )
 from mq.store.root import Root
-from mq.store.steps import T
 from mq.store.walk import is_bucket, is_deep_folder
 
 # In one folder for all queues; ready messages lie in their queues' own.
@@ -60,13 +57,10 @@ def audit(root: Root, overdue_s: float = OVERDUE_AFTER_S) -> Audit:
     return _Auditor(root, overdue_s).run()
 
 
-class _Auditor:
+class _Auditor(BesideMessages):
     def __init__(self, root: Root, overdue_s: float) -> None:
-        self.found = Audit(messages=dict.fromkeys((*_SHARED, State.READY), 0))
-        self._root = root
-        self._layout = root.layout
+        super().__init__(root)
         self._overdue_ms = round(overdue_s * 1000)
-        self._has_queues = True
 
     def run(self) -> Audit:
         self._format()
@@ -77,21 +71,13 @@ class _Auditor:
                 self._leases() if state is State.LEASED else self._shared(state)
         if self._has_queues:
             self._queues()
-        if self._layout.tombstones in standing:
-            self._tombstones()
-        if self._layout.settings in standing:
-            self._settings()
+        self.beside(standing)
         for kind in Keys:
             if self._layout.keys(kind) in standing:
                 self._keys(kind)
-        if self._layout.purged in standing:
-            self._marks()
         for name in foreign_in_journal(self._root):
             self._foreign(name)
         return self.found
-
-    def _say(self, breach: Breach, path: str, detail: str = "") -> None:
-        self.found.violations.append(Violation(breach, path, detail))
 
     def _format(self) -> None:
         status = self._root.files.status(self._layout.format)
@@ -111,35 +97,6 @@ class _Auditor:
             return False
         self._mode(folder, status, FOLDER_MODE)
         return True
-
-    def _mode(self, path: str, status: os.stat_result, mode: int) -> None:
-        if stat.S_IMODE(status.st_mode) != mode:
-            self._say(Breach.MODE, path, f"{stat.S_IMODE(status.st_mode):04o}")
-
-    def _entries(self, folder: str) -> "Iterator[tuple[os.DirEntry[str], os.stat_result]]":
-        """What may be ours: symbolic links are told of, dotfiles counted, what is gone is gone."""
-        try:
-            for entry in self._root.files.entries(folder):
-                if entry.is_symlink():
-                    self._say(Breach.SYMLINK, entry.path)
-                elif entry.name.startswith("."):
-                    self.found.hidden += 1
-                elif (status := self._root.files.status(entry.path)) is not None:
-                    yield entry, status
-        except FileNotFoundError:
-            return  # The folder went meanwhile: a queue was deleted, or reaped.
-
-    def _foreign(self, name: str) -> None:
-        self.found.foreign += 1
-        self.found.foreign_name = name
-
-    def _parsed(self, parse: Callable[[str], T], name: str) -> T | None:
-        """What the name says; None for a foreign one, which is counted."""
-        try:
-            return parse(name)
-        except BadName:
-            self._foreign(name)
-            return None
 
     def _shared(self, state: State) -> None:
         for bucket, entry, status in self._walk(self._layout.folder(state), state):
@@ -317,19 +274,6 @@ class _Auditor:
             return False
         return self._root.files.status(self._layout.tombstone(queue)) is None
 
-    def _settings(self) -> None:
-        for entry, status in self._entries(self._layout.settings):
-            if (queue := self._parsed(parse_settings, entry.name)) is None:
-                continue
-            if not stat.S_ISREG(status.st_mode):
-                self._foreign(entry.name)
-                continue
-            self._mode(entry.path, status, FILE_MODE)
-            if not self._is_understood(queue):
-                self._say(Breach.SETTINGS, entry.path)
-            elif self._has_queues and not queue_exists(self._root, queue):
-                self._say(Breach.SETTINGS, entry.path, "there is no such queue")
-
     def _key_of(self, queue: QueueName, message_id: MessageId, path: str) -> None:
         """Of two living messages with one key, one at most has the link."""
         if message_id.key is None or self._is_stray(queue):
@@ -366,34 +310,5 @@ class _Auditor:
         sweeps_s = _SWEEPS * SWEEP_EVERY_S + self._overdue_ms / 1000
         with contextlib.suppress(SettingsUnreadable):
             swept_s = kept_s(self._root, folder) + sweeps_s
-            if lain_s > swept_s and is_orphan(self._root, folder, target):
+            if lain_s > swept_s and is_orphan(self._root, folder, place, target):
                 self._say(Breach.ORPHAN, place.path, f"for {lain_s:g} s")
-
-    def _is_understood(self, queue: QueueName) -> bool:
-        try:
-            Configured.read(self._root, queue, QueueSettings())
-        except SettingsUnreadable:
-            return False
-        return True
-
-    def _marks(self) -> None:
-        for entry, status in self._entries(self._layout.purged):
-            if (queue := self._parsed(QueueName.parse, entry.name)) is None:
-                continue
-            if not stat.S_ISREG(status.st_mode):
-                self._foreign(entry.name)
-                continue
-            self._mode(entry.path, status, FILE_MODE)
-            if self._has_queues and not queue_exists(self._root, queue):
-                self._say(Breach.PURGED, entry.path)
-
-    def _tombstones(self) -> None:
-        for entry, status in self._entries(self._layout.tombstones):
-            if (queue := self._parsed(QueueName.parse, entry.name)) is None:
-                continue
-            if stat.S_ISREG(status.st_mode):
-                self._mode(entry.path, status, FILE_MODE)
-                if self._has_queues and queue_exists(self._root, queue):
-                    self._say(Breach.TOMBSTONE, entry.path)
-            else:
-                self._foreign(entry.name)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mq.errors import MqError, NoInodes, NoSpace, QueueNotFound, Unavailable, unavailable
+from mq.history import Event
 from mq.lifecycle import STAGE
 from mq.message import Stamp
 from mq.names import MessageId
@@ -72,6 +73,7 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
             raise QueueNotFound(queue.text) from None
     if scheduled and not queue_exists(root, queue):
         raise QueueNotFound(queue.text)  # What it has in delay/ goes with it.
+    work.record()
     return work.errors
 
 
@@ -158,6 +160,15 @@ class _Work:
         for bucket in sorted(reached):
             flushes[folders_of(root, transition, queue, target=bucket)] = None
         return together(flushes)
+
+    def record(self) -> None:
+        """Tells the queue's history of those that are published."""
+        history, draft = self._root.history, self._draft
+        if history.is_on(draft.queue):
+            due_ms = draft.due_ms if draft.is_scheduled else None
+            for message_id, error in zip(self._batch.ids, self.errors, strict=True):
+                if error is None:
+                    history.record(draft.queue, Event.PUBLISHED, message_id, 0, due_ms)
 
     def _buckets(self, numbers: Sequence[int]) -> list[str]:
         """Where each goes; nowhere, all having failed, when nobody can tell."""

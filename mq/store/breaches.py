@@ -28,6 +28,7 @@ class Breach(Enum):
     ORPHAN = "a key of nothing, and nobody took it away"
     KEYS = "keys of no queue"
     PURGED = "a purge's mark of no queue"
+    SCHEDULE = "a schedule that cannot be understood, or of no queue"
 
 
 @dataclass(frozen=True, slots=True)

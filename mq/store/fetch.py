@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from mq.errors import Busy, SettingsUnreadable, Unavailable
 from mq.headers import parse_block
+from mq.history import Event
 from mq.lifecycle import FETCH
 from mq.limits import BODY_HELD_BYTES_MAX
 from mq.message import Delivery, Stamp
@@ -84,6 +85,7 @@ def _claim(
         yield flush._replace(files=(claim.descriptor,))
     except FileNotFoundError:
         return None  # The queue was deleted meanwhile.
+    root.history.record(queue, Event.FETCHED, message_id, stamp.receives, due_ms)
     return _delivery(root, queue, message_id, stamp, claim, target)
 
 

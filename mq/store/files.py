@@ -20,6 +20,7 @@ _KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 # since on NFS an exclusive lock needs that.
 _CLAIMED_FILE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPENDED_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 FOLDER_MODE: Final = 0o700
@@ -54,6 +55,10 @@ class Files:
     def open_kept(self, path: str) -> int:
         """The file, made when missing, open for writing."""
         return os.open(path, _KEPT_FILE, FILE_MODE)
+
+    def open_append(self, path: str) -> int:
+        """The file, made when missing, open for writing at its end, wherever that is by then."""
+        return os.open(path, _APPENDED_FILE | os.O_NONBLOCK, FILE_MODE)
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
         """Writes all of it: a short write goes on where it ended."""

@@ -1,4 +1,5 @@
-"""Publishing with a key, an idempotency key, or both: links are made before the message shows.
+"""Publishing with a key, an idempotency key, or both, and firings of schedules: links are made
+before the message shows.
 
 A link is made only once the message's file in new/ and its name are on stable media. So a message
 in new/ that a link names is whole, and whoever meets it delivers it before answering with its id.
@@ -6,8 +7,10 @@ FORMAT.md, "publish with a key", has the steps and what a crash after each leave
 """
 
 from functools import partial
+from typing import NamedTuple
 
 from mq.errors import Busy, KeyTaken, MqError, QueueNotFound
+from mq.history import Event
 from mq.lifecycle import DELIVER, SCHEDULE, State
 from mq.limits import LINK_TRIES_MAX
 from mq.message import Stamp
@@ -29,16 +32,22 @@ from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
 
+class Once(NamedTuple):
+    """What makes publishes one publish: an idempotency key, or a firing of a schedule, and for how
+    many seconds from the first one on.
+    """
+
+    kind: Keys
+    key: Key
+    kept_s: float
+
+
 def take_links(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    idempotency: Key | None,
-    idempotency_s: float,
+    root: Root, queue: QueueName, message_id: MessageId, once: Once | None
 ) -> Steps[MessageId | None]:
     """Makes the links of a message whose bytes are on stable media, and whose file is in new/.
-    Gives the id of an earlier publish of the same idempotency key, younger than `idempotency_s`,
-    which is delivered and on stable media then; None: there is none, and the links are there.
+    Gives the id of an earlier publish that is the same by `once`, which is delivered and on stable
+    media then; None: there is none, and the links are there.
 
     Raises QueueNotFound; KeyTaken, Busy, and whatever else stands in the way, when `give_back`
     is to be called. Durable on return: yes.
@@ -47,10 +56,8 @@ def take_links(
         raise QueueNotFound(queue.text)
     yield Flush(folders=(root.layout.folder(State.NEW),))
     try:
-        if idempotency is not None:
-            first = yield from _take_idempotency(
-                root, queue, message_id, idempotency, idempotency_s
-            )
+        if once is not None:
+            first = yield from _take_once(root, queue, message_id, once)
             if first is not None:
                 return first
         if message_id.key is not None:
@@ -62,19 +69,30 @@ def take_links(
     return None
 
 
-def give_back(
-    root: Root, queue: QueueName, message_id: MessageId, idempotency: Key | None
-) -> Steps[bool]:
-    """Ends a publish that failed: its idempotency key means nothing any more, unless somebody has
-    delivered it. False when that cannot be made sure: the staged file must stay then, since the
-    link may, and would say that it was published. Durable on return: yes, when True.
+def earlier_publish(root: Root, queue: QueueName, once: Once) -> Steps[MessageId | None]:
+    """The id of an earlier publish that is the same by `once`; None: there is none. Raises as
+    `take_links`. Durable on return: that it is delivered.
     """
-    if idempotency is None:
+    place = root.layout.link(once.kind, queue, once.key)
+    target = read_link(root, place)
+    if target is None or not is_young(root, place, once.kept_s):
+        return None
+    return (yield from _first_of(root, queue, place, target))
+
+
+def give_back(
+    root: Root, queue: QueueName, message_id: MessageId, once: Once | None
+) -> Steps[bool]:
+    """Ends a publish that failed: what makes it one with others means nothing any more, unless
+    somebody has delivered it. False when that cannot be made sure: the staged file must stay then,
+    since the link may, and would say that it was published. Durable on return: yes, when True.
+    """
+    if once is None:
         return True
-    place = root.layout.link(Keys.IDEMPOTENCY, queue, idempotency)
+    place = root.layout.link(once.kind, queue, once.key)
 
     def give() -> None:
-        if whereabouts(root, queue, message_id) not in DELIVERED:
+        if _came_to_nothing(root, queue, message_id, once.kind):
             unlink_link(root, place, message_id.text)
 
     try:
@@ -88,10 +106,19 @@ def give_back(
     return True
 
 
-def _take_idempotency(
-    root: Root, queue: QueueName, message_id: MessageId, key: Key, young_s: float
+def _came_to_nothing(root: Root, queue: QueueName, message_id: MessageId, kind: Keys) -> bool:
+    """Whether nobody has delivered a message whose link was met. Of a firing's link it is to be
+    sure: what was delivered, and is removed by now, was published all the same.
+    """
+    if kind is Keys.FIRING:
+        return is_staged(root, queue, message_id)
+    return whereabouts(root, queue, message_id) not in DELIVERED
+
+
+def _take_once(
+    root: Root, queue: QueueName, message_id: MessageId, once: Once
 ) -> Steps[MessageId | None]:
-    place = root.layout.link(Keys.IDEMPOTENCY, queue, key)
+    place = root.layout.link(once.kind, queue, once.key)
     for _ in range(LINK_TRIES_MAX):
         if (made := make_link(root, place, message_id.text)) is not None:
             yield made
@@ -102,7 +129,7 @@ def _take_idempotency(
         if target == message_id.text:
             yield link_flush(place)  # NFS made it, and lost the answer.
             return None
-        if is_young(root, place, young_s):
+        if is_young(root, place, once.kept_s):
             first = yield from _first_of(root, queue, place, target)
             if first is not None:
                 return first
@@ -110,7 +137,7 @@ def _take_idempotency(
         if (yield from locked(root, place, replace)):
             yield link_flush(place)
             return None
-    raise Busy("others change the idempotency key's link again and again")
+    raise Busy("others change the publish's link again and again")
 
 
 def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
@@ -124,7 +151,7 @@ def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
 def _first_of(
     root: Root, queue: QueueName, place: LinkPlace, target: str
 ) -> Steps[MessageId | None]:
-    """The earlier publish that an idempotency key's link names; None: it came to nothing."""
+    """The earlier publish that such a link names; None: it came to nothing."""
     first = linked_id(target)
     if first is None:
         return None
@@ -188,19 +215,22 @@ def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: Message
     happened meanwhile, or it was given up. Raises QueueNotFound. Durable on return: yes.
     """
 
+    due_ms: int | None = None
+
     def deliver() -> Flush | None:
+        nonlocal due_ms
         # Under the lock, as who gives up takes the link away.
         if root.files.linked(place.path) != message_id.text:
             return None
         staged = message_status(root, root.layout.path(State.NEW, queue, message_id))
         if staged is None:
             return None
-        due_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
-        is_scheduled = due_ms > root.now_ms()
+        stamped_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
+        due_ms = stamped_ms if stamped_ms > root.now_ms() else None
         if not queue_exists(root, queue):
             raise QueueNotFound(queue.text)
         try:
-            return move(root, SCHEDULE if is_scheduled else DELIVER, queue, message_id)
+            return move(root, DELIVER if due_ms is None else SCHEDULE, queue, message_id)
         except OSError as error:
             if is_gone(error):
                 return None  # Its own publisher was faster.
@@ -209,3 +239,4 @@ def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: Message
     flush = yield from locked(root, place, deliver)
     if flush is not None:
         yield flush
+        root.history.record(queue, Event.PUBLISHED, message_id, 0, due_ms)

@@ -6,15 +6,16 @@ again. FORMAT.md, "keys", has who does that, and when.
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 
 from mq.errors import BadName, Busy, StorageFailed
-from mq.limits import LINK_LOCK_TRIES_MAX, LINK_TRIES_MAX
+from mq.limits import LINK_TRIES_MAX
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import Keys, LinkPlace
 from mq.store.root import Root, unlink_if_there
 from mq.store.steps import Flush, Steps, T
+from mq.store.turns import at_once, in_turn
 
 
 def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
@@ -81,45 +82,16 @@ def is_link(entry: "os.DirEntry[str]") -> bool:
     return entry.is_symlink()
 
 
-def _a_turn() -> Generator[Flush, None, None]:
-    """Lets the others of a group act."""
-    yield Flush()
-
-
 def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
     """Does it under the lock of the link's folder, once that is free; `act` must not take long.
     Raises Busy; FileNotFoundError when the folder is gone.
     """
-    for _ in range(LINK_LOCK_TRIES_MAX):
-        with _lock(root, place) as is_ours:
-            if is_ours:
-                return act()
-        yield from _a_turn()
-    raise Busy("another process is at the key's folder")
+    return (yield from in_turn(root, place.lock, act))
 
 
 def locked_now(root: Root, place: LinkPlace, act: Callable[[], None]) -> bool:
     """Does it under the lock of the link's folder; False when that is not free now."""
-    with _lock(root, place) as is_ours:
-        if is_ours:
-            act()
-        return is_ours
-
-
-@contextlib.contextmanager
-def _lock(root: Root, place: LinkPlace) -> Iterator[bool]:
-    descriptor = root.files.open_kept(place.lock)
-    try:
-        is_ours = root.files.lock(descriptor)
-        if is_ours:
-            # The folder may have gone with its queue, and another have come.
-            status = root.files.status(place.lock)
-            is_ours = status is not None and os.path.samestat(
-                status, root.files.descriptor_status(descriptor)
-            )
-        yield is_ours
-    finally:
-        root.files.close(descriptor)
+    return at_once(root, place.lock, act)
 
 
 def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:

@@ -1,9 +1,10 @@
 """Folders and paths of a root: the one module that knows their names and separators.
 
 FORMAT.md, "folders", has them all; a deleted queue's folder lies in `remove/{queue}:{uuid}.d`, its
-keys beside that, with `.k` and `.i`. Below queues/{queue}/, delay/ and remove/ a message may lie in
-a bucket, or below one: a `bucket` here is what stands between such a folder and the message's name,
-"" or `{bucket}/` or `{bucket}/{two digits}/`; below leases/, the folder of its lease and a slash.
+keys beside that, with `.k`, `.i` and `.f`. Below queues/{queue}/, delay/ and remove/ a message may
+lie in a bucket, or below one: a `bucket` here is what stands between such a folder and the
+message's name, "" or `{bucket}/` or `{bucket}/{two digits}/`; below leases/, the folder of its
+lease and a slash.
 """
 
 import hashlib
@@ -39,13 +40,16 @@ _HASHED: Final = re.compile(rf"[0-9a-f]{{{_HASH_DIGITS}}}")
 
 
 class Keys(Enum):
-    """What keys are of: messages that live, or publishes of late. The value is their folder."""
+    """What keys are of: messages that live, publishes of late, or firings of schedules. The value
+    is their folder.
+    """
 
     LOOKUP = "keys"
     IDEMPOTENCY = "idempotency"
+    FIRING = "firings"
 
 
-_DELETED_KEYS_SUFFIX: Final = {Keys.LOOKUP: ".k", Keys.IDEMPOTENCY: ".i"}
+_DELETED_KEYS_SUFFIX: Final = {Keys.LOOKUP: ".k", Keys.IDEMPOTENCY: ".i", Keys.FIRING: ".f"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,11 @@ class Layout:
         return f"{self.root}/journal"
 
     @property
+    def schedules(self) -> str:
+        """The folder of schedules: `schedule_layout` has what lies in it."""
+        return f"{self.root}/schedules"
+
+    @property
     def purged(self) -> str:
         """The folder of queues' purge marks."""
         return f"{self.root}/purged"
@@ -153,8 +162,9 @@ class Layout:
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
         states = (self.new, self.queues, self.delay, self.remove)
-        beside = (self.tombstones, self.settings, self.purged, self.leases, self.journal)
-        return (*states, *beside, *map(self.keys, Keys))
+        beside = (self.tombstones, self.settings, self.purged, self.schedules)
+        bulk = (self.leases, self.journal)
+        return (*states, *beside, *bulk, *map(self.keys, Keys))
 
     def keys(self, kind: Keys) -> str:
         """The folder of the folders of queues' keys."""

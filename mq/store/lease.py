@@ -21,6 +21,7 @@ from mq.limits import (
 )
 from mq.message import Stamp
 from mq.names import ConsumerName, QueueName, UuidSource
+from mq.store.bulk_history import leased_of_histories, record_acknowledged, record_leased
 from mq.store.claiming import Claims, Found, find_ready, recount
 from mq.store.files import is_gone
 from mq.store.lease_names import lease_names, open_count
@@ -170,6 +171,7 @@ def acknowledge(root: Root, lease: LeaseName) -> Steps[bool]:
     """
     layout, files = root.layout, root.files
     target = acknowledged_folder(layout, lease, UuidSource(root.clock).next())
+    held = leased_of_histories(root, lease)
     is_ours = True
     try:
         files.rename(lease_path(layout, lease, LeaseFile.FOLDER), target)
@@ -182,6 +184,8 @@ def acknowledge(root: Root, lease: LeaseName) -> Steps[bool]:
             raise LeaseLost(lease.text) from None
     # Also where another did it, who may have died before its own flush.
     yield Flush(folders=(layout.remove, layout.leases), covered=1 if is_ours else 0)
+    if is_ours:
+        record_acknowledged(root, lease, held)
     _forget_older(root, lease)
     return is_ours
 
@@ -301,6 +305,7 @@ def _finish(root: Root, manifest: Manifest) -> Steps[Lease]:
         mtime_ns = Stamp(due_ms).mtime_ns()
         written = new_manifest(layout, lease)
         yield from replace_file(root.files, written, path, final.written(), mtime_ns)
+    record_leased(root, lease, final.queues, due_ms)
     return _lease(root, LeaseState.CLAIMED, final, due_ms)
 
 

@@ -1,11 +1,13 @@
 """Taking links away that mean nothing any more: keys of messages that are gone, idempotency keys
-that are too old, and those of publishes that were never ended.
+that are too old, firings that their schedules have left behind, and those of publishes that were
+never ended.
 
 A pass looks at some links and goes on where the last one ended; it lists keys alone, and of those
 the folders of one hash at a time. FORMAT.md, "sweeping keys", has the steps.
 """
 
 import contextlib
+import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +15,7 @@ from typing import Final
 
 from mq.errors import BadName, Busy, SettingsUnreadable
 from mq.lifecycle import State
-from mq.limits import FORGOTTEN_AFTER_S, SWEPT_LINKS_MAX
+from mq.limits import FIRING_KEPT_S, FORGOTTEN_AFTER_S, SWEPT_LINKS_MAX
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.configure import Configured
@@ -23,10 +25,13 @@ from mq.store.keys import is_link, linked_id, locked, unlink_link
 from mq.store.layout import Keys, LinkPlace, is_of_keys
 from mq.store.purged import is_purged
 from mq.store.root import Root
+from mq.store.schedule_file import has_gone_on
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 
 _ALIVE: Final = (State.NEW, *DELIVERED)
+# What says of a message that it was published, also once it is gone.
+_ONCE: Final = (Keys.IDEMPOTENCY, Keys.FIRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,9 @@ def _sweep_folder(root: Root, folder: KeyFolder) -> Steps[tuple[int, int]]:
     for place, target in links(root, folder):
         seen += 1
         with contextlib.suppress(SettingsUnreadable):
-            if not is_young(root, place, kept_s(root, folder)) and is_orphan(root, folder, target):
+            if not is_young(root, place, kept_s(root, folder)) and is_orphan(
+                root, folder, place, target
+            ):
                 old.append((place, target))
     for place, target in old:
         with contextlib.suppress(Busy, SettingsUnreadable, FileNotFoundError):
@@ -107,18 +114,22 @@ def links(root: Root, folder: KeyFolder) -> Iterator[tuple[LinkPlace, str]]:
 
 
 def kept_s(root: Root, folder: KeyFolder) -> float:
-    """How long a link stays whatever it says. Of a key: while a publish may be in hand. Raises
-    SettingsUnreadable.
+    """How long a link stays whatever it says. Of a key: while a publish may be in hand; of a
+    firing: while a mover may be at it. Raises SettingsUnreadable.
     """
     if folder.kind is Keys.LOOKUP:
         return FORGOTTEN_AFTER_S
+    if folder.kind is Keys.FIRING:
+        return FIRING_KEPT_S
     return Configured.read(root, folder.queue, QueueSettings()).settings.idempotency_s
 
 
-def is_orphan(root: Root, folder: KeyFolder, target: str) -> bool:
+def is_orphan(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> bool:
     """Whether a link that is old enough may go."""
     if folder.kind is Keys.IDEMPOTENCY:
         return True
+    if folder.kind is Keys.FIRING:
+        return has_gone_on(root, folder.queue, place)
     holder = linked_id(target)
     if holder is None or is_purged(root, folder.queue, holder):
         return True
@@ -127,12 +138,17 @@ def is_orphan(root: Root, folder: KeyFolder, target: str) -> bool:
 
 def _sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> Steps[bool]:
     holder = linked_id(target)
-    if folder.kind is Keys.LOOKUP and holder is not None:
+    if folder.kind is Keys.FIRING:
+        # If the schedule came back as it was, it would fire again.
+        yield Flush(folders=(root.layout.schedules,))
+    elif folder.kind is Keys.LOOKUP and holder is not None:
         # If it came back when another has its key, two would.
         yield kept_flush(root, folder.queue, holder)
 
     def unlink() -> bool:
-        if is_young(root, place, kept_s(root, folder)) or not is_orphan(root, folder, target):
+        if is_young(root, place, kept_s(root, folder)) or not is_orphan(
+            root, folder, place, target
+        ):
             return False
         return unlink_link(root, place, target)
 
@@ -142,14 +158,15 @@ def _sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) ->
 def give_up_publishes(
     root: Root, staged: Collection[tuple[QueueName, MessageId]]
 ) -> Steps[frozenset[tuple[QueueName, MessageId]]]:
-    """Takes the idempotency keys away of publishes that nobody is at any more, before their files
-    go from new/: else they would say of them that they were published. Those whose keys could not
-    be taken away, or that were delivered meanwhile. Durable on return: yes.
+    """Takes the idempotency keys, and the links of firings, away of publishes that nobody is at any
+    more, before their files go from new/: else they would say of them that they were published.
+    Those whose keys could not be taken away, or that were delivered meanwhile. Durable on return:
+    yes.
     """
     kept = set()
     changed: dict[str, None] = {}
-    for queue in {queue for queue, _ in staged}:
-        for folder in key_folders_of(root, Keys.IDEMPOTENCY, queue):
+    for kind, queue in itertools.product(_ONCE, {queue for queue, _ in staged}):
+        for folder in key_folders_of(root, kind, queue):
             for place, target in links(root, folder):
                 holder = linked_id(target)
                 if holder is None or (queue, holder) not in staged:

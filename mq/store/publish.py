@@ -4,16 +4,20 @@ FORMAT.md, "publish", has the steps and what a crash after each leaves.
 """
 
 import errno
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mq.errors import NoInodes, PublishPurged, QueueNotFound, StagedFileGone
+from mq.history import Event
 from mq.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, State, Transition
 from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.holders import DELIVERED, free_key, kept_flush, whereabouts
-from mq.store.keyed import give_back, take_links
+from mq.store.keyed import Once, give_back, take_links
+from mq.store.layout import Keys
 from mq.store.moves import folders_of, move, queue_exists
 from mq.store.purged import mark_of
 from mq.store.root import Root
@@ -25,7 +29,8 @@ from mq.store.steps import Flush, Steps
 class Draft:
     """A message as it is published: due at `due_ms`, milliseconds since the epoch, and until then
     in delay/ when it `is_scheduled`. `head` is the header block before its body. Publishes of one
-    `idempotency` key are one publish, for `idempotency_s` seconds from the first one on.
+    `idempotency` key are one publish, for `idempotency_s` seconds from the first one on; those of
+    one `firing` of a schedule are as long as anybody knows of it.
     """
 
     queue: QueueName
@@ -35,11 +40,21 @@ class Draft:
     head: bytes = b""
     idempotency: Key | None = None
     idempotency_s: float = IDEMPOTENCY_S_DEFAULT
+    firing: Key | None = None
+
+    @property
+    def once(self) -> Once | None:
+        """What makes it one with other publishes."""
+        if self.firing is not None:
+            return Once(Keys.FIRING, self.firing, math.inf)
+        if self.idempotency is not None:
+            return Once(Keys.IDEMPOTENCY, self.idempotency, self.idempotency_s)
+        return None
 
     @property
     def is_linked(self) -> bool:
-        """Whether it has a key of one kind or the other."""
-        return self.id.key is not None or self.idempotency is not None
+        """Whether it has a key of one kind or another."""
+        return self.id.key is not None or self.once is not None
 
     @property
     def transition(self) -> Transition:
@@ -47,8 +62,18 @@ class Draft:
         return SCHEDULE if self.is_scheduled else DELIVER
 
 
-def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageId]:
-    """Publishes a message whose body is held in memory.
+def _nothing() -> None:
+    """What is looked at before a message shows: for most nothing more."""
+
+
+def publish(
+    root: Root,
+    draft: Draft,
+    body: bytes | bytearray,
+    look_again: Callable[[], None] = _nothing,
+) -> Steps[MessageId]:
+    """Publishes a message whose body is held in memory. `look_again` is called once its links are
+    there, before it shows: what that raises ends the publish.
 
     Raises QueueNotFound, NoSpace, NoInodes; nothing is left behind then.
     Durable on return: yes.
@@ -63,7 +88,7 @@ def publish(root: Root, draft: Draft, body: bytes | bytearray) -> Steps[MessageI
         raise
     finally:
         root.files.close(descriptor)
-    return (yield from deliver(root, draft))
+    return (yield from deliver(root, draft, look_again))
 
 
 def stage(root: Root, draft: Draft, size: int = 0) -> int:
@@ -113,7 +138,9 @@ def seal(root: Root, draft: Draft, descriptor: int) -> None:
     root.files.sync(descriptor)
 
 
-def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
+def deliver(
+    root: Root, draft: Draft, look_again: Callable[[], None] = _nothing
+) -> Steps[MessageId]:
     """Renames a staged file, whose bytes are on stable media, to its queue, or to delay/ when it is
     scheduled; with its links made before. Its id; or that of an earlier publish of the same
     idempotency key, and this one's file is taken away.
@@ -124,14 +151,13 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
     """
     try:
         if draft.is_linked:
-            first = yield from take_links(
-                root, draft.queue, draft.id, draft.idempotency, draft.idempotency_s
-            )
+            first = yield from take_links(root, draft.queue, draft.id, draft.once)
             if first is not None:
                 discard(root, draft)
                 return first
         if draft.is_scheduled:
             yield from assure_queue(root, draft)
+        look_again()
         flush = reveal(root, draft)
     except Exception:
         if draft.is_linked:
@@ -148,6 +174,8 @@ def deliver(root: Root, draft: Draft) -> Steps[MessageId]:
         raise QueueNotFound(draft.queue.text) from None
     if draft.is_scheduled and not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
+    due_ms = draft.due_ms if draft.is_scheduled else None
+    root.history.record(draft.queue, Event.PUBLISHED, draft.id, 0, due_ms)
     return draft.id
 
 
@@ -167,7 +195,7 @@ def _give_up(root: Root, draft: Draft) -> Steps[None]:
     """Leaves nothing of a publish that failed; or, where that cannot be, all that it takes to end
     it: who publishes with the same idempotency key does, or mq-mover takes it away.
     """
-    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+    if (yield from give_back(root, draft.queue, draft.id, draft.once)):
         discard(root, draft)
         free_key(root, draft.queue, draft.id, was_staged=True)
 

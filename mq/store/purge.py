@@ -20,6 +20,7 @@ from mq.limits import (
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import is_deep, leading, parse_bucket
+from mq.store.bulk_history import record_removed
 from mq.store.files import is_gone
 from mq.store.find import leased_rows
 from mq.store.journal import journals
@@ -93,7 +94,9 @@ def take_purged_buckets(root: Root, queue: QueueName) -> int:
     for entry in entries_if_there(root.files, root.layout.queue(queue)):
         if is_bucket(entry) and _goes_whole(root, entry, mark):
             try:
-                taken += _move_bucket(root, entry, folder)
+                if _move_bucket(root, entry, folder):
+                    taken += 1
+                    record_removed(root, queue, f"{folder}/{entry.name}")
             except OSError as error:
                 if is_full(error):
                     break  # Its messages go one by one, which needs no room.

@@ -6,6 +6,7 @@ that would give out a message, move it to its queue or find it by its id asks he
 
 import stat
 from dataclasses import dataclass, field
+from typing import Final
 
 from mq.errors import MessageNotFound
 from mq.limits import DEEP_DIGITS
@@ -16,8 +17,8 @@ from mq.store.files import is_gone
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
-# What of an id's text tells its time.
-_TIME_CHARS = 13
+# So much of an id's text tells its time.
+TIME_CHARS: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class PurgeMark:
 
     def covers(self, name: str) -> bool:
         """Whether the message of this id, as text, was published by then."""
-        return name[:_TIME_CHARS] <= self._text
+        return name[:TIME_CHARS] <= self._text
 
     def covers_all(self, bucket: Bucket, deep: str = "") -> bool:
         """Whether all were that belong in the bucket, or in this folder below it."""

@@ -25,6 +25,7 @@ from mq.store.purged import forget_mark
 from mq.store.queues_lock import queues_locked
 from mq.store.roll_forward import retire_staged
 from mq.store.root import Root, unlink_if_there
+from mq.store.schedules import forget_schedules, sweep_schedules
 from mq.store.settings import forget_settings, write_shape
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there, folders, walk, walk_spots
@@ -62,6 +63,8 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
     if not queue_exists(root, queue):
         with queues_locked(root):
             if not queue_exists(root, queue):
+                # While the tombstone stands, which says that they may go.
+                yield from forget_schedules(root, queue)
                 yield from _bury(root, queue)
                 yield from move_keys(root, queue, UuidSource(root.clock).next())
                 yield from forget_mark(root, queue)
@@ -94,6 +97,7 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         root.places.forget(queue)
+        yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
         yield from forget_settings(root.layout, root.files, queue)
@@ -120,6 +124,7 @@ def sweep_tombstones(root: Root) -> Steps[int]:
         standing = _tombstones(root)
         deleted = frozenset(queue for queue in standing if not queue_exists(root, queue))
         retired = (yield from _retire_pass(root, deleted)) if deleted else 0
+        yield from sweep_schedules(root)
         for queue, since_ms in standing.items():
             old = root.now_ms() - since_ms >= TOMBSTONE_KEPT_S * 1000
             if queue not in deleted or (old and not retired):

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from enum import Enum
 
+from mq.history import Event
 from mq.lifecycle import FORGET, REDELIVER, REMOVE_DELAYED, RETIRE
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
@@ -87,6 +88,8 @@ def redeliver(
         yield flush
     except FileNotFoundError:
         return Redelivery.LOST, 0  # The queue was deleted meanwhile, the message with it.
+    event = Event.REDELIVERED if result is Redelivery.DELIVERED else Event.REMOVED
+    root.history.record(queue, event, message_id, claim.stamp.receives)
     return result, due_ms
 
 

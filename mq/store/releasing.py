@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
+from mq.history import Event
 from mq.lifecycle import RETURN, State
 from mq.limits import BUCKET_TRIES_MAX, LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
 from mq.message import Stamp
@@ -95,7 +96,8 @@ def give_back(
             root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
         # Also where another did it, who may have died before its own flush.
         yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
-        released = yield from _Return(root, lease, due_ms, limit).run()
+        event = Event.REDELIVERED if only_due else Event.RELEASED
+        released = yield from _Return(root, lease, due_ms, limit, event).run()
         if not released.stuck and not released.more:
             yield from _end(root, lease, file)
         return released
@@ -109,6 +111,8 @@ class _Return:
     lease: LeaseName
     due_ms: int
     limit: int
+    event: Event
+    """What the messages' histories say."""
     returned: int = 0
     removed: int = 0
 
@@ -164,13 +168,17 @@ class _Return:
                 raise
             targets = {}  # A queue was deleted meanwhile; the next pass decides.
         flushes: dict[Flush, None] = {}
+        moved: dict[QueueName, list[tuple[str, int | None, int | None]]] = {}
         for (queue, bucket), ids in targets.items():
-            flushes |= dict.fromkeys(self._move(queue, bucket, ids))
+            back = moved.setdefault(queue, [])
+            flushes |= dict.fromkeys(self._move(queue, bucket, ids, back))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
         # Where all were removed, or had gone on, they left it alone.
         flush = together(flushes) if flushes else Flush(folders=(folder,))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
+        for queue, back in moved.items():
+            self.root.history.record_many(queue, self.event, back, self.lease.text)
 
     def _targets(
         self, queue: QueueName, ids: Sequence[MessageId]
@@ -187,7 +195,13 @@ class _Return:
         except SettingsUnreadable:
             return ()
 
-    def _move(self, queue: QueueName, bucket: str, ids: Sequence[MessageId]) -> Iterator[Flush]:
+    def _move(
+        self,
+        queue: QueueName,
+        bucket: str,
+        ids: Sequence[MessageId],
+        back: list[tuple[str, int | None, int | None]],
+    ) -> Iterator[Flush]:
         layout, files, spot = self.root.layout, self.root.files, self.lease.released_spot
         source = layout.beginning(RETURN.source, queue, spot)
         target = layout.beginning(RETURN.target, queue, bucket)
@@ -199,7 +213,7 @@ class _Return:
                     files.unlink(source + message_id.text)
                     self.returned += 1
                     continue
-                self._stamp(claim)
+                receives = self._stamp(claim)
                 try:
                     files.rename(source + message_id.text, target + message_id.text)
                 except OSError as error:
@@ -209,6 +223,7 @@ class _Return:
                 if claim.status.st_nlink > 1:
                     yield keep_one_name(self.root, RETURN.target, queue, message_id, bucket)
             self.returned += 1
+            back.append((message_id.text, receives, None))
             yield folders_of(self.root, RETURN, queue, spot, bucket)
 
     def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
@@ -223,11 +238,15 @@ class _Return:
                     return True
         return False
 
-    def _stamp(self, claim: Claim) -> None:
-        """Counts that it was received; once, also when who did so died before it moved it."""
-        if claim.stamp.due_ms != self.due_ms:
-            stamp = claim.stamp.received(self.due_ms)
+    def _stamp(self, claim: Claim) -> int:
+        """Counts that it was received; once, also when who did so died before it moved it. Its
+        receives then.
+        """
+        stamp = claim.stamp
+        if stamp.due_ms != self.due_ms:
+            stamp = stamp.received(self.due_ms)
             self.root.files.stamp(claim.descriptor, stamp.mtime_ns())
+        return stamp.receives
 
     def _remove(self, queue: QueueName, message_id: MessageId) -> None:
         spot = self.lease.released_spot

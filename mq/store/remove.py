@@ -5,10 +5,12 @@ FORMAT.md, "delete", has the steps and what a crash after each leaves.
 
 import contextlib
 import errno
+import os
 from enum import Enum
 from typing import Final
 
 from mq.errors import DeliveredAgain, MessageNotFound
+from mq.history import Event
 from mq.lifecycle import (
     EXPUNGE_DELAYED,
     EXPUNGE_LEASED,
@@ -19,6 +21,7 @@ from mq.lifecycle import (
     State,
     Transition,
 )
+from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
@@ -78,7 +81,7 @@ def remove(
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
     for look in range(PASSES):
-        found, bucket, state = _pass(root, queue, message_id, if_receives, look)
+        found, bucket, state, receives = _pass(root, queue, message_id, if_receives, look)
         seen.add(found)
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
             if found is not _Found.HERE or state is State.LEASED:
@@ -91,6 +94,8 @@ def remove(
                 yield Flush(folders=folders, beside=beside, covered=covered)
             if message_id.key is not None:
                 free_key(root, queue, message_id)
+            if found is not _Found.REMOVED:
+                root.history.record(queue, Event.REMOVED, message_id, receives)
             return found is not _Found.REMOVED
     yield from nowhere(root, queue, message_id, is_busy=_Found.BUSY in seen)
     raise MessageNotFound(message_id.text)
@@ -110,13 +115,14 @@ def take_away(
     try:
         if status.st_nlink == 1:
             _remove(root, removal, queue, message_id, 1, bucket, target)
-            return True
-        found = _remove_locked(root, removal, queue, message_id, None, bucket, target)
-        return found is not _Found.BUSY
+        elif _remove_locked(root, removal, queue, message_id, None, bucket, target) is _Found.BUSY:
+            return False
     except OSError as error:
         if not is_gone(error):
             raise
         return False
+    root.history.record(queue, Event.REMOVED, message_id, _receives(status))
+    return True
 
 
 def is_full(error: OSError) -> bool:
@@ -130,9 +136,9 @@ def _pass(
     message_id: MessageId,
     if_receives: Precondition | None,
     look: int,
-) -> tuple[_Found, str, State]:
+) -> tuple[_Found, str, State, int]:
     """Looks once into every place of the message, and removes it from the first that has it; what
-    came of it, the bucket of remove/ that it lies in then, and where it was.
+    came of it, the bucket of remove/ that it lies in then, where it was, and its receives.
     """
     missed = _Found.NOWHERE
     for state, source in places_alive(root, queue, message_id, look):
@@ -144,10 +150,11 @@ def _pass(
         try:
             # Of two names a fetch would take remove/'s away: only the lock keeps it off.
             if if_receives is None and status.st_nlink == 1:
-                return _remove(root, removal, queue, message_id, 1, source, target), target, state
+                found = _remove(root, removal, queue, message_id, 1, source, target)
+                return found, target, state, _receives(status)
             found = _remove_locked(root, removal, queue, message_id, if_receives, source, target)
             if found is not _Found.BUSY:
-                return found, target, state
+                return found, target, state, _receives(status)
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -158,8 +165,12 @@ def _pass(
     for bucket in root.places.spots(State.REMOVED, queue, message_id):
         path = root.layout.path(State.REMOVED, queue, message_id, bucket)
         if message_status(root, path) is not None:
-            return _Found.REMOVED, bucket, State.REMOVED
-    return missed, "", State.ABSENT
+            return _Found.REMOVED, bucket, State.REMOVED, 0
+    return missed, "", State.ABSENT, 0
+
+
+def _receives(status: os.stat_result) -> int:
+    return Stamp.from_mtime_ns(status.st_mtime_ns).receives
 
 
 def _remove(

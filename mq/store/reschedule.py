@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from mq.errors import Busy, DeliveredAgain, MessageLeased, MessageNotFound
+from mq.history import Event
 from mq.lifecycle import POSTPONE, RELEASE, State
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
@@ -59,6 +60,7 @@ def extend(root: Root, delivery: Delivery, due_ms: int) -> Steps[Delivery | None
         stamp = replace(claim.stamp, due_ms=due_ms)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         yield Flush(files=(claim.descriptor,))
+    _record(root, Event.EXTENDED, delivery.queue, delivery.id, stamp)
     return replace(delivery, stamp=stamp)
 
 
@@ -151,6 +153,7 @@ def _extend(
         ways = (delay, *leading(delay, bucket), top)
         flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
     yield flush._replace(files=(claim.descriptor,), entries=(top,))
+    _record(root, Event.EXTENDED, queue, message_id, stamp)
     return stamp
 
 
@@ -162,6 +165,7 @@ def _postpone(
     flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     yield flush._replace(files=(claim.descriptor,))
+    _record(root, Event.EXTENDED, queue, message_id, stamp)
     return stamp
 
 
@@ -174,6 +178,7 @@ def _release(
     # Without the lock: whoever fetches it now has won it, flushed or not.
     root.files.unlock(claim.descriptor)
     yield flush._replace(files=(claim.descriptor,))
+    _record(root, Event.RELEASED, queue, message_id, stamp)
     return stamp
 
 
@@ -186,6 +191,12 @@ def _leave(
     beside = root.places.buckets(queue, message_id)
     yield Flush(folders=ways, entries=(top,), beside=beside, covered=1)
     return claim.stamp
+
+
+def _record(
+    root: Root, event: Event, queue: QueueName, message_id: MessageId, stamp: Stamp
+) -> None:
+    root.history.record(queue, event, message_id, stamp.receives, stamp.due_ms)
 
 
 _LATER: Final = {State.DELAYED: _extend, State.READY: _postpone}

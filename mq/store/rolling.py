@@ -16,6 +16,7 @@ from mq.limits import GROUP_OPERATIONS_MAX, LINK_TRIES_MAX, ROLLED_PER_FLUSH_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.bucket_names import leading
+from mq.store.bulk_history import record_published
 from mq.store.files import is_gone
 from mq.store.flush import Flusher
 from mq.store.folds import move_folds
@@ -152,6 +153,8 @@ class Roller:
                     raise
                 failed.append(message_id)
         yield from self._arrived(batch, sorted(beginnings), spot)
+        left = frozenset(failed)
+        self._record(batch, (each for each in ids if each not in left))
         rolled = Rolled(moved=len(ids) - len(failed))
         for message_id in failed:
             rolled = rolled.plus((yield from self._move_one(batch, message_id, spot)))
@@ -179,12 +182,14 @@ class Roller:
         """
         root, queue = self.root, batch.queue
         if root.files.status(root.layout.path(State.NEW, queue, message_id, spot)) is None:
+            self._record(batch, (message_id,))
             return Rolled(moved=1)
         if queue_exists(root, queue):
             try:
                 yield (
                     yield from move_alive(root, batch.transition, queue, message_id, source=spot)
                 )
+                self._record(batch, (message_id,))
                 return Rolled(moved=1)
             except OSError as error:
                 if not is_gone(error) or queue_exists(root, queue):
@@ -232,8 +237,9 @@ class Roller:
         root, queue = self.root, batch.queue
         try:
             for _ in range(LINK_TRIES_MAX):
-                yield from take_links(root, queue, message_id, None, 0)
+                yield from take_links(root, queue, message_id, None)
                 if (yield from self._reveal_linked(batch, message_id, key, spot)):
+                    self._record(batch, (message_id,))
                     return Rolled(moved=1)
         except KeyTaken:
             yield from self._take_away(queue, (message_id,), spot)
@@ -271,6 +277,10 @@ class Roller:
                 if queue_exists(root, queue):
                     raise
         return flush is not None
+
+    def _record(self, batch: _Batch, ids: Iterable[MessageId]) -> None:
+        """Tells the queue's history that these are published."""
+        record_published(self.root, batch.queue, ids, batch.transition.target)
 
     def _flush_all(self) -> Steps[None]:
         """Whoever rolled forward before has perhaps died before its flush: all places that

@@ -16,6 +16,7 @@ from mq.message import Stamp
 from mq.store.files import Files, is_gone
 from mq.store.layout import FORMAT_LINE, Layout
 from mq.store.places import Places
+from mq.store.recording import Recorder
 from mq.store.space import Space
 
 _log = logging.getLogger("mq.root")
@@ -36,6 +37,7 @@ class Root:
     clock: Clock
     space: Space
     places: Places
+    history: Recorder
 
     @classmethod
     def of(
@@ -45,10 +47,12 @@ class Root:
         clock: Clock,
         reserve_bytes: int | None = None,
         folder_max: int = FOLDER_FILES_MAX,
+        kind: str = "mq",
     ) -> Self:
-        """A root as it is: nothing is made or tried."""
+        """A root as it is: nothing is made or tried. `kind`: of which program, for histories."""
         space = Space(files, clock, layout.root, reserve_bytes)
-        return cls(layout, files, clock, space, Places(layout, files, clock, folder_max))
+        places = Places(layout, files, clock, folder_max)
+        return cls(layout, files, clock, space, places, Recorder(layout, files, clock, space, kind))
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""
@@ -61,9 +65,10 @@ def open_root(
     clock: Clock,
     reserve_bytes: int | None = None,
     folder_max: int = FOLDER_FILES_MAX,
+    kind: str = "mq",
 ) -> Root:
     """Makes what is missing of a root and tries it; blocking. `folder_max` files lie flat in a
-    folder before more go to buckets.
+    folder before more go to buckets; `kind` as with `Root.of`.
 
     Raises StartupError when the root is of another format, its folders lie on different file
     systems, or it keeps no exact mtimes; OSError when it cannot be written.
@@ -83,7 +88,7 @@ def open_root(
     for folder in layout.folders():
         files.sync_folder(folder)
     probe_renames(layout, files)
-    return Root.of(layout, files, clock, reserve_bytes, folder_max)
+    return Root.of(layout, files, clock, reserve_bytes, folder_max, kind)
 
 
 def attach_root(path: str, files: Files, clock: Clock) -> Root:
@@ -102,7 +107,7 @@ def attach_root(path: str, files: Files, clock: Clock) -> Root:
         _check_line(layout, files.read(descriptor, 100, 0).decode("ascii", "replace"))
     finally:
         files.close(descriptor)
-    return Root.of(layout, files, clock)
+    return Root.of(layout, files, clock, kind="spark")
 
 
 def probe_renames(layout: Layout, files: Files) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -66,19 +67,16 @@ def main(
 ) -> None:
     """Measures start-up, publish, fetch, delete, memory and the queue's deletion by size."""
     sizes = tuple(sorted({*sizes, *((LARGEST,) if largest else ())}))
-    files = sum(sizes) + _SPARE_FILES
-    kind = Ext4(files * _IMAGE_BYTES_A_FILE, files, _MADE_WITH, ("noinit_itable",))
     with running():
         compiled()
-        with loop_ext4(kind) as place:
+        with loop_ext4(ext4_for(sizes)) as place:
             mode = place.commit(commit)
             said = f"{connections} connections, bodies of {BODY_BYTES} bytes, in their inodes"
             click.echo(heading(place.path, mode, place.about, said))
             click.echo(f"median (min-max) of {rounds} interleaved rounds of {seconds} s each;")
             click.echo(f"the backlog was published at {per_s} a second\n")
             shard_files = max(sizes) if flat else SHARD_FILES
-            backlogs = [Backlog.until_now(size, per_s, shard_files) for size in sizes]
-            filled = [_filled(place, backlog, writers) for backlog in backlogs]
+            filled = [fill(place, size, per_s, writers, shard_files) for size in sizes]
             comparison = Comparison("ready messages")
             for number in range(1, rounds + 1):
                 # To and fro, so that none is always the first.
@@ -102,8 +100,17 @@ class Filled:
         return f"{self.size:,}"
 
 
-def _filled(place: Place, backlog: Backlog, writers: int) -> Filled:
-    size = backlog.messages
+def ext4_for(sizes: Sequence[int]) -> Ext4:
+    """An ext4 for queues of these sizes."""
+    files = sum(sizes) + _SPARE_FILES
+    return Ext4(files * _IMAGE_BYTES_A_FILE, files, _MADE_WITH, ("noinit_itable",))
+
+
+def fill(
+    place: Place, size: int, per_s: int, writers: int, shard_files: int = SHARD_FILES
+) -> Filled:
+    """A root with a queue of so many messages, published at that rate until now."""
+    backlog = Backlog.until_now(size, per_s, shard_files)
     path = place.path / str(size)
     with processes() as started:
         server = started.mq(path)

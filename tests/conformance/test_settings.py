@@ -28,6 +28,9 @@ DEFAULTS = {
     "priority_default": 0,
     "idempotency_s": 300.0,
     "body_bytes_max": 64 * 1024 * 1024,
+    "history": False,
+    "history_kept_s": 7 * 24 * 3600,
+    "history_bytes_max": 1 << 30,
     "bucket": 8,
     "shards": 1,
 }
@@ -152,7 +155,7 @@ BAD_VALUES: list[tuple[str, Any]] = [
     ("visibility_s", float("nan")), ("visibility_s", float("inf")), ("visibility_s", 10**400),
     ("priority_default", 10), ("priority_default", -1), ("priority_default", 1.5),
     ("priority_default", "high"), ("idempotency_s", -1), ("idempotency_s", 10**9),
-    ("body_bytes_max", -1), ("body_bytes_max", 2**50), ("body_bytes_max", 1.0),
+    ("body_bytes_max", -1), ("body_bytes_max", 2**50), ("body_bytes_max", 1.5),
     ("bucket", 6), ("bucket", "8"), ("shards", 0), ("shards", 17),
 ]  # fmt: skip
 
@@ -380,3 +383,14 @@ async def test_what_a_damaged_file_stops_and_what_it_does_not(serve: Serve, text
     assert await read(server) == DEFAULTS
     for message_id in (*ids, await publish(server)):
         assert (await delete(server, message_id)).status == 202
+
+
+async def test_what_is_whole_may_be_written_with_a_point(server: Server) -> None:
+    # JSON Schema, and who draws by it, knows 7.0 as whole.
+    await make_queue(server)
+    reply = await patch(server, b'{"priority_default": 7.0, "bucket": 8.0}')
+    assert reply.status == 200, reply.body
+    assert b'"priority_default": 7,' in reply.body
+    assert (await read(server))["priority_default"] == 7
+    problem = assert_problem(await patch(server, {"shards": 1.5}), 422, "bad-setting")
+    assert problem["parameter"] == "shards"

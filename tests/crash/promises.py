@@ -16,7 +16,7 @@ from typing import Any
 
 from crash.images import Mark
 from harness.folders import files_below
-from harness.messages import number_in_file
+from harness.messages import number_in, number_in_file
 
 from mq.errors import MqError
 from mq.lifecycle import State
@@ -75,6 +75,12 @@ class Ledger:
     """
     visibility_s: dict[str, set[float | None]] = field(default_factory=dict)
     """What the settings of each queue may say: what was answered last, what was asked since."""
+    schedules: dict[tuple[str, str], set[int | None]] = field(default_factory=dict)
+    """What each queue's schedules may say, by the numbers of their bodies; None: that there is
+    none. What was answered last, what was asked since.
+    """
+    firings: dict[int, int] = field(default_factory=dict)
+    """How many messages a schedule of a body publishes in its life, by the body's number."""
     until_ms: int = 0
     keys: set[tuple[str, str]] = field(default_factory=set)
     """Each queue's keys that publishes asked for."""
@@ -109,12 +115,16 @@ class Ledger:
                 self._note_lease(what, **facts)
             case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
-            case "bulk_asked":
-                self.bulks.append(facts["ids"])
-            case "end" | "later" | "known":
-                pass
+            case "schedule_asked" | "schedule_told":
+                self._note_schedule(what, **facts)
             case _:
-                self._note_queue(what, facts["queue"])
+                self._note_other(what, **facts)
+
+    def _note_other(self, what: str, **facts: Any) -> None:
+        if what == "bulk_asked":
+            self.bulks.append(facts["ids"])
+        elif what not in ("end", "later", "known"):
+            self._note_queue(what, facts["queue"])
 
     def _note_published(self, idempotency: str = "", **facts: Any) -> None:
         told = self._message(**facts)
@@ -160,8 +170,23 @@ class Ledger:
             told.purge_asked |= what == "purge_asked"
             told.purged |= what == "purged" and told.purge_asked
 
+    def _note_schedule(
+        self, what: str, queue: str, name: str, number: int | None, count: int = 0
+    ) -> None:
+        allowed = self.schedules.setdefault((queue, name), {None})
+        if what == "schedule_told":
+            allowed.clear()
+        allowed.add(number)
+        if number is not None:
+            self.firings[number] = count
+
     def _note_queue(self, what: str, queue: str) -> None:
         self.queues[queue] = what
+        for (of, _), allowed in self.schedules.items():
+            if of == queue and what in ("drop_asked", "dropped", "made_anew"):
+                if what != "drop_asked":
+                    allowed.clear()
+                allowed.add(None)
         if what in ("made_anew", "drop_asked"):
             self.visibility_s.pop(queue, None)
         for told in self._of(queue):
@@ -206,6 +231,10 @@ class Found:
             path.stem: json.loads(path.read_bytes()).get("visibility_s")
             for path in _files(root / "settings")
         }
+        self.schedules = {
+            tuple(path.name.split(":")): schedule_number(path.read_bytes())
+            for path in _files(root / "schedules")
+        }
         self.places: dict[str, list[Place]] = defaultdict(list)
         for place in _places(root):
             self.places[place.id].append(place)
@@ -234,6 +263,16 @@ class Found:
 
     def with_two_names(self) -> list[list[Place]]:
         return [places for places in self.places.values() if len(places) > 1]
+
+
+def schedule_number(content: bytes) -> int:
+    """The number of a schedule's body. AssertionError when the file is torn."""
+    line, _, rest = content.partition(b"\n")
+    try:
+        said = json.loads(line)
+    except ValueError:
+        raise AssertionError(f"torn: {content[:100]!r}") from None
+    return number_in(rest[said.get("head", 0) :])
 
 
 def _files(folder: Path) -> list[Path]:
@@ -272,6 +311,7 @@ def broken(
     return [
         *_queues(ledger, found),
         *_settings(ledger, found),
+        *_schedules(ledger, found),
         *_bodies(ledger, found),
         *_names(found, two_names_allowed),
         *_keys(found),
@@ -299,6 +339,12 @@ def _settings(ledger: Ledger, found: Found) -> Iterator[str]:
     for queue, allowed in ledger.visibility_s.items():
         if (visibility_s := found.visibility_s.get(queue)) not in allowed:
             yield f"the visibility of {queue} is {visibility_s}, none of {allowed}"
+
+
+def _schedules(ledger: Ledger, found: Found) -> Iterator[str]:
+    for (queue, name), allowed in ledger.schedules.items():
+        if (number := found.schedules.get((queue, name))) not in allowed:
+            yield f"the schedule {name} of {queue} is {number}, none of {allowed}"
 
 
 def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:

@@ -5,15 +5,16 @@ then mq-mover's and mq-reaper's passes, hours later.
 """
 
 import random
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crash.promises import ALIVE, Found, Ledger, broken, unresolved
 from harness.clock import FakeClock
-from harness.messages import check_headers, number_in
+from harness.messages import check_headers, number_in, number_in_file
 
 from mq.errors import KeyTaken, MqError
-from mq.names import Key, MessageId, QueueName, UuidSource
+from mq.names import Key, MessageId, QueueName, ScheduleName, UuidSource
 from mq.store.audit import audit
 from mq.store.breaches import Audit, Breach
 from mq.store.fetch import fetch
@@ -30,14 +31,19 @@ from mq.store.redeliver import Timer
 from mq.store.remove import remove
 from mq.store.roll_forward import drop_second_names, roll_all_forward
 from mq.store.root import Root, open_root
+from mq.store.schedules import list_schedules, read_schedule
 from mq.store.steps import Steps, T
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
+from mq_mover.scheduler import Scheduler
 from mq_mover.sweeper import Sweeper
 
 VISIBILITY_S = 60.0
 _NEVER_S = 1e9
 _HOURS_S = 2 * 3600.0
+_ASKED = ("make_asked", "drop_asked")
+FIRES_EVERY_S = 120.0
+"""How often the schedules of scripts fire."""
 
 
 def recovered(top: Path, ledger: Ledger, two_names: bool, seed: int) -> list[str]:
@@ -67,6 +73,8 @@ class _Recovery:
         self._uuids = UuidSource(self._clock)
         self._resolved: set[str] = set()
         self._delivered: set[str] = set()
+        self._fired: dict[int, set[str]] = defaultdict(set)
+        """The messages of each number that were delivered, or taken away on purpose."""
 
     def problems(self) -> list[str]:
         """The first stage's problems, where there are any: later ones follow from them."""
@@ -84,6 +92,10 @@ class _Recovery:
             # For what depends on ctimes, which are of this moment.
             self._clock.set_ms(max(self._ledger.until_ms, FakeClock().now_ms()) + 1000)
             self._resolved = {places[0].id for places in found.with_two_names()}
+            for place, *_ in found.with_two_names():
+                if found.states(place.id) & set(ALIVE):
+                    number = number_in_file(place.path.read_bytes(), place.id)
+                    self._fired[number].add(place.id)
             problems = unresolved(self._root, found, self._chance)
         return problems
 
@@ -92,10 +104,12 @@ class _Recovery:
         if breach in (Breach.LINKED, Breach.TWO_STATES):
             return self._two_names
         if breach is Breach.KEYS:
-            return self._ledger.queues.get(name) in ("drop_asked", "make_asked")
+            return self._ledger.queues.get(name) in _ASKED
         if breach in (Breach.SETTINGS, Breach.PURGED):
             last = self._ledger.queues.get(name.removesuffix(".json"))
-            return last in (None, "make_asked", "drop_asked")
+            return last in (None, *_ASKED)
+        if breach is Breach.SCHEDULE:
+            return self._ledger.queues.get(name.partition(":")[0]) in (None, *_ASKED)
         return breach is Breach.TOMBSTONE and self._ledger.queues.get(name) == "drop_asked"
 
     def _serves(self) -> list[str]:
@@ -106,6 +120,8 @@ class _Recovery:
             made = self._run(create_queue(self._root, queue))
             if made and (ready := self._ready(queue)):
                 problems.append(f"{ready} turned up in {queue} as it was made")
+            if made and (schedules := list_schedules(self._root, queue)):
+                problems.append(f"{schedules} turned up in {queue} as it was made")
             problems += self._serves_keys(queue, made)
             before = self._ready(queue)
             if (mark := mark_of(self._root, queue)) is not None:
@@ -163,14 +179,20 @@ class _Recovery:
         mover = Mover(self._root, self._flusher, Timer())
         leases = LeaseMover(self._root, self._flusher)
         sweeper = Sweeper(self._root, self._flusher)
-        for _ in range(2):
+        scheduler = Scheduler(self._root, self._flusher)
+        problems: list[str] = []
+        fires_first = self._chance.random() < 0.5
+        for _ in range(2 + max(self._ledger.firings.values(), default=0)):
             mover.run_once()
             leases.run_once()
+            if fires_first:
+                scheduler.run_once()
             sweeper.run_if_due()
-            self._clock.advance(120)
-        problems = []
-        for name in sorted(Found(self._top).queues):
-            problems += self._drain(QueueName.parse(name))
+            scheduler.run_once()
+            self._clock.advance(FIRES_EVERY_S)
+            if self._ledger.firings:  # Whose messages may have one key.
+                problems += self._drain_all()
+        problems += self._drain_all()
         removed = self._root.layout.remove
         reap(self._root.files, removed, self._clock.now_ms(), 0, root=self._root)
         end = audit(self._root)
@@ -192,7 +214,25 @@ class _Recovery:
             )
             if gone and message_id in self._delivered:
                 problems.append(f"{message_id} was delivered after its delete; {told}")
-        return problems
+        return [*problems, *self._misfired()]
+
+    def _misfired(self) -> Iterator[str]:
+        """A schedule publishes as many messages as it says, whatever was cut off; one that was
+        replaced or taken away since, no more than that.
+        """
+        for number, count in self._ledger.firings.items():
+            published = len(self._fired[number])
+            stays = any(allowed == {number} for allowed in self._ledger.schedules.values())
+            if published > count or (stays and published < count):
+                yield f"a schedule of {count} messages has published {published}"
+        for (queue, name), number in Found(self._top).schedules.items():
+            armed = read_schedule(self._root, QueueName(queue), ScheduleName(name))
+            if armed.next_ms is not None or armed.fired != self._ledger.firings[number]:
+                yield f"the schedule {name} has not ended: {armed}"
+
+    def _drain_all(self) -> list[str]:
+        queues = sorted(Found(self._top).queues)
+        return [problem for name in queues for problem in self._drain(QueueName.parse(name))]
 
     def _drain(self, queue: QueueName, limit: int = 1000) -> list[str]:
         """Fetches and deletes the first ready messages; torn ones are problems."""
@@ -209,6 +249,7 @@ class _Recovery:
                 self._root.files.close(delivery.descriptor)
             if body is not None and body != b"after the cut":
                 number = number_in(body)
+                self._fired[number].add(message_id.text)
                 if message_id.header_bytes:
                     check_headers(delivery.headers, number)
         return problems

@@ -27,6 +27,7 @@ from crash.legal_states import Disk, Model
 from crash.promises import Ledger
 from crash.purge_scripts import PURGE_SCRIPTS
 from crash.recovery import recovered
+from crash.schedule_scripts import SCHEDULE_SCRIPTS, SCHEDULES_SIDE_BY_SIDE
 from crash.scripts import SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script
 from crash.stage import ROOT, stage
 from crash.trees import fingerprint, trees
@@ -109,7 +110,8 @@ def models(script: Script) -> list[Model]:
         return [model for model in Model if model not in WHOLE]
     if script in WITH_WHOLE_FOLDS:
         return list(WHOLE)
-    left_between = (*SIDE_BY_SIDE, *FLUSHED_BETWEEN, *NEW_FLUSHED_BETWEEN)
+    side_by_side = (*SIDE_BY_SIDE, *SCHEDULES_SIDE_BY_SIDE)
+    left_between = (*side_by_side, *FLUSHED_BETWEEN, *NEW_FLUSHED_BETWEEN)
     return [model for model in Model if model is not Model.APART or script not in left_between]
 
 
@@ -208,6 +210,14 @@ async def test_every_state_keeps_what_was_purged_and_configured(
     script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", SCHEDULE_SCRIPTS.values(), ids=SCHEDULE_SCRIPTS)
+async def test_every_state_keeps_what_was_scheduled(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
     assert_kept(script, log, memory)
 
 

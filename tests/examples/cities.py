@@ -206,8 +206,9 @@ def drain(query: StreamingQuery, run: Run) -> None:
     while True:
         query.processAllAvailable()
         counts = json.loads(server.ask("GET", f"/{run.queue}"))
-        left = sum(counts[state] for state in ("ready", "delayed", "in_flight", "leased"))
-        if not left and datetime.fromisoformat(counts["as_of"]["counts"]) > began:
+        states = ("ready", "delayed", "in_flight", "leased")
+        of = min(datetime.fromisoformat(counts["as_of"][state]) for state in states)
+        if of > began and not any(counts[state] for state in states):
             return
 
 

@@ -10,7 +10,7 @@ import pytest
 from harness.processes import Processes
 
 import mq.http
-from mq.http.app import ROUTES
+from mq.http.routes import ROUTES
 from mq.http.routing import Routes
 
 PAGE = Path(mq.http.__file__).with_name("EXAMPLES.md").read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def test_every_request_has_an_example() -> None:
         found = routes.find(re.sub(r"\$\w+", "x", path))
         assert found is not None, path
         tried.add((method, found[0].pattern))
-    assert tried >= {(method, route.pattern) for route in ROUTES for method in route.handlers}
+    assert tried >= {(method, route.pattern) for route in ROUTES for method in route.operations}
 
 
 def test_every_parameter_has_an_example() -> None:
@@ -107,8 +107,8 @@ def test_every_parameter_has_an_example() -> None:
     every = {
         (route.pattern, method, name)
         for route in ROUTES
-        for method, names in route.parameters.items()
-        for name in names
+        for method, operation in route.operations.items()
+        for name in operation.names
     }
     assert tried >= every
 

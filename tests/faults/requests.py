@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -126,6 +127,15 @@ class Case:
         [ready] = [path for path in files_below(queues) if path.name == self.message_id]
         ready.rename(self.server.root / "remove" / f"{self.queue}:{self.message_id}")
         self.owed = set()
+
+    @property
+    def schedule(self) -> Path:
+        """The file of the schedule `nightly`."""
+        return self.server.root / "schedules" / f"{self.queue}:nightly"
+
+    async def has_schedule(self) -> None:
+        await self.has_queue()
+        assert (await _put_schedule("first")(self)).status == 201
 
     async def has_buried(self) -> None:
         """A queue that was deleted, and a message of it that nobody retired yet."""
@@ -334,6 +344,39 @@ async def _no_queue(case: Case) -> None:
     """What a queue is made from."""
 
 
+def _put_schedule(body: str) -> Send:
+    async def send(case: Case) -> Reply:
+        path = f"{case.path}/schedules/nightly?every=60"
+        return await call(case.server, "PUT", path, data=body.encode())
+
+    return send
+
+
+def _schedule_put(case: Case, reply: Reply) -> None:
+    """It is whole, the old one or the new; what was answered is there."""
+    if case.schedule.exists():
+        body = case.schedule.read_bytes().partition(b"\n")[2]
+        assert body == b"again" if reply.status in (200, 201) else body in (b"first", b"again")
+    else:
+        assert reply.status not in (200, 201)
+
+
+async def _delete_schedule(case: Case) -> Reply:
+    return await call(case.server, "DELETE", f"{case.path}/schedules/nightly")
+
+
+def _schedule_deleted(case: Case, reply: Reply) -> None:
+    assert reply.status != 200 or not case.schedule.exists()
+
+
+async def _read_schedule(case: Case) -> Reply:
+    return await call(case.server, "GET", f"{case.path}/schedules/nightly")
+
+
+async def _list_schedules(case: Case) -> Reply:
+    return await call(case.server, "GET", f"{case.path}/schedules")
+
+
 def _post_keyed(once: bool = False) -> Send:
     async def send(case: Case) -> Reply:
         return await case.publish_keyed(once)
@@ -419,6 +462,25 @@ REQUESTS = (
     Request("configure", Case.has_message, _configure, _nothing, (200,), (200,)),
     Request("read-settings", Case.has_configured, _read_settings, _nothing, (200,), (200,)),
     Request("restore-settings", Case.has_configured, _restore, _nothing, (200,), (200,)),
+    Request(
+        "put-schedule", Case.has_queue, _put_schedule("again"), _schedule_put, (201,), (200, 201)
+    ),
+    Request(
+        "replace-schedule", Case.has_schedule, _put_schedule("again"), _schedule_put, (200,), (200,)
+    ),
+    Request(
+        "put-schedule-again", Case.has_schedule, _put_schedule("first"), _nothing, (200,), (200,)
+    ),
+    Request(
+        "delete-schedule", Case.has_schedule, _delete_schedule, _schedule_deleted, (200,),
+        (200, 404),
+    ),
+    Request("read-schedule", Case.has_schedule, _read_schedule, _nothing, (200,), (200,)),
+    Request("list-schedules", Case.has_schedule, _list_schedules, _nothing, (200,), (200,)),
+    Request(
+        "delete-queue-with-schedule", Case.has_schedule, _delete_queue, _queue_deleted, (200,),
+        (200, 404),
+    ),
     Request("describe-queue", Case.has_fetched, _describe, _nothing, (200,), (200,)),
     Request("read-ready", Case.has_message, _read, _fetched, (200,), (200,)),
     Request("read-streamed", Case.has_fetched, _read, _fetched, (200,), size=STREAMED_BYTES),

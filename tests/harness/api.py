@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from harness.documented import assert_documented
 from harness.server import Server
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
@@ -54,12 +55,14 @@ class Reply:
 
 
 async def call(server: Server, method: str, path: str, **more: Any) -> Reply:
-    """Sends a request and reads all of the response."""
+    """Sends a request and reads all of the response, which must be one that is documented."""
     if isinstance(more.get("data"), bytes):
         more["data"] = io.BytesIO(more["data"])  # aiohttp warns of large bytes.
         more.setdefault("headers", {}).setdefault("Content-Type", "application/octet-stream")
     async with server.request(method, path, **more) as response:
-        return Reply(response.status, response.headers, await response.read())
+        reply = Reply(response.status, response.headers, await response.read())
+    assert_documented(method, path, reply.status, reply.headers, reply.body)
+    return reply
 
 
 async def make_queue(server: Server, name: str = "q") -> None:

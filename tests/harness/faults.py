@@ -154,6 +154,10 @@ class FaultyFiles(Files):
         self._pass("open_kept", path)
         return self._opened(super().open_kept(path), path)
 
+    def open_append(self, path: str) -> int:
+        self._pass("open_append", path)
+        return self._opened(super().open_append(path), path)
+
     def open_claimed(self, path: str) -> int:
         self._pass("open_claimed", path)
         return self._opened(super().open_claimed(path), path)

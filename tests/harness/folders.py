@@ -45,7 +45,7 @@ def files_below(folder: Path) -> Iterator[Path]:
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
-        elif not entry.name.endswith((".d", ".k", ".i")):
+        elif not entry.name.endswith((".d", ".k", ".i", ".f")):
             yield from files_below(Path(entry.path))
 
 

@@ -9,7 +9,8 @@ from mq.errors import QueueNotFound
 from mq.lifecycle import State
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
-from mq.store.listing import count
+from mq.store.census import Census
+from mq.store.counting import count
 from mq.store.peek import Page
 from mq.store.read import Reading
 
@@ -22,7 +23,7 @@ class WithLooks(Machine):
     @rule(queue=queues)
     def describe(self, queue: QueueName) -> None:
         if queue in self.model.queues:
-            counts = count(self.root, queue)
+            counts = count(Census(self.root), queue)
             delayed = self.model.within(queue, DELAYED)
             in_flight = sum(1 for each in delayed if each.receives)
             assert counts.ready == len(self.model.within(queue, READY))

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import mq.http
-from mq.http.app import ROUTES
 from mq.http.problems import OTHERS, PROBLEMS, Problem
+from mq.http.routes import ROUTES
 
 PAGE = Path(mq.http.__file__).with_name("HTTP.md").read_text(encoding="utf-8")
 # What may be malformed beside the query parameters: headers of a request.
@@ -18,8 +18,8 @@ def parameters() -> set[str]:
     return {
         parameter
         for route in ROUTES
-        for allowed in route.parameters.values()
-        for parameter in allowed
+        for operation in route.operations.values()
+        for parameter in operation.names
     } | HEADERS
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mq.errors import BadName
-from mq.http.app import ROUTES
+from mq.http.routes import ROUTES
 from mq.http.routing import Routes
 
 ROUTER = Routes(ROUTES)

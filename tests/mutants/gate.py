@@ -29,6 +29,7 @@ SUITE = (
     "tests/faults/test_fsync_errors.py",
     "tests/crash/test_faults.py",
     "tests/store",
+    "tests/mq_mover/test_scheduler.py",
     "tests/crash/test_states.py",
 )
 # All take some ten minutes, and longer beside others: a mutant that lives must not pass for

@@ -70,10 +70,10 @@ ORDERINGS = (
         raise
     finally:
         root.files.close(descriptor)
-    return (yield from deliver(root, draft))
+    return (yield from deliver(root, draft, look_again))
 """,
         """\
-        delivered = yield from deliver(root, draft)
+        delivered = yield from deliver(root, draft, look_again)
         yield Flush(files=(descriptor,))
     finally:
         root.files.close(descriptor)
@@ -290,6 +290,7 @@ def _release(
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         root.places.forget(queue)
+        yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
 """,
@@ -298,6 +299,7 @@ def _release(
         _move_folder(root, queue, uuid)
         yield Flush(folders=(root.layout.remove, root.layout.queues))
         root.places.forget(queue)
+        yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
 """,
     ),
@@ -521,10 +523,8 @@ def _release(
         "a lookup key's link is made before the idempotency key's",
         "mq/store/keyed.py",
         """\
-        if idempotency is not None:
-            first = yield from _take_idempotency(
-                root, queue, message_id, idempotency, idempotency_s
-            )
+        if once is not None:
+            first = yield from _take_once(root, queue, message_id, once)
             if first is not None:
                 return first
         if message_id.key is not None:
@@ -533,10 +533,8 @@ def _release(
         """\
         if message_id.key is not None:
             yield from _take_key(root, queue, message_id, message_id.key)
-        if idempotency is not None:
-            first = yield from _take_idempotency(
-                root, queue, message_id, idempotency, idempotency_s
-            )
+        if once is not None:
+            first = yield from _take_once(root, queue, message_id, once)
             if first is not None:
                 return first
 """,
@@ -546,24 +544,24 @@ def _release(
         "mq/store/publish.py",
         """\
         if draft.is_linked:
-            first = yield from take_links(
+            first = yield from take_links(root, draft.queue, draft.id, draft.once)
 """,
         """\
         if draft.is_linked:
             yield reveal(root, draft)
-            first = yield from take_links(
+            first = yield from take_links(root, draft.queue, draft.id, draft.once)
 """,
     ),
     Ordering(
         "a staged file goes before its idempotency key",
         "mq/store/publish.py",
         """\
-    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+    if (yield from give_back(root, draft.queue, draft.id, draft.once)):
         discard(root, draft)
 """,
         """\
     discard(root, draft)
-    if (yield from give_back(root, draft.queue, draft.id, draft.idempotency)):
+    if (yield from give_back(root, draft.queue, draft.id, draft.once)):
 """,
     ),
     Ordering(
@@ -655,6 +653,61 @@ def _release(
         "mq/store/rolling.py",
         "        if was_tried:\n",
         "        if was_tried and not entries:\n",
+    ),
+    Ordering(
+        "a firing's message shows though its schedule has gone on",
+        "mq/store/publish.py",
+        "        look_again()\n",
+        "",
+    ),
+    Ordering(
+        "a firing's link goes while its schedule is due still",
+        "mq/store/orphans.py",
+        "        return has_gone_on(root, folder.queue, place)\n",
+        "        return True\n",
+    ),
+    Ordering(
+        "what is next takes the place of a schedule that was changed meanwhile",
+        "mq/store/firing.py",
+        """\
+    if not is_still(root, firing.queue, firing.name, firing.version):
+        return False
+    if""",
+        "    if",
+    ),
+    Ordering(
+        "what is next is written before the message is published",
+        "mq/store/firing.py",
+        """\
+    draft = _draft(root, uuids, queue, schedule, key)
+""",
+        """\
+    draft = _draft(root, uuids, queue, schedule, key)
+    yield from rearm(root, [Firing(queue, name, kept.version, due_ms, draft.id)])
+""",
+    ),
+    Ordering(
+        "a schedule is put in a queue that is gone",
+        "mq/store/schedules.py",
+        """\
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    if version_now""",
+        "    if version_now",
+    ),
+    Ordering(
+        "a queue made anew has the schedules that the old one left",
+        "mq/store/queues.py",
+        """\
+                yield from forget_schedules(root, queue)
+                yield from _bury""",
+        "                yield from _bury",
+    ),
+    Ordering(
+        "what is forgotten goes from new/ while its firing's link stands",
+        "mq/store/orphans.py",
+        "_ONCE: Final = (Keys.IDEMPOTENCY, Keys.FIRING)\n",
+        "_ONCE: Final = (Keys.IDEMPOTENCY,)\n",
     ),
 )
 

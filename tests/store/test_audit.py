@@ -88,6 +88,8 @@ def lay_out_all_that_is_allowed(place: Place) -> None:
     place.folder(f"remove/gone:{new_id().text}.k")
     # A lease, one that is being given back, one that was acknowledged; and what is known of others.
     lay_out_leases(place)
+    with_schedule(place, "orders:nightly", MINUTELY)
+    (place.top / "schedules" / ".lock").touch()
     # A deleted queue, with one in its folder and one that is still to go.
     place.tombstone("gone")
     place.entry("delay", "gone")
@@ -214,6 +216,13 @@ def misplaced(place: Place, path: Path, state: str) -> Path:
     return path.rename(place.folder(f"{state}/00000000") / path.name)
 
 
+MINUTELY = '{"version": 1, "every_s": 60}\n'
+
+
+def with_schedule(place: Place, name: str, said: str) -> Path:
+    return put_file(place.top / "schedules" / name, said.encode(), due_ms=1)
+
+
 def with_settings(place: Place, queue: str, text: str) -> Path:
     path = place.top / "settings" / f"{queue}.json"
     path.touch(mode=0o600)
@@ -282,6 +291,10 @@ SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.SETTINGS, lambda place: with_settings(place, "orders", '{"shards": 17}')),
     (Breach.SETTINGS, lambda place: with_settings(place, "orders", '{"visibility_s": "x"}')),
     (Breach.SETTINGS, lambda place: with_settings(place, "unheard-of", "{}")),
+    (Breach.SCHEDULE, lambda place: with_schedule(place, "orders:nightly", "{}")),
+    (Breach.SCHEDULE, lambda place: with_schedule(place, "orders:nightly", MINUTELY[:-1])),
+    (Breach.SCHEDULE, lambda place: with_schedule(place, "unheard-of:nightly", MINUTELY)),
+    (Breach.ORPHAN, lambda place: orphan(place, "firings", new_id().text)),
     (Breach.PURGED, lambda place: put_file(place.top / "purged" / "unheard-of", due_ms=1)),
     (Breach.KEY, lambda place: place.ready(more=",k=night")),
     (Breach.KEY, second_of_a_key),

@@ -9,8 +9,9 @@ from harness.clock import FakeClock
 from mq.errors import QueueNotFound
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
+from mq.store.census import Census
+from mq.store.counting import count
 from mq.store.files import Files
-from mq.store.listing import count
 from mq.store.order import FolderMark, list_ready
 from mq.store.root import Root, open_root
 
@@ -68,14 +69,14 @@ def test_what_is_no_message_is_left_out(opened: Root, tmp_path: Path) -> None:
     listing = list_ready(opened, QUEUE, limit=10)
     assert listing is not None
     assert listing.ids == []
-    assert count(opened, QUEUE).foreign == 6
+    assert count(Census(opened), QUEUE).foreign == 6
 
 
 def test_a_missing_queue(opened: Root) -> None:
     with pytest.raises(QueueNotFound):
         list_ready(opened, QueueName.parse("other"), limit=1)
     with pytest.raises(QueueNotFound):
-        count(opened, QueueName.parse("other"))
+        count(Census(opened), QueueName.parse("other"))
 
 
 def test_a_folder_s_mtime_is_trusted_only_when_it_is_old(
@@ -113,7 +114,7 @@ def test_counts_by_state(opened: Root, tmp_path: Path, clock: FakeClock) -> None
     put(tmp_path / "remove", name(6), name(7), name(8), prefix="orders:")
     (tmp_path / "queues" / "orders_SIDELINE").mkdir()
     put(tmp_path / "queues" / "orders_SIDELINE", name(9))
-    counts = count(opened, QUEUE)
+    counts = count(Census(opened), QUEUE)
     assert (counts.ready, counts.in_flight, counts.delayed, counts.overdue) == (2, 2, 1, 1)
     assert (counts.removed, counts.sidelined, counts.foreign) == (3, 1, 0)
     assert counts.oldest_ready_ms == MessageId.parse(name(1)).published_ms

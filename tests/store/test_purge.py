@@ -22,11 +22,12 @@ from mq.lifecycle import State
 from mq.limits import PURGE_MARK_KEPT_S
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import Bucket, Shape, dashed
+from mq.store.census import Census
+from mq.store.counting import count
 from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
-from mq.store.listing import count
 from mq.store.order import list_ready
 from mq.store.publish import Draft, publish
 from mq.store.purge import Taken, purge, sweep_purged, take_purged, take_purged_buckets
@@ -185,7 +186,7 @@ def test_every_operation_passes_over_what_is_purged(place: Place) -> None:
             run_alone(reschedule(place.root, QUEUE, message_id, 5), NoFlusher())
         with pytest.raises(MessageNotFound):
             read(place.root, QUEUE, message_id, lambda size, receives: Part(0, size))
-    counts = count(place.root, QUEUE)
+    counts = count(Census(place.root), QUEUE)
     assert (counts.ready, counts.delayed, counts.in_flight) == (1, 0, 0)
     assert counts.oldest_ready_ms == kept.published_ms
     old = Draft(QUEUE, MessageId(id_at(before_ms)), before_ms)

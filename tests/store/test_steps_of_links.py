@@ -10,7 +10,7 @@ from harness.faults import FaultyFiles
 from harness.messages import new_id, set_due
 
 from mq.errors import KeyTaken, MessageNotFound
-from mq.limits import FOLDER_FILES_MAX, FORGOTTEN_AFTER_S
+from mq.limits import FOLDER_FILES_MAX, FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.bucket_names import Shape
@@ -18,7 +18,7 @@ from mq.store.configure import change_settings
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
-from mq.store.keyed import give_back, settle
+from mq.store.keyed import Once, give_back, settle
 from mq.store.layout import Keys
 from mq.store.orphans import OrphanSweep, give_up_publishes
 from mq.store.publish import Draft, publish, stage
@@ -207,7 +207,8 @@ def test_a_link_that_another_made_is_flushed_before_its_message_is_delivered(
 def test_an_idempotency_key_is_given_back_for_good(place: Place) -> None:
     """Before its file in new/ goes."""
     message_id = place.left_in_new(keyed=False, once=True)
-    assert place.run(give_back(place.root, QUEUE, message_id, K))
+    once = Once(Keys.IDEMPOTENCY, K, IDEMPOTENCY_S_DEFAULT)
+    assert place.run(give_back(place.root, QUEUE, message_id, once))
     folder = place.folder(Keys.IDEMPOTENCY)
     assert place.taken() == [f"unlink {folder}/k", f"sync_folder {folder}"]
 
@@ -246,9 +247,10 @@ def test_a_reaper_frees_a_key_once_its_message_s_removal_is_flushed(place: Place
 def test_a_queue_s_keys_are_gone_for_good_before_it_is_made_anew(place: Place) -> None:
     place.publish(once=True)
     place.run(delete_queue(place.root, QUEUE, new_id().uuid))
-    gone = ["sync_folder keys", "sync_folder idempotency"]
+    gone = ["sync_folder keys", "sync_folder idempotency", "sync_folder firings"]
     taken = place.taken()
-    assert taken[taken.index("sync_folder queues") :][3:5] == gone
+    moved = taken[taken.index("rename firings/q", taken.index("sync_folder queues")) :]
+    assert moved[1:4] == gone
     place.run(create_queue(place.root, QUEUE))
     taken = place.taken()
     assert taken.index(gone[0]) < taken.index(gone[1]) < taken.index("mkdir queues/q")

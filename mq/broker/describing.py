@@ -1,0 +1,48 @@
+"""Counts of queues, at most a second old; one at a time for each queue."""
+
+import asyncio
+
+from mq.broker.accounts import Description
+from mq.broker.queue import Queue
+from mq.limits import DESCRIBE_AGE_S
+from mq.store.census import Census
+from mq.store.commit import Committer
+from mq.store.counting import count
+from mq.store.listing import look_pause_s
+from mq.store.root import Root
+
+
+class Describer:
+    """Describes the queues of one root. Lives on the event loop's thread."""
+
+    def __init__(self, root: Root, committer: Committer) -> None:
+        self._root = root
+        self._committer = committer
+        self._census = Census(root)
+        self._going_on: dict[Queue, asyncio.Task[Description]] = {}
+
+    async def describe(self, queue: Queue) -> Description:
+        """The queue's counts, at most a second old, or older when counting takes long; whoever
+        asks meanwhile waits for the same count. Raises QueueNotFound, Unavailable.
+        """
+        known = queue.description
+        if known is not None and self._root.clock.steady_s() < known.stale_s:
+            return known
+        task = self._going_on.get(queue)
+        if task is None:
+            task = self._going_on[queue] = asyncio.create_task(self._describe(queue))
+            task.add_done_callback(lambda ended: self._ended(queue, ended))
+        return await asyncio.shield(task)
+
+    async def _describe(self, queue: Queue) -> Description:
+        began_s = self._root.clock.steady_s()
+        counts = await self._committer.call(count, self._census, queue.name)
+        shape = await self._committer.call(self._root.places.shape, queue.name)
+        ended_s = self._root.clock.steady_s()
+        fresh_s = max(DESCRIBE_AGE_S, look_pause_s(ended_s - began_s))
+        return Description(counts, shape, ended_s + fresh_s)
+
+    def _ended(self, queue: Queue, task: "asyncio.Task[Description]") -> None:
+        del self._going_on[queue]
+        if not task.cancelled() and task.exception() is None:
+            queue.description = task.result()

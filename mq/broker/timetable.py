@@ -1,0 +1,63 @@
+"""Queues' schedules, as requests ask for them. mq keeps them and fires none: mq-mover does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from mq.broker.broker import Broker
+from mq.broker.turns import Turns
+from mq.names import QueueName, ScheduleName
+from mq.schedule import Armed, Schedule
+from mq.store.schedules import (
+    Listed,
+    delete_schedule,
+    list_schedules,
+    put_schedule,
+    read_schedule,
+)
+
+T = TypeVar("T")
+
+
+class Timetable:
+    """The schedules of a broker's queues. Made and used on the event loop's thread."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._root = broker.root
+        self._committer = broker.committer
+        self._turns = Turns()
+
+    async def put(
+        self, queue: QueueName, name: ScheduleName, schedule: Schedule
+    ) -> tuple[Armed, bool]:
+        """Makes a schedule, or has it say something else; as it is then, and whether it is new.
+        Raises QueueNotFound, TooManySchedules, DueTooFar, Unavailable. Durable: yes.
+        """
+        return await self._to_the_end(
+            lambda: self._committer.commit_alone(put_schedule(self._root, queue, name, schedule))
+        )
+
+    async def delete(self, queue: QueueName, name: ScheduleName) -> None:
+        """Deletes a schedule; its messages stay. Raises QueueNotFound, ScheduleNotFound,
+        Unavailable. Durable: yes.
+        """
+        await self._to_the_end(
+            lambda: self._committer.commit_alone(delete_schedule(self._root, queue, name))
+        )
+
+    async def read(self, queue: QueueName, name: ScheduleName) -> Armed:
+        """A schedule as it is. Raises QueueNotFound, ScheduleNotFound, Unavailable."""
+        return await self._committer.call(read_schedule, self._root, queue, name)
+
+    async def all_of(self, queue: QueueName) -> list[Listed]:
+        """The queue's schedules, by name. Raises QueueNotFound, Unavailable."""
+        return await self._committer.call(list_schedules, self._root, queue)
+
+    async def _to_the_end(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Waits for what goes on to its end also when the caller is cancelled."""
+        task = asyncio.ensure_future(self._turns.take(operation))
+        background = self._broker.background
+        background.add(task)
+        task.add_done_callback(background.discard)
+        return await asyncio.shield(task)

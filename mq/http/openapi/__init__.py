@@ -1,0 +1,3 @@
+"""`/-/openapi.json`: the HTTP interface for machines, made from the table of routes, the limits and
+the map of problems; what only people could say of an operation is in `queues`, `messages`, ...
+"""

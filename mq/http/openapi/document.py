@@ -1,0 +1,78 @@
+"""The document: paths, and the components that they refer to, put together."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mq import __version__
+from mq.errors import MqError
+from mq.http.openapi import messages, schedules
+from mq.http.openapi.operations import STORAGE, described, malformed_of, path_of
+from mq.http.openapi.problems import base_schema, item_schema, problem_answers, problem_schemas
+from mq.http.openapi.schemas import SCHEMAS, TIME, reference
+from mq.http.peeking import STATES
+from mq.http.problems import INTERNAL, METHOD_NOT_ALLOWED
+from mq.http.query import Schema
+from mq.http.routing import Route
+from mq.limits import RECEIVES_MAX
+
+VERSION: Final = "3.1.1"
+_INFO: Final = (
+    "A durable message queue whose broker is a file system. An answer of 2xx to a change means "
+    "that it is on stable media. Every path answers OPTIONS with 204 and Allow, and a method that "
+    "is not here with 405; a query parameter that is not here is refused."
+)
+_TAG: Final[Schema] = {"type": "string", "pattern": '^"[^"]*"$'}
+HEADERS: Final[dict[str, Schema]] = {
+    "Accept-Ranges": {"const": "bytes"},
+    "Allow": {"type": "string"},
+    "Cache-Control": {"const": "no-store"},
+    "Content-Range": {"type": "string", "pattern": r"^bytes (?:[0-9]+-[0-9]+|[*])/[0-9]+$"},
+    "ETag": _TAG,
+    "Location": {"type": "string", "format": "uri-reference"},
+    "Retry-After": {"type": "integer", "minimum": 1},
+    "X-Content-Type-Options": {"const": "nosniff"},
+    "X-Message-Due": TIME,
+    "X-Message-Id": reference("MessageId"),
+    "X-Message-Published": TIME,
+    "X-Message-Receives": {"type": "integer", "minimum": 0, "maximum": RECEIVES_MAX},
+    "X-Message-State": {"type": "string", "enum": list(STATES)},
+}
+
+
+def document_of(routes: Iterable[Route]) -> dict[str, Any]:
+    """The OpenAPI document of these routes."""
+    routes = list(routes)
+    return {
+        "openapi": VERSION,
+        "info": {"title": "mq", "version": __version__, "description": _INFO},
+        "servers": [{"url": "/"}],
+        "paths": {route.pattern: path_of(route, routes) for route in routes},
+        "components": {
+            "schemas": {
+                **SCHEMAS,
+                **schedules.SCHEMAS,
+                **{name: _item(errors) for name, errors in messages.ITEMS.items()},
+                **{name: item_schema(errors, ()) for name, errors in schedules.ITEMS.items()},
+                "Problem": base_schema(),
+                **problem_schemas(sorted(_malformed(routes))),
+            },
+            "headers": {name: {"schema": schema} for name, schema in HEADERS.items()},
+            "responses": {
+                "MethodNotAllowed": problem_answers((), (METHOD_NOT_ALLOWED,), ())["405"],
+            },
+        },
+    }
+
+
+def _item(errors: Iterable[type[MqError]]) -> Schema:
+    return item_schema((*errors, *STORAGE), (INTERNAL,))
+
+
+def _malformed(routes: Iterable[Route]) -> set[str]:
+    """Whatever a BadParameter may tell of."""
+    return {
+        name
+        for route in routes
+        for method, operation in route.operations.items()
+        for name in malformed_of(route, operation, described(route, method))
+    }

@@ -1,0 +1,206 @@
+"""The schemas of what requests and answers carry, from the types and bounds that the code uses."""
+
+import re
+from dataclasses import fields
+from types import UnionType
+from typing import Any, Final, get_args, get_type_hints
+
+from mq.broker.accounts import Totals
+from mq.broker.readiness import Readiness
+from mq.history import Event
+from mq.http.peeking import STATES
+from mq.http.query import KEY_SCHEMA, Schema
+from mq.limits import (
+    BATCH_MESSAGES_MAX,
+    DUE_IN_S_MAX,
+    HISTORY_EVENTS_MAX,
+    PROCESSES_MAX,
+    RECEIVES_MAX,
+)
+from mq.names import ID_PATTERN, QUEUE_PATTERN
+from mq.settings import FIXED_SETTINGS, SETTINGS, Setting, Switch
+
+_TYPES: Final[dict[type, Schema]] = {
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    type(None): {"type": "null"},
+}
+# DROPPED is of no message.
+_TOLD: Final = {event.value for event in Event} - {Event.DROPPED.value}
+LINE_PROBLEM: Final = "LineProblem"
+ACK_PROBLEM: Final = "AckProblem"
+TIME: Final[Schema] = {"type": "string", "format": "date-time"}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+TEXT: Final[Schema] = {"type": "string"}
+NAMED_HEADERS: Final[Schema] = {"type": "object", "additionalProperties": {"type": "string"}}
+_EXAMPLE_ID: Final = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab.json"
+
+
+def reference(name: str) -> Schema:
+    """A schema of this document by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def of_type(annotation: Any) -> Schema:
+    """The schema of what a field of this type is in JSON."""
+    if isinstance(annotation, UnionType):
+        return {"anyOf": [of_type(each) for each in get_args(annotation)]}
+    return dict(_TYPES[annotation])
+
+
+def of_dataclass(kind: type) -> dict[str, Schema]:
+    """The schemas of a dataclass's fields, by their names."""
+    hints = get_type_hints(kind)
+    return {each.name: of_type(hints[each.name]) for each in fields(kind)}
+
+
+def closed(properties: dict[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
+    """An object with these members and no other: what a request carries."""
+    return {**opened(properties, optional), "additionalProperties": False}
+
+
+def opened(properties: dict[str, Schema], optional: tuple[str, ...] = ()) -> Schema:
+    """An object with these members: what an answer carries, to which others may come."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _setting(setting: Setting | Switch) -> Schema:
+    if isinstance(setting, Switch):
+        return of_type(bool)
+    kind = "integer" if setting.is_whole else "number"
+    return {"type": kind, "minimum": setting.least, "maximum": setting.most}
+
+
+def or_null(schema: Schema) -> Schema:
+    """The schema, or null."""
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _message(more: dict[str, Schema]) -> Schema:
+    """A row of a message; `more` stands before what its body is said in."""
+    properties = {
+        "id": reference("MessageId"),
+        "receives": {**COUNT, "maximum": RECEIVES_MAX},
+        "published": TIME,
+        "due": TIME,
+        "headers": NAMED_HEADERS,
+        **more,
+        "body": TEXT,
+        "body_base64": {"type": "string", "contentEncoding": "base64"},
+    }
+    return opened(properties, optional=("body", "body_base64"))
+
+
+_FIGURES: Final = (
+    "ready", "delayed", "in_flight", "overdue", "removed", "leased", "sidelined", "foreign",
+)  # fmt: skip
+_ALL_SETTINGS: Final = {**SETTINGS, **FIXED_SETTINGS}
+_RECEIVES: Final[Schema] = {**COUNT, "maximum": RECEIVES_MAX}
+_EVENT: Final = opened(
+    {
+        "time": TIME,
+        "event": {"type": "string", "enum": sorted(_TOLD)},
+        "receives": _RECEIVES,
+        "due": TIME,
+        "lease": TEXT,
+        "process": TEXT,
+    },
+    optional=("receives", "due", "lease"),
+)
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "QueueName": {
+        "type": "string",
+        "pattern": f"^(?:{QUEUE_PATTERN})$",
+        "description": "A queue's name.",
+        "examples": ["orders"],
+    },
+    "MessageId": {
+        "type": "string",
+        # JSON Schema's patterns have no named groups.
+        "pattern": f"^(?:{re.sub(r'[?]P<[a-z]+>', '?:', ID_PATTERN)})$",
+        "description": "A message's id. Opaque: it is given back as it came.",
+        "examples": [_EXAMPLE_ID],
+    },
+    "Key": {
+        **KEY_SCHEMA,
+        "description": "A lookup key. Letters, digits, _ and - count as one byte, any other byte "
+        f"of its UTF-8 as three, and it has at most {KEY_SCHEMA['maxLength']} of them.",
+        "examples": ["table-7"],
+    },
+    "Queue": opened({"name": reference("QueueName")}),
+    "Description": opened(
+        {
+            "name": reference("QueueName"),
+            **dict.fromkeys(_FIGURES, COUNT),
+            "oldest_ready_age_s": {"type": ["number", "null"], "minimum": 0},
+            "totals": reference("Totals"),
+            "process": opened(
+                {
+                    "index": {**COUNT, "maximum": PROCESSES_MAX - 1},
+                    "of": {"type": "integer", "minimum": 1, "maximum": PROCESSES_MAX},
+                }
+            ),
+            "as_of": opened(dict.fromkeys((*_FIGURES, "oldest_ready_age_s", "totals"), TIME)),
+            "settings": reference("Settings"),
+        }
+    ),
+    "Totals": opened(dict.fromkeys(of_dataclass(Totals), COUNT)),
+    "Settings": opened({name: _setting(each) for name, each in _ALL_SETTINGS.items()}),
+    "SettingsPatch": closed(
+        {name: or_null(_setting(each)) for name, each in _ALL_SETTINGS.items()},
+        optional=tuple(_ALL_SETTINGS),
+    ),
+    "Purged": opened({"purged_before": TIME}),
+    "Published": opened({"id": reference("MessageId")}),
+    "PublishedLine": {
+        "oneOf": [
+            opened({"id": reference("MessageId")}),
+            opened({"problem": reference(LINE_PROBLEM)}),
+        ]
+    },
+    "FetchedLine": _message({}),
+    "PeekedLine": _message({"state": {"type": "string", "enum": list(STATES)}, "size": COUNT}),
+    "Acks": closed(
+        {
+            "ids": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": BATCH_MESSAGES_MAX,
+            }
+        }
+    ),
+    "Acked": opened(
+        {
+            "results": {
+                "type": "array",
+                "items": opened(
+                    {"id": TEXT, "status": {"type": "integer"}, "problem": reference(ACK_PROBLEM)},
+                    optional=("problem",),
+                ),
+            }
+        }
+    ),
+    "Reschedule": closed({"due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX}}),
+    "Rescheduled": opened(
+        {
+            "id": reference("MessageId"),
+            "due": TIME,
+            "receives": _RECEIVES,
+        }
+    ),
+    "History": opened(
+        {
+            "id": reference("MessageId"),
+            "recording": of_type(bool),
+            "left_out": COUNT,
+            "events": {"type": "array", "items": _EVENT, "maxItems": HISTORY_EVENTS_MAX},
+        }
+    ),
+    "Alive": opened({"alive": {"type": "boolean", "const": True}}),
+    "Ready": opened({"ready": {"type": "boolean", "const": True}, **of_dataclass(Readiness)}),
+}

@@ -1,0 +1,79 @@
+"""Which queues have a history, as their settings files say: looked at now and then."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mq.clock import Clock
+from mq.errors import MqError
+from mq.limits import HISTORY_QUEUES_KNOWN_MAX, SETTINGS_AGE_S
+from mq.names import QueueName
+from mq.settings import QueueSettings
+from mq.store.files import Files
+from mq.store.history_sweep import Kept
+from mq.store.layout import Layout
+from mq.store.settings import NO_FILE, Version, read_fields, settings_in, settings_version
+
+_DEFAULTS: Final = QueueSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a queue until `stale_s`, by the steady clock; `is_sure`: its settings could
+    be read.
+    """
+
+    stale_s: float
+    version: Version
+    settings: QueueSettings
+    is_sure: bool
+
+
+class HistorySettings:
+    """What a process knows of queues' histories, at most SETTINGS_AGE_S old. Threads share it. Each
+    call blocks, now and then, for a look at the file; none raises.
+    """
+
+    def __init__(self, layout: Layout, files: Files, clock: Clock) -> None:
+        self._layout = layout
+        self._files = files
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+
+    def is_on(self, queue: QueueName) -> bool:
+        """Whether the queue has a history."""
+        # In the way of every message.
+        known = self._known.get(queue.text)
+        if known is None or self._clock.steady_s() >= known.stale_s:
+            known = self._look(queue)
+        return known.settings.history
+
+    def kept(self, queue: QueueName) -> Kept | None:
+        """The bounds of its history, the defaults' where it is gone; None: nobody can tell."""
+        known = self._known.get(queue.text)
+        if known is None or self._clock.steady_s() >= known.stale_s:
+            known = self._look(queue)
+        settings = known.settings
+        bounds = Kept(settings.history_kept_s, settings.history_bytes_max)
+        return bounds if known.is_sure else None
+
+    def look_again(self, queue: QueueName) -> None:
+        """They have just been changed: the next look is at them."""
+        self._known.pop(queue.text, None)
+
+    def _look(self, queue: QueueName) -> _Known:
+        """What cannot be read, or understood, changes nothing."""
+        known = self._known.get(queue.text)
+        stale_s = self._clock.steady_s() + SETTINGS_AGE_S
+        version, settings = (known.version, known.settings) if known else (NO_FILE, _DEFAULTS)
+        is_sure = True
+        try:
+            found = settings_version(self._layout, self._files, queue)
+            if found != version:
+                fields = read_fields(self._layout, self._files, queue)
+                version, settings = found, settings_in(fields, _DEFAULTS)
+        except (OSError, MqError):
+            is_sure = False  # Who needs the settings tells of it.
+        if len(self._known) >= HISTORY_QUEUES_KNOWN_MAX:
+            self._known.clear()
+        look = self._known[queue.text] = _Known(stale_s, version, settings, is_sure)
+        return look

@@ -1,0 +1,167 @@
+"""Firing: schedules that are due publish their messages, some at a time.
+
+Due times are the files' own mtimes; what is remembered here is a hint of them, made again at each
+look. So a hand's `touch` is seen within a second, and a restart loses none.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from mq.errors import BadName, MqError, PublishPurged, QueueNotFound
+from mq.limits import (
+    BATCH_BYTES_MAX,
+    FIRING_AGAIN_S,
+    FIRING_STUCK_AGAIN_S,
+    GROUP_OPERATIONS_MAX,
+    LOOK_INTERVAL_S,
+    PURGE_MARK_AHEAD_S,
+)
+from mq.names import UuidSource
+from mq.schedule import Armed
+from mq.store.firing import Firing, MovedOn, fire, rearm
+from mq.store.flush import Flusher
+from mq.store.group import run_alone, run_group
+from mq.store.listing import look_pause_s
+from mq.store.root import Root
+from mq.store.schedule_file import version_of
+from mq.store.schedule_layout import parse_schedule, schedule_path
+from mq_mover.timers import Timers
+
+_log = logging.getLogger("mq-mover.schedules")
+
+_KINDS_TOLD_MAX: Final = 1000
+
+
+class Scheduler:
+    """Fires what is due. Any number of movers may share a root: a firing's link decides."""
+
+    def __init__(self, root: Root, flusher: Flusher, timers: Timers | None = None) -> None:
+        self._root = root
+        self._flusher = flusher
+        self._uuids = UuidSource(root.clock)
+        self._timers = Timers() if timers is None else timers
+        self._not_before_ms: dict[str, int] = {}
+        """Those that could not be fired, and when they are tried again."""
+        self._told: dict[str, str] = {}
+        """Why they could not, so that it is told once."""
+        self._look_again_s = float("-inf")
+
+    def run_once(self) -> int:
+        """Looks at schedules/ when that is due, then fires what is, a group at a time; how many
+        messages were published. Raises OSError when the folder cannot be listed.
+        """
+        self._look_if_due()
+        names = self._timers.take_due(self._root.now_ms(), GROUP_OPERATIONS_MAX)
+        return sum(self._fire(group) for group in self._groups(names))
+
+    def next_due_s(self) -> float | None:
+        """Seconds until the next schedule is due, as far as is known; None: there is none."""
+        next_ms = self._timers.next_ms()
+        return None if next_ms is None else max(0, next_ms - self._root.now_ms()) / 1000
+
+    def _look_if_due(self) -> None:
+        """An mtime that a hand has set does not show in the folder's own, so each is looked at."""
+        began_s = self._root.clock.steady_s()
+        if began_s < self._look_again_s:
+            return
+        found = Timers(self._timers.capacity)
+        for entry in self._root.files.entries(self._root.layout.schedules):
+            with contextlib.suppress(BadName, FileNotFoundError):
+                parse_schedule(entry.name)
+                due_ms = version_of(entry.stat(follow_symlinks=False)).due_ms
+                if due_ms is not None:
+                    found.put(entry.name, max(due_ms, self._not_before_ms.get(entry.name, 0)))
+        self._timers = found
+        self._forget_those_that_are_well()
+        ended_s = self._root.clock.steady_s()
+        self._look_again_s = ended_s + max(LOOK_INTERVAL_S, look_pause_s(ended_s - began_s))
+
+    def _forget_those_that_are_well(self) -> None:
+        """What could not be fired, and has gone, or will be tried again in a while by now."""
+        for name in [each for each in self._not_before_ms if self._timers.due_ms(each) is None]:
+            del self._not_before_ms[name]
+            self._told.pop(name, None)
+
+    def _groups(self, names: list[str]) -> Iterator[list[str]]:
+        """The names in groups whose messages are held at a time."""
+        group: list[str] = []
+        held_bytes = 0
+        for name in names:
+            status = self._root.files.status(self._path(name))
+            size = 0 if status is None else status.st_size
+            if group and held_bytes + size > BATCH_BYTES_MAX:
+                yield group
+                group, held_bytes = [], 0
+            group.append(name)
+            held_bytes += size
+        if group:
+            yield group
+
+    def _path(self, name: str) -> str:
+        return schedule_path(self._root.layout, *parse_schedule(name))
+
+    def _fire(self, names: list[str]) -> int:
+        operations = [fire(self._root, self._uuids, *parse_schedule(name)) for name in names]
+        fired: dict[str, Firing] = {}
+        for name, outcome in zip(names, run_group(operations, self._flusher), strict=True):
+            if outcome.error is None:
+                fired[name] = outcome.value
+            else:
+                self._not_fired(name, outcome.error)
+        self._rearm(fired)
+        return sum(firing.is_ours for firing in fired.values())
+
+    def _rearm(self, fired: dict[str, Firing]) -> None:
+        """Until it is written what is next, each is due still: the next pass meets its link."""
+        if not fired:
+            return
+        try:
+            written = run_alone(rearm(self._root, list(fired.values())), self._flusher)
+        except (MqError, OSError) as error:
+            for name in fired:
+                self._again(name, error, FIRING_AGAIN_S)
+            return
+        for (name, firing), armed in zip(fired.items(), written, strict=True):
+            if armed is None:
+                # Who else is at it is known by a look; who has no room for it tries again.
+                self._not_before(name, FIRING_AGAIN_S)
+            else:
+                self._gone_on(name, firing, armed)
+
+    def _gone_on(self, name: str, firing: Firing, armed: Armed) -> None:
+        self._not_before_ms.pop(name, None)
+        self._told.pop(name, None)
+        if armed.next_ms is not None:
+            self._timers.put(name, armed.next_ms)
+        fields = {
+            "queue": firing.queue.text,
+            "schedule": firing.name.text,
+            "message": None if firing.message is None else firing.message.text,
+        }
+        _log.debug("a schedule went on", extra={"fields": fields})
+
+    def _not_fired(self, name: str, error: Exception) -> None:
+        if isinstance(error, MovedOn):
+            return  # The next look tells when it is due.
+        if isinstance(error, PublishPurged):
+            ahead_s = (error.before_ms - self._root.now_ms()) / 1000
+            if ahead_s <= PURGE_MARK_AHEAD_S:
+                self._uuids.go_past(error.before_ms)
+        is_stuck = isinstance(error, QueueNotFound)
+        self._again(name, error, FIRING_STUCK_AGAIN_S if is_stuck else FIRING_AGAIN_S)
+
+    def _again(self, name: str, error: Exception, after_s: float) -> None:
+        self._not_before(name, after_s)
+        kind = type(error).__name__
+        if self._told.get(name) == kind or len(self._told) >= _KINDS_TOLD_MAX:
+            return
+        self._told[name] = kind
+        fields = {"schedule": name, "error": repr(error)}
+        _log.warning("a schedule is due and cannot be fired now", extra={"fields": fields})
+
+    def _not_before(self, name: str, after_s: float) -> None:
+        again_ms = self._root.now_ms() + round(after_s * 1000)
+        self._not_before_ms[name] = again_ms
+        self._timers.put(name, again_ms)

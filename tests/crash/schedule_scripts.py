@@ -1,0 +1,302 @@
+"""Schedules: put, replaced, taken away and fired, each in a script like those of `scripts.py`."""
+
+import itertools
+import os
+from collections.abc import Callable
+
+from crash.recovery import FIRES_EVERY_S
+from crash.scripts import Script
+from crash.stage import HOURS_S, ORDERS, Stage
+from harness.messages import make_body, new_id
+from harness.mortal import MortalFiles
+
+from mq.errors import ScheduleNotFound
+from mq.message import Stamp
+from mq.names import Key, QueueName, ScheduleName, UuidSource
+from mq.recurrence import Every
+from mq.schedule import Armed, Schedule
+from mq.store.files import Files
+from mq.store.firing import Firing, fire, rearm
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone, run_group
+from mq.store.root import Root
+from mq.store.schedule_line import print_schedule
+from mq.store.schedules import delete_schedule, put_schedule
+from mq.store.steps import Steps
+from mq_mover.scheduler import Scheduler
+
+QUEUE, NAME = QueueName(ORDERS), ScheduleName("nightly")
+# No message that clients publish has such a number.
+_NUMBERS = itertools.count(1000)
+
+
+def _fire(root: Root) -> Steps[Firing]:
+    return fire(root, UuidSource(root.clock), QUEUE, NAME)
+
+
+def schedule(number: int, count: int = 1, key: Key | None = None) -> Schedule:
+    return Schedule(Every(FIRES_EVERY_S), count=count, body=make_body(number, 100), key=key)
+
+
+async def _begin(on: Stage) -> None:
+    await on.start()
+    await on.clients.make(ORDERS)
+    on.known()
+
+
+async def _put(on: Stage, count: int = 1, key: str = "") -> int:
+    """By a client; the number of its body."""
+    number = next(_NUMBERS)
+    on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=number, count=count)
+    said = schedule(number, count, Key.parse(key) if key else None)
+    await on.other(lambda root, flusher: run_alone(put_schedule(root, QUEUE, NAME, said), flusher))
+    on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=number, count=count)
+    return number
+
+
+async def _taken_away(on: Stage, work: Callable[[Root, FsyncFlusher], object]) -> None:
+    on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=None)
+    await on.other(work)
+    on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=None)
+
+
+async def _fired(on: Stage) -> None:
+    """What is due, by an mq-mover."""
+    on.disk.pass_time(FIRES_EVERY_S)
+    await on.other(lambda root, flusher: Scheduler(root, flusher).run_once())
+
+
+def _dies(on: Stage, root: Root, begin: Callable[[Root], Steps[object]], flushes: int) -> None:
+    """Another begins it: so many of its flushes are made, and it dies while it waits for one."""
+    files = MortalFiles()
+    flusher = FsyncFlusher(files, 1)
+    steps = begin(Root.of(root.layout, files, root.clock, folder_max=on.folder_max))
+    session = flusher.session()
+    for _ in range(flushes):
+        assert not session.flush({0: next(steps)}, session.begin())
+    next(steps)
+    files.is_dead = True
+    steps.close()
+    session.rest()
+    flusher.close()
+
+
+async def put(on: Stage) -> None:
+    """Made, replaced, and said again."""
+    await _begin(on)
+    await _put(on)
+    number = await _put(on)
+    said = schedule(number)
+    await on.other(lambda root, flusher: run_alone(put_schedule(root, QUEUE, NAME, said), flusher))
+
+
+async def put_in_what_another_made(on: Stage) -> None:
+    """The queue, and died before it flushed that."""
+    await on.start()
+    on.known()
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        (on.root / "queues" / ORDERS).mkdir(mode=0o700)
+        run_alone(put_schedule(root, QUEUE, NAME, schedule(number)), flusher)
+
+    number = next(_NUMBERS)
+    on.disk.mark("make_asked", queue=ORDERS)
+    on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=number, count=1)
+    await on.other(work)
+    on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=number, count=1)
+
+
+async def put_what_another_put(on: Stage) -> None:
+    """Which died before it flushed that: the same again is answered once it is."""
+    await _begin(on)
+    number = next(_NUMBERS)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
+        written = path.with_name(".written")
+        descriptor = os.open(written, os.O_CREAT | os.O_WRONLY, 0o600)
+        os.write(descriptor, print_schedule(Armed(schedule(number), None)))
+        due_ms = root.now_ms() + round(FIRES_EVERY_S * 1000)
+        os.utime(descriptor, ns=(Stamp(due_ms).mtime_ns(),) * 2)
+        os.fsync(descriptor)
+        os.close(descriptor)
+        written.rename(path)
+        run_alone(put_schedule(root, QUEUE, NAME, schedule(number)), flusher)
+
+    on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=number, count=1)
+    await on.other(work)
+    on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=number, count=1)
+
+
+async def take_away(on: Stage) -> None:
+    await _begin(on)
+    await _put(on)
+    await _taken_away(
+        on, lambda root, flusher: run_alone(delete_schedule(root, QUEUE, NAME), flusher)
+    )
+
+
+async def take_away_what_another_took(on: Stage) -> None:
+    """Which died before it flushed that: not found is an answer too."""
+    await _begin(on)
+    await _put(on)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        (on.root / "schedules" / f"{ORDERS}:{NAME.text}").unlink()
+        try:
+            run_alone(delete_schedule(root, QUEUE, NAME), flusher)
+        except ScheduleNotFound:
+            return
+
+    await _taken_away(on, work)
+
+
+async def fire_twice(on: Stage) -> None:
+    await _begin(on)
+    await _put(on, count=2)
+    await _fired(on)
+    on.known()
+    await _fired(on)
+
+
+async def fire_with_a_key(on: Stage) -> None:
+    """Which a living message has at first: it is skipped."""
+    await _begin(on)
+    await on.clients.publish_keyed(300, "night")
+    await _put(on, key="night")
+    on.known()
+    await _fired(on)
+
+
+async def fire_by_two(on: Stage) -> None:
+    """At a time: each has seen it due, and none has made its link; both write what is next."""
+    await _begin(on)
+    await _put(on)
+    on.known()
+    on.disk.pass_time(FIRES_EVERY_S)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        fired = run_group([_fire(root), _fire(root)], flusher)
+        firings: list[Firing] = [outcome.value for outcome in fired]
+        assert firings[0].message == firings[1].message
+        run_group([rearm(root, [each]) for each in firings], flusher)
+
+    await on.other(work)
+
+
+def _fire_after_one_who_died(flushes: int) -> Script:
+    async def script(on: Stage) -> None:
+        await _begin(on)
+        await _put(on)
+        on.known()
+        on.disk.pass_time(FIRES_EVERY_S)
+
+        def work(root: Root, flusher: FsyncFlusher) -> None:
+            _dies(on, root, _fire, flushes)
+            Scheduler(root, flusher).run_once()
+
+        await on.other(work)
+
+    script.__name__ = f"fire_after_one_who_died_before_flush_{flushes + 1}"
+    return script
+
+
+def _rearm_after_one_who_died(flushes: int) -> Script:
+    async def script(on: Stage) -> None:
+        await _begin(on)
+        await _put(on)
+        on.disk.pass_time(FIRES_EVERY_S)
+
+        def work(root: Root, flusher: FsyncFlusher) -> None:
+            fired = run_alone(_fire(root), flusher)
+            on.known()
+            _dies(on, root, lambda other: rearm(other, [fired]), flushes)
+            Scheduler(root, flusher).run_once()
+
+        await on.other(work)
+
+    script.__name__ = f"rearm_after_one_who_died_before_flush_{flushes + 1}"
+    return script
+
+
+async def sweep_a_firing(on: Stage) -> None:
+    """Of a schedule that another has let go on, and died before it flushed that."""
+    await _begin(on)
+    await _put(on, count=2)
+    on.disk.pass_time(FIRES_EVERY_S)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        fired = run_alone(_fire(root), flusher)
+        _dies(on, root, lambda other: rearm(other, [fired]), 1)
+
+    await on.other(work)
+    on.known()
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+    assert not [path for path in (on.root / "firings").rglob("*") if path.is_symlink()]
+
+
+async def forget_a_firing(on: Stage) -> None:
+    """By one that died once it had made its link: that goes before the message."""
+    await _begin(on)
+    await _put(on)
+    on.disk.pass_time(FIRES_EVERY_S)
+    await on.other(lambda root, flusher: _dies(on, root, _fire, 2))
+    on.known()
+    on.disk.pass_time(HOURS_S)
+    await on.sweep()
+
+
+async def drop_with_schedules(on: Stage) -> None:
+    """And make it again, with another."""
+    await _begin(on)
+    await _put(on, count=2)
+    await _fired(on)
+    on.known()
+    await on.clients.drop(ORDERS)
+    await on.clients.make(ORDERS)
+    await _put(on)
+
+
+async def make_anew_where_schedules_were_left(on: Stage) -> None:
+    """By one that died in the middle of the queue's deletion."""
+    await _begin(on)
+    number = await _put(on)
+    path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
+    on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=None)
+    aside = path.rename(on.root.parent / "aside")
+    await on.clients.drop(ORDERS)
+    on.disk.mark("drop_asked", queue=ORDERS)
+    on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=number, count=1)
+    aside.rename(path)
+    Files().sync_folder(str(path.parent))
+    await on.clients.make(ORDERS)
+
+
+async def make_anew_where_another_took_schedules_away(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on)
+    await _put(on)
+    path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
+    on.disk.mark("drop_asked", queue=ORDERS)
+    tombstone = on.root / "deleted" / ORDERS
+    tombstone.touch()
+    os.rename(on.root / "queues" / ORDERS, on.root / "remove" / f"{ORDERS}:{new_id().uuid}.d")
+    for folder in ("deleted", "remove", "queues"):
+        Files().sync_folder(str(on.root / folder))
+    path.unlink()
+    await on.clients.make(ORDERS)
+
+
+SCHEDULE_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        put, put_in_what_another_made, put_what_another_put, take_away,
+        take_away_what_another_took, fire_twice, fire_with_a_key, fire_by_two,
+        *map(_fire_after_one_who_died, range(1, 4)), *map(_rearm_after_one_who_died, range(2)),
+        sweep_a_firing, forget_a_firing, drop_with_schedules,
+        make_anew_where_schedules_were_left, make_anew_where_another_took_schedules_away,
+    )
+}  # fmt: skip
+SCHEDULES_SIDE_BY_SIDE = (fire_by_two,)
+"""Those whose operations are not one after the other."""

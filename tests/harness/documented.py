@@ -1,0 +1,46 @@
+"""That an answer is one that the OpenAPI document tells of: its status, and what it carries."""
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from jsonschema_rs import Draft202012Validator
+
+from mq.errors import BadName, BadParameter
+from mq.http.openapi.document import document_of
+from mq.http.routes import ROUTES
+from mq.http.routing import Routes
+
+DOCUMENT = document_of(ROUTES)
+PATHS = Routes(ROUTES)
+
+
+def assert_documented(
+    method: str, path: str, status: int, headers: Mapping[str, str], body: bytes
+) -> None:
+    """For a request of an operation that there is; of what has no schema, the status alone."""
+    raw_path = path.partition("?")[0]
+    try:
+        found = PATHS.find(raw_path)
+    except (BadName, BadParameter):
+        return
+    if found is None or method not in found[0].operations:
+        return
+    pattern = found[0].pattern
+    answers = DOCUMENT["paths"][pattern][method.lower()]["responses"]
+    assert str(status) in answers, f"{method} {pattern} is answered with {status}"
+    kind = headers.get("Content-Type", "").partition(";")[0]
+    validator = validator_of(pattern, method.lower(), str(status), kind)
+    if validator is not None and body:
+        validator.validate(json.loads(body))
+
+
+@functools.cache
+def validator_of(pattern: str, method: str, status: str, kind: str) -> Any:
+    """None where a body has no schema of its own."""
+    answer = DOCUMENT["paths"][pattern][method]["responses"][status]
+    schema = answer.get("content", {}).get(kind, {}).get("schema")
+    if schema is None or not kind.endswith("json"):
+        return None
+    return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
