@@ -14,6 +14,7 @@ from typing import Final
 from mq.errors import BadName
 from mq.lifecycle import DELIVER, State
 from mq.names import MessageId, QueueName
+from mq.store.bulk_history import record_published
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
 from mq.store.moves import folders_of, make_ways, queue_exists, together
@@ -131,13 +132,12 @@ def _move_whole(
     # Again: the queue was perhaps deleted meanwhile, and made again in another shape.
     if root.places.shape(queue) != DEFAULT_SHAPE:
         return 0
-    moved, buckets = 0, dict[str, None]()
+    moved, buckets = list[str](), dict[str, None]()
     for fold in found:
-        count = sum(
-            1 for _ in entries_if_there(root.files, fold_folder(layout, job, attempt, fold))
-        )
-        if count and _rename(root, job, attempt, fold):
-            moved += count
+        folder = fold_folder(layout, job, attempt, fold)
+        names = [entry.name for entry in entries_if_there(root.files, folder)]
+        if names and _rename(root, job, attempt, fold):
+            moved += names
             buckets[fold.bucket] = None
     if buckets:
         spot = staged_spot(job, attempt)
@@ -149,7 +149,14 @@ def _move_whole(
         except FileNotFoundError:
             if queue_exists(root, queue):
                 raise
-    return moved
+    record_published(root, queue, _messages(moved), State.READY)
+    return len(moved)
+
+
+def _messages(names: Iterable[str]) -> Iterator[MessageId]:
+    for name in names:
+        with contextlib.suppress(BadName):
+            yield MessageId.parse(name)
 
 
 def _rename(root: Root, job: str, attempt: Attempt, fold: Fold) -> bool:

@@ -1,6 +1,7 @@
 """Folds of a bulk publish: folders that go to their places whole, or else message by message."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -97,6 +98,19 @@ def test_a_fold_goes_to_its_place_by_one_rename(
     assert listing is not None
     assert listing.ids == ids
     assert_audits_clean(tmp_path)
+
+
+def test_a_queue_s_history_is_told_of_each_message_of_a_fold(root: Root, tmp_path: Path) -> None:
+    (tmp_path / "settings" / f"{QUEUE.text}.json").write_text(json.dumps({"history": True}))
+    staged, ids = stage_fold(root, BODIES)
+    rolled(root, committed(root, staged).name)
+    lines = [
+        json.loads(line)
+        for path in tmp_path.glob(f"history/{QUEUE.text}/*/*.ndjson")
+        for line in path.read_text().splitlines()
+    ]
+    told = sorted((line["event"], line["id"]) for line in lines)
+    assert told == [("published", each.text) for each in ids]
 
 
 def test_what_is_staged_in_a_fold_is_flushed(root: Root, files: FaultyFiles) -> None:
