@@ -108,7 +108,7 @@ _EVENT: Final = opened(
         "lease": TEXT,
         "process": TEXT,
     },
-    optional=("receives", "due", "lease"),
+    optional=("receives", "due", "lease", "process"),
 )
 
 SCHEMAS: Final[dict[str, Schema]] = {
