@@ -1,6 +1,7 @@
 """Firing schedules: one message for each due time, by however many movers."""
 
 import errno
+import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -384,6 +385,23 @@ def test_a_full_disk_loses_no_firing_and_makes_none_twice(root: Path, where: str
     scheduler.run_once()
     assert place.read().fired == len(place.ready()) == 1
     assert not list((place.top / "new").iterdir())
+    assert place.names() == [".lock", "q:nightly"]
+
+
+def test_what_is_next_waits_for_one_who_has_the_lock(place: TimedRoot) -> None:
+    """And hangs there: the message is published, and once."""
+    place.put()
+    scheduler = place.scheduler()
+    place.pass_s()
+    with (place.top / "schedules" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert scheduler.run_once() == 1
+        place.pass_s(FIRING_AGAIN_S)
+        assert scheduler.run_once() == 0
+        assert place.read().fired == 0
+    place.pass_s(FIRING_AGAIN_S)
+    assert scheduler.run_once() == 0
+    assert place.read().fired == len(place.ready()) == 1
     assert place.names() == [".lock", "q:nightly"]
 
 

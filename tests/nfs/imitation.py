@@ -140,6 +140,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         with os.scandir(fh) as entries:
             for entry in list(entries):
                 kind = stat.S_IFDIR if entry.is_dir(follow_symlinks=False) else stat.S_IFREG
+                kind = stat.S_IFLNK if entry.is_symlink() else kind
                 yield entry.name, {"st_mode": kind, "st_ino": entry.inode()}, 0
 
     def releasedir(self, path: str | None, fh: int) -> int:
@@ -227,6 +228,15 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         with self._answering("link", target, source):
             os.link(self._here(source), self._made(target), follow_symlinks=False)
         return 0
+
+    def symlink(self, target: str, source: str) -> int:
+        with self._answering("symlink", target):
+            os.symlink(source, self._made(target))
+        return 0
+
+    def readlink(self, path: str) -> str:
+        with self._answering("readlink", path):
+            return os.readlink(self._here(path))
 
     def unlink(self, path: str) -> int:
         with self._answering("unlink", path):

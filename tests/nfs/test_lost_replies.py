@@ -22,10 +22,12 @@ from mq.store.fetch import fetch as fetch_steps
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
+from mq.store.layout import Layout
 from mq.store.queues import sweep_tombstones
 from mq.store.redeliver import forget
 from mq.store.reschedule import release
 from mq.store.root import Root, open_root
+from mq_mover.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("size", [5, BODY_HELD_BYTES_MAX + 1])
@@ -198,13 +200,50 @@ async def test_what_was_removed_is_reaped(
     assert not reaper.logged("failed|Traceback|foreign")
 
 
+# Schedules
+
+
+async def test_a_schedule_is_put_and_deleted(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    one, other = pair
+    path = "/q/schedules/nightly"
+    clients[0].arm("rename", errno.ENOENT, "/schedules/q:", done=True)
+    assert (await call(one, "PUT", f"{path}?every=60", data=b"again")).status == 201
+    assert clients[0].hits() == {"lost rename": 1}
+    assert (await call(other, "GET", path)).json()["body"] == "again"
+    clients[1].arm("unlink", errno.ENOENT, "/schedules/q:", done=True)
+    assert (await call(other, "DELETE", path)).status == 200
+    assert clients[1].hits() == {"lost unlink": 1}
+    assert_problem(await call(one, "GET", path), 404, "schedule-not-found")
+
+
+async def test_a_firing_is_one_message(clients: tuple[Mount, Mount], pair: Pair) -> None:
+    """Its link was made, its message renamed, and what is next written, each without an answer."""
+    one, other = pair
+    path = "/q/schedules/nightly"
+    assert (await call(one, "PUT", f"{path}?every=60", data=b"again")).status == 201
+    clock = FakeClock()
+    clock.advance(60)
+    movers = [Scheduler(open_root(str(each.root), Files(), clock), NoFlusher()) for each in pair]
+    clients[1].arm("symlink", errno.EEXIST, "/firings/", done=True)
+    clients[1].arm("rename", errno.ENOENT, "/queues/q", done=True)
+    clients[1].arm("rename", errno.ENOENT, "/schedules/q:", done=True)
+    fired = [await asyncio.to_thread(mover.run_once) for mover in reversed(movers)]
+    assert fired == [1, 0]
+    assert sum(clients[1].hits().values()) == 3
+    said = (await call(one, "GET", path)).json()
+    message = await fetch(one)
+    assert (said["fired"], said["last"], message.body) == (1, message.id, b"again")
+    assert (await fetch(other)).status == 204
+
+
 # Starting
 
 
 async def test_a_root_is_made(clients: tuple[Mount, Mount], serve: Serve) -> None:
-    clients[0].arm("mkdir", errno.EEXIST, times=20, done=True)
+    clients[0].arm("mkdir", errno.EEXIST, times=30, done=True)
     server = await serve(root=clients[0].where / "root")
-    assert clients[0].hits() == {"lost mkdir": 12}
+    folders = Layout.of(clients[0].where / "root").folders()
+    assert clients[0].hits() == {"lost mkdir": 1 + len(folders)}
     await make_queue(server)
     await publish(server)
 
