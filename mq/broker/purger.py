@@ -9,6 +9,7 @@ from mq.limits import PURGE_MARK_AHEAD_S, PURGE_SHARE
 from mq.names import QueueName, UuidSource
 from mq.store.commit import Committer
 from mq.store.purge import purge, take_purged, take_purged_buckets
+from mq.store.purged import mark_of
 from mq.store.root import Root
 
 _log = logging.getLogger("mq.purger")
@@ -41,6 +42,10 @@ class Purger:
         (milliseconds since the epoch) that is. Raises QueueNotFound, Unavailable, Busy.
         Durable: yes.
         """
+        known = await self._committer.call(mark_of, self._root, queue.name)
+        if known is not None:
+            # Of a process whose clock is ahead: what was published since is behind its mark.
+            self.heard(known.ms + 1)
         before_ms = self._uuids.end_moment()
         marked_ms = await self._committer.commit_alone(purge(self._root, queue.name, before_ms))
         self.heard(marked_ms)

@@ -4,6 +4,7 @@ Pure Python and pyarrow, no pyspark. What is wrong with a row is told by its num
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -146,11 +147,15 @@ def stage_rows(
     if task.name is not None and is_published(root, task.name):
         return Staged(task.job, task.partition, task.attempt)
     attempt = Attempt(task.partition, task.attempt)
+    ids, ahead_s = _ids(root, options, task)
     with StagingWriter(root, task.job, attempt, options.sync) as writer:
-        rows = _Rows(root, options, task, writer, _ids(root, options, task))
+        rows = _Rows(root, options, task, writer, ids)
         for batch in batches:
             rows.put(batch)
-        return writer.finish()
+        staged = writer.finish()
+    # Mostly long over: else a purge right after the publish would leave some.
+    threading.Event().wait(ahead_s())
+    return staged
 
 
 def commit_staged(
@@ -198,14 +203,16 @@ def _explained(error: MqError) -> MqError:
     return error
 
 
-def _ids(root: Root, options: WriteOptions, task: Task) -> _Ids:
-    """Gives so many UUIDs from a row on, and whether they are of a window of their own."""
+def _ids(root: Root, options: WriteOptions, task: Task) -> tuple[_Ids, Callable[[], float]]:
+    """What gives so many UUIDs from a row on, and whether they are of a window of their own; and
+    what tells by how many seconds they are ahead of the time.
+    """
     if task.name is None or not task.repeats:
         if _may_go_whole(root, options.queue):
             windows = WindowIds(root, task.job)
-            return lambda _, count: windows.many(count)
+            return lambda _, count: windows.many(count), windows.ahead_s
         uuids = UuidSource(root.clock)
-        return lambda _, count: (uuids.many(count), False)
+        return lambda _, count: (uuids.many(count), False), lambda: 0.0
     flusher = choose_flusher(root.layout.root, root.files, 1)
     try:
         begun_ms = run_alone(begin_publish(root, task.name), flusher)
@@ -215,7 +222,7 @@ def _ids(root: Root, options: WriteOptions, task: Task) -> _Ids:
     return lambda first, count: (
         [repeatable.uuid(row) for row in range(first, first + count)],
         False,
-    )
+    ), lambda: 0.0
 
 
 def _may_go_whole(root: Root, queue: QueueName | None) -> bool:

@@ -54,6 +54,12 @@ class WindowIds:
             self._left -= count
         return self._uuids.many(count), window is not None
 
+    def ahead_s(self) -> float:
+        """Seconds until the time has come that the last of them tells; 0: it has. Once it has, a
+        purge that is asked for then is of all of them.
+        """
+        return max(0, self._uuids.end_moment() - self._root.now_ms() + 1) / 1000
+
     def _window_for(self, count: int) -> int | None:
         """One that has room for so many."""
         if not FOLD_ROWS_MIN <= count <= FOLD_ROWS_MAX:

@@ -188,6 +188,18 @@ async def test_another_process_publishes_behind_it(serve: Serve) -> None:
     assert (await fetch(other)).id == message_id
 
 
+async def test_a_clock_that_is_behind_the_mark_purges_what_came_since(serve: Serve) -> None:
+    server, other = await serve(clock=StillClock()), await serve(clock=StillClock())
+    await make_queue(server)
+    mark = server.root / "purged" / "q"
+    mark.touch()  # By one whose clock is half an hour ahead.
+    os.utime(mark, ns=((STILL_MS + 1_800_000) * 10**6,) * 2)
+    await call(server, "POST", "/q/messages", data=b"x")
+    await publish(server)
+    assert await purged(other) > STILL_MS + 1_800_000
+    assert (await fetch(other)).status == 204
+
+
 async def test_a_streamed_publish_is_refused_before_its_body(serve: Serve) -> None:
     server = await serve(clock=StillClock())
     await make_queue(server)

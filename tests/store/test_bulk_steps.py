@@ -235,7 +235,8 @@ def test_what_a_queue_that_is_made_again_must_not_get_is_flushed(
     run_alone(delete_queue(root, QUEUE, UuidSource(root.clock).next()), NoFlusher())
     before = len(files.calls)
     run_alone(create_queue(root, QUEUE), FsyncFlusher(files, 1))
-    assert steps_of(files, before)[:3] == [
+    steps = [step for step in steps_of(files, before) if step != ("sync_folder", "schedules")]
+    assert steps[:3] == [
         ("rename", "0-0"), ("sync_folder", "remove"), ("sync_folder", "0-0"),
     ]  # fmt: skip
 

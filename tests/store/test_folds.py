@@ -347,6 +347,18 @@ def test_ids_are_not_far_ahead_of_the_time(root: Root, clock: FakeClock) -> None
     assert not ids.many(FOLD_ROWS_MAX + 1)[1]
 
 
+def test_it_is_told_when_the_time_of_all_ids_has_come(root: Root, clock: FakeClock) -> None:
+    stage_fold(root, BODIES)
+    ids = WindowIds(root, JOB)
+    for _ in range(3):
+        uuids, _ = ids.many(FOLD_ROWS_MAX)
+    ahead_s = ids.ahead_s()
+    assert ahead_s > 0
+    clock.advance(ahead_s)
+    assert ids.ahead_s() == 0
+    assert MessageId(uuids[-1]).published_ms < clock.now_ms()
+
+
 def test_a_writer_that_fails_takes_its_folds_away(root: Root) -> None:
     uuids = UuidSource(root.clock).many(2)
     job = Path(root.layout.new, ".spark", JOB)
