@@ -15,7 +15,8 @@ from mq.store.queues import sweep_tombstones
 from mq.store.root import Root
 
 # What a fault may leave until mq-mover's next pass: a tombstone beside its queue, of a delete
-# that was answered 503, its keys, and its schedules. (A torn file in new/, also allowed, is no breach.)
+# that was answered 503, its keys, and its schedules. (A torn file in new/, also allowed, is no
+# breach.)
 LEFT_TO_THE_MOVER = frozenset({Breach.TOMBSTONE, Breach.KEYS, Breach.SCHEDULE})
 
 
