@@ -143,6 +143,7 @@ ORDERINGS = (
         """\
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     yield flush._replace(files=(claim.descriptor,))
+    _record(root, Event.EXTENDED, queue, message_id, stamp)
     return stamp
 
 
@@ -151,6 +152,7 @@ def _release(
         """\
     yield flush._replace(files=(claim.descriptor,))
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    _record(root, Event.EXTENDED, queue, message_id, stamp)
     return stamp
 
 
@@ -181,6 +183,7 @@ def _release(
         """\
     root.files.unlock(claim.descriptor)
     yield flush._replace(files=(claim.descriptor,))
+    _record(root, Event.RELEASED, queue, message_id, stamp)
     return stamp
 """,
         """\
@@ -188,6 +191,7 @@ def _release(
     root.files.stamp(claim.descriptor, claim.stamp.mtime_ns())
     yield flush._replace(files=(claim.descriptor,))
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
+    _record(root, Event.RELEASED, queue, message_id, stamp)
     return stamp
 """,
     ),
