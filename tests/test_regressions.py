@@ -131,8 +131,10 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
 
     await make_queue(server)
     assert files.take() == [
-        ("sync_folder", "keys"),  # A deleted queue's keys are gone for good.
+        ("sync_folder", "schedules"),  # A deleted queue's are gone for good, and so its keys.
+        ("sync_folder", "keys"),
         ("sync_folder", "idempotency"),
+        ("sync_folder", "firings"),
         ("mkdir", "queues/q"),
         ("sync_folder", "queues"),
     ]

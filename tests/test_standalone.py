@@ -222,6 +222,9 @@ def test_flags_come_from_the_environment(daemons: Processes, tmp_path: Path) -> 
         "priority_default": 0,
         "idempotency_s": 300,
         "body_bytes_max": 1024,
+        "history": False,
+        "history_kept_s": 604800,
+        "history_bytes_max": 1 << 30,
         "bucket": 8,
         "shards": 1,
     }

@@ -61,6 +61,10 @@ OTHERS: Final = {
 }
 
 
+# Its processes are started then, and Java has compiled what it runs often.
+WARM_READS = 5
+
+
 @click.command("python -m tests.bench.spark_read", context_settings={"show_default": True})
 @place_flags
 @click.option("--messages", type=click.IntRange(1), default=200_000, help="In the queue.")
@@ -141,7 +145,8 @@ def _round(
     yield PLAIN, rate(lambda: plain(top, messages))
     for cores in (2, 1):
         with SparkReads(cores, top, messages) as spark:
-            spark.read({})  # Its processes are started, its code is compiled.
+            for _ in range(WARM_READS):
+                spark.read({})
             for what, (on, options) in ROWS.items():
                 if on == cores:
                     yield what, rate(lambda options=options: spark.read(options))  # type: ignore[misc]

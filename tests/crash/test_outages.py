@@ -150,12 +150,19 @@ def session() -> aiohttp.ClientSession:
 
 
 async def start(daemons: Processes, root: Path) -> tuple[Process, Process]:
-    """An mq and a mover. AssertionError when one does not start."""
+    """An mq and a mover. AssertionError when one does not start, once the other has or has not."""
     flags = ("--commit", "fsync", "--visibility", "1")
-    return await asyncio.gather(
+    mq, mover = await asyncio.gather(
         asyncio.to_thread(daemons.mq, root, *flags),
         asyncio.to_thread(daemons.mover, "--root", str(root)),
+        return_exceptions=True,
     )
+    for each in (mq, mover):
+        if isinstance(each, BaseException):
+            raise each
+    assert isinstance(mq, Process)
+    assert isinstance(mover, Process)
+    return mq, mover
 
 
 @pytest.fixture

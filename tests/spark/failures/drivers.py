@@ -169,7 +169,7 @@ class Driver:
 
 
 class Drivers:
-    """Drivers one after the other: a test that kills one leaves a place for the next."""
+    """Drivers, mostly one after the other: a test that kills one leaves a place for the next."""
 
     def __init__(self, folder: Path, master: str) -> None:
         self._folder = folder
@@ -178,10 +178,15 @@ class Drivers:
 
     def get(self) -> Driver:
         """The one that runs, else a new one."""
-        if not self._started or not self._started[-1].is_running:
-            folder = self._folder / str(len(self._started))
-            self._started.append(Driver(folder, self._master))
-        self._started[-1].points.disarm()
+        for driver in self._started:
+            if driver.is_running:
+                driver.points.disarm()
+                return driver
+        return self.another()
+
+    def another(self) -> Driver:
+        """A new one, beside those that run, for a test that kills it."""
+        self._started.append(Driver(self._folder / str(len(self._started)), self._master))
         return self._started[-1]
 
     def end_all(self) -> None:

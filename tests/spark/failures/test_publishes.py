@@ -86,13 +86,15 @@ def test_the_driver_dies_after_the_commit_point(
 
 
 def test_two_jobs_publish_with_one_publish_id(drivers: Drivers, place: Place) -> None:
-    """One stands still before its commit point until the other has published."""
+    """Of two drivers; one stands still before its commit point until the other has published."""
     driver = drivers.get()
     place.traffic.start()
     driver.points.arm(Point("open_kept", r"/new/\.spark/[^/]+/\.lock$"))
     first = _publish(driver, place, publishId="night-1")
     pid = first.stopped()
-    _publish(driver, place, publishId="night-1").result()
+    other = drivers.another()
+    _publish(other, place, publishId="night-1").result()
+    other.kill()
     os.kill(pid, signal.SIGCONT)
     first.result()
     _settle(driver, place)

@@ -179,13 +179,16 @@ def test_a_lease_lapses_while_the_job_hangs(
 
 
 def test_two_queries_use_one_consumer_name(drivers: Drivers, place: Place) -> None:
+    """Of two drivers."""
     driver = drivers.get()
     _begin(place)
     until = place.folder / "until"
     first = driver.start("follow", args=[place.out, place.checkpoint, str(until)], **place.options)
     driver.eventually(Path(place.out, "_spark_metadata", "0").exists, "the first batch in Parquet")
     others = [f"{place.folder}/{name}" for name in ("out.2", "checkpoint.2")]
-    assert "ConsumerBusy" in driver.start("drain", args=others, **place.options).error()
+    other = drivers.another()
+    assert "ConsumerBusy" in other.start("drain", args=others, **place.options).error()
+    other.kill()
     published = len(place.account.published)
     place.wait_until_published(published + 20)
     until.touch()
