@@ -210,6 +210,8 @@ JOURNAL_BYTES_MAX: Final = 64 * MIB
 ROLLED_PER_FLUSH_MAX: Final = 20_000
 PARTITION_BITS: Final = 20
 ROWS_PER_MS: Final = 32
+# A task has what it wrote go to the disk after so many messages, while it writes more.
+STAGED_PER_WRITEBACK: Final = 10_000
 # What a task has staged goes to its place as one folder where so many rows come at once; such
 # a folder has so many messages, of a window of time (2 to so many bits, in milliseconds) that is
 # this task's alone; their ids are so much ahead of the time at most. So many ids fit in so long.

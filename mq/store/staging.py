@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from mq.errors import NoInodes, StorageFailed, unavailable
-from mq.limits import GROUP_OPERATIONS_MAX, UUID_CHARS
+from mq.limits import GROUP_OPERATIONS_MAX, STAGED_PER_WRITEBACK, UUID_CHARS
 from mq.message import Stamp
 from mq.names import UUIDS_END, MessageId, QueueName
 from mq.store.flush import FsyncFlusher
@@ -30,6 +30,7 @@ from mq.store.root import Root
 from mq.store.staged import remove_folder
 from mq.store.stamping import stamp_due
 from mq.store.steps import Flush
+from mq.store.writeback import Writeback
 
 Sync = Literal["syncfs", "fsync"]
 
@@ -96,6 +97,8 @@ class StagingWriter:
         self._open: list[int] = []
         self._file_system = -1
         self._flusher: FsyncFlusher | None = None
+        self._writeback: Writeback | None = None
+        self._unwritten = 0
         self._begin(chosen_sync(file_system_of(root.layout.root), sync))
 
     def put(
@@ -188,6 +191,8 @@ class StagingWriter:
 
     def close(self) -> None:
         """Gives back what it holds."""
+        if self._writeback is not None:
+            self._writeback.end()
         for descriptor in self._open:
             self._root.files.close(descriptor)
         self._open.clear()
@@ -208,6 +213,7 @@ class StagingWriter:
             if sync == "syncfs":
                 # Opened before the first write: it is told of every error from here on.
                 self._file_system = files.open_folder(layout.root)
+                self._writeback = Writeback(files, layout.root)
             else:
                 self._flusher = FsyncFlusher(files, _FSYNC_THREADS)
         except OSError as error:
@@ -264,6 +270,10 @@ class StagingWriter:
         tally = self._tally
         tally.size += size
         tally.messages[queue] += count
+        self._unwritten += count
+        if self._writeback is not None and self._unwritten >= STAGED_PER_WRITEBACK:
+            self._unwritten = 0
+            self._writeback.begin()
         if first.uuid < tally.first.get(queue, UUIDS_END):
             tally.first[queue] = first.uuid
 
