@@ -153,6 +153,13 @@ def _run(
     # Its tests' own tallies are not this gate's.
     env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
     env |= {"PYTHONPATH": str(checkout), **variables}
-    return subprocess.run(
-        command, cwd=checkout, env=env, capture_output=True, text=True, timeout=PATIENCE_S
-    )
+    # Runs that end at a time would take each other's folders away.
+    with tempfile.TemporaryDirectory(prefix="mq-gate-", ignore_cleanup_errors=True) as folder:
+        return subprocess.run(
+            [*command, f"--basetemp={folder}/tests"],
+            cwd=checkout,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
