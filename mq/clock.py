@@ -1,10 +1,13 @@
-"""The clock as a seam: wall time in milliseconds, and a steady time for intervals.
+"""The clock as a seam: wall time in milliseconds, how it is written, and a steady time for
+intervals.
 
 Floor 0. Nothing below the top floor calls the `time` module but this one.
 """
 
+import functools
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Protocol, Self
 
 # Linux's clocks that file times are taken from, by their numbers: the time of the last tick.
@@ -13,6 +16,7 @@ _MONOTONIC_COARSE: Final = 6
 # More than a tick, and than what a clock is slewed by in a minute: a step is longer.
 _STEP_NS: Final = 30_000_000
 _NS_PER_S: Final = 1_000_000_000
+_SECONDS_KEPT: Final = 1024
 
 
 class Clock(Protocol):
@@ -72,3 +76,15 @@ class Moment:
     def was_steady(self, later: "Moment") -> bool:
         """Whether the clock was not set between the two."""
         return abs(later.offset_ns - self.offset_ns) < _STEP_NS
+
+
+def rfc3339(ms: int) -> str:
+    """Milliseconds since the epoch in UTC, such as 2026-01-31T23:59:59.999Z."""
+    seconds, millis = divmod(ms, 1000)
+    return f"{_second(seconds)}.{millis:03d}Z"
+
+
+@functools.lru_cache(maxsize=_SECONDS_KEPT)
+def _second(seconds: int) -> str:
+    """Kept for the next: what goes on at a time is published, fetched and due in few seconds."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

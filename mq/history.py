@@ -3,14 +3,13 @@
 Floor 0. `mq/store/FORMAT.md`, "History", has the lines and which transition is which event.
 """
 
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
+from mq.clock import rfc3339
 from mq.lifecycle import (
     ACKNOWLEDGE,
     DELIVER,
@@ -29,8 +28,6 @@ from mq.lifecycle import (
     SCHEDULE,
     Transition,
 )
-
-_SECONDS_KEPT: Final = 1024
 
 
 class Event(Enum):
@@ -125,15 +122,3 @@ def parse_line(line: bytes, message_id: str) -> dict[str, Any] | None:
     if not isinstance(found.get("time"), str) or not isinstance(found.get("event"), str):
         return None
     return found
-
-
-def rfc3339(ms: int) -> str:
-    """Milliseconds since the epoch in UTC, such as 2026-01-31T23:59:59.999Z."""
-    seconds, millis = divmod(ms, 1000)
-    return f"{_second(seconds)}.{millis:03d}Z"
-
-
-@functools.lru_cache(maxsize=_SECONDS_KEPT)
-def _second(seconds: int) -> str:
-    """Kept for the next: what goes on at a time is published, fetched and due in few seconds."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

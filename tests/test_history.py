@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mq.store
-from mq.history import EVENTS, Event, Line, dropped, mentions, parse_line, rfc3339
+from mq.clock import rfc3339
+from mq.history import EVENTS, Event, Line, dropped, mentions, parse_line
 from mq.lifecycle import (
     DISCARD,
     FORGET,

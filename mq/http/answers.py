@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 
 from mq import __version__
-from mq.history import rfc3339
+from mq.clock import rfc3339
 
 __all__ = ["SERVER", "Answer", "json_answer", "rfc3339"]
 

@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from harness.browsing import BEGIN_MS, ORDERS, CountingFiles, an_id, browse, ids, put, with_headers
 from harness.clock import FakeClock
 from harness.messages import set_due
+from harness.processes import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,8 +56,8 @@ def fill(root: Root) -> list[Path]:
     paths = [put(top, an_id(n), b"%d" % n, depth=n % 3, receives=n % 4) for n in range(100)]
     paths.append(put(top, with_headers(200, HEADERS, "json"), b"{}", headers=HEADERS))
     paths.append(put(top, an_id(201, priority=7, key="Zürich/1"), b""))
-    while not Moment.now().is_behind(max(path.stat().st_ctime_ns for path in paths)):
-        time.sleep(0.001)
+    last_ns = max(path.stat().st_ctime_ns for path in paths)
+    eventually(lambda: Moment.now().is_behind(last_ns), "a time that is behind the last change")
     return paths
 
 

@@ -7,7 +7,7 @@ import pytest
 from harness.clock import FakeClock
 from harness.staging import QUEUE, committed, rolled, stage
 
-from mq.history import rfc3339
+from mq.clock import rfc3339
 from mq.names import Key
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
