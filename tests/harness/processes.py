@@ -31,6 +31,19 @@ def eventually(
     return value
 
 
+def dwindles(count: Callable[[], int], what: str, patience_s: float = PATIENCE_S) -> None:
+    """Waits until nothing is left of it, however long that takes, while it becomes less."""
+    left = count()
+
+    def is_less() -> bool:
+        nonlocal left
+        before, left = left, min(left, count())
+        return left < before
+
+    while left:
+        eventually(is_less, f"fewer {what}", patience_s)
+
+
 @dataclass
 class Process:
     """A daemon that runs; its log lines are kept."""

