@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.errors import (
+    AlreadySubscribed,
     BadBody,
+    BadFrame,
     BadName,
     BadParameter,
     BadPrecondition,
@@ -20,6 +22,7 @@ from mq.errors import (
     DeliveredAgain,
     DueTooFar,
     ExpectationUnknown,
+    ForeignOrigin,
     HeadersTooLarge,
     KeyNotFound,
     KeyTaken,
@@ -31,6 +34,8 @@ from mq.errors import (
     NoDescriptors,
     NoInodes,
     NoSpace,
+    NotSubscribed,
+    NoWebSocket,
     PublishPurged,
     QueueNotFound,
     QuotaExceeded,
@@ -44,6 +49,8 @@ from mq.errors import (
     StagedFileGone,
     StorageFailed,
     TooManySchedules,
+    TooManySubscriptions,
+    TooMuchCredit,
     Unavailable,
     UnknownParameter,
     UnknownSetting,
@@ -64,10 +71,12 @@ MEMBERS: Final = frozenset(
         "schedule",
         "receives",
         "bytes_max",
+        "credit_max",
         "headers_max",
         "messages_max",
         "schedules_max",
         "size",
+        "subscriptions_max",
     }
 )
 
@@ -98,6 +107,31 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     BadBody: Problem(
         "bad-body", 400, "Bad body", "The body is not what is asked for here: {expected}."
+    ),
+    BadFrame: Problem(
+        "bad-frame", 400, "Bad frame", "The frame is not what is asked for here: {expected}."
+    ),
+    ForeignOrigin: Problem(
+        "foreign-origin", 403, "Foreign origin",
+        "A page of another origin may not consume messages.",
+    ),
+    NotSubscribed: Problem(
+        "not-subscribed", 404, "Not subscribed", "The connection has no subscription of the queue."
+    ),
+    AlreadySubscribed: Problem(
+        "already-subscribed", 409, "Already subscribed",
+        "The connection has a subscription of the queue.",
+    ),
+    TooManySubscriptions: Problem(
+        "too-many-subscriptions", 409, "Too many subscriptions",
+        "A connection has at most {subscriptions_max} subscriptions.",
+    ),
+    TooMuchCredit: Problem(
+        "too-much-credit", 409, "Too much credit",
+        "What a connection holds and may still get is at most {credit_max} messages.",
+    ),
+    NoWebSocket: Problem(
+        "no-websocket", 426, "No WebSocket", "This is served over a WebSocket (RFC 6455) alone."
     ),
     DueTooFar: Problem(
         "due-too-far", 400, "Due too far",
@@ -259,6 +293,8 @@ def problem_members(problem: Problem, facts: dict[str, object]) -> dict[str, obj
 def error_answer(error: MqError) -> Answer:
     """The answer to an error: the fields of its class are all that a client may know of it."""
     headers = {"X-Message-Id": error.id} if isinstance(error, KeyTaken) else None
+    if isinstance(error, NoWebSocket):
+        headers = {"Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     return problem_answer(problem_for(error), facts_of(error), headers)
 
 
