@@ -302,10 +302,12 @@ COMMANDS_IN_HAND_MAX: Final = 16
 REF_CHARS_MAX: Final = 128
 REF_MAX: Final = 2**53 - 1
 # What is claimed for it before it was sent: messages and, as far as their sizes can be foreseen,
-# bytes of bodies; of one queue before it is another's turn. Unsent so long, it is given back.
+# bytes of bodies; of one queue before it is another's turn. When the client has not read for so
+# long it is no consumer meanwhile, and then what was claimed for it and not sent is given back.
 CLAIMED_AHEAD_MAX: Final = 128
 CLAIMED_AHEAD_BYTES: Final = 4 * MIB
 TURN_MESSAGES_MAX: Final = 32
+FULL_S_MAX: Final = 0.05
 UNSENT_S_MAX: Final = 1.0
 # A client that says nothing is asked whether it is there, and is taken for gone when it still says
 # nothing; how long it may take to answer a close.

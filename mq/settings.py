@@ -26,6 +26,7 @@ from mq.limits import (
     IDEMPOTENCY_S_DEFAULT,
     IDEMPOTENCY_S_MAX,
     PEERS_DEFAULT,
+    PING_S_DEFAULT,
     PRIORITY_MAX,
     SETTING_NAME_SHOWN_CHARS,
     SHARDS_MAX,
@@ -166,6 +167,8 @@ class ServerSettings:
     reserve_bytes: int | None = None
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
+    ping_s: float = PING_S_DEFAULT
+    """How long a WebSocket's client may be silent before it is asked whether it is there."""
     folder_max: int = FOLDER_FILES_MAX
     peer_index: int | None = None
     """Whose share of the messages a process with peers begins with; None: one that it draws."""

@@ -3,8 +3,8 @@
 It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below its next minor
 version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
 `_request_in_progress`, `_handler_waiter`, `_task_handler`, `_keepalive_timeout`,
-`_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`, and
-what pauses reading.
+`_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`,
+`_payload_parser`, and what pauses reading.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Connection(web.RequestHandler):
     meanwhile is held back.
     """
 
-    __slots__ = ("_direct", "_held_back", "_in_hand", "_streaming")
+    __slots__ = ("_direct", "_held_back", "_in_hand", "_streaming", "leave")
 
     def __init__(self, server: "ConnectionServer", direct: DirectWay, **options: Any) -> None:
         super().__init__(server, **options)
@@ -44,11 +44,14 @@ class Connection(web.RequestHandler):
         self._in_hand: InHand | None = None
         self._streaming: asyncio.Task[None] | None = None
         self._held_back = b""
+        self.leave: Callable[[], None] | None = None
+        """Has a WebSocket end, when the server drains."""
         self._parser = cast("HttpParser[Any]", _Sieve(self._parser, self._begin))
 
     def data_received(self, data: bytes) -> None:
-        """Also takes the rest of a body while the server drains, which aiohttp would drop, and
-        ends a body whose transfer coding broke, which aiohttp would wait for.
+        """Also takes the rest of a body, and what a WebSocket says, while the server drains, which
+        aiohttp would drop, and ends a body whose transfer coding broke, which aiohttp would wait
+        for.
         """
         if self._in_hand is not None:
             self._hold_back(data)
@@ -58,7 +61,7 @@ class Connection(web.RequestHandler):
             super().data_received(data)
             return
         closing, forced = self._close, self._force_close
-        if not current.content.is_eof():
+        if self._payload_parser is not None or not current.content.is_eof():
             self._close = self._force_close = False
         super().data_received(data)
         self._close, self._force_close = self._close or closing, self._force_close or forced
@@ -85,9 +88,12 @@ class Connection(web.RequestHandler):
     def close(self) -> None:
         """Ends the connection after the request in hand. A handler that has not begun to wait for
         its first request yet would wait for ever, since aiohttp cancels only a wait that is there:
-        such a connection, from which nothing was read, ends at once.
+        such a connection, from which nothing was read, ends at once. A WebSocket ends by a frame.
         """
         super().close()
+        if self.leave is not None:
+            self.leave()
+            return
         idle = self._current_request is None and self._in_hand is None
         if idle and self._waiter is None and not self._messages:
             self.force_close()

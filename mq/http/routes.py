@@ -18,6 +18,7 @@ from mq.http import (
     schedules,
     settings,
 )
+from mq.http.consume.connection import consume
 from mq.http.openapi.serving import reader_of
 from mq.http.routing import Operation, Route
 
@@ -99,6 +100,7 @@ ROUTES: Final[list[Route]] = [
         },
     ),
     Route("/{queue}/schedules", {"GET": Operation(schedules.read_all)}),
+    Route("/-/consume", {"GET": Operation(consume)}),
     Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
     Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
     Route("/-/openapi.json", {"GET": _OPENAPI, "HEAD": _OPENAPI}),

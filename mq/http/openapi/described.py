@@ -52,6 +52,8 @@ class Described:
     more: str = ""
     is_stored: bool = True
     """Whether it asks the storage for anything, and so may end with what that says."""
+    frames: Mapping[str, Schema] = field(default_factory=dict)
+    """Of a WebSocket: what the text frames of each side are."""
 
 
 def json_of(schema: Schema, example: object = None) -> dict[str, Content]:

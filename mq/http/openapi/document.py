@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mq import __version__
 from mq.errors import MqError
-from mq.http.openapi import messages, schedules
+from mq.http.openapi import consuming, messages, schedules
 from mq.http.openapi.operations import STORAGE, described, malformed_of, path_of
 from mq.http.openapi.problems import base_schema, item_schema, problem_answers, problem_schemas
 from mq.http.openapi.schemas import SCHEMAS, TIME, reference
@@ -30,6 +30,8 @@ HEADERS: Final[dict[str, Schema]] = {
     "ETag": _TAG,
     "Location": {"type": "string", "format": "uri-reference"},
     "Retry-After": {"type": "integer", "minimum": 1},
+    "Sec-WebSocket-Version": {"const": "13"},
+    "Upgrade": {"const": "websocket"},
     "X-Content-Type-Options": {"const": "nosniff"},
     "X-Message-Due": TIME,
     "X-Message-Id": reference("MessageId"),
@@ -51,7 +53,9 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
             "schemas": {
                 **SCHEMAS,
                 **schedules.SCHEMAS,
+                **consuming.SCHEMAS,
                 **{name: _item(errors) for name, errors in messages.ITEMS.items()},
+                **{name: _item(errors) for name, errors in consuming.ITEMS.items()},
                 **{name: item_schema(errors, ()) for name, errors in schedules.ITEMS.items()},
                 "Problem": base_schema(),
                 **problem_schemas(sorted(_malformed(routes))),

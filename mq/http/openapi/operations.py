@@ -28,7 +28,7 @@ from mq.errors import (
 )
 from mq.http.envelopes import IDEMPOTENCY
 from mq.http.messages import IF_MATCH
-from mq.http.openapi import messages, queues, schedules
+from mq.http.openapi import consuming, messages, queues, schedules
 from mq.http.openapi.described import ANY, Content, Described, Success
 from mq.http.openapi.problems import (
     header_references,
@@ -43,6 +43,7 @@ DESCRIBED: Final[Mapping[tuple[str, str], Described]] = {
     **queues.DESCRIBED,
     **messages.DESCRIBED,
     **schedules.DESCRIBED,
+    **consuming.DESCRIBED,
 }
 
 STORAGE: Final = (
@@ -129,6 +130,8 @@ def _operation(
             sorted(malformed_of(route, operation, said)),
         ),
     }
+    if said.frames:
+        made["x-text-frames"] = dict(said.frames)
     if method == "HEAD":
         for answer in made["responses"].values():
             answer.pop("content", None)

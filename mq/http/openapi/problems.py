@@ -20,7 +20,11 @@ from mq.http.query import Schema
 
 _SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
 # What says more than a problem can, by status.
-_MORE_HEADERS: Final = {416: "Content-Range", 503: "Retry-After"}
+_MORE_HEADERS: Final = {
+    416: ("Content-Range",),
+    426: ("Upgrade", "Sec-WebSocket-Version"),
+    503: ("Retry-After",),
+}
 
 
 def problem_name(slug: str) -> str:
@@ -106,7 +110,7 @@ def _answer(status: int, found: dict[str, Problem]) -> dict[str, object]:
         "description": f"{'; '.join(titles)}.",
         "content": {MEDIA_TYPE: {"schema": schema}},
     }
-    names = [name for name in (_MORE_HEADERS.get(status),) if name is not None]
+    names = list(_MORE_HEADERS.get(status, ()))
     if slug_of(KeyTaken) in found:
         names.append("X-Message-Id")
     if METHOD_NOT_ALLOWED.slug in found:

@@ -1,0 +1,241 @@
+"""One connection of `/-/consume`: commands in, messages out, and its end.
+
+Commands are begun in their order; those that ask the storage for something go on together, and each
+is answered when it is done. While COMMANDS_IN_HAND_MAX are not answered, no more are read.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, cast
+
+from aiohttp import web
+
+from mq.errors import BadFrame, MqError
+from mq.http.connection import Connection
+from mq.http.consume.frames import (
+    Command,
+    Grant,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+    Wanted,
+    parse,
+    problem_frame,
+    results_frame,
+    unsubscribed_frame,
+)
+from mq.http.consume.sending import Acts, Sending
+from mq.http.consume.session import Session
+from mq.http.consume.settling import STATUSES, settle
+from mq.http.consume.socket import Socket
+from mq.http.consume.subscriptions import Subscriptions
+from mq.http.consume.wire import CloseCode
+from mq.http.service import Service
+from mq.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
+
+_log = logging.getLogger("mq.http")
+
+_OK: Final = 200
+_METHOD: Final = "GET"
+
+
+async def consume(
+    service: Service, request: web.BaseRequest, path: Mapping[str, str]
+) -> web.StreamResponse:
+    """GET: a WebSocket; on return it has ended."""
+    socket = await Socket.accept(request)
+    protocol = cast(Connection, request.protocol)
+    consuming = Consuming(service, socket, request.raw_path)
+    protocol.leave = consuming.leave
+    try:
+        await consuming.run()
+    finally:
+        protocol.leave = None
+        consuming.end()
+    return socket.response
+
+
+class Consuming:
+    """A client that consumes, from its handshake to its end. Lives on the event loop's thread."""
+
+    def __init__(self, service: Service, socket: Socket, path: str) -> None:
+        self._service = service
+        self._socket = socket
+        self._path = path
+        self._session = Session()
+        self._subscriptions = Subscriptions(
+            service.broker, self._session, self._has_message, self._gone
+        )
+        acts = Acts(
+            on_sent=self._subscriptions.claim,
+            on_lapsed=self._subscriptions.lapsed,
+            on_full=self._subscriptions.pause,
+            on_stuck=self._subscriptions.give_back_unsent,
+            on_room=self._subscriptions.resume,
+        )
+        self._sending = Sending(socket, self._session, service.broker.root, acts)
+        self._in_hand = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_leaving = False
+        self._silent = 0
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(service.settings.ping_s, self._look_after)
+        self._sender = asyncio.create_task(self._sending.run())
+        self._sender.add_done_callback(self._sender_ended)
+
+    async def run(self) -> None:
+        """Does what the client says, until it or the daemon ends the connection."""
+        while (said := await self._next()) is not None:
+            if isinstance(said, bytes):
+                self._close(CloseCode.UNSUPPORTED, "commands are text")
+            elif said:
+                await self._do(said)
+        # The client's last frame is answered by one of ours, where that was not sent before.
+        self._close(CloseCode.NORMAL)
+        await asyncio.wait([self._sender], timeout=CLOSE_ANSWER_S)
+
+    async def _next(self) -> str | bytes | None:
+        await self._has_room.wait()
+        said = await self._socket.read()
+        self._silent = 0
+        return said
+
+    def leave(self) -> None:
+        """The daemon drains: nothing more is sent but answers, and then the connection ends."""
+        self._is_leaving = True
+        self._subscriptions.end()
+        self._leave_if_done()
+
+    def end(self) -> None:
+        """Nobody is there any more: what the client holds is released."""
+        self._timer.cancel()
+        self._sender.cancel()
+        self._subscriptions.close()
+
+    # Commands
+
+    async def _do(self, text: str) -> None:
+        try:
+            command = parse(text)
+        except BadFrame as error:
+            self._begins()
+            self._answer(problem_frame(error.ref, self._problem(error)))
+            if not error.is_json:
+                self._close(CloseCode.NO_DATA, "a command is JSON")
+            return
+        self._begins()
+        match command.does:
+            case Subscribe(wanted):
+                # What comes next may be about it.
+                made = [(each.queue, await self._subscribe(each)) for each in wanted]
+                self._done(command, "queue", made)
+            case Unsubscribe(queues):
+                unsubscribe = self._subscriptions.unsubscribe
+                ended = [(each, _error(partial(unsubscribe, each))) for each in queues]
+                self._done(command, "queue", ended)
+            case Grant(credit):
+                grant = self._subscriptions.grant
+                granted = [
+                    (each, _error(partial(grant, each, more))) for each, more in credit.items()
+                ]
+                self._done(command, "queue", granted)
+            case Settle() as asked:
+                task = asyncio.create_task(self._settle(command, asked))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _subscribe(self, wanted: Wanted) -> BaseException | None:
+        try:
+            await self._subscriptions.subscribe(wanted)
+        except Exception as error:
+            return error
+        return None
+
+    async def _settle(self, command: Command, asked: Settle) -> None:
+        ends = await settle(self._service.broker, self._session, asked)
+        found = [(text, ends[text]) for text in asked.ids]
+        self._done(command, "id", found, STATUSES[asked.verb])
+
+    def _begins(self) -> None:
+        self._in_hand += 1
+        if self._in_hand >= COMMANDS_IN_HAND_MAX:
+            self._has_room.clear()
+
+    def _done(
+        self,
+        command: Command,
+        what: str,
+        ends: list[tuple[str, BaseException | None]],
+        status: int = _OK,
+    ) -> None:
+        results = []
+        for text, error in ends:
+            result: dict[str, object] = {what: text, "status": status}
+            if error is not None:
+                problem = self._problem(error)
+                result |= {"status": problem["status"], "problem": problem}
+            results.append(result)
+        self._answer(results_frame(command.ref, results))
+
+    def _answer(self, text: bytes) -> None:
+        self._sending.answer(text, self._answered)
+
+    def _answered(self) -> None:
+        """An answer was sent: the next command may be read."""
+        self._in_hand -= 1
+        self._has_room.set()
+        self._leave_if_done()
+
+    def _problem(self, error: BaseException) -> dict[str, object]:
+        return self._service.complaints.item(error, _METHOD, self._path)
+
+    # What happens to the connection
+
+    def _has_message(self) -> None:
+        self._sending.go_on()
+
+    def _gone(self, queue: str, error: MqError) -> None:
+        self._sending.answer(unsubscribed_frame(queue, self._problem(error)))
+
+    def _leave_if_done(self) -> None:
+        if self._is_leaving and not self._in_hand:
+            self._close(CloseCode.GOING_AWAY, "mq is being stopped")
+
+    def _close(self, code: CloseCode, reason: str = "") -> None:
+        """Ends the connection by a frame, and without one when the client does not answer it."""
+        self._subscriptions.end()
+        self._sending.close(code, reason)
+        self._timer.cancel()
+        self._timer = self._loop.call_later(CLOSE_ANSWER_S, self._socket.abort)
+
+    def _sender_ended(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        if not isinstance(error, ConnectionError):
+            _log.error("sending failed", exc_info=error)
+        self._socket.abort()
+
+    def _look_after(self) -> None:
+        """A client that is silent is asked whether it is there; one from which nothing is read, for
+        what is in hand, need not say anything.
+        """
+        if self._has_room.is_set():
+            self._silent += 1
+        if self._silent > SILENT_PINGS_MAX:
+            self._close(CloseCode.FAILED, "no pong")
+            return
+        self._socket.ping()
+        self._timer = self._loop.call_later(self._service.settings.ping_s, self._look_after)
+
+
+def _error(act: Callable[[], None]) -> Exception | None:
+    try:
+        act()
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,106 @@
+"""A WebSocket's handshake, reading and writing.
+
+aiohttp shakes hands and parses what comes; what goes out is written here, since aiohttp knows no
+message in fragments.
+"""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import WSMsgType, web
+
+from mq.errors import ForeignOrigin, NoWebSocket
+from mq.http.answers import SERVER
+from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
+from mq.limits import CLOSE_ANSWER_S, COMMAND_BYTES_MAX
+
+_GONE: Final = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)
+
+
+class _Response(web.WebSocketResponse):
+    """aiohttp's, which ends by what its handler has written."""
+
+    async def write_eof(self) -> None:  # type: ignore[override]
+        """Nothing: the closing frame was written, or nobody is there for one."""
+
+
+class Socket:
+    """One connection, from its handshake on."""
+
+    def __init__(self, request: web.BaseRequest, response: _Response) -> None:
+        self.response = response
+        self._request = request
+        self._has_closed = False
+
+    @classmethod
+    async def accept(cls, request: web.BaseRequest) -> "Socket":
+        """Shakes hands. Raises NoWebSocket, ForeignOrigin."""
+        # Compression is off: bodies are byte-exact bytes that are often compressed already, and
+        # each connection would hold hundreds of KiB for it.
+        response = _Response(
+            compress=False,
+            autoclose=False,
+            autoping=False,
+            timeout=CLOSE_ANSWER_S,
+            max_msg_size=COMMAND_BYTES_MAX,
+        )
+        if not response.can_prepare(request):
+            raise NoWebSocket
+        _check_origin(request)
+        response.headers["Server"] = SERVER
+        await response.prepare(request)
+        return cls(request, response)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can still be sent."""
+        transport = self._request.transport
+        is_gone = transport is None or transport.is_closing()
+        return not (self._has_closed or self.response.closed or is_gone)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has to read before more is written."""
+        return self._request.protocol.writing_paused
+
+    async def read(self) -> str | bytes | None:
+        """What the client says next: text, or bytes where it should have been text; "" when it only
+        shows that it is there; None when it has closed, or broke the protocol, which it was told.
+        """
+        message = await self.response.receive()
+        if message.type is WSMsgType.PING:
+            self.write(frame(Opcode.PONG, message.data))
+        if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
+            said: str | bytes = message.data
+            return said
+        return None if message.type in _GONE else ""
+
+    def write(self, data: bytes) -> None:
+        """Sends frames, each whole; nothing when the connection is gone, or was closed."""
+        if self.is_open and self._request.transport is not None:
+            self._request.transport.write(data)
+
+    def ping(self) -> None:
+        """Asks whether the client is there."""
+        self.write(frame(Opcode.PING, b""))
+
+    def close(self, code: CloseCode, reason: str = "") -> None:
+        """Sends the last frame of this side; what comes is still read."""
+        self.write(close_frame(code, reason))
+        self._has_closed = True
+
+    def abort(self) -> None:
+        """Ends the connection at once; what was written and not sent is lost."""
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    async def emptied(self) -> None:
+        """Waits until the client has read enough. Raises ConnectionError when it is gone."""
+        await self._request.writer.drain()
+
+
+def _check_origin(request: web.BaseRequest) -> None:
+    """Browsers let any page open a WebSocket to anywhere, and read what comes."""
+    origin = request.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
+        raise ForeignOrigin
