@@ -125,6 +125,11 @@ FIRING_KEPT_S: Final = 3600
 FIRING_AGAIN_S: Final = 1.0
 FIRING_STUCK_AGAIN_S: Final = 10.0
 
+# Selections: their text, and how many a queue's consumers may have at a time.
+SELECT_CHARS_MAX: Final = 1024
+SELECT_TERMS_MAX: Final = 8
+SELECTIONS_PER_QUEUE_MAX: Final = 64
+
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
