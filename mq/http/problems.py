@@ -109,7 +109,8 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "bad-body", 400, "Bad body", "The body is not what is asked for here: {expected}."
     ),
     BadFrame: Problem(
-        "malformed-frame", 400, "Malformed frame", "The frame is not what is asked for here: {expected}."
+        "malformed-frame", 400, "Malformed frame",
+        "The frame is not what is asked for here: {expected}.",
     ),
     ForeignOrigin: Problem(
         "foreign-origin", 403, "Foreign origin",

@@ -14,6 +14,7 @@ from harness.api import (
     fetch,
     make_queue,
     publish,
+    publish_lines,
 )
 from harness.cases import commit_modes
 from harness.consuming import PATH, Consumer, consuming
@@ -115,21 +116,16 @@ async def test_another_library_s_client_gets_a_large_body_in_fragments(server: S
 async def test_a_message_goes_to_one_of_those_who_wait(server: Server) -> None:
     await make_queue(server)
     async with consuming(server, "q", credit=9) as one, consuming(server, "q", credit=9) as other:
-        for _ in range(6):
-            await publish(server)
-        got = []
-        for consumer in (one, other):
-            while True:
+        published = [await publish(server) for _ in range(6)]
+
+        async def have_all() -> bool:
+            for consumer in (one, other):
                 await consumer.statuses(ack=["unknown"])
-                if not consumer.messages:
-                    break
-                got += [each.id for each in consumer.messages]
-                consumer.messages.clear()
-        await comes_true(lambda: len(message_files(server.root)["delay"]) == 6)
-        for consumer in (one, other):
-            await consumer.statuses(ack=["unknown"])
-            got += [each.id for each in consumer.messages]
-        assert len(got) == len(set(got)) == 6
+            return len(one.messages) + len(other.messages) >= 6
+
+        await comes_true(have_all, "all are there")
+        assert sorted(each.id for each in (*one.messages, *other.messages)) == sorted(published)
+        assert len(one.messages) == len(other.messages)
 
 
 async def test_what_is_due_later_comes_then(serve: Serve) -> None:
@@ -193,7 +189,7 @@ async def test_queues_of_a_connection_take_turns(server: Server) -> None:
     names = ("a", "b", "c")
     for name in names:
         await make_queue(server, name)
-        await call(server, "POST", f"/{name}/messages?split=lines", data=b"x\n" * 200)
+        await publish_lines(server, [b"x"] * 200, name)
     async with consuming(server, *names, credit=200) as consumer:
         got = [(await consumer.message()).queue for _ in range(600)]
     # Each has had its turn long before another was served out.
@@ -278,9 +274,7 @@ async def test_what_was_delivered_again_is_not_the_connection_s(serve: Serve) ->
     message_id = await publish(server)
     async with consuming(server, "q") as consumer:
         await consumer.message()
-        released = await call(
-            server, "PATCH", f"/q/messages/{message_id}", json={"due_in_s": 0}
-        )
+        released = await call(server, "PATCH", f"/q/messages/{message_id}", json={"due_in_s": 0})
         assert released.status == 200
         assert (await fetch(server)).headers["X-Message-Receives"] == "2"
         [result] = await consumer.results(ack=[message_id])
@@ -382,8 +376,7 @@ async def test_what_another_process_does_is_told(serve: Serve) -> None:
 
 async def test_what_was_held_is_released_when_the_client_goes(server: Server) -> None:
     await make_queue(server)
-    for n in range(200):
-        await publish(server, b"%d" % n)
+    await publish_lines(server, (b"%d" % n for n in range(200)))
     async with consuming(server, "q", credit=150) as consumer:
         acked = [await consumer.message() for _ in range(100)][:50]
         assert set(await consumer.statuses(ack=[each.id for each in acked])) == {202}
@@ -442,9 +435,7 @@ async def test_a_long_poll_gets_what_a_connection_held(server: Server) -> None:
         },
     ],
 )
-async def test_what_begins_no_websocket_is_told_so(
-    server: Server, headers: dict[str, str]
-) -> None:
+async def test_what_begins_no_websocket_is_told_so(server: Server, headers: dict[str, str]) -> None:
     reply = await call(server, "GET", PATH, headers=headers)
     assert_problem(reply, 426, "no-websocket")
     assert reply.headers["Upgrade"] == "websocket"
@@ -467,9 +458,7 @@ async def test_a_page_of_another_origin_is_refused(server: Server) -> None:
             "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg==",
             "Origin": origin,
         }
-        assert_problem(
-            await call(server, "GET", PATH, headers=headers), 403, "foreign-origin"
-        )
+        assert_problem(await call(server, "GET", PATH, headers=headers), 403, "foreign-origin")
     async with server.session.ws_connect(server.url + PATH, origin=server.url) as socket:
         await socket.send_json({"ack": ["x"], "ref": 1})
         assert (await socket.receive_json())["ref"] == 1

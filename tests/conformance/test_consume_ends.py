@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import signal
-import socket as sockets
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -15,11 +14,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from harness.api import call, fetch, make_queue, publish
+from harness.api import call, fetch, make_queue, publish, publish_lines
 from harness.consuming import PATH, Consumer, consuming
 from harness.faults import FaultyFiles
 from harness.folders import message_files
-from harness.processes import PATIENCE_S, Processes, eventually
+from harness.processes import PATIENCE_S, Processes
 from harness.raw import RawConnection, raw_connection, raw_head, raw_request
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -164,7 +163,7 @@ async def test_more_commands_than_go_on_at_once_are_all_answered(serve: Serve) -
     server = await serve(files=files)
     await make_queue(server)
     count = COMMANDS_IN_HAND_MAX * 3
-    ids = [await publish(server) for _ in range(count)]
+    ids = await publish_lines(server, [b"x"] * count)
     async with consuming(server, "q", credit=count) as consumer:
         await consumer.bodies(count)
         gate = files.hold("rename", f"/delay/q:{ids[0]}")
@@ -214,8 +213,8 @@ async def test_what_is_not_read_goes_to_others(server: Server) -> None:
     async with by_hand(server) as connection:
         await connection.send(said(subscribe=[{"queue": "q", "credit": 10_000}]))
         await comes_true(lambda: consumers_of(server) == 1)
-        for _ in range(count):
-            await publish(server, bytes(100_000))
+        for _ in range(count // 50):
+            await publish_lines(server, [b"x" * 100_000] * 50)
         async with consuming(server, "q", credit=count) as consumer:
             # All but what lies in the buffers between, and those of the sockets.
             await comes_true(lambda: took(consumer, count // 2), "others have it")
@@ -330,8 +329,8 @@ async def test_a_drain_answers_what_is_in_hand_and_then_closes(serve: Serve) -> 
 async def test_a_drain_does_not_wait_for_who_does_not_read(serve: Serve) -> None:
     server = await serve(drain_s=0.5)
     await make_queue(server)
-    for _ in range(100):
-        await publish(server, bytes(100_000))
+    for _ in range(2):
+        await publish_lines(server, [b"x" * 100_000] * 50)
     async with by_hand(server) as connection:
         await connection.send(said(subscribe=[{"queue": "q", "credit": 100}]))
         await comes_true(lambda: message_files(server.root)["delay"])
@@ -356,8 +355,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def test_what_a_killed_client_held_is_released(server: Server) -> None:
     await make_queue(server)
-    for _ in range(300):
-        await publish(server)
+    await publish_lines(server, [b"x"] * 300)
     with subprocess.Popen(
         [sys.executable, "-c", CLIENT, server.url + PATH, "q"], stdout=subprocess.PIPE, text=True
     ) as client:

@@ -1,4 +1,4 @@
-"""A client of `/-/consume` for tests: commands that wait for their answers, messages as they come."""
+"""A client of `/-/consume` for tests: commands that wait for answers, messages as they come."""
 
 import asyncio
 import contextlib
@@ -96,9 +96,7 @@ class Consumer:
         if "id" in said:
             body = await self.socket.receive_bytes()
             assert len(body) == said["size"]
-            self.messages.append(
-                Message(said["queue"], said["id"], said["receives"], body, said)
-            )
+            self.messages.append(Message(said["queue"], said["id"], said["receives"], body, said))
             return None
         if "event" in said:
             self.events.append(said)

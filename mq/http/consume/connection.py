@@ -6,7 +6,7 @@ is answered when it is done. While COMMANDS_IN_HAND_MAX are not answered, no mor
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -156,7 +156,11 @@ class Consuming:
         return None
 
     async def _settle(self, command: Command, asked: Settle) -> None:
-        ends = await settle(self._service.broker, self._session, asked)
+        ends: Mapping[str, BaseException | None]
+        try:
+            ends = await settle(self._service.broker, self._session, asked)
+        except Exception as error:
+            ends = dict.fromkeys(asked.ids, error)
         found = [(text, ends[text]) for text in asked.ids]
         self._done(command, "id", found, STATUSES[asked.verb])
 
@@ -169,7 +173,7 @@ class Consuming:
         self,
         command: Command,
         what: str,
-        ends: list[tuple[str, BaseException | None]],
+        ends: Sequence[tuple[str, BaseException | None]],
         status: int = _OK,
     ) -> None:
         results = []

@@ -22,6 +22,7 @@ from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
 
+
 @dataclass(frozen=True, slots=True)
 class Acts:
     """What the way out has somebody do: `on_sent`, there is room to claim more; `on_lapsed`, a
@@ -118,9 +119,7 @@ class Sending:
         """In fragments, none of which is held for longer than its turn."""
         if delivery.descriptor is None:
             raise ValueError("the body is held")
-        download = Download(
-            self._root.files, delivery.descriptor, delivery.offset, delivery.size
-        )
+        download = Download(self._root.files, delivery.descriptor, delivery.offset, delivery.size)
         self._session.sent(delivery)
         left, opcode = delivery.size, Opcode.BINARY
         try:

@@ -178,4 +178,7 @@ class Subscriptions:
             consumer.grant(1)
 
     def _give_back(self, deliveries: Iterable[Delivery]) -> None:
-        self._broker.release_many(deliveries)
+        for delivery in deliveries:
+            queue = self._broker.used(delivery.queue.text)
+            if queue is not None:
+                queue.give_back(delivery)
