@@ -103,6 +103,9 @@ FOLDER_LOOKS: Final = 4
 FILLS_MAX: Final = 20_000
 # How often a rename into a bucket is tried that others take away meanwhile.
 BUCKET_TRIES_MAX: Final = 5
+
+# So often a message's sideline is made, which others delete again and again.
+SIDELINE_TRIES_MAX: Final = 3
 # How long after its window an empty bucket stays at least: a margin for daemons' clocks.
 BUCKET_KEPT_S: Final = 60
 SETTINGS_BYTES_MAX: Final = 64 * KIB

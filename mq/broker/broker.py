@@ -14,10 +14,11 @@ from mq.broker.keeper import Keeper
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Queue
+from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
 from mq.errors import MqError, PublishPurged, QueueNotFound
 from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
-from mq.message import PLAIN, Delivery, Envelope, Stamp
+from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.by_key import find_key, remove_by_key
@@ -65,6 +66,7 @@ class Broker:
         self._publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
         )
+        self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._heard)
         self._queues: dict[str, Queue] = {}
         self._turns = Turns()
         self._drains = asyncio.Event()
@@ -270,6 +272,18 @@ class Broker:
         future = self.committer.submit(operation)
         future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s))
         return await asyncio.shield(future)
+
+    async def sideline(
+        self,
+        name: QueueName,
+        message_id: MessageId,
+        reason: Reason = Reason.REJECTED,
+        if_receives: Precondition | None = None,
+    ) -> Stamp:
+        """Moves a message to its queue's sideline; its stamp there. Raises AlreadySideline,
+        QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, Unavailable. Durable: yes.
+        """
+        return await self._sideliner.sideline(name, message_id, reason, if_receives)
 
     async def read(
         self,
