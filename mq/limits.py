@@ -136,6 +136,8 @@ SELECTIONS_PER_QUEUE_MAX: Final = 64
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
+# Of what somebody had who is gone, so much goes back between two flushes.
+RELEASED_PER_FLUSH_MAX: Final = 250
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 # How many other processes a fetch reckons with that was not told, whatever --processes says.
 PEERS_DEFAULT: Final = 0

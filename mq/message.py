@@ -16,13 +16,19 @@ _NS_PER_RECEIVE: Final = 1_000
 
 
 class Reason(IntEnum):
-    """Why a message was sidelined; the value stands in its mtime."""
+    """Why a message was sidelined; the value stands in its mtime. One that is not known here is
+    UNKNOWN.
+    """
 
     UNKNOWN = 0
     REJECTED = 1
     """Its consumer does not want it."""
     EXCEPTION = 2
     """Its consumer failed over it."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason":
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
