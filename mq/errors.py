@@ -283,6 +283,25 @@ class Busy(Unavailable):
     slug = "message-busy"
 
 
+class SidelineMissing(Unavailable):
+    """The queue's sideline is not made yet, or was deleted meanwhile."""
+
+
+class SidelinePurged(Unavailable):
+    """The sideline was purged, up to a time after the message's publish, and remembers that still:
+    the message would go with what was purged.
+    """
+
+    slug = "sideline-purged"
+
+
+@dataclass(eq=False)
+class AlreadySideline(MqError):
+    """A sideline has no sideline of its own."""
+
+    queue: str
+
+
 @dataclass(eq=False)
 class ScheduleNotFound(MqError):
     """The queue has no such schedule."""

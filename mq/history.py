@@ -26,6 +26,8 @@ from mq.lifecycle import (
     REMOVE_READY,
     RETURN,
     SCHEDULE,
+    SIDELINE_DELAYED,
+    SIDELINE_READY,
     Transition,
 )
 
@@ -59,6 +61,8 @@ EVENTS: Final[Mapping[Transition, Event]] = {
     EXPUNGE_READY: Event.REMOVED,
     EXPUNGE_DELAYED: Event.REMOVED,
     EXPUNGE_LEASED: Event.REMOVED,
+    SIDELINE_READY: Event.SIDELINED,
+    SIDELINE_DELAYED: Event.SIDELINED,
     LEASE: Event.LEASED,
     RETURN: Event.REDELIVERED,
     ACKNOWLEDGE: Event.REMOVED,

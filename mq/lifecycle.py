@@ -44,6 +44,8 @@ REMOVE_READY: Final = Transition("remove ready", State.READY, State.REMOVED, "mq
 REMOVE_DELAYED: Final = Transition("remove delayed", State.DELAYED, State.REMOVED, "mq, mq-mover")
 EXPUNGE_READY: Final = Transition("expunge ready", State.READY, State.ABSENT, "mq, mq-mover")
 EXPUNGE_DELAYED: Final = Transition("expunge delayed", State.DELAYED, State.ABSENT, "mq, mq-mover")
+SIDELINE_READY: Final = Transition("sideline ready", State.READY, State.READY, "mq")
+SIDELINE_DELAYED: Final = Transition("sideline delayed", State.DELAYED, State.READY, "mq")
 LEASE: Final = Transition("lease", State.READY, State.LEASED, "mq.spark")
 RETURN: Final = Transition("return", State.LEASED, State.READY, "mq-mover, mq.spark")
 ACKNOWLEDGE: Final = Transition("acknowledge", State.LEASED, State.REMOVED, "mq.spark")
@@ -68,6 +70,8 @@ TRANSITIONS: Final = (
     REMOVE_DELAYED,
     EXPUNGE_READY,
     EXPUNGE_DELAYED,
+    SIDELINE_READY,
+    SIDELINE_DELAYED,
     LEASE,
     RETURN,
     ACKNOWLEDGE,

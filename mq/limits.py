@@ -103,6 +103,9 @@ FOLDER_LOOKS: Final = 4
 FILLS_MAX: Final = 20_000
 # How often a rename into a bucket is tried that others take away meanwhile.
 BUCKET_TRIES_MAX: Final = 5
+
+# So often a message's sideline is made, which others delete again and again.
+SIDELINE_TRIES_MAX: Final = 3
 # How long after its window an empty bucket stays at least: a margin for daemons' clocks.
 BUCKET_KEPT_S: Final = 60
 SETTINGS_BYTES_MAX: Final = 64 * KIB
@@ -133,6 +136,8 @@ SELECTIONS_PER_QUEUE_MAX: Final = 64
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
+# Of what somebody had who is gone, so much goes back between two flushes.
+RELEASED_PER_FLUSH_MAX: Final = 250
 PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 # How many other processes a fetch reckons with that was not told, whatever --processes says.
 PEERS_DEFAULT: Final = 0

@@ -4,6 +4,7 @@ Floor 0.
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final, Self
 
 from mq.headers import Headers
@@ -12,6 +13,22 @@ from mq.names import Key, MessageId, QueueName
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_RECEIVE: Final = 1_000
+
+
+class Reason(IntEnum):
+    """Why a message was sidelined; the value stands in its mtime. One that is not known here is
+    UNKNOWN.
+    """
+
+    UNKNOWN = 0
+    REJECTED = 1
+    """Its consumer does not want it."""
+    EXCEPTION = 2
+    """Its consumer failed over it."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Reason":
+        return cls.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,9 +110,20 @@ class QueueName:
 
     def sideline(self) -> "QueueName":
         """The queue that takes what this one's consumers could not handle."""
-        if self.text.endswith(SIDELINE_SUFFIX):
+        if self.is_sideline:
             return self
         return QueueName(self.text + SIDELINE_SUFFIX)
+
+    @property
+    def is_sideline(self) -> bool:
+        """Whether it is the sideline of another."""
+        return self.text.endswith(SIDELINE_SUFFIX)
+
+    def counterpart(self) -> "QueueName":
+        """Its sideline; of a sideline, the queue whose it is."""
+        if self.is_sideline:
+            return QueueName(self.text.removesuffix(SIDELINE_SUFFIX))
+        return self.sideline()
 
     def __str__(self) -> str:
         return self.text

@@ -14,11 +14,13 @@ from mq.broker.keeper import Keeper
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Host, Queue
+from mq.broker.releases import Releaser
+from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
 from mq.broker.watching import Watching
 from mq.errors import MqError, PublishPurged, QueueNotFound
 from mq.limits import SHARDS_MAX
-from mq.message import PLAIN, Envelope, Stamp
+from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.by_key import find_key, remove_by_key
@@ -65,6 +67,8 @@ class Broker:
         self._publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
         )
+        self._releaser = Releaser(root, committer, self.used)
+        self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._heard)
         watching = Watching(root, committer, self.keeper.refresh)
         self.consuming = Consuming(root, self.queue, watching)
         """Fetches, long polls and subscriptions."""
@@ -237,6 +241,24 @@ class Broker:
         future = self.committer.submit(operation)
         future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s))
         return await asyncio.shield(future)
+
+    async def release_many(self, deliveries: Sequence[Delivery]) -> None:
+        """Gives back what somebody had who is gone, to the end also when the caller is cancelled:
+        see there. Durable: yes.
+        """
+        await asyncio.shield(self._in_background(self._releaser.release(deliveries)))
+
+    async def sideline(
+        self,
+        name: QueueName,
+        message_id: MessageId,
+        reason: Reason = Reason.REJECTED,
+        if_receives: Precondition | None = None,
+    ) -> Stamp:
+        """Moves a message to its queue's sideline; its stamp there. Raises AlreadySideline,
+        QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, Unavailable. Durable: yes.
+        """
+        return await self._sideliner.sideline(name, message_id, reason, if_receives)
 
     async def read(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.errors import (
+    AlreadySideline,
     AlreadySubscribed,
     BadBody,
     BadFrame,
@@ -46,6 +47,7 @@ from mq.errors import (
     SettingsChanged,
     SettingsUnreadable,
     ShapeFixed,
+    SidelinePurged,
     StagedFileGone,
     StorageFailed,
     TooManySchedules,
@@ -161,6 +163,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "The message is in the lease {lease}: until that ends it can be read and deleted alone.",
     ),
     KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
+    AlreadySideline: Problem(
+        "already-sideline", 409, "Already a sideline", "A sideline has no sideline of its own."
+    ),
     TooManySchedules: Problem(
         "too-many-schedules", 409, "Too many schedules",
         "A queue has at most {schedules_max} schedules.",
@@ -229,6 +234,11 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     PublishPurged: Problem(
         "publish-purged", 503, "Publish purged", "The queue was purged meanwhile.", True
+    ),
+    SidelinePurged: Problem(
+        "sideline-purged", 503, "Sideline purged",
+        "The sideline was purged after the message was published; an hour later it can go there.",
+        True,
     ),
     SettingsUnreadable: Problem(
         "settings-unreadable", 503, "Settings unreadable",

@@ -17,6 +17,7 @@ from mq.http import (
     reading,
     schedules,
     settings,
+    sidelines,
 )
 from mq.http.consume.connection import consume
 from mq.http.openapi.serving import reader_of
@@ -65,6 +66,10 @@ ROUTES: Final[list[Route]] = [
             "PATCH": Operation(messages.reschedule, headers=_MATCHED),
             "DELETE": Operation(messages.delete, headers=_MATCHED),
         },
+    ),
+    Route(
+        "/{queue}/messages/{id}/sideline",
+        {"POST": Operation(sidelines.sideline, (sidelines.REASON,), _MATCHED)},
     ),
     Route(
         "/{queue}/messages/{id}/history",

@@ -275,8 +275,10 @@ class _Auditor(BesideMessages):
         return self._root.files.status(self._layout.tombstone(queue)) is None
 
     def _key_of(self, queue: QueueName, message_id: MessageId, path: str) -> None:
-        """Of two living messages with one key, one at most has the link."""
-        if message_id.key is None or self._is_stray(queue):
+        """Of two living messages with one key, one at most has the link. What was sidelined has
+        none.
+        """
+        if message_id.key is None or queue.is_sideline or self._is_stray(queue):
             return
         place = self._layout.link(Keys.LOOKUP, queue, message_id.key)
         with contextlib.suppress(SettingsUnreadable):

@@ -65,13 +65,33 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     place, beside = _place(root, queue, message_id), root.places.buckets(queue, message_id)
     # Where it is comes before where it may have come from.
     if place is None or place[0] is State.LEASED:
-        held = () if place is None else (layout.leases, *leading(layout.leases, place[1]))
+        held = _sidelined(root, queue, message_id)
+        if place is not None:
+            held = (layout.leases, *leading(layout.leases, place[1]))
         rows = (*beside, *leased_rows(root))
         return Flush(entries=(ready,), folders=(*held, delay, ready), beside=rows)
     state, bucket = place
     here, other = (ready, delay) if state is State.READY else (delay, ready)
     folders = (here, *leading(here, bucket), other)
     return Flush(entries=(ready,), folders=folders, beside=beside)
+
+
+def is_sidelined(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether the message went to the queue's sideline, and was not removed there."""
+    return not queue.is_sideline and _place(root, queue.sideline(), message_id) is not None
+
+
+def _sidelined(root: Root, queue: QueueName, message_id: MessageId) -> tuple[str, ...]:
+    """The folders that a message lies in which is ready in the queue's sideline; none where it is
+    not.
+    """
+    if queue.is_sideline:
+        return ()
+    place = _place(root, queue.sideline(), message_id)
+    if place is None or place[0] is not State.READY:
+        return ()
+    ready = root.layout.queue(queue.sideline())
+    return (ready, *leading(ready, place[1]))
 
 
 def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:

@@ -16,7 +16,7 @@ from mq.limits import LINK_TRIES_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.holders import DELIVERED, is_staged, kept_flush, lives, whereabouts
+from mq.store.holders import DELIVERED, is_sidelined, is_staged, kept_flush, lives, whereabouts
 from mq.store.keys import (
     link_flush,
     linked_id,
@@ -112,7 +112,8 @@ def _came_to_nothing(root: Root, queue: QueueName, message_id: MessageId, kind: 
     """
     if kind is Keys.FIRING:
         return is_staged(root, queue, message_id)
-    return whereabouts(root, queue, message_id) not in DELIVERED
+    is_here = whereabouts(root, queue, message_id) in DELIVERED
+    return not is_here and not is_sidelined(root, queue, message_id)
 
 
 def _take_once(

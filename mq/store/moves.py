@@ -118,19 +118,22 @@ def move_alive(
     links: int = 1,
     source: str = "",
     target: str | None = None,
+    into: QueueName | None = None,
 ) -> Steps[Flush]:
     """Like `move`, for a message that must not be lost by it: the bucket that it goes to is on
-    stable media before it goes there. Raises also what that flush fails with.
+    stable media before it goes there. `into` is the queue that it goes to; None: it stays in its
+    own. Raises also what that flush fails with.
     """
+    into = into or queue
     if target is None:
-        target = root.places.target(transition.target, queue, message_id)
+        target = root.places.target(transition.target, into, message_id)
     for _ in range(BUCKET_TRIES_MAX):
         if target:
             # Before the flush, and by each: it may be there because another has just made it.
-            _make_bucket(root, transition, queue, target)
-            yield _way_to(root, transition, queue, target)
+            _make_bucket(root, transition, into, target)
+            yield _way_to(root, transition, into, target)
         try:
-            return _move(root, transition, queue, message_id, links, source, target)
+            return _move(root, transition, queue, message_id, links, source, target, into)
         except OSError as error:
             if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
                 raise
@@ -145,16 +148,17 @@ def _move(
     links: int,
     source: str,
     target: str,
+    into: QueueName | None = None,
 ) -> Flush:
     layout = root.layout
     root.files.rename(
         layout.path(transition.source, queue, message_id, source),
-        layout.path(transition.target, queue, message_id, target),
+        layout.path(transition.target, into or queue, message_id, target),
     )
-    flush = folders_of(root, transition, queue, source, target)
+    flush = folders_of(root, transition, queue, source, target, into)
     root.places.went(flush.folders[-1])
     if links > 1:
-        return keep_one_name(root, transition.target, queue, message_id, target)
+        return keep_one_name(root, transition.target, into or queue, message_id, target)
     return flush
 
 
@@ -184,17 +188,18 @@ def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: s
 def keep_one_name(
     root: Root, kept: State, queue: QueueName, message_id: MessageId, bucket: str = ""
 ) -> Flush:
-    """Takes a file's other names away; gives what makes that durable.
+    """Takes a file's other names away, those among the places of the queue's sideline too, or of
+    the queue whose sideline it is; gives what makes that durable.
 
     A crash between the flushes of a rename's two folders can leave both names (btrfs), and
     rename(2) between two names of one inode does nothing.
     """
-    layout = root.layout
+    layout, other_queue = root.layout, queue.counterpart()
     kept_path = layout.path(kept, queue, message_id, bucket)
     inode = root.files.status(kept_path)
-    for state in _ALL:
-        for spot in root.places.spots(state, queue, message_id):
-            path = layout.path(state, queue, message_id, spot)
+    for of, state in itertools.product((queue, other_queue), _ALL):
+        for spot in root.places.spots(state, of, message_id):
+            path = layout.path(state, of, message_id, spot)
             other = None if path == kept_path else root.files.status(path)
             if other is not None and inode is not None and os.path.samestat(other, inode):
                 with contextlib.suppress(FileNotFoundError):
@@ -205,20 +210,34 @@ def keep_one_name(
     removed = root.layout.parent(State.REMOVED, queue, IN_COMMON.deep(message_id))
     buckets = root.places.buckets(queue, message_id)
     leased = ((folder,) for folder in root.places.leases.folders())
-    beside = ((os.path.dirname(removed), removed), *buckets, *leased)
+    counterpart = ready_rows(root, other_queue, message_id)
+    beside = ((os.path.dirname(removed), removed), *buckets, *leased, *counterpart)
     return Flush(folders=tuple(ways), beside=beside)
 
 
+def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, ...], ...]:
+    """Where a message of another queue may lie that is ready, or was, to be flushed where it is
+    there: the queue's folder, and the message's buckets in it. Raises SettingsUnreadable.
+    """
+    return (root.layout.queue(queue),), root.places.buckets(queue, message_id)[1]
+
+
 def folders_of(
-    root: Root, transition: Transition, queue: QueueName, source: str = "", target: str = ""
+    root: Root,
+    transition: Transition,
+    queue: QueueName,
+    source: str = "",
+    target: str = "",
+    into: QueueName | None = None,
 ) -> Flush:
     """The folders that a rename by this transition changes, the destination first, and those that
     lead to it before that.
     """
-    flush = _ends(root.layout, transition, queue, source, target)
+    into = into or queue
+    flush = _ends(root.layout, transition, queue, source, target, into)
     if not target:
         return flush
-    base = root.layout.base(transition.target, queue)
+    base = root.layout.base(transition.target, into)
     made = leading(base, target)
     if _is_kept(root, made[0]):
         return flush._replace(entries=(*flush.entries, *made))
@@ -227,15 +246,23 @@ def folders_of(
 
 @functools.lru_cache(_ENDS_KEPT)
 def _ends(
-    layout: Layout, transition: Transition, queue: QueueName, source: str, target: str
+    layout: Layout,
+    transition: Transition,
+    queue: QueueName,
+    source: str,
+    target: str,
+    into: QueueName,
 ) -> Flush:
     """Kept for the next: what is moved at a time is moved between few folders."""
     ends = (
-        layout.parent(transition.target, queue, target),
+        layout.parent(transition.target, into, target),
         layout.parent(transition.source, queue, source),
     )
-    is_ready = State.READY in (transition.target, transition.source)
-    return Flush(folders=ends, entries=(layout.queue(queue),) if is_ready else (), covered=1)
+    entries: dict[str, None] = {}
+    for state, of in ((transition.target, into), (transition.source, queue)):
+        if state is State.READY:
+            entries[layout.queue(of)] = None
+    return Flush(folders=ends, entries=tuple(entries), covered=1)
 
 
 def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
 from mq.history import Event
@@ -34,6 +35,8 @@ from mq.store.remove import take_away
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
+
+_GONE_ON: Final = (State.REMOVED, State.DELAYED, State.READY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +231,12 @@ class _Return:
 
     def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
         """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
-        there.
+        there; or is one that was sidelined.
         """
         root = self.root
-        for state in (State.REMOVED, State.DELAYED, State.READY):
-            for spot in root.places.spots(state, queue, message_id):
-                status = root.files.status(root.layout.path(state, queue, message_id, spot))
+        for of, state in itertools.product((queue, queue.counterpart()), _GONE_ON):
+            for spot in root.places.spots(state, of, message_id):
+                status = root.files.status(root.layout.path(state, of, message_id, spot))
                 if status is not None and os.path.samestat(status, claim.status):
                     return True
         return False

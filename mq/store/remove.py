@@ -34,6 +34,7 @@ from mq.store.moves import (
     move,
     no_such_queue,
     queue_exists,
+    ready_rows,
 )
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
@@ -77,6 +78,8 @@ def remove(
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
     # that yet. remove/ comes first, which has the message then.
     beside: tuple[tuple[str, ...], ...] = root.places.buckets(queue, message_id)
+    if queue.is_sideline:
+        beside = (*beside, *ready_rows(root, queue.counterpart(), message_id))
     starts = (layout.delay, layout.queue(queue))
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()

@@ -21,7 +21,7 @@ from mq.store.files import is_gone
 from mq.store.flush import Flusher
 from mq.store.folds import move_folds
 from mq.store.group import run_alone, run_group
-from mq.store.holders import whereabouts
+from mq.store.holders import is_sidelined, whereabouts
 from mq.store.journal import Journal
 from mq.store.keyed import take_links
 from mq.store.keys import locked
@@ -327,7 +327,10 @@ def is_second_name(
     a power cut brought back, which is taken away: rename(2) between two names of one inode does
     nothing.
     """
-    if names == 1 or whereabouts(root, queue, message_id) not in _ENDS:
+    if names == 1:
+        return False
+    is_here = whereabouts(root, queue, message_id) in _ENDS
+    if not is_here and not is_sidelined(root, queue, message_id):
         return False
     unlink_if_there(root.files, path)
     return True

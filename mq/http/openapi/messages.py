@@ -3,6 +3,7 @@
 from typing import Final
 
 from mq.errors import (
+    AlreadySideline,
     BadName,
     BatchTooLarge,
     BodyTooLarge,
@@ -18,6 +19,7 @@ from mq.errors import (
     QueueNotFound,
     RangeUnsatisfiable,
     SettingsUnreadable,
+    SidelinePurged,
     StagedFileGone,
 )
 from mq.http.openapi.described import (
@@ -155,6 +157,29 @@ DESCRIBED: Final = {
             Busy,
         ),
         body={JSON: _DUE_IN, MERGE_PATCH: _DUE_IN},
+    ),
+    ("POST", "/{queue}/messages/{id}/sideline"): Described(
+        "sideline_message",
+        "Moves a message to its queue's sideline, `{queue}_SIDELINE`, which is made where needed.",
+        (
+            Success(
+                200,
+                "It is there, now or since before.",
+                json_of(reference("Sidelined")),
+                ("ETag", "Location"),
+                {"queue": "$response.body#/queue", "id": "$response.body#/id"},
+            ),
+        ),
+        (
+            AlreadySideline,
+            QueueNotFound,
+            SettingsUnreadable,
+            MessageNotFound,
+            MessageLeased,
+            DeliveredAgain,
+            SidelinePurged,
+            Busy,
+        ),
     ),
     ("DELETE", "/{queue}/messages/{id}"): Described(
         "delete_message",

@@ -17,6 +17,7 @@ from mq.limits import (
     PROCESSES_MAX,
     RECEIVES_MAX,
 )
+from mq.message import Reason
 from mq.names import ID_PATTERN, QUEUE_PATTERN
 from mq.settings import FIXED_SETTINGS, SETTINGS, Setting, Switch
 
@@ -191,6 +192,14 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "id": reference("MessageId"),
             "due": TIME,
             "receives": _RECEIVES,
+        }
+    ),
+    "Sidelined": opened(
+        {
+            "id": reference("MessageId"),
+            "queue": reference("QueueName"),
+            "receives": _RECEIVES,
+            "reason": {"type": "string", "enum": [reason.name.lower() for reason in Reason]},
         }
     ),
     "History": opened(

@@ -1,0 +1,84 @@
+"""Putting many claimed messages back into their queue at once: whoever had them is gone.
+
+FORMAT.md, "extend, release, postpone", has the steps and what a crash after each leaves.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mq.history import Event
+from mq.lifecycle import RELEASE
+from mq.limits import RELEASED_PER_FLUSH_MAX
+from mq.message import Delivery
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.moves import claimed, folders_of, keep_one_name, make_ways, together
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+
+
+def release_many(
+    root: Root, queue: QueueName, deliveries: Sequence[Delivery]
+) -> Steps[list[MessageId]]:
+    """Puts those of a queue's deliveries back that have not moved on; their ids. Their receives
+    stay counted. What cannot be put back now comes back when it is due.
+
+    Raises SettingsUnreadable, OSError. Durable on return: yes, but for their due times, which mean
+    nothing in a queue.
+    """
+    released: list[MessageId] = []
+    waiting = iter(deliveries)
+    while part := list(itertools.islice(waiting, RELEASED_PER_FLUSH_MAX)):
+        try:
+            released += yield from _release(root, queue, part)
+        except OSError as error:
+            if is_gone(error):
+                break  # Its queue is gone; mq-mover decides.
+            raise
+    return released
+
+
+def _release(
+    root: Root, queue: QueueName, deliveries: Sequence[Delivery]
+) -> Steps[list[MessageId]]:
+    """Raises FileNotFoundError when the queue is gone."""
+    targets = root.places.targets(RELEASE.target, queue, [each.id for each in deliveries])
+    ways = make_ways(root, RELEASE, dict.fromkeys((queue, target) for target in targets))
+    if ways.folders or ways.entries:
+        yield ways
+    moved: list[tuple[Delivery, int]] = []
+    flushes: dict[Flush, None] = {}
+    for delivery, target in zip(deliveries, targets, strict=True):
+        now_ms = root.now_ms()
+        flush = _put_back(root, delivery, target, now_ms)
+        if flush is not None:
+            flushes[flush] = None
+            moved.append((delivery, now_ms))
+    if flushes:
+        yield together(flushes)
+    for delivery, now_ms in moved:
+        root.history.record(queue, Event.RELEASED, delivery.id, delivery.stamp.receives, now_ms)
+    return [delivery.id for delivery, _ in moved]
+
+
+def _put_back(root: Root, delivery: Delivery, target: str, now_ms: int) -> Flush | None:
+    """What makes it durable; None: it has moved on, its bucket was taken away, or its queue. The
+    time first: between the two steps it is due, and comes back by itself.
+    """
+    layout, queue, message_id = root.layout, delivery.queue, delivery.id
+    delayed = layout.path(RELEASE.source, queue, message_id, delivery.bucket)
+    with claimed(root, delayed) as claim:
+        if claim is None or claim.stamp != delivery.stamp:
+            return None
+        root.files.stamp(claim.descriptor, replace(claim.stamp, due_ms=now_ms).mtime_ns())
+        try:
+            root.files.rename(delayed, layout.path(RELEASE.target, queue, message_id, target))
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            return None
+        root.places.went(layout.parent(RELEASE.source, queue, delivery.bucket))
+        if claim.status.st_nlink > 1:
+            return keep_one_name(root, RELEASE.target, queue, message_id, target)
+    return folders_of(root, RELEASE, queue, delivery.bucket, target)

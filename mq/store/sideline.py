@@ -1,0 +1,162 @@
+"""Moving a message to its queue's sideline, for good: one rename, so that the only copy is never at
+risk.
+
+FORMAT.md, "sideline", has the steps and what a crash after each leaves.
+"""
+
+from typing import Final
+
+from mq.errors import (
+    AlreadySideline,
+    Busy,
+    DeliveredAgain,
+    MessageLeased,
+    MessageNotFound,
+    SidelineMissing,
+    SidelinePurged,
+)
+from mq.history import Event
+from mq.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State
+from mq.message import Reason, Stamp
+from mq.names import MessageId, QueueName
+from mq.store.files import is_gone
+from mq.store.find import PASSES, Precondition, nowhere, places_alive
+from mq.store.holders import free_key, kept_flush
+from mq.store.moves import (
+    Claim,
+    claimed,
+    message_status,
+    move_alive,
+    no_such_queue,
+    queue_exists,
+    ready_rows,
+)
+from mq.store.pipeline_layout import parse_lease_file
+from mq.store.purged import is_purged, refuse_purged
+from mq.store.root import Root
+from mq.store.steps import Flush, Steps
+
+_MOVES: Final = {State.DELAYED: SIDELINE_DELAYED, State.READY: SIDELINE_READY}
+
+
+def sideline(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    reason: Reason = Reason.REJECTED,
+    if_receives: Precondition | None = None,
+) -> Steps[Stamp]:
+    """Moves the message to its queue's sideline, wherever it is; its stamp there. One that is
+    there already, or was fetched from there, stays as it is. Its receives stay as they are; its
+    key is free.
+
+    `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
+    Raises AlreadySideline, QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain;
+    SidelineMissing when `create_queue` has to make the sideline first; SidelinePurged, Busy,
+    StorageFailed: the message is where it was. Durable on return: yes; and so is what a not-found
+    says.
+    """
+    if queue.is_sideline:
+        raise AlreadySideline(queue.text)
+    if not queue_exists(root, queue):
+        yield from no_such_queue(root, queue)
+    is_busy = False
+    for look in range(0 if is_purged(root, queue, message_id) else PASSES):
+        for state, bucket in places_alive(root, queue, message_id, look):
+            try:
+                stamp = yield from _from(
+                    root, queue, message_id, state, bucket, reason, if_receives
+                )
+            except Busy:
+                is_busy = True
+                continue
+            if stamp is not None:
+                return stamp
+    stamp = yield from _already(root, queue, message_id)
+    if stamp is not None:
+        return stamp
+    yield from refuse_purged(root, queue, message_id)
+    yield from nowhere(root, queue, message_id, is_busy=is_busy)
+    raise MessageNotFound(message_id.text)
+
+
+def _from(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    state: State,
+    bucket: str,
+    reason: Reason,
+    if_receives: Precondition | None,
+) -> Steps[Stamp | None]:
+    """None: it is not there. Raises Busy when another is at it, or moved it meanwhile."""
+    path = root.layout.path(state, queue, message_id, bucket)
+    if message_status(root, path) is None:
+        return None
+    if state is State.LEASED:
+        raise MessageLeased(parse_lease_file(bucket[:-1])[0].text)
+    into = queue.sideline()
+    if not queue_exists(root, into):
+        raise SidelineMissing(into.text)
+    with claimed(root, path) as claim:
+        if claim is None:
+            raise Busy("another process is at the message")
+        if if_receives is not None and not if_receives(claim.stamp.receives):
+            raise DeliveredAgain(claim.stamp.receives)
+        # Whoever made the sideline, or took its purge's mark away, may have died before its own
+        # flush: without the one, or with the other, the message would be lost.
+        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
+        if is_purged(root, queue, message_id):
+            return None
+        if is_purged(root, into, message_id):
+            raise SidelinePurged(into.text)
+        stamp = yield from _move(root, queue, message_id, state, bucket, reason, claim)
+    free_key(root, queue, message_id)
+    root.history.record(queue, Event.SIDELINED, message_id, stamp.receives)
+    return stamp
+
+
+def _move(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    state: State,
+    bucket: str,
+    reason: Reason,
+    claim: Claim,
+) -> Steps[Stamp]:
+    """The rename first: where it fails, nothing has changed. The lock stays until all is flushed:
+    what is fetched, and removed, from the sideline must not come back to the queue.
+    """
+    into, links = queue.sideline(), claim.status.st_nlink
+    try:
+        flush = yield from move_alive(
+            root, _MOVES[state], queue, message_id, links, bucket, into=into
+        )
+        stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+        yield flush._replace(files=(claim.descriptor,))
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        if not queue_exists(root, into):
+            raise SidelineMissing(into.text) from error
+        # NFS may have done it and lost the answer; or the queue was deleted meanwhile.
+        raise Busy("the message moved while it was held") from error
+    return stamp
+
+
+def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Stamp | None]:
+    """Its stamp where it is the sideline's message already; None: it is not."""
+    into = queue.sideline()
+    if not queue_exists(root, into) or is_purged(root, into, message_id):
+        return None
+    for look in range(PASSES):
+        for state, bucket in places_alive(root, into, message_id, look):
+            status = message_status(root, root.layout.path(state, into, message_id, bucket))
+            if status is not None:
+                flush = kept_flush(root, into, message_id)
+                left = ready_rows(root, queue, message_id)
+                yield flush._replace(beside=(*flush.beside, *left))
+                return Stamp.from_mtime_ns(status.st_mtime_ns)
+    return None
