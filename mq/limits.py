@@ -155,6 +155,8 @@ FOLDERS_PER_LOOK_MAX: Final = 64
 TAKES_PER_STRANGER: Final = 16
 # Of so many looks one begins at another's shard, so that none waits for ever.
 LOOKS_PER_SHARD: Final = 4
+# How long a consumer that was notified may take to ask: then another is.
+NOTIFIED_S: Final = 1.0
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
