@@ -129,7 +129,8 @@ FIRING_STUCK_AGAIN_S: Final = 10.0
 SELECT_CHARS_MAX: Final = 1024
 SELECT_TERMS_MAX: Final = 8
 SELECTIONS_PER_QUEUE_MAX: Final = 64
-# What is known of a selection's messages at a time.
+# How long what is known of one stays that nobody uses, and how many of its messages are known.
+SELECTION_IDLE_S: Final = 60.0
 SELECTED_IDS_MAX: Final = 1024
 # Names that a look for one goes through before it lets others have the thread, and how many of them
 # a header block that is read, and a folder that is looked at, count for.

@@ -208,7 +208,7 @@ def _list_leased(
 ) -> tuple[list[Candidate], bool]:
     """`list_after` of leased messages."""
     order, mark = OfQueue(entry_prefix(queue)), mark_of(root, queue)
-    is_purged = is_none if mark is None else mark.covers
+    is_purged = _is_none if mark is None else mark.covers
     behind = "" if after is None else _NO_RANK + after.text
     leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
     found = heapq.nsmallest(
@@ -224,8 +224,8 @@ def _list_leased(
     return found[:limit], len(found) <= limit
 
 
-def is_none(name: str) -> bool:
-    """Whether the message of this name was purged, where nothing was."""
+def _is_none(name: str) -> bool:
+    """Where nothing was purged."""
     return False
 
 
@@ -302,7 +302,7 @@ class Look:
             self.mtimes_ns.append((path, status.st_mtime_ns))
             self.settled = self.settled and is_settled(status, self.root.now_ms())
         key_of, behind, kept = self.order.key, self.behind, KEPT * self.limit
-        is_purged = is_none if self.purged is None else self.purged.covers
+        is_purged = _is_none if self.purged is None else self.purged.covers
         keys: list[str] = []
         files = 0
         is_cut = anything = False

@@ -41,7 +41,6 @@ from mq.store.order import (
     Unlisted,
     first_ids,
     is_bucket_below,
-    is_none,
 )
 from mq.store.purged import mark_of
 from mq.store.root import Root
@@ -151,6 +150,33 @@ class _FolderRun(Run):
 
 
 @dataclass(slots=True)
+class _Keys:
+    """The first keys of a folder, so many and not twice as many more; `is_cut`: there are others
+    behind them.
+    """
+
+    kept: int
+    is_cut: bool = False
+    _keys: list[str] = field(default_factory=list)
+
+    def add(self, key: str) -> None:
+        self._keys.append(key)
+        if len(self._keys) > 2 * self.kept:
+            self._cut()
+
+    def first(self) -> list[str]:
+        """Them, sorted."""
+        if self.is_cut:
+            self._cut()  # Behind those that were kept, others were dropped.
+        self._keys.sort()
+        return self._keys
+
+    def _cut(self) -> None:
+        self._keys, was_cut = first_ids(self._keys, self.kept)
+        self.is_cut = self.is_cut or was_cut
+
+
+@dataclass(slots=True)
 class _Look(Look):
     """The merge. `work` is what the hop has done, in names."""
 
@@ -210,13 +236,9 @@ class _Look(Look):
         """Has the folder's names behind a key wait that may be of the selection. Whether anything
         lies in it, and how many files.
         """
-        is_of, key_of = self.selection.matches_name, self.order.key
-        is_purged = is_none if self.purged is None else self.purged.covers
         refused, still_refused = self.barren.refused(folder.path), set[str]()
-        kept = KEPT * self.limit
-        keys: list[str] = []
-        files = 0
-        is_cut = anything = False
+        keys = _Keys(KEPT * self.limit)
+        files, anything = 0, False
         for entry in self.root.files.entries(folder.path):
             anything = True
             name = entry.name
@@ -227,23 +249,23 @@ class _Look(Look):
                 files += 1
                 if name in refused:
                     still_refused.add(name)
-                elif is_of(name) is False or is_purged(name) or (key := key_of(name)) <= behind:
-                    continue
-                else:
-                    keys.append(key)
-                    if len(keys) > 2 * kept:
-                        keys, was_cut = first_ids(keys, kept)
-                        is_cut = is_cut or was_cut
+                elif (key := self._key(name)) > behind:
+                    keys.add(key)
         self.work += files
         self.barren.was_listed(folder.path, still_refused)
-        if is_cut:
-            keys, _ = first_ids(keys, kept)  # Behind those, others were dropped.
-        keys.sort()
-        if keys:
-            self.wait(keys[0], _FolderRun(folder.bucket, keys, is_cut, folder=folder))
+        if first := keys.first():
+            self.wait(first[0], _FolderRun(folder.bucket, first, keys.is_cut, folder=folder))
         elif anything:
             self._has_ended(folder)
         return anything, files
+
+    def _key(self, name: str) -> str:
+        """What a name is compared by; "" where the message is served no more or not wanted."""
+        if self.selection.matches_name(name) is False:
+            return ""
+        if self.purged is not None and self.purged.covers(name):
+            return ""
+        return self.order.key(name)
 
     def _take_some(self, run: _FolderRun) -> None:
         """Finds what of the run stands before all that waits, as far as this hop goes."""
