@@ -339,7 +339,7 @@ UNSENT_S_MAX: Final = 1.0
 # nothing; how long it may take to answer a close.
 PING_S_DEFAULT: Final = 20.0
 SILENT_PINGS_MAX: Final = 2
-CLOSE_ANSWER_S: Final = 5.0
+CLOSE_ANSWER_S: Final = 2.0
 CLOSE_REASON_BYTES_MAX: Final = 123
 RETRY_AFTER_S: Final = 1
 DESCRIBE_AGE_S: Final = 1.0

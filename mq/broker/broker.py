@@ -246,7 +246,11 @@ class Broker:
         """Gives back what somebody had who is gone, to the end also when the caller is cancelled:
         see there. Durable: yes.
         """
-        await asyncio.shield(self._in_background(self._releaser.release(deliveries)))
+        await asyncio.shield(self.begin_release(deliveries))
+
+    def begin_release(self, deliveries: Sequence[Delivery]) -> asyncio.Task[None]:
+        """Like `release_many`, in the background."""
+        return self._in_background(self._releaser.release(deliveries))
 
     async def sideline(
         self,

@@ -63,7 +63,10 @@ class Connection(web.RequestHandler):
         closing, forced = self._close, self._force_close
         if self._payload_parser is not None or not current.content.is_eof():
             self._close = self._force_close = False
+        # aiohttp closes one whose client broke the protocol, who is to be told so first.
+        leave, self.leave = self.leave, None
         super().data_received(data)
+        self.leave = leave
         self._close, self._force_close = self._close or closing, self._force_close or forced
         broken = any(not isinstance(message, RawRequestMessage) for message, _ in self._messages)
         if broken and not current.content.is_eof():

@@ -132,7 +132,7 @@ async def test_what_breaks_the_protocol_ends_the_connection(
         await connection.send(data + masked(Opcode.CLOSE, b"\x03\xe8"))
         assert close_code(await connection.ended()) == code
     # And what it held is anybody's.
-    await comes_true(lambda: message_files(server.root)["queues"] == [f"q/{message_id}"])
+    await comes_true(lambda: message_files(server.root)["queues"] == [f"q:{message_id}"])
 
 
 async def test_a_command_in_fragments_is_one(server: Server) -> None:
@@ -155,7 +155,7 @@ async def test_a_frame_that_is_cut_short_does_nothing(server: Server, kept: int)
         await connection.send(said(subscribe=[{"queue": "q"}]))
         await comes_true(lambda: message_files(server.root)["delay"] == [f"q:{message_id}"])
         await connection.send(said(ack=[message_id])[:kept])
-    await comes_true(lambda: message_files(server.root)["queues"] == [f"q/{message_id}"])
+    await comes_true(lambda: message_files(server.root)["queues"] == [f"q:{message_id}"])
 
 
 async def test_more_commands_than_go_on_at_once_are_all_answered(serve: Serve) -> None:
@@ -255,6 +255,7 @@ async def test_answers_that_are_not_read_stop_the_commands(server: Server) -> No
         assert not sending.done()
         assert sent < 2000
         sending.cancel()
+        connection.abort()
 
 
 async def test_a_client_that_answers_no_ping_is_gone(serve: Serve) -> None:
@@ -266,7 +267,7 @@ async def test_a_client_that_answers_no_ping_is_gone(serve: Serve) -> None:
         ended = await connection.ended()
         assert close_code(ended) == 1011
         assert b"\x89\x00" in ended
-    await comes_true(lambda: message_files(server.root)["queues"] == [f"q/{message_id}"])
+    await comes_true(lambda: message_files(server.root)["queues"] == [f"q:{message_id}"])
 
 
 async def test_a_client_that_answers_pings_stays(serve: Serve) -> None:
@@ -323,7 +324,7 @@ async def test_a_drain_answers_what_is_in_hand_and_then_closes(serve: Serve) -> 
         await draining
     files_left = message_files(server.root)
     assert files_left["remove"] == [f"q:{acked}"]
-    assert sorted(files_left["queues"]) == sorted([f"q/{held}", f"q/{left}"])
+    assert sorted(files_left["queues"]) == sorted([f"q:{held}", f"q:{left}"])
 
 
 async def test_a_drain_does_not_wait_for_who_does_not_read(serve: Serve) -> None:
@@ -366,6 +367,7 @@ async def test_what_a_killed_client_held_is_released(server: Server) -> None:
         assert {(await consumer.message()).receives for _ in range(300)} == {2}
 
 
+@pytest.mark.slow
 async def test_what_a_killed_mq_had_given_comes_back(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root)
     daemons.mover("--root", str(root))

@@ -51,6 +51,10 @@ class RawConnection:
         async with asyncio.timeout(PATIENCE_S):
             return await self._reader.read()
 
+    def abort(self) -> None:
+        """Ends the connection at once, whatever is still to be sent."""
+        self._writer.transport.abort()
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(ConnectionError):

@@ -95,8 +95,11 @@ class Consuming:
             elif said:
                 await self._do(said)
         # The client's last frame is answered by one of ours, where that was not sent before.
-        self._close(CloseCode.NORMAL)
+        self._subscriptions.close()
+        self._close(self._socket.broken or CloseCode.NORMAL)
         await asyncio.wait([self._sender], timeout=CLOSE_ANSWER_S)
+        if self._socket.broken is not None:
+            await self._socket.linger()
 
     async def _next(self) -> str | bytes | None:
         await self._has_room.wait()
@@ -226,11 +229,12 @@ class Consuming:
 
     def _look_after(self) -> None:
         """A client that is silent is asked whether it is there; one from which nothing is read, for
-        what is in hand, need not say anything.
+        what the storage has in hand, need not say anything.
         """
-        if self._has_room.is_set():
+        if self._has_room.is_set() or self._socket.is_full:
             self._silent += 1
         if self._silent > SILENT_PINGS_MAX:
+            self._subscriptions.close()
             self._close(CloseCode.FAILED, "no pong")
             return
         self._socket.ping()

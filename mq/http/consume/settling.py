@@ -55,4 +55,4 @@ def _begin(broker: Broker, verb: Verb, held: Delivery) -> Awaitable[object]:
         case Verb.RELEASE:
             return broker.reschedule(held.queue, held.id, 0, is_its)
         case Verb.SIDELINE:
-            return broker.sideline(held.queue, held.id, is_its)
+            return broker.sideline(held.queue, held.id, if_receives=is_its)

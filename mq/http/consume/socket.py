@@ -4,21 +4,30 @@ aiohttp shakes hands and parses what comes; what goes out is written here, since
 message in fragments.
 """
 
+import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
+from aiohttp.http import WebSocketError
 
 from mq.errors import ForeignOrigin, NoWebSocket
 from mq.http.answers import SERVER
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
-from mq.limits import CLOSE_ANSWER_S, COMMAND_BYTES_MAX
+from mq.limits import COMMAND_BYTES_MAX, LINGERING_S
 
+_CODES: Final = {code.value: code for code in CloseCode}
 _GONE: Final = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)
 
 
 class _Response(web.WebSocketResponse):
-    """aiohttp's, which ends by what its handler has written."""
+    """aiohttp's, which writes no frame by itself."""
+
+    async def close(
+        self, *, code: int = CloseCode.NORMAL, message: bytes = b"", drain: bool = True
+    ) -> bool:
+        """Nothing: whoever reads hears of what went wrong."""
+        return False
 
     async def write_eof(self) -> None:  # type: ignore[override]
         """Nothing: the closing frame was written, or nobody is there for one."""
@@ -30,6 +39,8 @@ class Socket:
     def __init__(self, request: web.BaseRequest, response: _Response) -> None:
         self.response = response
         self._request = request
+        self.broken: CloseCode | None = None
+        """How the client broke the protocol, once it has."""
         self._has_closed = False
 
     @classmethod
@@ -41,7 +52,6 @@ class Socket:
             compress=False,
             autoclose=False,
             autoping=False,
-            timeout=CLOSE_ANSWER_S,
             max_msg_size=COMMAND_BYTES_MAX,
         )
         if not response.can_prepare(request):
@@ -56,7 +66,7 @@ class Socket:
         """Whether anything can still be sent."""
         transport = self._request.transport
         is_gone = transport is None or transport.is_closing()
-        return not (self._has_closed or self.response.closed or is_gone)
+        return not (self._has_closed or is_gone)
 
     @property
     def is_full(self) -> bool:
@@ -65,9 +75,11 @@ class Socket:
 
     async def read(self) -> str | bytes | None:
         """What the client says next: text, or bytes where it should have been text; "" when it only
-        shows that it is there; None when it has closed, or broke the protocol, which it was told.
+        shows that it is there; None when it has closed, or broke the protocol.
         """
         message = await self.response.receive()
+        if message.type is WSMsgType.ERROR and isinstance(message.data, WebSocketError):
+            self.broken = _CODES.get(message.data.code, CloseCode.PROTOCOL)
         if message.type is WSMsgType.PING:
             self.write(frame(Opcode.PONG, message.data))
         if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
@@ -88,6 +100,15 @@ class Socket:
         """Sends the last frame of this side; what comes is still read."""
         self.write(close_frame(code, reason))
         self._has_closed = True
+
+    async def linger(self) -> None:
+        """Waits until the client has seen the last frame, and goes: a connection that is closed
+        while something comes is reset, and what was sent is lost. What comes is dropped.
+        """
+        transport = self._request.transport
+        if transport is not None and not transport.is_closing():
+            transport.write_eof()
+            await asyncio.sleep(LINGERING_S)
 
     def abort(self) -> None:
         """Ends the connection at once; what was written and not sent is lost."""

@@ -5,7 +5,7 @@ claimed and cannot be sent goes back, and its credit with it.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from mq.broker.broker import Broker
@@ -177,8 +177,6 @@ class Subscriptions:
         if consumer is not None:
             consumer.grant(1)
 
-    def _give_back(self, deliveries: Iterable[Delivery]) -> None:
-        for delivery in deliveries:
-            queue = self._broker.used(delivery.queue.text)
-            if queue is not None:
-                queue.give_back(delivery)
+    def _give_back(self, deliveries: Sequence[Delivery]) -> None:
+        if deliveries:
+            self._broker.begin_release(deliveries)
