@@ -72,8 +72,9 @@ class Interests:
         """How many it may ask for at once of what is known, so that each of its equals has as many;
         one where nothing is.
         """
-        equals = self._active.get(interest.priority, {}).get(interest.selection, 0)
-        return max(1, -(-self._known.work(interest.selection) // max(1, equals)))
+        active = self._active.get(interest.priority)
+        equals = max(1, active[interest.selection] if active else 0)
+        return max(1, -(-self._known.work(interest.selection) // equals))
 
     def holds_back(self, priority: int) -> bool:
         """Whether somebody above this priority is interested, who goes first."""
