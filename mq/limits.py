@@ -319,28 +319,8 @@ LINGERING_S: Final = 2.0
 REQUEST_LINE_BYTES_MAX: Final = 8 * KIB
 FIELD_BYTES_MAX: Final = 10 * KIB
 FIELDS_MAX: Final = 128
-# A WebSocket that consumes: its queues; what it holds and may still get, together; a command's
-# bytes, its ref, and how many go on at once before no more are read.
-SUBSCRIPTIONS_MAX: Final = 1000
-CREDIT_MAX: Final = 10_000
-COMMAND_BYTES_MAX: Final = 256 * KIB
-COMMANDS_IN_HAND_MAX: Final = 16
-REF_CHARS_MAX: Final = 128
-REF_MAX: Final = 2**53 - 1
-# What is claimed for it before it was sent: messages and, as far as their sizes can be foreseen,
-# bytes of bodies; of one queue before it is another's turn. When the client has not read for so
-# long it is no consumer meanwhile, and then what was claimed for it and not sent is given back.
-CLAIMED_AHEAD_MAX: Final = 128
-CLAIMED_AHEAD_BYTES: Final = 4 * MIB
-TURN_MESSAGES_MAX: Final = 32
-FULL_S_MAX: Final = 0.05
-UNSENT_S_MAX: Final = 1.0
-# A client that says nothing is asked whether it is there, and is taken for gone when it still says
-# nothing; how long it may take to answer a close.
+# A WebSocket's client that says nothing for so long is asked whether it is there.
 PING_S_DEFAULT: Final = 20.0
-SILENT_PINGS_MAX: Final = 2
-CLOSE_ANSWER_S: Final = 2.0
-CLOSE_REASON_BYTES_MAX: Final = 123
 RETRY_AFTER_S: Final = 1
 DESCRIBE_AGE_S: Final = 1.0
 # Between two log lines of one kind of 503.
@@ -401,12 +381,6 @@ _RELATIONS: Final = {
     "what a message has no room for is parsed, and told from a long line": (
         max(REQUEST_LINE_BYTES_MAX, HEADER_BLOCK_BYTES_MAX) < FIELD_BYTES_MAX
         and FIELDS_MAX > HEADERS_MAX
-    ),
-    "a command names as many ids as a batch has": (
-        BATCH_MESSAGES_MAX * (_ID_CHARS_MAX + len('"", ')) + KIB <= COMMAND_BYTES_MAX
-    ),
-    "all that is claimed ahead for a connection is within what it may get": (
-        TURN_MESSAGES_MAX <= CLAIMED_AHEAD_MAX <= CREDIT_MAX
     ),
     "others' settings are seen within a second": SETTINGS_AGE_S < 1.0,
     "a settings file holds every setting": SETTINGS_BYTES_MAX >= 4 * KIB,

@@ -8,9 +8,7 @@ from typing import Final
 
 from mq.errors import (
     AlreadySideline,
-    AlreadySubscribed,
     BadBody,
-    BadFrame,
     BadName,
     BadParameter,
     BadPrecondition,
@@ -23,7 +21,6 @@ from mq.errors import (
     DeliveredAgain,
     DueTooFar,
     ExpectationUnknown,
-    ForeignOrigin,
     HeadersTooLarge,
     KeyNotFound,
     KeyTaken,
@@ -35,8 +32,6 @@ from mq.errors import (
     NoDescriptors,
     NoInodes,
     NoSpace,
-    NotSubscribed,
-    NoWebSocket,
     PublishPurged,
     QueueNotFound,
     QuotaExceeded,
@@ -52,13 +47,20 @@ from mq.errors import (
     StorageFailed,
     TooManySchedules,
     TooManySelections,
-    TooManySubscriptions,
-    TooMuchCredit,
     Unavailable,
     UnknownParameter,
     UnknownSetting,
 )
 from mq.http.answers import Answer, json_answer
+from mq.http.consume.errors import (
+    AlreadySubscribed,
+    BadFrame,
+    ForeignOrigin,
+    NotSubscribed,
+    NoWebSocket,
+    TooManySubscriptions,
+    TooMuchCredit,
+)
 from mq.limits import RETRY_AFTER_S
 
 TYPE_PREFIX: Final = "urn:mq:problem:"

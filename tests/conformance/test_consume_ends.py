@@ -24,7 +24,7 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 from websockets.frames import Frame, Opcode
 
-from mq.limits import COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
+from mq.http.consume.limits import COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
 
 HANDSHAKE = raw_head(
     "GET",

@@ -12,8 +12,9 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from mq.errors import BadFrame, MqError
+from mq.errors import MqError
 from mq.http.connection import Connection
+from mq.http.consume.errors import BadFrame
 from mq.http.consume.frames import (
     Command,
     Grant,
@@ -26,6 +27,7 @@ from mq.http.consume.frames import (
     results_frame,
     unsubscribed_frame,
 )
+from mq.http.consume.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
 from mq.http.consume.sending import Acts, Sending
 from mq.http.consume.session import Session
 from mq.http.consume.settling import STATUSES, settle
@@ -33,7 +35,6 @@ from mq.http.consume.socket import Socket
 from mq.http.consume.subscriptions import Subscriptions
 from mq.http.consume.wire import CloseCode
 from mq.http.service import Service
-from mq.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
 
 _log = logging.getLogger("mq.http")
 

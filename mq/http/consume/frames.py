@@ -10,18 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias, cast
 
-from mq.errors import BadFrame
+from mq.http.consume.errors import BadFrame
+from mq.http.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
 from mq.http.rows import delivered
-from mq.limits import (
-    BATCH_MESSAGES_MAX,
-    CREDIT_MAX,
-    PRIORITY_MAX,
-    REF_CHARS_MAX,
-    REF_MAX,
-    SUBSCRIPTIONS_MAX,
-    VISIBILITY_S_MAX,
-    VISIBILITY_S_MIN,
-)
+from mq.limits import BATCH_MESSAGES_MAX, PRIORITY_MAX, VISIBILITY_S_MAX, VISIBILITY_S_MIN
 from mq.message import Delivery
 
 Ref: TypeAlias = str | int | None

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from mq.errors import Unavailable
 from mq.http.consume.frames import header_frame
+from mq.http.consume.limits import FULL_S_MAX, UNSENT_S_MAX
 from mq.http.consume.session import Session
 from mq.http.consume.socket import Socket
 from mq.http.consume.wire import CloseCode, Opcode, frame
-from mq.limits import CHUNK_BYTES, FULL_S_MAX, UNSENT_S_MAX
+from mq.limits import CHUNK_BYTES
 from mq.message import Delivery
 from mq.store.root import Root
 from mq.store.streams import Download

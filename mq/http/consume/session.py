@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mq.errors import (
+from mq.errors import MessageNotFound
+from mq.http.consume.errors import (
     AlreadySubscribed,
-    MessageNotFound,
     NotSubscribed,
     TooManySubscriptions,
     TooMuchCredit,
 )
-from mq.limits import (
+from mq.http.consume.limits import (
     CLAIMED_AHEAD_BYTES,
     CLAIMED_AHEAD_MAX,
     CREDIT_MAX,

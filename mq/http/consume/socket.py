@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 from aiohttp import WSMsgType, web
 from aiohttp.http import WebSocketError
 
-from mq.errors import ForeignOrigin, NoWebSocket
 from mq.http.answers import SERVER
+from mq.http.consume.errors import ForeignOrigin, NoWebSocket
+from mq.http.consume.limits import COMMAND_BYTES_MAX
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
-from mq.limits import COMMAND_BYTES_MAX, LINGERING_S
+from mq.limits import LINGERING_S
 
 _CODES: Final = {code.value: code for code in CloseCode}
 _GONE: Final = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)

@@ -10,7 +10,8 @@ from functools import partial
 
 from mq.broker.broker import Broker
 from mq.broker.consumer import Consumer
-from mq.errors import MqError, NotSubscribed, QueueNotFound
+from mq.errors import MqError, QueueNotFound
+from mq.http.consume.errors import NotSubscribed
 from mq.http.consume.frames import Wanted
 from mq.http.consume.session import Session
 from mq.message import Delivery

@@ -3,23 +3,29 @@
 from typing import Final
 
 from mq.errors import (
-    AlreadySubscribed,
-    BadFrame,
+    AlreadySideline,
     BadName,
     Busy,
     DeliveredAgain,
-    ForeignOrigin,
     MessageLeased,
     MessageNotFound,
     MqError,
-    NotSubscribed,
-    NoWebSocket,
     QueueNotFound,
     SettingsUnreadable,
+    SidelinePurged,
+    TooManySelections,
+)
+from mq.http.consume.errors import (
+    AlreadySubscribed,
+    BadFrame,
+    ForeignOrigin,
+    NotSubscribed,
+    NoWebSocket,
     TooManySubscriptions,
     TooMuchCredit,
 )
 from mq.http.consume.frames import Verb
+from mq.http.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
 from mq.http.openapi.described import Described, Success
 from mq.http.openapi.schemas import (
     COUNT,
@@ -33,35 +39,32 @@ from mq.http.openapi.schemas import (
 from mq.http.query import Schema
 from mq.limits import (
     BATCH_MESSAGES_MAX,
-    CREDIT_MAX,
     PRIORITY_MAX,
     RECEIVES_MAX,
-    REF_CHARS_MAX,
-    REF_MAX,
-    SUBSCRIPTIONS_MAX,
     VISIBILITY_S_MAX,
     VISIBILITY_S_MIN,
 )
 
 FRAME_PROBLEM: Final = "FrameProblem"
 
-ITEMS: Final[dict[str, tuple[type[MqError], ...]]] = {
-    FRAME_PROBLEM: (
-        BadFrame,
-        BadName,
-        QueueNotFound,
-        SettingsUnreadable,
-        AlreadySubscribed,
-        NotSubscribed,
-        TooManySubscriptions,
-        TooMuchCredit,
-        MessageNotFound,
-        MessageLeased,
-        DeliveredAgain,
-        Busy,
-    ),
-}
-"""What an answer's frame may have as a problem, beside what the storage says."""
+RAISES: Final[tuple[type[MqError], ...]] = (
+    BadFrame,
+    BadName,
+    QueueNotFound,
+    SettingsUnreadable,
+    AlreadySubscribed,
+    NotSubscribed,
+    TooManySubscriptions,
+    TooManySelections,
+    TooMuchCredit,
+    MessageNotFound,
+    MessageLeased,
+    DeliveredAgain,
+    AlreadySideline,
+    SidelinePurged,
+    Busy,
+)
+"""What an answer's frame may have as a problem, beside what the storage says and `bad-select`."""
 
 _REF: Final[Schema] = {
     "anyOf": [

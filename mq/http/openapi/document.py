@@ -4,10 +4,18 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mq import __version__
-from mq.errors import MqError
+from mq.errors import BadParameter, MqError
+from mq.http.messages import SELECT
 from mq.http.openapi import consuming, messages, schedules
 from mq.http.openapi.operations import STORAGE, described, malformed_of, path_of
-from mq.http.openapi.problems import base_schema, item_schema, problem_answers, problem_schemas
+from mq.http.openapi.problems import (
+    base_schema,
+    item_schema,
+    problem_answers,
+    problem_name,
+    problem_schemas,
+    slug_of,
+)
 from mq.http.openapi.schemas import SCHEMAS, TIME, reference
 from mq.http.peeking import STATES
 from mq.http.problems import INTERNAL, METHOD_NOT_ALLOWED
@@ -55,7 +63,7 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
                 **schedules.SCHEMAS,
                 **consuming.SCHEMAS,
                 **{name: _item(errors) for name, errors in messages.ITEMS.items()},
-                **{name: _item(errors) for name, errors in consuming.ITEMS.items()},
+                consuming.FRAME_PROBLEM: _frame_problem(),
                 **{name: item_schema(errors, ()) for name, errors in schedules.ITEMS.items()},
                 "Problem": base_schema(),
                 **problem_schemas(sorted(_malformed(routes))),
@@ -70,6 +78,11 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _item(errors: Iterable[type[MqError]]) -> Schema:
     return item_schema((*errors, *STORAGE), (INTERNAL,))
+
+
+def _frame_problem() -> Schema:
+    malformed = reference(problem_name(slug_of(BadParameter, SELECT.name)))
+    return {"oneOf": [*_item(consuming.RAISES)["oneOf"], malformed]}
 
 
 def _malformed(routes: Iterable[Route]) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.errors import BadFrame
+from mq.http.consume.errors import BadFrame
 from mq.http.consume.frames import (
     Command,
     Grant,
@@ -23,16 +23,8 @@ from mq.http.consume.frames import (
     results_frame,
     unsubscribed_frame,
 )
-from mq.limits import (
-    BATCH_MESSAGES_MAX,
-    CREDIT_MAX,
-    PRIORITY_MAX,
-    REF_CHARS_MAX,
-    REF_MAX,
-    SUBSCRIPTIONS_MAX,
-    VISIBILITY_S_MAX,
-    VISIBILITY_S_MIN,
-)
+from mq.http.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
+from mq.limits import BATCH_MESSAGES_MAX, PRIORITY_MAX, VISIBILITY_S_MAX, VISIBILITY_S_MIN
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 

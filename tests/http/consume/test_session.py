@@ -5,21 +5,21 @@ from harness.api import id_at
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mq.errors import (
+from mq.errors import MessageNotFound
+from mq.http.consume.errors import (
     AlreadySubscribed,
-    MessageNotFound,
     NotSubscribed,
     TooManySubscriptions,
     TooMuchCredit,
 )
-from mq.http.consume.session import Session
-from mq.limits import (
+from mq.http.consume.limits import (
     CLAIMED_AHEAD_BYTES,
     CLAIMED_AHEAD_MAX,
     CREDIT_MAX,
     SUBSCRIPTIONS_MAX,
     TURN_MESSAGES_MAX,
 )
+from mq.http.consume.session import Session
 from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
 
