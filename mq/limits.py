@@ -147,6 +147,11 @@ BUSY_ASIDE_S: Final = 0.1
 # A folder's mtime is believed only when it is this much older than the listing.
 FOLDER_MTIME_TRUST_S: Final = 2.0
 
+# Folders of queues that one process has the kernel tell of, and how much of what it tells is read
+# at once: some hundred names.
+WATCHES_MAX: Final = 16_384
+ARRIVALS_READ_BYTES: Final = 64 * KIB
+
 # Upkeep.
 TIMERS_MAX: Final = 100_000
 FIRST_SIGHT_S: Final = 1.0
