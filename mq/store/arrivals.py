@@ -82,8 +82,6 @@ class Arrivals:
         except OSError as error:
             self._refused(error)
             return False
-        if known is not None and known != watch:
-            self._drop(known)
         self._queue_of[watch] = queue
         self._watch_of[queue] = watch
         return True
