@@ -125,6 +125,11 @@ FIRING_KEPT_S: Final = 3600
 FIRING_AGAIN_S: Final = 1.0
 FIRING_STUCK_AGAIN_S: Final = 10.0
 
+# Selections: their text, and how many a queue's consumers may have at a time.
+SELECT_CHARS_MAX: Final = 1024
+SELECT_TERMS_MAX: Final = 8
+SELECTIONS_PER_QUEUE_MAX: Final = 64
+
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
@@ -137,6 +142,8 @@ FOLDERS_PER_LOOK_MAX: Final = 64
 TAKES_PER_STRANGER: Final = 16
 # Of so many looks one begins at another's shard, so that none waits for ever.
 LOOKS_PER_SHARD: Final = 4
+# How long a consumer that was notified may take to ask: then another is.
+NOTIFIED_S: Final = 1.0
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
