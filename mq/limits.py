@@ -158,6 +158,11 @@ FOLDER_MTIME_TRUST_S: Final = 2.0
 # at once: some hundred names.
 WATCHES_MAX: Final = 16_384
 ARRIVALS_READ_BYTES: Final = 64 * KIB
+# How long a queue is heard of after nobody waits there any more; ids that were heard of before the
+# publish that made them ended; and how often a folder is looked into of which all is told.
+WATCH_KEPT_S: Final = 10.0
+TOLD_MAX: Final = 4096
+HEARD_LOOK_INTERVAL_S: Final = 5.0
 
 # Upkeep.
 TIMERS_MAX: Final = 100_000

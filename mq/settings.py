@@ -167,6 +167,8 @@ class ServerSettings:
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
     folder_max: int = FOLDER_FILES_MAX
+    inotify: bool = True
+    """Whether the kernel is asked to tell what comes to queues in which somebody waits."""
     peer_index: int | None = None
     """Whose share of the messages a process with peers begins with; None: one that it draws."""
     queue: QueueSettings = QueueSettings()

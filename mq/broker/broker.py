@@ -11,6 +11,7 @@ from mq.broker.accounts import Description
 from mq.broker.consuming import Consuming
 from mq.broker.describing import Describer
 from mq.broker.keeper import Keeper
+from mq.broker.listening import Listening
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Host, Queue
@@ -51,6 +52,7 @@ class Broker:
         peers: int = 0,
         chance: random.Random | None = None,
         peer_index: int | None = None,
+        listening: Listening | None = None,
     ) -> None:
         self.root = root
         self.committer = committer
@@ -65,11 +67,19 @@ class Broker:
         self._publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
         )
-        watching = Watching(root, committer, self.keeper.refresh)
+        watching = Watching(root, committer, self.keeper, listening or Listening())
         self.consuming = Consuming(root, self.queue, watching)
         """Fetches, long polls and subscriptions."""
         self._host = Host(
-            root, committer, chance, peers, own, self._forget, watching.watch, self._refresh_later
+            root,
+            committer,
+            chance,
+            peers,
+            own,
+            self._forget,
+            watching.watch,
+            self._refresh_later,
+            watching.untold,
         )
         self._queues: dict[str, Queue] = {}
         self._turns = Turns()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mq.broker.accounts import UNSEEN, Description, Totals
@@ -30,7 +30,8 @@ _log = logging.getLogger("mq.queue")
 class Host:
     """What a queue has of its process, and who hears of it there: `gone`, when its folder is;
     `waits`, when somebody is interested in it from here on; `used`, when messages are asked for
-    that somebody waited for.
+    that somebody waited for; `untold` gives those of what was just published that are still to be
+    offered.
     """
 
     root: Root
@@ -41,6 +42,7 @@ class Host:
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], None]
+    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]]
 
 
 class Queue:
@@ -189,8 +191,8 @@ class Queue:
     def was_published(self, *ids: MessageId, is_ready: bool = True) -> None:
         """Messages were published by this process's hand."""
         self.totals.published += len(ids)
-        if is_ready:
-            self.became_ready(*ids)
+        if is_ready and (untold := self._host.untold(self, ids)):
+            self.became_ready(*untold)
 
     def was_rescheduled(self, message_id: MessageId, due_in_s: float) -> None:
         """A message was given another due time by this process's hand, 0: at once."""

@@ -33,6 +33,8 @@ _WAIT_S: Final = 60
 _SETTLE_S: Final = 3.0
 _PARKED_AT_ONCE: Final = 100
 _PUBLISHES: Final = 20
+# So that all wait again when the next is published.
+_PAUSE_S: Final = 0.05
 # Descriptors that the bench and mq need beside the connections.
 _SPARE_DESCRIPTORS: Final = 200
 
@@ -187,6 +189,7 @@ class _Waiting:
 
 def _deliver(connection: Connection, waiting: _Waiting, name: str) -> float:
     """Milliseconds from a publish to its delivery."""
+    time.sleep(_PAUSE_S)
     began = time.perf_counter()
     connection.send(request("POST", f"/{name}/messages", BODY))
     waiting.message()
