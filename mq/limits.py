@@ -162,6 +162,8 @@ ARRIVALS_READ_BYTES: Final = 64 * KIB
 # publish that made them ended; and how often a folder is looked into of which all is told.
 WATCH_KEPT_S: Final = 10.0
 TOLD_MAX: Final = 4096
+# Messages of others that are known where nobody waits.
+OFFERED_UNASKED_MAX: Final = 16
 HEARD_LOOK_INTERVAL_S: Final = 5.0
 
 # Upkeep.

@@ -16,6 +16,7 @@ from mq.broker.interest import Event, Interest, State
 from mq.broker.interests import Interests, Known
 from mq.broker.looks import Looks
 from mq.errors import MqError, QueueNotFound
+from mq.limits import OFFERED_UNASKED_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
@@ -162,6 +163,12 @@ class Queue:
     def check_stalled(self, now_s: float) -> None:
         """Passes over consumers that were notified and do not ask."""
         self.tell(self.interests.stalled(now_s))
+
+    def would_hear(self) -> bool:
+        """Whether to offer what others bring: to those who wait, and to those who are about to, for
+        what came while they looked. Not for ever, when nobody is there who takes it.
+        """
+        return bool(self.interests) or len(self._fetching.backlog) < OFFERED_UNASKED_MAX
 
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""

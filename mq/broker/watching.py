@@ -28,10 +28,13 @@ _log = logging.getLogger("mq.watching")
 
 @dataclass(slots=True)
 class _Watched:
-    """A queue in which somebody waits, and when it was last asked whether its folders changed."""
+    """A queue in which somebody waits, or did a moment ago: when it was last asked whether its
+    folders changed, and since when nobody waits.
+    """
 
     queue: Queue
     asked_s: float = float("-inf")
+    left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,6 @@ class Watching:
         self._queues: dict[QueueName, _Watched] = {}
         self._new: dict[QueueName, None] = {}
         """Queues that are to be heard of from now on."""
-        self._left_s: dict[QueueName, float] = {}
-        """Since when nobody waits in queues that are still heard of."""
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
@@ -72,8 +73,8 @@ class Watching:
         name = queue.name
         watched = self._queues.get(name)
         if watched is None or watched.queue is not queue:
-            self._queues[name] = _Watched(queue)
-        self._left_s.pop(name, None)
+            watched = self._queues[name] = _Watched(queue)
+        watched.left_s = None
         if self._listening.is_on and not self._listening.hears(name) and name not in self._new:
             self._new[name] = None
             if len(self._new) == 1:
@@ -90,7 +91,6 @@ class Watching:
         """Nobody waits any more."""
         self._queues.clear()
         self._new.clear()
-        self._left_s.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -108,7 +108,7 @@ class Watching:
     def _hear(self, news: News) -> None:
         for name, ids in news.arrived.items():
             watched = self._queues.get(name)
-            if watched is None or not watched.queue.interests:
+            if watched is None or not watched.queue.would_hear():
                 continue
             self._listening.was_told(ids)
             if self._keeper.is_fresh(watched.queue):
@@ -132,27 +132,29 @@ class Watching:
     def _tick(self) -> None:
         self._timer = None
         now_s = self._root.clock.steady_s()
-        for name, watched in list(self._queues.items()):
+        left = []
+        for name, watched in self._queues.items():
             watched.queue.check_stalled(now_s)
-            if not watched.queue.interests or watched.queue.is_gone:
-                del self._queues[name]
-                if self._listening.hears(name):
-                    self._left_s[name] = now_s
-        if self._queues or self._left_s:
+            if watched.queue.interests and not watched.queue.is_gone:
+                watched.left_s = None
+            elif watched.left_s is None:
+                watched.left_s = now_s
+            elif now_s - watched.left_s >= WATCH_KEPT_S:
+                left.append(name)
+        if self._queues:
             self._set_timer()
-            self._look(now_s, ())
+            self._look(now_s, (), left)
 
     def _look_into_new(self) -> None:
         if self._looking is None:
-            self._look(self._root.clock.steady_s(), list(self._new))
+            self._look(self._root.clock.steady_s(), list(self._new), ())
 
-    def _look(self, now_s: float, new: Sequence[QueueName]) -> None:
+    def _look(self, now_s: float, new: Sequence[QueueName], left: Sequence[QueueName]) -> None:
         """Into what is due, or, where some are new, into those."""
         if self._looking is not None:
             return
-        left = [name for name, since_s in self._left_s.items() if now_s - since_s > WATCH_KEPT_S]
         for name in left:
-            del self._left_s[name]
+            del self._queues[name]
         for name in new:
             self._new.pop(name, None)
         watched = [self._queues[name] for name in new if name in self._queues]
