@@ -2,6 +2,7 @@
 
 from harness.server import Server
 from mq.broker.accounts import Totals
+from mq.names import QueueName
 
 
 def connections(server: Server) -> int:
@@ -48,3 +49,10 @@ def totals(server: Server, queue: str) -> Totals:
     broker = server.daemon._broker
     assert broker is not None
     return broker._queues[queue].totals
+
+
+def hears(server: Server, queue: str) -> bool:
+    """Whether the server is told what comes to a queue's folder."""
+    broker = server.daemon._broker
+    assert broker is not None
+    return broker.consuming.watching._listening.hears(QueueName.parse(queue))
