@@ -81,17 +81,17 @@ def main(
             mq_flags = (*commit_flags(mode, place.in_memory), *flags)
             cost = _measure(place, place.path / f"{count}", mq_flags, polls, count, seconds)
             each_kib = 1024 * (cost.waiting_mib - cost.before_mib) / polls
-            rows.append(
-                (
-                    f"{count:,}",
-                    f"{cost.before_mib:.0f}",
-                    f"{cost.waiting_mib:.0f}",
-                    f"{each_kib:.1f}",
-                    f"{100 * cost.cpu_share:.2f}",
-                    _ms(cost.own_ms),
-                    _ms(cost.others_ms),
-                )
+            row = (
+                f"{count:,}",
+                f"{cost.before_mib:.0f}",
+                f"{cost.waiting_mib:.0f}",
+                f"{each_kib:.1f}",
+                f"{100 * cost.cpu_share:.2f}",
+                _ms(cost.own_ms),
+                _ms(cost.others_ms),
             )
+            click.echo(f"queues, MiB before, MiB, KiB, CPU %, ms, ms: {'  '.join(row)}", err=True)
+            rows.append(row)
         click.echo(drawn(rows))
 
 
