@@ -150,6 +150,13 @@ from mq.supervisor import Supervisor
     show_envvar=True,
     help="Run mq-mover and mq-reaper too, as children that go when mq goes.",
 )
+@click.option(
+    "--inotify/--no-inotify",
+    default=True,
+    show_envvar=True,
+    help="Have Linux tell what other processes put into queues in which somebody waits, or look "
+    "twice a second.",
+)
 @folder_max_option
 @daemon_options
 def main(
@@ -170,6 +177,7 @@ def main(
     reserve: int | None,
     drain_timeout: float,
     standalone: bool,
+    inotify: bool,
     folder_max: int,
     log_format: str,
     log_level: str,
@@ -197,6 +205,7 @@ def main(
         body_idle_s=body_timeout,
         drain_s=drain_timeout,
         folder_max=folder_max,
+        inotify=inotify,
         queue=QueueSettings(visibility_s=visibility, body_bytes_max=max_body),
     )
     children = Children()

@@ -11,6 +11,7 @@ import threading
 from aiohttp import web
 
 from mq.broker.broker import Broker
+from mq.broker.listening import Listening
 from mq.broker.readiness import ReadinessProbe
 from mq.clock import Clock, SystemClock
 from mq.errors import StartupError
@@ -18,6 +19,7 @@ from mq.http.app import make_runner
 from mq.http.service import Service
 from mq.limits import CLOCK_OFFSET_EVERY_S
 from mq.settings import ServerSettings
+from mq.store.arrivals import open_arrivals
 from mq.store.commit import Committer
 from mq.store.files import Files
 from mq.store.journal import journals
@@ -67,7 +69,14 @@ class Daemon:
         own = settings.peer_index
         if settings.is_supervised:
             own = (own or 0) + settings.process_index
-        self._broker = Broker(root, committer, settings.queue, settings.peers, peer_index=own)
+        self._broker = Broker(
+            root,
+            committer,
+            settings.queue,
+            settings.peers,
+            peer_index=own,
+            listening=_listening(settings, root, file_system),
+        )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
@@ -125,6 +134,12 @@ def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, b
         return root, is_published_in_bulk
     except OSError as error:
         raise StartupError(f"cannot open the root {settings.root}: {error}") from error
+
+
+def _listening(settings: ServerSettings, root: Root, file_system: FileSystem) -> Listening:
+    """Nothing is heard on a network mount of what other machines do there."""
+    arrivals = open_arrivals(root.layout) if settings.inotify else None
+    return Listening(arrivals, file_system.has_own_times)
 
 
 async def _listen(runner: web.ServerRunner, settings: ServerSettings) -> int:

@@ -170,6 +170,8 @@ class ServerSettings:
     ping_s: float = PING_S_DEFAULT
     """How long a WebSocket's client may be silent before it is asked whether it is there."""
     folder_max: int = FOLDER_FILES_MAX
+    inotify: bool = True
+    """Whether the kernel is asked to tell what comes to queues in which somebody waits."""
     peer_index: int | None = None
     """Whose share of the messages a process with peers begins with; None: one that it draws."""
     queue: QueueSettings = QueueSettings()

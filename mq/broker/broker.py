@@ -11,6 +11,7 @@ from mq.broker.accounts import Description
 from mq.broker.consuming import Consuming
 from mq.broker.describing import Describer
 from mq.broker.keeper import Keeper
+from mq.broker.listening import Listening
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Host, Queue
@@ -53,6 +54,7 @@ class Broker:
         peers: int = 0,
         chance: random.Random | None = None,
         peer_index: int | None = None,
+        listening: Listening | None = None,
     ) -> None:
         self.root = root
         self.committer = committer
@@ -69,11 +71,19 @@ class Broker:
         )
         self._releaser = Releaser(root, committer, self.used)
         self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._heard)
-        watching = Watching(root, committer, self.keeper.refresh)
+        watching = Watching(root, committer, self.keeper, listening or Listening())
         self.consuming = Consuming(root, self.queue, watching)
         """Fetches, long polls and subscriptions."""
         self._host = Host(
-            root, committer, chance, peers, own, self._forget, watching.watch, self._refresh_later
+            root,
+            committer,
+            chance,
+            peers,
+            own,
+            self._forget,
+            watching.watch,
+            self._refresh_later,
+            watching.untold,
         )
         self._queues: dict[str, Queue] = {}
         self._turns = Turns()
@@ -341,8 +351,9 @@ class Broker:
 
     def _refresh_later(self, queue: Queue) -> None:
         """For a consumer that goes on and on: settings of this moment are used from the next on."""
-        if not self.keeper.is_fresh(queue):
-            self._in_background(self.keeper.refresh(queue))
+        if (look := self.keeper.refresh_later(queue)) is not None:
+            self.background.add(look)
+            look.add_done_callback(self._background_ended)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mq.broker.accounts import UNSEEN, Description, Totals
@@ -19,7 +19,7 @@ from mq.broker.selected_looks import SelectedLooks
 from mq.broker.selections import Selections
 from mq.errors import MqError, QueueNotFound
 from mq.headers import Headers, parse_block
-from mq.limits import SELECTED_IDS_MAX
+from mq.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
@@ -35,7 +35,8 @@ _log = logging.getLogger("mq.queue")
 class Host:
     """What a queue has of its process, and who hears of it there: `gone`, when its folder is;
     `waits`, when somebody is interested in it from here on; `used`, when messages are asked for
-    that somebody waited for.
+    that somebody waited for; `untold` gives those of what was just published that are still to be
+    offered.
     """
 
     root: Root
@@ -46,6 +47,7 @@ class Host:
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], None]
+    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]]
     allowances: Allowances = field(default_factory=Allowances)
     """What it may remember of its queues' selections."""
 
@@ -171,6 +173,12 @@ class Queue:
         """Passes over consumers that were notified and do not ask."""
         self.tell(self.interests.stalled(now_s))
 
+    def would_hear(self) -> bool:
+        """Whether to offer what others bring: to those who wait, and to those who are about to, for
+        what came while they looked. Not for ever, when nobody is there who takes it.
+        """
+        return bool(self.interests) or len(self._fetching.backlog) < OFFERED_UNASKED_MAX
+
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""
         waiting = map(self.fetching, self.interests.waiting)
@@ -199,9 +207,9 @@ class Queue:
     ) -> None:
         """Messages were published by this process's hand, all with this header block."""
         self.totals.published += len(ids)
-        if is_ready:
+        if is_ready and (untold := self._host.untold(self, ids)):
             known = None if block is None or not len(self._selections) else parse_block(block)
-            self.became_ready(*ids, headers=known)
+            self.became_ready(*untold, headers=known)
 
     def was_rescheduled(self, message_id: MessageId, due_in_s: float) -> None:
         """A message was given another due time by this process's hand, 0: at once."""

@@ -48,7 +48,7 @@ class Connection:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._socket.close()
+        self.close()
 
     def ask(self, asked: bytes, expected: int) -> Answer:
         """Sends a request and waits for all of its answer. Raises BenchError for another status
@@ -61,7 +61,25 @@ class Connection:
 
     def ask_any(self, asked: bytes) -> Answer:
         """The same, whatever the status."""
+        self.send(asked)
+        return self._answer()
+
+    def send(self, asked: bytes) -> None:
+        """Sends a request, and does not wait."""
         self._socket.sendall(asked)
+
+    def receive(self, expected: int) -> Answer:
+        """Waits for all of the answer to what was sent. Raises BenchError for another status."""
+        answer = self._answer()
+        if answer.status != expected:
+            raise BenchError(f"the answer was {answer.status}: {answer.body[:200]!r}")
+        return answer
+
+    def close(self) -> None:
+        """Closes it."""
+        self._socket.close()
+
+    def _answer(self) -> Answer:
         held = b""
         while (end := held.find(b"\r\n\r\n")) < 0:
             held += self._receive()

@@ -2,6 +2,7 @@
 
 from harness.server import Server
 from mq.broker.accounts import Totals
+from mq.names import QueueName
 
 
 def connections(server: Server) -> int:
@@ -35,6 +36,14 @@ def consumers(server: Server, queue: str) -> int:
     return 0 if found is None else len(found._consumers)
 
 
+def interested(server: Server, queue: str) -> int:
+    """How many wait for a message of a queue, and have found none."""
+    broker = server.daemon._broker
+    assert broker is not None
+    known = broker._queues.get(queue)
+    return 0 if known is None else sum(1 for _ in known.interests)
+
+
 def background_work(server: Server) -> int:
     """How many tasks go on that no request waits for: releases, retiring a deleted queue."""
     broker = server.daemon._broker
@@ -48,3 +57,10 @@ def totals(server: Server, queue: str) -> Totals:
     broker = server.daemon._broker
     assert broker is not None
     return broker._queues[queue].totals
+
+
+def hears(server: Server, queue: str) -> bool:
+    """Whether the server is told what comes to a queue's folder."""
+    broker = server.daemon._broker
+    assert broker is not None
+    return broker.consuming.watching._listening.hears(QueueName.parse(queue))
