@@ -27,12 +27,12 @@ def fetches_waiting(server: Server, queue: str) -> int:
     return broker._queues[queue]._fetching.waiters.drop_gone()
 
 
-def consumers(server: Server, queue: str) -> int:
-    """How many consumers a queue has, long polls among them."""
+def interested(server: Server, queue: str) -> int:
+    """How many wait for a message of a queue, and have found none."""
     broker = server.daemon._broker
     assert broker is not None
-    found = broker.used(queue)
-    return 0 if found is None else len(found._consumers)
+    known = broker._queues.get(queue)
+    return 0 if known is None else sum(1 for _ in known.interests)
 
 
 def background_work(server: Server) -> int:
@@ -48,3 +48,15 @@ def totals(server: Server, queue: str) -> Totals:
     broker = server.daemon._broker
     assert broker is not None
     return broker._queues[queue].totals
+
+
+def selections(server: Server, queue: str) -> tuple[int, int, int]:
+    """How many selections a process keeps of a queue, and how many folders and names more it may
+    remember of those of all queues.
+    """
+    broker = server.daemon._broker
+    assert broker is not None
+    found = broker.used(queue)
+    allowances = broker._host.allowances
+    kept = 0 if found is None else len(found._selections)
+    return kept, allowances.folders.left, allowances.names.left
