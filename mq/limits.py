@@ -147,6 +147,25 @@ BUSY_ASIDE_S: Final = 0.1
 # A folder's mtime is believed only when it is this much older than the listing.
 FOLDER_MTIME_TRUST_S: Final = 2.0
 
+# Memory. What is in hand of bodies, on its way in or out, may be at least so much, whatever the
+# budget; what is not small leaves this share of that to what is.
+MEMORY_BYTES_DEFAULT: Final = 64 * MIB
+MEMORY_IN_HAND_BYTES_MIN: Final = 16 * MIB
+MEMORY_SMALL_BYTES_MAX: Final = 16 * KIB
+MEMORY_SMALL_SHARE: Final = 0.25
+# What a body costs beside its bytes and its headers': objects, and places in tables.
+BODY_OVERHEAD_BYTES: Final = 512
+# What a queue's lists may hold whatever others would, and what one that is read ahead begins with.
+MEMORY_QUEUE_BYTES_MIN: Final = 64 * KIB
+# The share of the budget that the lists of all consumed queues may be read ahead to.
+MEMORY_AHEAD_SHARE: Final = 0.5
+# How long after its last fetch a queue counts as consumed.
+MEMORY_IDLE_S: Final = 5.0
+# Queues that are looked at for one that can give way, before there is no room.
+MEMORY_EVICTION_LOOKS_MAX: Final = 16
+# Queues that the answer about memory names.
+MEMORY_QUEUES_SHOWN_MAX: Final = 100
+
 # Upkeep.
 TIMERS_MAX: Final = 100_000
 FIRST_SIGHT_S: Final = 1.0
@@ -337,6 +356,12 @@ _RELATIONS: Final = {
         COHORT_FIRST <= COHORT_MAX and COHORT_MAX * BODY_HELD_BYTES_MAX <= 4 * BATCH_BYTES_MAX
     ),
     "a cohort's claims go on at once": COHORT_MAX <= CLAIMS_MAX,
+    "a split body and an answer of many are in hand at once, whatever the budget": (
+        MEMORY_IN_HAND_BYTES_MIN >= 2 * BATCH_BYTES_MAX
+    ),
+    "what is small is far from all that may be in hand": (
+        MEMORY_SMALL_BYTES_MAX <= MEMORY_SMALL_SHARE * MEMORY_IN_HAND_BYTES_MIN / 64
+    ),
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "a bucket's name is told from an id's": BUCKET_DIGITS_MAX + DEEP_DIGITS < UUID_CHARS,
