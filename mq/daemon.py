@@ -67,7 +67,14 @@ class Daemon:
         own = settings.peer_index
         if settings.is_supervised:
             own = (own or 0) + settings.process_index
-        self._broker = Broker(root, committer, settings.queue, settings.peers, peer_index=own)
+        self._broker = Broker(
+            root,
+            committer,
+            settings.queue,
+            settings.peers,
+            peer_index=own,
+            memory_bytes=settings.memory_bytes // settings.processes,
+        )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)

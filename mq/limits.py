@@ -32,6 +32,8 @@ REASON_MAX: Final = 9
 BODY_BYTES_MAX_DEFAULT: Final = 64 * MIB
 BODY_HELD_BYTES_MAX: Final = MIB
 CHUNK_BYTES: Final = 256 * KIB
+# What passes through at a time where there is no room for a chunk.
+SMALL_CHUNK_BYTES: Final = 32 * KIB
 
 # Group commit. Of two threads one flushes and one lets newcomers act.
 GROUP_OPERATIONS_MAX: Final = 128
@@ -153,6 +155,10 @@ MEMORY_BYTES_DEFAULT: Final = 64 * MIB
 MEMORY_IN_HAND_BYTES_MIN: Final = 16 * MIB
 MEMORY_SMALL_BYTES_MAX: Final = 16 * KIB
 MEMORY_SMALL_SHARE: Final = 0.25
+# Ids of ready messages that a process knows, of one queue and of all; and how many of one it may
+# know however many queues there are.
+BACKLOG_IDS_TOTAL_MAX: Final = 128 * 1024
+BACKLOG_IDS_MIN: Final = 256
 # What a body costs beside its bytes and its headers': objects, and places in tables.
 BODY_OVERHEAD_BYTES: Final = 512
 # What a queue's lists may hold whatever others would, and what one that is read ahead begins with.
@@ -357,7 +363,7 @@ _RELATIONS: Final = {
     ),
     "a cohort's claims go on at once": COHORT_MAX <= CLAIMS_MAX,
     "a split body and an answer of many are in hand at once, whatever the budget": (
-        MEMORY_IN_HAND_BYTES_MIN >= 2 * BATCH_BYTES_MAX
+        (1 - MEMORY_SMALL_SHARE) * MEMORY_IN_HAND_BYTES_MIN >= 1.5 * BATCH_BYTES_MAX
     ),
     "what is small is far from all that may be in hand": (
         MEMORY_SMALL_BYTES_MAX <= MEMORY_SMALL_SHARE * MEMORY_IN_HAND_BYTES_MIN / 64

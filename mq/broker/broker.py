@@ -10,13 +10,15 @@ from typing import Any, TypeVar
 
 from mq.broker.accounts import Description
 from mq.broker.describing import Describer
+from mq.broker.ids import Ids
 from mq.broker.keeper import Keeper
+from mq.broker.memory import Hand, Memory
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Queue
 from mq.broker.turns import Turns
 from mq.errors import MqError, PublishPurged, QueueNotFound
-from mq.limits import LOOK_INTERVAL_S, SHARDS_MAX
+from mq.limits import LOOK_INTERVAL_S, MEMORY_BYTES_DEFAULT, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
@@ -50,8 +52,11 @@ class Broker:
         peers: int = 0,
         chance: random.Random | None = None,
         peer_index: int | None = None,
+        memory_bytes: int = MEMORY_BYTES_DEFAULT,
     ) -> None:
         self.root = root
+        self.memory = Memory(memory_bytes, root.clock.steady_s)
+        self.ids = Ids()
         self.committer = committer
         self._settings = settings
         self._peers = peers
@@ -148,18 +153,27 @@ class Broker:
             raise
 
     async def publish(
-        self, name: QueueName, body: bytes | bytearray, envelope: Envelope = PLAIN
+        self,
+        name: QueueName,
+        body: bytes | bytearray,
+        envelope: Envelope = PLAIN,
+        hand: Hand | None = None,
     ) -> MessageId:
-        """Publishes a body that is held in memory. Raises QueueNotFound, KeyTaken, DueTooFar,
-        Unavailable. Durable: yes.
+        """Publishes a body that is held in memory, which `hand` counts. Raises QueueNotFound,
+        KeyTaken, DueTooFar, Unavailable. Durable: yes.
         """
-        return await asyncio.shield(self.begin_publish(await self.queue(name), body, envelope))
+        queue = await self.queue(name)
+        return await asyncio.shield(self.begin_publish(queue, body, envelope, hand))
 
     def begin_publish(
-        self, queue: Queue, body: bytes | bytearray, envelope: Envelope = PLAIN
+        self,
+        queue: Queue,
+        body: bytes | bytearray,
+        envelope: Envelope = PLAIN,
+        hand: Hand | None = None,
     ) -> "asyncio.Future[MessageId]":
         """Like `publish`; nobody may cancel the future."""
-        return self._publisher.begin(queue, body, envelope)
+        return self._publisher.begin(queue, body, envelope, hand)
 
     async def publish_group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -279,7 +293,10 @@ class Broker:
         with_removed: bool = True,
     ) -> Reading:
         """A message as it is, not consumed. Raises QueueNotFound, MessageNotFound, Unavailable."""
-        return await reading(self.root, self.committer, name, message_id, choice, with_removed)
+        room = self.memory.hold
+        return await reading(
+            self.root, self.committer, name, message_id, choice, with_removed, room
+        )
 
     async def peek(self, name: QueueName, page: Page) -> list[Reading]:
         """A page of the queue's messages as they are. Raises QueueNotFound, Unavailable."""
@@ -327,6 +344,8 @@ class Broker:
                 self._peers,
                 self._chance,
                 self._peer_index,
+                self.memory,
+                self.ids,
             )
         return queue
 
@@ -370,6 +389,7 @@ class Broker:
         """
         if queue is not None and self._queues.get(queue.name.text) is queue:
             del self._queues[queue.name.text]
+            queue.bodies.close()
             queue.arrived()  # Whoever waits for a message hears that it is gone.
 
     async def _retire_delayed(self, name: QueueName) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from mq.broker.accounts import Totals
 from mq.broker.backlog import Backlog
+from mq.broker.bodies import Bodies
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
 from mq.errors import Busy, MqError, Unavailable
@@ -57,6 +58,7 @@ class Fetching:
         totals: Totals,
         visibility_s: Callable[[], float],
         became_ready: Callable[[MessageId], None],
+        bodies: Bodies,
     ) -> None:
         self.waiters = Waiters()
         self._name = name
@@ -68,6 +70,7 @@ class Fetching:
         self._totals = totals
         self._visibility_s = visibility_s
         self._became_ready = became_ready
+        self._bodies = bodies
         self._claims: deque[_Claim] = deque()
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
@@ -146,6 +149,8 @@ class Fetching:
                 self._visibility_s(),
                 candidate.bucket,
                 waiter.visibility_s,
+                self._bodies.take(candidate.name),
+                self._bodies.room,
             )
             future = self._committer.submit(operation)
             claim = _Claim(candidate, self.waiters.asked, waiter.visibility_s, future)

@@ -5,7 +5,7 @@ import logging
 
 from mq.broker.backlog import Backlog
 from mq.errors import SettingsUnreadable, Unavailable
-from mq.limits import BACKLOG_IDS_MAX, LOOKS_PER_SHARD
+from mq.limits import LOOKS_PER_SHARD
 from mq.names import QueueName
 from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
@@ -38,7 +38,7 @@ class Looks:
         mark = backlog.mark
         backlog.look_began()
         try:
-            listing = await self._committer.call(self._list, mark)
+            listing = await self._committer.call(self._list, mark, backlog.capacity)
         except BaseException:
             backlog.look_failed()
             raise
@@ -47,8 +47,8 @@ class Looks:
             self.clearing = asyncio.create_task(self._clear(listing.empty))
             self.clearing.add_done_callback(self._was_cleared)
 
-    def _list(self, mark: FolderMark | None) -> Listing | None:
-        return list_ready(self._root, self._name, BACKLOG_IDS_MAX, mark, self._order())
+    def _list(self, mark: FolderMark | None, limit: int) -> Listing | None:
+        return list_ready(self._root, self._name, limit, mark, self._order())
 
     def _order(self) -> Order:
         """Strict without peers; else from this process's own shard on, where the queue has shards,

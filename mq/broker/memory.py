@@ -6,7 +6,7 @@ Nothing waits here: what finds no room is not held, and passes through in small 
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Final
 
 from mq.broker.memory_figures import Figures, HolderFigures, ShelfFigures, largest
@@ -76,13 +76,13 @@ class Memory:
         self._misses = 0
         self._refused = 0
 
-    def hold(self, shelf: Shelf, size: int) -> Hand | None:
-        """Counts a body of `size` bytes that is to be read for a consumer of the queue; None: there
-        is no room, and it must pass through.
+    def hold(self, size: int, shelf: Shelf | None = None) -> Hand | None:
+        """Counts a body of `size` bytes that is to be read for whoever asked, a consumer of the
+        queue where one is said; None: there is no room, and it must pass through.
         """
         cost = size + BODY_OVERHEAD_BYTES
         with self._lock:
-            if shelf.consumed_s is not None:
+            if shelf is not None and shelf.consumed_s is not None:
                 self._raise_watermark(shelf, cost)
             return self._take_in_hand(Holder.DIRECT, cost)
 
@@ -158,13 +158,13 @@ class Memory:
             if holder is not None:
                 self._remove(shelf, holder, name)
 
-    def retain(self, shelf: Shelf, names: Container[str] = ()) -> None:
-        """Forgets all of the queue but these."""
+    def retain(self, shelf: Shelf, wanted: Callable[[str], bool] = lambda name: False) -> None:
+        """Forgets all of the queue but what is wanted still."""
         if not shelf.bytes:
             return
         with self._lock:
             for holder in LISTS:
-                for name in [each for each in shelf.lists[holder] if each not in names]:
+                for name in [each for each in shelf.lists[holder] if not wanted(each)]:
                     self._remove(shelf, holder, name)
 
     def close(self, shelf: Shelf) -> None:

@@ -21,7 +21,7 @@ class HolderFigures:
 
 @dataclass(frozen=True, slots=True)
 class ShelfFigures:
-    """What is kept of a queue, and up to where it may be read ahead."""
+    """What is kept of a queue, and up to where it may be read ahead while it is consumed."""
 
     name: str
     bytes: int

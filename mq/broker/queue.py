@@ -5,9 +5,12 @@ import random
 
 from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
+from mq.broker.bodies import Bodies, Watched
 from mq.broker.fetching import Fetching
+from mq.broker.ids import Ids
 from mq.broker.looks import Looks
-from mq.message import Delivery
+from mq.broker.memory import Hand, Memory
+from mq.message import Delivery, Held
 from mq.names import MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
@@ -25,7 +28,9 @@ class Queue:
         settings: QueueSettings,
         peers: int,
         chance: random.Random,
-        peer_index: int = 0,
+        peer_index: int,
+        memory: Memory,
+        ids: Ids,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -33,7 +38,8 @@ class Queue:
         self.totals = Totals()
         self._root = root
         self._committer = committer
-        self._backlog = Backlog(peers=peers, own=peer_index)
+        self.bodies = Bodies(name, memory)
+        self._backlog = Backlog(peers=peers, own=peer_index, watcher=Watched(ids, self.bodies))
         self._fetching = Fetching(
             name,
             root,
@@ -44,6 +50,7 @@ class Queue:
             self.totals,
             lambda: self.settings.visibility_s,
             self.became_ready,
+            self.bodies,
         )
         self._arrival = asyncio.Event()
         self.description: Description | None = None
@@ -69,6 +76,10 @@ class Queue:
         """Waits until nothing goes on here."""
         while tasks := self._fetching.tasks():
             await asyncio.wait(tasks)
+
+    def keep(self, message_id: MessageId, held: Held, hand: Hand) -> None:
+        """Keeps the body of a message that was published, and is to be told of now."""
+        self.bodies.published(message_id, held, hand, self._backlog)
 
     def was_published(self, *ids: MessageId, is_ready: bool = True) -> None:
         """Messages were published by this process's hand."""

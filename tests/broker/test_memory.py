@@ -48,12 +48,12 @@ def fill(memory: Memory, shelf: Shelf, size: int, count: int, published: bool = 
 def consume(memory: Memory, shelf: Shelf, size: int) -> None:
     """Fetches that find nothing kept."""
     memory.take(shelf, "none")
-    memory.hold(shelf, size)
+    memory.hold(size, shelf)
 
 
 def test_what_is_in_hand_counts_until_nobody_refers_to_it() -> None:
     memory, _ = fresh()
-    hand = memory.hold(Shelf("q"), 1000)
+    hand = memory.hold(1000, Shelf("q"))
     assert memory.figures().held_bytes == 1000 + BODY_OVERHEAD_BYTES
     del hand
     assert memory.figures().held_bytes == 0
@@ -62,7 +62,7 @@ def test_what_is_in_hand_counts_until_nobody_refers_to_it() -> None:
 def test_what_finds_no_room_in_hand_is_refused_and_small_ones_have_room_left() -> None:
     memory, _ = fresh()
     shelf, hands = Shelf("q"), []
-    while (hand := memory.hold(shelf, MIB)) is not None:
+    while (hand := memory.hold(MIB, shelf)) is not None:
         hands.append(hand)
     assert len(hands) == BUDGET * (1 - MEMORY_SMALL_SHARE) // (MIB + BODY_OVERHEAD_BYTES)
     small = memory.receive(MEMORY_SMALL_BYTES_MAX)
@@ -78,7 +78,7 @@ def test_without_a_budget_nothing_is_kept_and_a_little_may_be_in_hand() -> None:
     assert hand is not None
     assert not memory.keep(shelf, "a", held(10), hand)
     assert not memory.keep(shelf, "b", held(10))
-    assert memory.hold(shelf, MIB) is not None
+    assert memory.hold(MIB, shelf) is not None
 
 
 def test_heads_give_way_first_then_what_is_pending_then_direct_lists_from_their_ends() -> None:
@@ -91,7 +91,7 @@ def test_heads_give_way_first_then_what_is_pending_then_direct_lists_from_their_
     assert fill(memory, head, MIB, 10) == 10
     order, hands = [], []
     before = memory.figures()
-    while (hand := memory.hold(direct, MIB)) is not None:
+    while (hand := memory.hold(MIB, direct)) is not None:
         hands.append(hand)
         after = memory.figures()
         order += [
@@ -167,7 +167,7 @@ def test_threads_at_once_leave_the_account_right() -> None:
         for number in range(2000):
             name = f"{shelf.name}-{number}"
             memory.keep(shelf, name, held(1000), memory.receive(1000))
-            memory.hold(shelf, 5000)
+            memory.hold(5000, shelf)
             memory.take(shelf, name if number % 3 else "none")
 
     threads = [threading.Thread(target=work, args=(shelf,)) for shelf in shelves]
@@ -220,7 +220,7 @@ class MemoryAgainstAnAccount(RuleBasedStateMachine):
 
     @rule(number=shelves, size=sizes)
     def hold(self, number: int, size: int) -> None:
-        hand = self.forced(lambda: self.memory.hold(self.shelves[number], size))
+        hand = self.forced(lambda: self.memory.hold(size, self.shelves[number]))
         if isinstance(hand, Hand):
             self.in_hand.append((Holder.DIRECT, hand))
 
@@ -274,7 +274,7 @@ class MemoryAgainstAnAccount(RuleBasedStateMachine):
     def retain(self, number: int, some: set[str]) -> None:
         shelf = self.shelves[number]
         kept = {each for each in map(str, range(31)) if self.memory.is_kept(shelf, each)}
-        self.memory.retain(shelf, some)
+        self.memory.retain(shelf, some.__contains__)
         for each in kept:
             assert self.memory.is_kept(shelf, each) == (each in some)
 
