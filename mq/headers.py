@@ -44,6 +44,11 @@ def kept(headers: Iterable[tuple[str, str]]) -> Headers:
 def _is_kept(name: str, value: str) -> bool:
     if name == _CONTENT_TYPE:
         return not is_default(value) and not extension_for(value)
+    return is_kept_name(name)
+
+
+def is_kept_name(name: str) -> bool:
+    """Whether messages keep the header of this name, in lower case, whatever its value is."""
     return name in _KEPT or name.startswith(_KEPT_BEGINNINGS)
 
 

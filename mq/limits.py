@@ -32,7 +32,6 @@ REASON_MAX: Final = 9
 BODY_BYTES_MAX_DEFAULT: Final = 64 * MIB
 BODY_HELD_BYTES_MAX: Final = MIB
 CHUNK_BYTES: Final = 256 * KIB
-# What passes through at a time where there is no room for a chunk.
 SMALL_CHUNK_BYTES: Final = 32 * KIB
 
 # Group commit. Of two threads one flushes and one lets newcomers act.
@@ -127,6 +126,11 @@ FIRING_KEPT_S: Final = 3600
 FIRING_AGAIN_S: Final = 1.0
 FIRING_STUCK_AGAIN_S: Final = 10.0
 
+# Selections: their text, and how many a queue's consumers may have at a time.
+SELECT_CHARS_MAX: Final = 1024
+SELECT_TERMS_MAX: Final = 8
+SELECTIONS_PER_QUEUE_MAX: Final = 64
+
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096
 CLAIMS_MAX: Final = GROUP_OPERATIONS_MAX
@@ -139,6 +143,8 @@ FOLDERS_PER_LOOK_MAX: Final = 64
 TAKES_PER_STRANGER: Final = 16
 # Of so many looks one begins at another's shard, so that none waits for ever.
 LOOKS_PER_SHARD: Final = 4
+# How long a consumer that was notified may take to ask: then another is.
+NOTIFIED_S: Final = 1.0
 # How often a process looks for what others did, and the share of time that looking may take.
 LOOK_INTERVAL_S: Final = 0.5
 LOOK_SHARE: Final = 0.05
@@ -149,28 +155,24 @@ BUSY_ASIDE_S: Final = 0.1
 # A folder's mtime is believed only when it is this much older than the listing.
 FOLDER_MTIME_TRUST_S: Final = 2.0
 
-# Memory. What is in hand of bodies, on its way in or out, may be at least so much, whatever the
-# budget; what is not small leaves this share of that to what is.
+# Memory. What is in hand of bodies may be at least so much, whatever the budget; what is not small
+# leaves this share of that to what is.
 MEMORY_BYTES_DEFAULT: Final = 64 * MIB
 MEMORY_IN_HAND_BYTES_MIN: Final = 16 * MIB
 MEMORY_SMALL_BYTES_MAX: Final = 16 * KIB
 MEMORY_SMALL_SHARE: Final = 0.25
-# Ids of ready messages that a process knows, of one queue and of all; and how many of one it may
-# know however many queues there are.
+# What a body costs beside its bytes and its headers'; what a queue's lists may hold whatever others
+# would; the share of the budget that direct lists may have.
+BODY_OVERHEAD_BYTES: Final = 512
+MEMORY_QUEUE_BYTES_MIN: Final = 64 * KIB
+MEMORY_AHEAD_SHARE: Final = 0.5
+# How long after its last fetch a queue counts as consumed; how many are asked to give way.
+MEMORY_IDLE_S: Final = 5.0
+MEMORY_EVICTION_LOOKS_MAX: Final = 16
+MEMORY_QUEUES_SHOWN_MAX: Final = 100
+# Ids of ready messages that all backlogs know, and that each may, however many there are.
 BACKLOG_IDS_TOTAL_MAX: Final = 128 * 1024
 BACKLOG_IDS_MIN: Final = 256
-# What a body costs beside its bytes and its headers': objects, and places in tables.
-BODY_OVERHEAD_BYTES: Final = 512
-# What a queue's lists may hold whatever others would, and what one that is read ahead begins with.
-MEMORY_QUEUE_BYTES_MIN: Final = 64 * KIB
-# The share of the budget that the lists of all consumed queues may be read ahead to.
-MEMORY_AHEAD_SHARE: Final = 0.5
-# How long after its last fetch a queue counts as consumed.
-MEMORY_IDLE_S: Final = 5.0
-# Queues that are looked at for one that can give way, before there is no room.
-MEMORY_EVICTION_LOOKS_MAX: Final = 16
-# Queues that the answer about memory names.
-MEMORY_QUEUES_SHOWN_MAX: Final = 100
 
 # Upkeep.
 TIMERS_MAX: Final = 100_000
@@ -364,9 +366,6 @@ _RELATIONS: Final = {
     "a cohort's claims go on at once": COHORT_MAX <= CLAIMS_MAX,
     "a split body and an answer of many are in hand at once, whatever the budget": (
         (1 - MEMORY_SMALL_SHARE) * MEMORY_IN_HAND_BYTES_MIN >= 1.5 * BATCH_BYTES_MAX
-    ),
-    "what is small is far from all that may be in hand": (
-        MEMORY_SMALL_BYTES_MAX <= MEMORY_SMALL_SHARE * MEMORY_IN_HAND_BYTES_MIN / 64
     ),
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,

@@ -73,15 +73,16 @@ _QUEUE: Final = re.compile(QUEUE_PATTERN)
 _KEY_WRITTEN: Final = re.compile(r"(?:[A-Za-z0-9_-]|=[0-9A-F]{2})+")
 UUID_V7: Final = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """How an id begins. Not all that does so is one: there is a last time that one may tell."""
-ID_PATTERN: Final = (
-    rf"(?P<uuid>{UUID_V7.pattern})"
+ATTRIBUTES_PATTERN: Final = (
     r"(?:,p=(?P<priority>[1-9]))?"
     r"(?:,k=(?P<key>[A-Za-z0-9_=-]+))?"
     r"(?:,v=(?P<visibility>[1-9][0-9]{0,5}))?"
     r"(?:,h=(?P<headers>[1-9][0-9]{0,3}))?"
     rf"(?:\.(?P<extension>{'|'.join(EXTENSIONS)}))?"
 )
-"""How an id is written, but for the numbers and the key in it."""
+"""How what stands behind an id's uuid is written, but for the numbers and the key in it."""
+ID_PATTERN: Final = rf"(?P<uuid>{UUID_V7.pattern}){ATTRIBUTES_PATTERN}"
+"""The same of a whole id."""
 _ID: Final = re.compile(ID_PATTERN)
 # The ids without attributes, which are nearly all.
 _PLAIN_ID: Final = re.compile(

@@ -6,6 +6,7 @@ message: whoever takes a candidate still has to win its rename.
 
 import random
 from bisect import bisect_left
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -121,6 +122,15 @@ class Backlog:
         interval_s = max(LOOK_INTERVAL_S, look_pause_s(self._look_cost_s))
         return now_s - self._looked_s >= interval_s
 
+    def may_look(self, now_s: float) -> bool:
+        """Whether looking once more, for those who wait, takes a small share of the time."""
+        return now_s - self._looked_s >= look_pause_s(self._look_cost_s)
+
+    @property
+    def may_be_more(self) -> bool:
+        """Whether there may be messages beyond those that are known."""
+        return not self._complete
+
     def look_began(self) -> None:
         """From here on the listing may miss what is offered."""
         self._offered_meanwhile = []
@@ -221,6 +231,25 @@ class Backlog:
         return _place_of(self._candidates, key) is not None or (
             bool(self._left) and _place_of(self._left, key) is not None
         )
+
+    def discard(self, name: str) -> None:
+        """Another list of the same folder took the message of this id."""
+        key = self._order.key(name)
+        for candidates in (self._candidates, self._left):
+            place = _place_of(candidates, key)
+            if place is not None:
+                # It may come to nothing: then the folder is as it was, and the message there.
+                self._mark = None
+                del candidates[place]
+
+    def take_first(self, takes: Callable[[str], bool]) -> Candidate | None:
+        """The first candidate whose id's text satisfies `takes`, in the order of delivery."""
+        for candidates in (self._left, self._candidates):
+            for place, candidate in enumerate(candidates):
+                if takes(candidate.name):
+                    del candidates[place]
+                    return candidate
+        return None
 
     def take(self, chance: random.Random) -> Candidate | None:
         """The next candidate: the first, or, with peers, the first of this process's own share.

@@ -68,7 +68,7 @@ async def fetch_many(
     bodies, nor than there is room for in memory, in their order; none when nothing is ready, nor
     becomes so within `wait_s`.
 
-    Raises what `Broker.fetch` does, but once something was claimed ends with that. A caller that
+    Raises what `Consuming.fetch` does, but once something was claimed ends with that. A caller that
     is cancelled gets nothing, and what was claimed is released. Durable: yes.
     """
     queue = await broker.queue(name)
@@ -76,7 +76,7 @@ async def fetch_many(
     try:
         if await _claim(broker, queue, found, count, visibility_s) or found or not wait_s:
             return found
-        delivery = await broker.fetch(name, visibility_s, wait_s)
+        delivery = await broker.consuming.fetch(name, visibility_s, wait_s)
         if delivery is not None:
             found.append(delivery)
             await _claim(broker, await broker.queue(name), found, count, visibility_s)
@@ -137,7 +137,7 @@ async def _cohort(
     """Claims so many at once, adds them to `found` in their order; how many there were. Raises
     what a claim failed with, the others being among those that were found.
     """
-    futures = [broker.begin_fetch(queue, visibility_s) for _ in range(wanted)]
+    futures = [broker.consuming.begin_fetch(queue, visibility_s) for _ in range(wanted)]
     try:
         await asyncio.wait(futures)
     except asyncio.CancelledError:

@@ -1,7 +1,6 @@
 """The queues that this process knows, and every operation that a request may ask of them."""
 
 import asyncio
-import contextlib
 import logging
 import random
 from collections.abc import Coroutine, Mapping, Sequence
@@ -9,17 +8,19 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mq.broker.accounts import Description
+from mq.broker.consuming import Consuming
 from mq.broker.describing import Describer
 from mq.broker.ids import Ids
 from mq.broker.keeper import Keeper
 from mq.broker.memory import Hand, Memory
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
-from mq.broker.queue import Queue
+from mq.broker.queue import Host, Queue
 from mq.broker.turns import Turns
+from mq.broker.watching import Watching
 from mq.errors import MqError, PublishPurged, QueueNotFound
-from mq.limits import LOOK_INTERVAL_S, MEMORY_BYTES_DEFAULT, SHARDS_MAX
-from mq.message import PLAIN, Delivery, Envelope, Stamp
+from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
+from mq.message import PLAIN, Envelope, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
 from mq.store.by_key import find_key, remove_by_key
@@ -59,10 +60,9 @@ class Broker:
         self.ids = Ids()
         self.committer = committer
         self._settings = settings
-        self._peers = peers
-        self._chance = chance or random.Random()
+        chance = chance or random.Random()
         # Which of the peers this one is: the shard, or the share, that it begins with.
-        self._peer_index = self._chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
+        own = chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
         self._uuids = UuidSource(root.clock)
         self.keeper = Keeper(root, committer, settings)
         self._describer = Describer(root, committer)
@@ -70,9 +70,23 @@ class Broker:
         self._publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
         )
+        watching = Watching(root, committer, self.keeper.refresh)
+        self.consuming = Consuming(root, self.queue, watching)
+        """Fetches, long polls and subscriptions."""
+        self._host = Host(
+            root,
+            committer,
+            chance,
+            peers,
+            own,
+            self.memory,
+            self.ids,
+            self._forget,
+            watching.watch,
+            self._refresh_later,
+        )
         self._queues: dict[str, Queue] = {}
         self._turns = Turns()
-        self._drains = asyncio.Event()
         self.background: set[asyncio.Task[Any]] = set()
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
@@ -193,48 +207,10 @@ class Broker:
         """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable: yes."""
         return await self._publisher.finish(await self.queue(name), upload)
 
-    async def fetch(
-        self, name: QueueName, visibility_s: float | None = None, wait_s: float = 0
-    ) -> Delivery | None:
-        """Claims the queue's next message, for so long when that is said; None when nothing is
-        ready, nor becomes so within `wait_s`. Raises QueueNotFound, also when it is deleted while
-        one waits; Unavailable. A caller that is cancelled meanwhile gets nothing, and what was
-        claimed for it is released. Durable: yes.
-        """
-        until_s = self.root.clock.steady_s() + wait_s
-        while True:
-            queue = await self.queue(name)
-            arrival = queue.next_arrival()
-            future = self.begin_fetch(queue, visibility_s)
-            try:
-                delivery = await future
-            except asyncio.CancelledError:
-                queue.abandon(future)
-                raise
-            now_s = self.root.clock.steady_s()
-            if delivery is not None or now_s >= until_s or self._drains.is_set():
-                return delivery
-            # What other processes publish or redeliver is not told here. All who wait look at the
-            # same moments, so that one look does for them.
-            next_s = (now_s // LOOK_INTERVAL_S + 1) * LOOK_INTERVAL_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(next_s, until_s) - now_s):
-                    await arrival.wait()
-
     def stop_waiting(self) -> None:
         """Whoever waits for a message hears now that there is none; nobody waits from here on."""
-        self._drains.set()
+        self.consuming.stop_waiting()
         self._purger.stop()
-        for queue in self._queues.values():
-            queue.arrived()
-
-    def begin_fetch(
-        self, queue: Queue, visibility_s: float | None = None
-    ) -> "asyncio.Future[Delivery | None]":
-        """Like `fetch`; whoever is gone before the answer calls the queue's `abandon`."""
-        future = queue.begin_fetch(visibility_s)
-        future.add_done_callback(partial(self._heard, queue))
-        return future
 
     async def remove(
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
@@ -327,6 +303,7 @@ class Broker:
 
     async def drain(self) -> None:
         """Waits for what goes on in the background, and gives the threads back."""
+        await self.consuming.drain()
         for queue in list(self._queues.values()):
             await queue.drain()
         while self.background:
@@ -336,17 +313,7 @@ class Broker:
     def _known(self, name: QueueName) -> Queue:
         """The queue as this process knows it, from its first use on."""
         if (queue := self._queues.get(name.text)) is None:
-            queue = self._queues[name.text] = Queue(
-                name,
-                self.root,
-                self.committer,
-                self._settings,
-                self._peers,
-                self._chance,
-                self._peer_index,
-                self.memory,
-                self.ids,
-            )
+            queue = self._queues[name.text] = Queue(name, self._host, self._settings)
         return queue
 
     def _removed(
@@ -372,6 +339,11 @@ class Broker:
             self._purger.heard(error.before_ms)
         return error is None
 
+    def _refresh_later(self, queue: Queue) -> None:
+        """For a consumer that goes on and on: settings of this moment are used from the next on."""
+        if not self.keeper.is_fresh(queue):
+            self._in_background(self.keeper.refresh(queue))
+
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self.background.add(task)
@@ -389,8 +361,7 @@ class Broker:
         """
         if queue is not None and self._queues.get(queue.name.text) is queue:
             del self._queues[queue.name.text]
-            queue.bodies.close()
-            queue.arrived()  # Whoever waits for a message hears that it is gone.
+            queue.was_forgotten()
 
     async def _retire_delayed(self, name: QueueName) -> None:
         try:

@@ -5,19 +5,22 @@ a race has another claimed. It looks into the folder only between claims.
 """
 
 import asyncio
+import itertools
 import logging
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mq.broker.accounts import Totals
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies
+from mq.broker.interests import Interests
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
-from mq.errors import Busy, MqError, Unavailable
+from mq.errors import Busy, MqError, QueueNotFound, Unavailable
 from mq.limits import CLAIMS_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
@@ -40,48 +43,69 @@ class _Claim:
     future: "asyncio.Future[Delivery | None]"
 
 
-class Fetching:
-    """The fetches of a queue that this process has used. Lives on the event loop's thread.
-
-    `visibility_s` says how long a message is the fetcher's where nobody says otherwise;
-    `became_ready` hears of what is released.
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What all fetches of a queue have in common. `visibility_s`: how long a message is the
+    fetcher's where nobody says otherwise; `became_ready` hears of what is released; `looked`, when
+    a look has ended, and found something or not, or fetches have; `failed`, when a look failed.
+    `fetchings` are all of them.
     """
 
-    def __init__(
-        self,
-        name: QueueName,
-        root: Root,
-        committer: Committer,
-        looks: Looks,
-        backlog: Backlog,
-        chance: random.Random,
-        totals: Totals,
-        visibility_s: Callable[[], float],
-        became_ready: Callable[[MessageId], None],
-        bodies: Bodies,
-    ) -> None:
+    name: QueueName
+    root: Root
+    committer: Committer
+    chance: random.Random
+    totals: Totals
+    interests: Interests
+    bodies: Bodies
+    visibility_s: Callable[[], float]
+    became_ready: Callable[[MessageId], None]
+    looked: Callable[[bool], None]
+    failed: Callable[[MqError], None]
+    fetchings: list["Fetching"] = field(default_factory=list)
+
+
+class Fetching:
+    """The fetches of a queue that this process has used, or of a selection of it. Lives on the
+    event loop's thread.
+    """
+
+    def __init__(self, common: Common, looks: Looks, backlog: Backlog) -> None:
         self.waiters = Waiters()
-        self._name = name
-        self._root = root
-        self._committer = committer
+        self.backlog = backlog
+        self._common = common
+        self._name = common.name
+        self._root = common.root
+        self._committer = common.committer
+        self._totals = common.totals
         self._looks = looks
-        self._backlog = backlog
-        self._chance = chance
-        self._totals = totals
-        self._visibility_s = visibility_s
-        self._became_ready = became_ready
-        self._bodies = bodies
         self._claims: deque[_Claim] = deque()
+        self._is_to_look = False
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self.handling: set[asyncio.Task[None]] = set()
         """What goes on with messages whose claims have ended."""
+        common.fetchings.append(self)
 
-    def begin(self, visibility_s: float | None) -> "asyncio.Future[Delivery | None]":
+    def begin(
+        self, visibility_s: float | None, priority: int = 0
+    ) -> "asyncio.Future[Delivery | None]":
         """One more waits for a message; the future that answers."""
-        future = self.waiters.add(visibility_s)
+        future = self.waiters.add(visibility_s, priority)
         self._go_on()
         return future
+
+    def look_again(self) -> None:
+        """Looks into the folder for those who are interested, once no claim goes on."""
+        self._is_to_look = True
+        self._go_on()
+
+    def work(self) -> int:
+        """How many messages are known that nobody has asked for; one more where there may be some
+        that are not known.
+        """
+        asked = max(0, len(self.waiters) - len(self._claims))
+        return max(0, len(self.backlog) + self.backlog.may_be_more - asked)
 
     def abandon(self, future: "asyncio.Future[Delivery | None]") -> None:
         """Whoever asked is gone: what was claimed for it, or is, is released."""
@@ -107,31 +131,36 @@ class Fetching:
 
     async def _serve(self) -> None:
         try:
-            while self.waiters.drop_gone() or self._claims:
+            while self.waiters.drop_gone() or self._claims or self._is_to_look:
                 self._changed.clear()
-                if not self._backlog.is_due_for_look(self._root.clock.steady_s()):
+                is_due = self.backlog.is_due_for_look(self._root.clock.steady_s())
+                if not (is_due or self._is_to_look):
                     self._claim(len(self.waiters) - len(self._claims))
                 elif not self._claims:
                     await self._look_for_those_who_wait()
                     continue
+                self._common.looked(False)
                 await self._changed.wait()
         except MqError as error:
             self._answer_all(error)
+            self._common.failed(error)
         except Exception as error:
             _log.exception("fetching failed", extra={"fields": {"queue": self._name.text}})
-            self._backlog.distrust()
+            self.backlog.distrust()
             self._answer_all(Unavailable(repr(error)))
         finally:
             self._serving = None
+        self._common.looked(False)
 
     def _answer_all(self, error: MqError) -> None:
         while (waiter := self.waiters.next()) is not None:
             waiter.future.set_exception(error)
 
     async def _look_for_those_who_wait(self) -> None:
-        last = self.waiters.asked
-        await self._looks.look(self._backlog)
-        if len(self._backlog):
+        last, self._is_to_look = self.waiters.asked, False
+        await self._looks.look(self.backlog)
+        if len(self.backlog):
+            self._common.looked(True)
             return
         # Nothing is there for those who came before the look.
         while (waiter := self.waiters.next(last)) is not None:
@@ -139,32 +168,61 @@ class Fetching:
 
     def _claim(self, wanted: int) -> None:
         """Begins a claim for each who waits and has none yet."""
-        candidates = self._candidates(min(wanted, CLAIMS_MAX - len(self._claims)))
+        wanted = min(wanted, CLAIMS_MAX - len(self._claims))
         waiters = self.waiters.behind(len(self._claims))
-        for candidate, waiter in zip(candidates, waiters, strict=False):
-            operation = fetch(
-                self._root,
-                self._name,
-                candidate.id,
-                self._visibility_s(),
-                candidate.bucket,
-                waiter.visibility_s,
-                self._bodies.take(candidate.name),
-                self._bodies.room,
-            )
-            future = self._committer.submit(operation)
-            claim = _Claim(candidate, self.waiters.asked, waiter.visibility_s, future)
-            self._claims.append(claim)
-            future.add_done_callback(self._claim_ended)
+        if self._common.interests.holds_back(0):
+            self._claim_what_they_may(list(itertools.islice(waiters, max(0, wanted))))
+            return
+        for candidate, waiter in zip(self._candidates(wanted), waiters, strict=False):
+            self._begin_claim(candidate, waiter)
+
+    def _claim_what_they_may(self, waiters: list[Waiter]) -> None:
+        """The same where some go before others: what one above them is interested in is not there
+        for those below.
+        """
+        interests = self._common.interests
+        for waiter in waiters:
+            may_take = partial(interests.may_take, waiter.priority)
+            candidate = self.backlog.take_first(may_take)
+            if candidate is not None:
+                self._was_taken(candidate)
+                self._begin_claim(candidate, waiter)
+            elif interests.holds_back(waiter.priority) and not waiter.future.done():
+                waiter.future.set_result(None)
+                self._changed.set()
+
+    def _begin_claim(self, candidate: Candidate, waiter: Waiter) -> None:
+        operation = fetch(
+            self._root,
+            self._name,
+            candidate.id,
+            self._common.visibility_s(),
+            candidate.bucket,
+            waiter.visibility_s,
+            self._common.bodies.take(candidate.name),
+            self._common.bodies.room,
+        )
+        future = self._committer.submit(operation)
+        claim = _Claim(candidate, self.waiters.asked, waiter.visibility_s, future)
+        self._claims.append(claim)
+        future.add_done_callback(self._claim_ended)
 
     def _candidates(self, wanted: int) -> list[Candidate]:
         candidates: list[Candidate] = []
         while len(candidates) < wanted:
-            candidate = self._backlog.take(self._chance)
+            candidate = self.backlog.take(self._common.chance)
             if candidate is None:
                 break
+            self._was_taken(candidate)
             candidates.append(candidate)
         return candidates
+
+    def _was_taken(self, candidate: Candidate) -> None:
+        """Nobody else of this process tries for it."""
+        if len(self._common.fetchings) > 1:
+            for each in self._common.fetchings:
+                if each is not self:
+                    each.backlog.discard(candidate.name)
 
     def _claim_ended(self, ended: "asyncio.Future[Delivery | None]") -> None:
         """Claims are handed over in the order of their beginnings: one that began later may go to
@@ -178,15 +236,17 @@ class Fetching:
         candidate, error = claim.candidate, claim.future.exception()
         if isinstance(error, Busy):
             # Whoever holds it may be stopped: nobody waits for that, and others go first.
-            self._backlog.put_aside(candidate, self._root.clock.steady_s())
+            self.backlog.put_aside(candidate, self._root.clock.steady_s())
             self._totals.lost_races += 1
         elif error is not None:
             # The message is in delay/ and comes back, or is where it was; one who waits hears of
             # it.
-            self._backlog.distrust()
+            self.backlog.distrust()
             self._answer_next(error)
+            if isinstance(error, QueueNotFound):
+                self._common.failed(error)
         elif (delivery := claim.future.result()) is None:
-            self._backlog.was_lost(candidate, self._root.clock.steady_s())
+            self.backlog.was_lost(candidate, self._root.clock.steady_s())
             self._totals.lost_races += 1
         else:
             self._totals.fetched += 1
@@ -232,7 +292,7 @@ class Fetching:
 
     async def _stamp_for(self, waiter: Waiter, delivery: Delivery) -> None:
         """Makes the delivery the waiter's for as long as that one asked, and hands it over."""
-        shown_s = waiter.visibility_s or delivery.id.visibility_s or self._visibility_s()
+        shown_s = waiter.visibility_s or delivery.id.visibility_s or self._common.visibility_s()
         due_ms = self._root.now_ms() + round(shown_s * 1000)
         try:
             stamped = await self._committer.commit(extend(self._root, delivery, due_ms))
@@ -257,7 +317,7 @@ class Fetching:
         try:
             if await self._committer.commit(release(self._root, delivery)):
                 self._totals.released += 1
-                self._became_ready(delivery.id)
+                self._common.became_ready(delivery.id)
         except Unavailable as error:
             _log.warning(
                 "a release failed; the message comes back when it is due",

@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from dataclasses import replace
 
 from mq.broker.backlog import Backlog
 from mq.errors import SettingsUnreadable, Unavailable
 from mq.limits import LOOKS_PER_SHARD
 from mq.names import QueueName
+from mq.selection import Selection
 from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
 from mq.store.order import STRICT, FolderMark, Listing, Order, list_ready
@@ -19,7 +21,13 @@ class Looks:
     """The looks of one process into one queue. Lives on the event loop's thread."""
 
     def __init__(
-        self, name: QueueName, root: Root, committer: Committer, peers: int, peer_index: int
+        self,
+        name: QueueName,
+        root: Root,
+        committer: Committer,
+        peers: int,
+        peer_index: int,
+        selection: Selection | None = None,
     ) -> None:
         self.clearing: asyncio.Task[None] | None = None
         """Empty buckets are being taken away."""
@@ -28,6 +36,7 @@ class Looks:
         self._committer = committer
         self._peers = peers
         self._peer_index = peer_index
+        self._selection = selection
         self._looks = 0
 
     async def look(self, backlog: Backlog) -> None:
@@ -48,7 +57,12 @@ class Looks:
             self.clearing.add_done_callback(self._was_cleared)
 
     def _list(self, mark: FolderMark | None, limit: int) -> Listing | None:
-        return list_ready(self._root, self._name, limit, mark, self._order())
+        listing = list_ready(self._root, self._name, limit, mark, self._order())
+        selection = self._selection
+        if listing is None or selection is None:
+            return listing
+        found = [each for each in listing.candidates if selection.matches_name(each.name)]
+        return replace(listing, candidates=found)
 
     def _order(self) -> Order:
         """Strict without peers; else from this process's own shard on, where the queue has shards,

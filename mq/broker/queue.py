@@ -1,68 +1,106 @@
-"""One queue in one process: its fetches, what becomes ready, and what its counts were."""
+"""One queue in one process: its fetches and consumers, what becomes ready, and what its counts
+were.
+"""
 
 import asyncio
+import logging
 import random
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies, Watched
-from mq.broker.fetching import Fetching
+from mq.broker.fetching import Common, Fetching
 from mq.broker.ids import Ids
+from mq.broker.interest import Event, Interest, State
+from mq.broker.interests import Interests, Known
 from mq.broker.looks import Looks
 from mq.broker.memory import Hand, Memory
+from mq.errors import MqError, QueueNotFound
 from mq.message import Delivery, Held
 from mq.names import MessageId, QueueName
+from mq.selection import Selection
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
 from mq.store.root import Root
+
+_log = logging.getLogger("mq.queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a queue has of its process, `memory` and `ids` shared with others, and who hears of it
+    there: `gone`, when its folder is; `waits`, when somebody is interested in it from here on;
+    `used`, when messages are asked for that somebody waited for.
+    """
+
+    root: Root
+    committer: Committer
+    chance: random.Random
+    peers: int
+    peer_index: int
+    memory: Memory
+    ids: Ids
+    gone: Callable[["Queue"], None]
+    waits: Callable[["Queue"], None]
+    used: Callable[["Queue"], None]
 
 
 class Queue:
     """A queue that this process has used. Lives on the event loop's thread."""
 
-    def __init__(
-        self,
-        name: QueueName,
-        root: Root,
-        committer: Committer,
-        settings: QueueSettings,
-        peers: int,
-        chance: random.Random,
-        peer_index: int,
-        memory: Memory,
-        ids: Ids,
-    ) -> None:
+    def __init__(self, name: QueueName, host: Host, settings: QueueSettings) -> None:
         self.name = name
         self.settings = settings
         self.seen = UNSEEN
         self.totals = Totals()
-        self._root = root
-        self._committer = committer
-        self.bodies = Bodies(name, memory)
-        self._backlog = Backlog(peers=peers, own=peer_index, watcher=Watched(ids, self.bodies))
-        self._fetching = Fetching(
+        self.description: Description | None = None
+        self.is_gone = False
+        """Its folder was deleted: whoever comes later looks for the queue anew."""
+        self.interests = Interests(Known(self.work, self._matches, host.root.clock.steady_s))
+        self.bodies = Bodies(name, host.memory)
+        self._host = host
+        self._common = Common(
             name,
-            root,
-            committer,
-            Looks(name, root, committer, peers, peer_index),
-            self._backlog,
-            chance,
+            host.root,
+            host.committer,
+            host.chance,
             self.totals,
+            self.interests,
+            self.bodies,
             lambda: self.settings.visibility_s,
             self.became_ready,
-            self.bodies,
+            self._looked,
+            self.failed,
         )
-        self._arrival = asyncio.Event()
-        self.description: Description | None = None
+        self._fetching = self._new_fetching(None)
+        self._selected: dict[Selection, Fetching] = {}
+        self._told: deque[Interest] = deque()
+        self._is_telling = False
 
-    def begin_fetch(self, visibility_s: float | None = None) -> "asyncio.Future[Delivery | None]":
+    # Fetches
+
+    def fetching(self, selection: Selection | None = None) -> Fetching:
+        """The fetches of those who take what is of the selection; None: whatever is there."""
+        if selection is None:
+            return self._fetching
+        found = self._selected.get(selection)
+        if found is None:
+            found = self._selected[selection] = self._new_fetching(selection)
+        return found
+
+    def begin_fetch(
+        self, visibility_s: float | None = None, selection: Selection | None = None
+    ) -> "asyncio.Future[Delivery | None]":
         """The next message, claimed for `visibility_s`, or, where that is None, for as long as it
         or the queue says; None when nothing is ready.
 
         Raises QueueNotFound, Unavailable. Whoever no longer waits for it says so by `abandon`.
         Durable once the future is done: yes.
         """
-        return self._fetching.begin(visibility_s)
+        return self.fetching(selection).begin(visibility_s)
 
     def abandon(self, future: "asyncio.Future[Delivery | None]") -> None:
         """Whoever asked is gone: what was claimed for it, or is, is released."""
@@ -74,12 +112,86 @@ class Queue:
 
     async def drain(self) -> None:
         """Waits until nothing goes on here."""
-        while tasks := self._fetching.tasks():
+        while tasks := {task for each in self._common.fetchings for task in each.tasks()}:
             await asyncio.wait(tasks)
+
+    # Consumers
+
+    def join(self, interest: Interest) -> None:
+        """A consumer comes. Raises QueueNotFound where the queue is gone."""
+        if self.is_gone:
+            raise QueueNotFound(self.name.text)
+
+    def wants(self, interest: Interest) -> None:
+        """A consumer would take messages."""
+        if interest.state is State.NOT_INTERESTED and not self.is_gone:
+            self.tell(self.interests.wants(interest))
+            self._host.waits(self)
+
+    def leave(self, interest: Interest) -> None:
+        """A consumer goes."""
+        self.tell(self.interests.stops(interest, Event.CLOSED))
+
+    def used(self) -> None:
+        """Messages are asked for that somebody waited for."""
+        self._host.used(self)
+
+    def tell(self, notified: Iterable[Interest]) -> None:
+        """Tells consumers that it is their turn, one after the other: what they do about it may
+        make it others' turn.
+        """
+        self._told.extend(notified)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._told:
+                try:
+                    self._told.popleft().was_notified()
+                except Exception:
+                    _log.exception("a consumer failed", extra={"fields": {"queue": self.name.text}})
+        finally:
+            self._is_telling = False
+
+    def work(self, selection: Selection | None) -> int:
+        """How many messages are known, or may be there, that those of a selection might take and
+        nobody has asked for.
+        """
+        return self.fetching(selection).work()
+
+    def check_stalled(self, now_s: float) -> None:
+        """Passes over consumers that were notified and do not ask."""
+        self.tell(self.interests.stalled(now_s))
+
+    def fetchings_to_look(self, now_s: float) -> list[Fetching]:
+        """Where somebody waits, and nothing is known that they might take."""
+        return [
+            fetching
+            for selection in self.interests.waiting
+            if (fetching := self.fetching(selection)).backlog.may_look(now_s)
+        ]
+
+    def failed(self, error: MqError) -> None:
+        """Looking failed: all who are interested hear so."""
+        if isinstance(error, QueueNotFound):
+            self._host.gone(self)
+            return
+        for interest in list(self.interests):
+            interest.failed(error)
+
+    def was_forgotten(self) -> None:
+        """Its folder is gone: all who wait for a message hear so."""
+        self.is_gone = True
+        self.bodies.close()
+        error = QueueNotFound(self.name.text)
+        for interest in list(self.interests):
+            interest.failed(error)
+
+    # What becomes of its messages
 
     def keep(self, message_id: MessageId, held: Held, hand: Hand) -> None:
         """Keeps the body of a message that was published, and is to be told of now."""
-        self.bodies.published(message_id, held, hand, self._backlog)
+        self.bodies.published(message_id, held, hand, self._fetching.backlog)
 
     def was_published(self, *ids: MessageId, is_ready: bool = True) -> None:
         """Messages were published by this process's hand."""
@@ -96,21 +208,49 @@ class Queue:
             self.became_ready(message_id)
 
     def became_ready(self, *ids: MessageId) -> None:
-        """Messages became ready by this process's hand."""
+        """Messages became ready by this process's hand, or another process told of them."""
         for message_id in ids:
-            self._backlog.offer(message_id)
-        self.arrived()
+            self._fetching.backlog.offer(message_id)
+        if self._selected:
+            self._offer_to_selections(ids)
+        if self.interests:
+            woken = [self.interests.arrived(message_id.text) for message_id in ids]
+            self.tell(each for each in woken if each is not None)
 
     def was_purged(self) -> None:
         """What is known to be ready is not served any more: the next fetch looks."""
-        self._backlog.forget()
+        for each in self._common.fetchings:
+            each.backlog.forget()
         self.description = None
 
-    def next_arrival(self) -> asyncio.Event:
-        """Set when a message becomes ready by this process's hand from here on."""
-        return self._arrival
+    def _offer_to_selections(self, ids: Iterable[MessageId]) -> None:
+        waiting = self.interests.waiting
+        for selection, fetching in self._selected.items():
+            for message_id in ids:
+                matches = selection.matches_name(message_id.text)
+                if matches:
+                    fetching.backlog.offer(message_id)
+                elif matches is None and selection in waiting:
+                    fetching.look_again()
 
-    def arrived(self) -> None:
-        """All who wait for a message look again."""
-        self._arrival.set()
-        self._arrival = asyncio.Event()
+    def _matches(self, selection: Selection, name: str) -> bool:
+        """Whether a message is of a selection; one of which its headers say it, when it was found
+        to be.
+        """
+        matches = selection.matches_name(name)
+        if matches is None:
+            fetching = self._selected.get(selection)
+            return fetching is not None and fetching.backlog.holds(name)
+        return matches
+
+    def _looked(self, found: bool) -> None:
+        """A look into the folder has ended, or fetches have: what is known may be others' now."""
+        if self.interests:
+            self.tell(self.interests.goes_on() if found else self.interests.wake())
+
+    def _new_fetching(self, selection: Selection | None) -> Fetching:
+        host = self._host
+        looks = Looks(self.name, host.root, host.committer, host.peers, host.peer_index, selection)
+        # Bodies are kept of those that whoever takes anything may have.
+        watched = Watched(host.ids, self.bodies if selection is None else None)
+        return Fetching(self._common, looks, Backlog(host.peers, host.peer_index, watched))

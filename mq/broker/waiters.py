@@ -18,44 +18,55 @@ class Waiter:
     number: int
     visibility_s: float | None
     future: "asyncio.Future[Delivery | None]"
+    priority: int = 0
 
 
 class Waiters:
-    """A queue's waiters. Who is answered, or gave up, is passed over."""
+    """A queue's waiters, those of a higher priority first. Who is answered, or gave up, is passed
+    over.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
         """The number of the last one who asked."""
-        self._waiting: deque[Waiter] = deque()
+        self._lines: dict[int, deque[Waiter]] = {0: deque()}
+        """By priority, the highest first."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._lines.values()))
 
-    def add(self, visibility_s: float | None) -> "asyncio.Future[Delivery | None]":
+    def add(
+        self, visibility_s: float | None, priority: int = 0
+    ) -> "asyncio.Future[Delivery | None]":
         """One more waits; the future that answers."""
         future: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
         self.asked += 1
-        self._waiting.append(Waiter(self.asked, visibility_s, future))
+        if priority not in self._lines:
+            lines = {**self._lines, priority: deque[Waiter]()}
+            self._lines = dict(sorted(lines.items(), reverse=True))
+        self._lines[priority].append(Waiter(self.asked, visibility_s, future, priority))
         return future
 
     def put_back(self, waiter: Waiter) -> None:
-        """Who was taken as the next one waits again, before all others."""
-        self._waiting.appendleft(waiter)
+        """Who was taken as the next one waits again, before all others of its priority."""
+        self._lines[waiter.priority].appendleft(waiter)
 
     def drop_gone(self) -> int:
         """Forgets who is answered or gave up; how many wait."""
-        if any(waiter.future.done() for waiter in self._waiting):
-            self._waiting = deque(each for each in self._waiting if not each.future.done())
-        return len(self._waiting)
+        for priority, line in self._lines.items():
+            if any(waiter.future.done() for waiter in line):
+                self._lines[priority] = deque(each for each in line if not each.future.done())
+        return len(self)
 
     def behind(self, count: int) -> Iterator[Waiter]:
         """Those behind the first so many."""
-        return itertools.islice(self._waiting, count, None)
+        return itertools.islice(itertools.chain(*self._lines.values()), count, None)
 
     def next(self, asked: int | None = None) -> Waiter | None:
-        """Takes who waits first, when that one's number is at most `asked`."""
-        while self._waiting and (asked is None or self._waiting[0].number <= asked):
-            waiter = self._waiting.popleft()
-            if not waiter.future.done():
-                return waiter
+        """Takes who waits first, of those whose number is at most `asked`."""
+        for line in self._lines.values():
+            while line and (asked is None or line[0].number <= asked):
+                waiter = line.popleft()
+                if not waiter.future.done():
+                    return waiter
         return None

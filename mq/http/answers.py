@@ -19,7 +19,7 @@ __all__ = ["HAND", "SERVER", "Answer", "json_answer", "rfc3339"]
 
 SERVER: Final = f"mq/{__version__}"
 
-HAND: Final = "mq.hand"
+HAND: Final = web.ResponseKey("hand", object)
 """Under this name a response has what counts what it holds."""
 
 _SERVER_LINE: Final = f"Server: {SERVER}\r\n"

@@ -99,7 +99,7 @@ class DirectWay:
         return InHand(message, future, lambda message_id: published(queue.name, message_id))
 
     def _fetch(self, message: RawRequestMessage, queue: Queue) -> InHand:
-        future = self._broker.begin_fetch(queue)
+        future = self._broker.consuming.begin_fetch(queue)
         return InHand(message, future, _fetched, lambda: queue.abandon(future))
 
     def _delete(self, message: RawRequestMessage, queue: Queue, text: str) -> InHand | None:

@@ -77,7 +77,9 @@ async def fetch(
 ) -> Answer | web.StreamResponse:
     """GET: the next message, claimed for its visibility; 204 when there is none."""
     visibility_s, wait_s = terms_of(request)
-    delivery = await service.broker.fetch(QueueName.parse(path["queue"]), visibility_s, wait_s)
+    delivery = await service.broker.consuming.fetch(
+        QueueName.parse(path["queue"]), visibility_s, wait_s
+    )
     if delivery is not None and delivery.descriptor is not None:
         return await stream(service, request, delivery)
     return fetched(delivery)

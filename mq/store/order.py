@@ -157,7 +157,7 @@ def list_ready(
     status = root.files.status(folder)
     if status is None:
         raise not_found(root, queue)
-    if known is not None and known.trusted and _is_unchanged(root, known):
+    if known is not None and is_unchanged(root, known):
         return None
     look = _Look(root, folder, limit, order, mark_of(root, queue))
     try:
@@ -229,7 +229,10 @@ def _is_none(name: str) -> bool:
     return False
 
 
-def _is_unchanged(root: Root, known: FolderMark) -> bool:
+def is_unchanged(root: Root, known: FolderMark) -> bool:
+    """Whether no folder that a look listed has changed since, as far as its mark says. Blocking."""
+    if not known.trusted:
+        return False
     for folder, mtime_ns in known.mtimes_ns:
         status = root.files.status(folder)
         if status is None or status.st_mtime_ns != mtime_ns:

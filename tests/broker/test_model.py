@@ -86,7 +86,9 @@ class QueuesAgainstAModel(WithQueues, WithKeys, WithLooks):
     )
     def fetch(self, queue: QueueName, times: int, visibility_s: float | None) -> None:
         for _ in range(times):
-            delivery = self.run(self.broker.fetch(queue, visibility_s), self.unless_there(queue))
+            delivery = self.run(
+                self.broker.consuming.fetch(queue, visibility_s), self.unless_there(queue)
+            )
             known = self.model.fetch(queue, visibility_s, self.clock.now_ms())
             self.assert_is(delivery, known)
 

@@ -47,7 +47,7 @@ async def fetched(tmp_path: Path, own: int, count: int) -> list[MessageId]:
         for _ in range(3):
             put(root, own)
         clock.advance(5)
-        delivery = await broker.fetch(QUEUE)
+        delivery = await broker.consuming.fetch(QUEUE)
         assert delivery is not None
         found.append(delivery.id)
     await broker.drain()

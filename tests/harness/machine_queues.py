@@ -63,7 +63,10 @@ class WithQueues(Machine):
         async def purge_and_fetch() -> int:
             marked_ms = await self.broker.purge(queue)
             # What is taken away in the background is served no more before that.
-            assert await asyncio.gather(*(self.broker.fetch(queue) for _ in range(3))) == [None] * 3
+            assert (
+                await asyncio.gather(*(self.broker.consuming.fetch(queue) for _ in range(3)))
+                == [None] * 3
+            )
             return marked_ms
 
         marked_ms = self.run(self.settled(purge_and_fetch()), self.unless_there(queue))

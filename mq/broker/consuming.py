@@ -1,0 +1,116 @@
+"""Consuming: plain fetches, long polls and subscriptions, of the queues of one process."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from mq.broker.consumer import Consumer
+from mq.broker.deadlines import Deadlines
+from mq.broker.polling import Poll
+from mq.broker.queue import Queue
+from mq.broker.watching import Watching
+from mq.errors import MqError
+from mq.message import Delivery
+from mq.names import QueueName
+from mq.selection import Selection
+from mq.store.root import Root
+
+
+class Consuming:
+    """What a broker's consumers ask for. `find` gives a queue with settings of this moment, or
+    raises QueueNotFound; `watching` looks for those who wait.
+    """
+
+    def __init__(
+        self, root: Root, find: Callable[[QueueName], Awaitable[Queue]], watching: Watching
+    ) -> None:
+        self.watching = watching
+        self._root = root
+        self._find = find
+        self._deadlines = Deadlines(root.clock.steady_s)
+        self._drains = False
+
+    @property
+    def drains(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._drains
+
+    async def subscribe(
+        self,
+        name: QueueName,
+        *,
+        credit: int,
+        on_notified: Callable[[], None],
+        on_error: Callable[[MqError], None],
+        priority: int = 0,
+        visibility_s: float | None = None,
+        selection: Selection | None = None,
+    ) -> Consumer:
+        """A consumer of the queue, from here on: see there. Raises QueueNotFound, Unavailable.
+
+        `on_notified` may be called before this returns: the consumer is to be known by then only to
+        who called, so that it asks `is_notified` of what it is given.
+        """
+        queue = await self._find(name)
+        consumer = Consumer(queue, credit, on_notified, on_error, priority, visibility_s, selection)
+        consumer.begin()
+        return consumer
+
+    async def fetch(
+        self,
+        name: QueueName,
+        visibility_s: float | None = None,
+        wait_s: float = 0,
+        selection: Selection | None = None,
+    ) -> Delivery | None:
+        """Claims the queue's next message, for so long when that is said; None when nothing is
+        ready, nor becomes so within `wait_s`. Raises QueueNotFound, also when it is deleted while
+        one waits; Unavailable. A caller that is cancelled meanwhile gets nothing, and what was
+        claimed for it is released. Durable: yes.
+        """
+        end_s = self._root.clock.steady_s() + wait_s
+        queue = await self._find(name)
+        if wait_s <= 0 or self._drains:
+            future = self.begin_fetch(queue, visibility_s, selection)
+            abandon: Callable[[], None] = lambda: queue.abandon(future)  # noqa: E731
+        else:
+            poll = self.begin_poll(queue, end_s, visibility_s, selection)
+            future, abandon = poll.future, poll.abandon
+        try:
+            return await future
+        except asyncio.CancelledError:
+            abandon()
+            raise
+
+    def begin_fetch(
+        self,
+        queue: Queue,
+        visibility_s: float | None = None,
+        selection: Selection | None = None,
+    ) -> "asyncio.Future[Delivery | None]":
+        """Like `fetch` that does not wait; whoever is gone before the answer calls the queue's
+        `abandon`.
+        """
+        return queue.begin_fetch(visibility_s, selection)
+
+    def begin_poll(
+        self,
+        queue: Queue,
+        end_s: float,
+        visibility_s: float | None = None,
+        selection: Selection | None = None,
+    ) -> Poll:
+        """Like `fetch` that waits until then, by the steady clock; whoever is gone before the
+        answer calls its `abandon`.
+        """
+        poll = Poll(queue, self._deadlines, end_s, lambda: self._drains, visibility_s, selection)
+        poll.begin()
+        return poll
+
+    def stop_waiting(self) -> None:
+        """Whoever waits for a message hears now that there is none; nobody waits from here on."""
+        self._drains = True
+        self._deadlines.end_all()
+
+    async def drain(self) -> None:
+        """Waits until nothing goes on here."""
+        await self.watching.drain()

@@ -1,0 +1,285 @@
+"""Who is interested in a queue's messages, and who is told that there is one.
+
+Pure and synchronous. A consumer that would take messages stands in the line of its priority; one
+message notifies one of them, the first that it matches; who was notified takes messages until
+nothing is left for it, and goes to the end of its line. Each method gives those that are notified
+by it: the caller tells them.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from mq.broker.interest import TRANSITIONS, Event, Interest, State
+from mq.limits import NOTIFIED_S, PRIORITY_MAX
+from mq.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the interests of a queue ask of it. `work`: how many messages are known that those of a
+    selection (None: without one) might take, and nobody has asked for; `matches`: whether a message
+    is of a selection, as far as is known; `steady_s`: a steady clock's seconds.
+    """
+
+    work: Callable[[Selection | None], int]
+    matches: Callable[[Selection, str], bool]
+    steady_s: Callable[[], float]
+
+
+Line: TypeAlias = "OrderedDict[Interest, None]"
+
+
+class Interests:
+    """The interests of all consumers of one queue in one process."""
+
+    def __init__(self, known: Known) -> None:
+        self._news = [0] * (PRIORITY_MAX + 1)
+        """For each priority, counts what may have brought them something to take."""
+        self._known = known
+        self._numbers = 0
+        self._lines: dict[int, dict[Selection | None, Line]] = {}
+        """The interested ones by priority and selection; no line is empty."""
+        self._active: dict[int, Counter[Selection | None]] = {}
+        """How many are interested or notified."""
+        self._notified: OrderedDict[Interest, None] = OrderedDict()
+        self._armed: Counter[Selection | None] = Counter()
+        """Of those how many are still to ask."""
+        self._dry: set[tuple[int, Selection | None]] = set()
+        """Lines for which nothing is left of all that is known."""
+
+    # What is asked of it
+
+    @property
+    def waiting(self) -> set[Selection | None]:
+        """The selections that somebody is interested in."""
+        return {selection for lines in self._lines.values() for selection in lines}
+
+    def __bool__(self) -> bool:
+        """Whether anybody is interested or notified."""
+        return bool(self._active)
+
+    def news(self, interest: Interest) -> int:
+        """What tells whether something has come since that it might take."""
+        return self._news[interest.priority]
+
+    def holds_back(self, priority: int) -> bool:
+        """Whether somebody above this priority is interested, who goes first."""
+        return bool(self._active) and max(self._active) > priority
+
+    def may_take(self, priority: int, name: str) -> bool:
+        """Whether nobody above this priority is interested in the message."""
+        return not any(
+            above > priority and self._is_for_any(name, selections)
+            for above, selections in self._active.items()
+        )
+
+    # What consumers do
+
+    def wants(self, interest: Interest) -> list[Interest]:
+        """It would take messages."""
+        if interest.state is State.NOT_INTERESTED:
+            self._turn(interest, Event.WANTS)
+            return self.wake()
+        return []
+
+    def pulls(self, interest: Interest) -> None:
+        """It has asked for at least one message."""
+        self._disarm(interest)
+        interest.asks = True
+        self._turn(interest, Event.PULLS)
+
+    def found(self, interest: Interest) -> None:
+        """All it asked for came, and there is more: it is to ask again."""
+        interest.asks = False
+        self._turn(interest, Event.FOUND)
+        if interest.state is State.NOTIFIED:
+            self._arm(interest, None)
+
+    def found_nothing(self, interest: Interest, news: int) -> list[Interest]:
+        """Not all it asked for came, or there is no more; `news`: what it was when it asked."""
+        interest.asks = False
+        if news == self.news(interest):
+            self._dry.add((interest.priority, interest.selection))
+        self._turn(interest, Event.FOUND_NOTHING)
+        return self.wake()
+
+    def stops(self, interest: Interest, event: Event) -> list[Interest]:
+        """It takes no more, by OUT_OF_CREDIT, PAUSED, STALLED or CLOSED: others may."""
+        was_active, was_armed = interest.state is not State.NOT_INTERESTED, interest.is_armed
+        self._turn(interest, event)
+        if not was_active:
+            return []
+        # What it was to take is for anybody; else it stands in the way of those below no more.
+        self._is_news(PRIORITY_MAX + 1 if was_armed else interest.priority)
+        return self.wake()
+
+    # What the queue does
+
+    def arrived(self, name: str) -> Interest | None:
+        """A message of this id became ready: the one that is notified. Who was notified before and
+        whom it matches finds it too, and none below is notified of it.
+        """
+        for priority in range(PRIORITY_MAX + 1):
+            self._news[priority] += 1
+        for priority in sorted(self._active, reverse=True):
+            heads = [
+                next(iter(line))
+                for selection, line in self._lines.get(priority, {}).items()
+                if selection is None or self._known.matches(selection, name)
+            ]
+            if heads:
+                first = min(heads, key=_number)
+                self._notify(first, name)
+                return first
+            if self._is_for_any(name, self._active[priority]):
+                break
+        self._dry.clear()
+        return None
+
+    def goes_on(self) -> list[Interest]:
+        """More may be known, or taken by somebody, than before."""
+        self._is_news(PRIORITY_MAX + 1)
+        return self.wake()
+
+    def stalled(self, now_s: float) -> list[Interest]:
+        """Those that were notified NOTIFIED_S ago and do not ask are passed over."""
+        late = [
+            each for each in self._notified if each.is_armed and now_s - each.since_s >= NOTIFIED_S
+        ]
+        woken = []
+        for interest in late:
+            woken += self.stops(interest, Event.STALLED)
+        return woken
+
+    def wake(self) -> list[Interest]:
+        """Notifies as many as there are messages known that nobody answers for."""
+        woken: list[Interest] = []
+        for priority in sorted(self._lines, reverse=True):
+            lines = self._lines[priority]
+            free = {
+                selection: self._unanswered(selection)
+                for selection in lines
+                if (priority, selection) not in self._dry
+                and not self._is_blocked(priority, selection)
+            }
+            while heads := [
+                next(iter(lines[selection]))
+                for selection, count in free.items()
+                if count > 0 and selection in lines
+            ]:
+                first = min(heads, key=_number)
+                self._notify(first, None)
+                free[first.selection] -= 1
+                woken.append(first)
+        return woken
+
+    # How it is done
+
+    def _turn(self, interest: Interest, event: Event) -> None:
+        """Goes on by the table."""
+        before = interest.state
+        after = TRANSITIONS[before].get(event)
+        if after is None:
+            raise ValueError(f"{event.name} of one that is {before.name}")
+        if after is before:
+            return
+        if before is State.INTERESTED:
+            self._leave_line(interest)
+        elif before is State.NOTIFIED:
+            self._disarm(interest)
+            del self._notified[interest]
+        interest.state = after
+        if after is State.INTERESTED:
+            self._enter_line(interest)
+        elif after is State.NOTIFIED:
+            self._notified[interest] = None
+        if before is State.NOT_INTERESTED:
+            self._active.setdefault(interest.priority, Counter())[interest.selection] += 1
+        elif after is State.NOT_INTERESTED:
+            self._is_active_no_more(interest)
+
+    def _is_active_no_more(self, interest: Interest) -> None:
+        active = self._active[interest.priority]
+        active[interest.selection] -= 1
+        if not active[interest.selection]:
+            del active[interest.selection]
+            if not active:
+                del self._active[interest.priority]
+
+    def _notify(self, interest: Interest, name: str | None) -> None:
+        self._turn(interest, Event.NOTICE)
+        self._arm(interest, name)
+
+    def _enter_line(self, interest: Interest) -> None:
+        self._numbers += 1
+        interest.number = self._numbers
+        lines = self._lines.setdefault(interest.priority, {})
+        lines.setdefault(interest.selection, OrderedDict())[interest] = None
+
+    def _leave_line(self, interest: Interest) -> None:
+        lines = self._lines[interest.priority]
+        del lines[interest.selection][interest]
+        if not lines[interest.selection]:
+            del lines[interest.selection]
+            if not lines:
+                del self._lines[interest.priority]
+
+    def _is_news(self, below: int) -> None:
+        """Those below a priority may find something to take."""
+        for priority in range(below):
+            self._news[priority] += 1
+        self._dry = {line for line in self._dry if line[0] >= below}
+
+    def _arm(self, interest: Interest, name: str | None) -> None:
+        """It is its turn to ask; who waits for what it asked for asks again after that."""
+        interest.woken_for = name
+        interest.since_s = self._known.steady_s()
+        if not interest.asks:
+            interest.is_armed = True
+            self._armed[interest.selection] += 1
+
+    def _disarm(self, interest: Interest) -> None:
+        if interest.is_armed:
+            interest.is_armed = False
+            self._armed[interest.selection] -= 1
+            if not self._armed[interest.selection]:
+                del self._armed[interest.selection]
+
+    def _unanswered(self, selection: Selection | None) -> int:
+        """How many of the messages known to those of a selection nobody is to ask for."""
+        count = self._known.work(selection) - self._armed[selection]
+        if count > 0 and len(self._armed) > (selection in self._armed):
+            count -= sum(self._answers(each, selection) for each in self._notified)
+        return count
+
+    def _answers(self, interest: Interest, selection: Selection | None) -> bool:
+        """Whether one of another selection is to ask for a message that is of this one too."""
+        name = interest.woken_for
+        if not interest.is_armed or interest.selection == selection or name is None:
+            return False
+        return selection is None or self._known.matches(selection, name)
+
+    def _is_blocked(self, priority: int, selection: Selection | None) -> bool:
+        """Whether all that those of a selection might take is for somebody above."""
+        return any(
+            above > priority and (None in selections or selection in selections)
+            for above, selections in self._active.items()
+        )
+
+    def _is_for_any(self, name: str, selections: "Counter[Selection | None]") -> bool:
+        return any(
+            selection is None or self._known.matches(selection, name) for selection in selections
+        )
+
+    def __iter__(self) -> Iterator[Interest]:
+        """All that are interested or notified."""
+        for lines in self._lines.values():
+            for line in lines.values():
+                yield from line
+        yield from self._notified
+
+
+def _number(interest: Interest) -> int:
+    return interest.number
