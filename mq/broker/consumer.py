@@ -94,14 +94,14 @@ class Consumer(Interest):
         self._want()
 
     def pull(self, count: int = COHORT_MAX) -> "list[asyncio.Future[Delivery | None]]":
-        """Asks for at most `count` messages, as many as it has credit for and are known, or for one
-        that nobody knows of: a future for each, None where there was none, or with what a fetch
-        raises. Nobody may cancel them.
+        """Asks for at most `count` messages, as many as it has credit for and its share of those
+        known is, or for one that nobody knows of: a future for each, None where there was none, or
+        with what a fetch raises. Nobody may cancel them.
 
         When the last one's callbacks are called, `is_notified` says whether to go on.
         """
         queue = self.queue
-        count = min(count, self._credit, max(1, queue.work(self.selection)))
+        count = min(count, self._credit, queue.interests.share(self))
         if count < 1 or self._is_closed:
             return []
         self._credit -= count
@@ -160,5 +160,5 @@ class Consumer(Interest):
         if self._failed_to or not self.queue.work(self.selection):
             self.queue.tell(interests.found_nothing(self, self._news))
         else:
-            interests.found(self)
+            self.queue.tell(interests.found(self))
         self._want()

@@ -67,13 +67,12 @@ class Consuming:
         one waits; Unavailable. A caller that is cancelled meanwhile gets nothing, and what was
         claimed for it is released. Durable: yes.
         """
-        end_s = self._root.clock.steady_s() + wait_s
         queue = await self._find(name)
-        if wait_s <= 0 or self._drains:
+        if wait_s <= 0:
             future = self.begin_fetch(queue, visibility_s, selection)
             abandon: Callable[[], None] = lambda: queue.abandon(future)  # noqa: E731
         else:
-            poll = self.begin_poll(queue, end_s, visibility_s, selection)
+            poll = self.begin_poll(queue, wait_s, visibility_s, selection)
             future, abandon = poll.future, poll.abandon
         try:
             return await future
@@ -95,13 +94,14 @@ class Consuming:
     def begin_poll(
         self,
         queue: Queue,
-        end_s: float,
+        wait_s: float,
         visibility_s: float | None = None,
         selection: Selection | None = None,
     ) -> Poll:
-        """Like `fetch` that waits until then, by the steady clock; whoever is gone before the
-        answer calls its `abandon`.
+        """Like `fetch` that waits; whoever is gone before the answer calls its `abandon`. Raises
+        QueueNotFound where the queue is known to be gone.
         """
+        end_s = self._root.clock.steady_s() + wait_s
         poll = Poll(queue, self._deadlines, end_s, lambda: self._drains, visibility_s, selection)
         poll.begin()
         return poll

@@ -115,6 +115,10 @@ class Fetching:
             if delivery is not None:
                 self.give_back(delivery)
 
+    def claimed(self) -> list[str]:
+        """The ids of what is being claimed."""
+        return [claim.candidate.name for claim in self._claims]
+
     def tasks(self) -> set[asyncio.Task[None]]:
         """All that goes on here."""
         own = (self._serving, self._looks.clearing)
@@ -158,7 +162,8 @@ class Fetching:
 
     async def _look_for_those_who_wait(self) -> None:
         last, self._is_to_look = self.waiters.asked, False
-        await self._looks.look(self.backlog)
+        taken = [name for each in self._common.fetchings for name in each.claimed()]
+        await self._looks.look(self.backlog, taken)
         if len(self.backlog):
             self._common.looked(True)
             return

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 
 from mq.broker.backlog import Backlog
@@ -39,13 +40,13 @@ class Looks:
         self._selection = selection
         self._looks = 0
 
-    async def look(self, backlog: Backlog) -> None:
-        """Tells the backlog what is ready. Raises QueueNotFound, Unavailable; the backlog knows
-        then what it knew.
+    async def look(self, backlog: Backlog, taken: Iterable[str] = ()) -> None:
+        """Tells the backlog what is ready, without these ids. Raises QueueNotFound, Unavailable;
+        the backlog knows then what it knew.
         """
         began_s = self._root.clock.steady_s()
         mark = backlog.mark
-        backlog.look_began()
+        backlog.look_began(taken)
         try:
             listing = await self._committer.call(self._list, mark, backlog.capacity)
         except BaseException:

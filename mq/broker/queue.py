@@ -59,7 +59,9 @@ class Queue:
         self.description: Description | None = None
         self.is_gone = False
         """Its folder was deleted: whoever comes later looks for the queue anew."""
-        self.interests = Interests(Known(self.work, self._matches, host.root.clock.steady_s))
+        self.interests = Interests(
+            Known(self.work, self._matches, self._holds, host.root.clock.steady_s)
+        )
         self.bodies = Bodies(name, host.memory)
         self._host = host
         self._common = Common(
@@ -77,6 +79,7 @@ class Queue:
         )
         self._fetching = self._new_fetching(None)
         self._selected: dict[Selection, Fetching] = {}
+        self._consumers: dict[Interest, None] = {}
         self._told: deque[Interest] = deque()
         self._is_telling = False
 
@@ -121,6 +124,7 @@ class Queue:
         """A consumer comes. Raises QueueNotFound where the queue is gone."""
         if self.is_gone:
             raise QueueNotFound(self.name.text)
+        self._consumers[interest] = None
 
     def wants(self, interest: Interest) -> None:
         """A consumer would take messages."""
@@ -130,6 +134,7 @@ class Queue:
 
     def leave(self, interest: Interest) -> None:
         """A consumer goes."""
+        self._consumers.pop(interest, None)
         self.tell(self.interests.stops(interest, Event.CLOSED))
 
     def used(self) -> None:
@@ -172,11 +177,11 @@ class Queue:
         ]
 
     def failed(self, error: MqError) -> None:
-        """Looking failed: all who are interested hear so."""
+        """Looking failed: all consumers hear so."""
         if isinstance(error, QueueNotFound):
             self._host.gone(self)
             return
-        for interest in list(self.interests):
+        for interest in list(self._consumers):
             interest.failed(error)
 
     def was_forgotten(self) -> None:
@@ -184,7 +189,7 @@ class Queue:
         self.is_gone = True
         self.bodies.close()
         error = QueueNotFound(self.name.text)
-        for interest in list(self.interests):
+        for interest in list(self._consumers):
             interest.failed(error)
 
     # What becomes of its messages
@@ -242,6 +247,9 @@ class Queue:
             fetching = self._selected.get(selection)
             return fetching is not None and fetching.backlog.holds(name)
         return matches
+
+    def _holds(self, selection: Selection | None, name: str) -> bool:
+        return self.fetching(selection).backlog.holds(name)
 
     def _looked(self, found: bool) -> None:
         """A look into the folder has ended, or fetches have: what is known may be others' now."""

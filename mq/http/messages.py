@@ -99,7 +99,12 @@ def _wait_s(request: web.BaseRequest) -> float:
     wait_s = WAIT.of(request.query)
     if wait_s is not None:
         return wait_s
-    preferred = _WAIT.search(", ".join(request.headers.getall("Prefer", [])))
+    return preferred_wait_s(request.headers.getall("Prefer", []))
+
+
+def preferred_wait_s(values: list[str]) -> float:
+    """How long a client would wait, by what its Prefer headers say."""
+    preferred = _WAIT.search(", ".join(values))
     return min(float(preferred[1]), WAIT_S_MAX) if preferred else 0
 
 
