@@ -19,6 +19,7 @@ from mq.limits import (
     BODY_BYTES_MAX_DEFAULT,
     BODY_IDLE_S_DEFAULT,
     DRAIN_S_DEFAULT,
+    MEMORY_BYTES_DEFAULT,
     MIB,
     PEERS_DEFAULT,
     PEERS_MAX,
@@ -138,6 +139,15 @@ from mq.supervisor import Supervisor
     help="Free bytes that publishing leaves alone, for fetch and delete on a full disk.",
 )
 @click.option(
+    "--memory",
+    metavar="SIZE",
+    callback=size,
+    default=f"{MEMORY_BYTES_DEFAULT // MIB}MiB",
+    show_envvar=True,
+    help="Bytes of messages' bodies to hold in memory at most, in all processes together; 0 keeps "
+    "none for later.",
+)
+@click.option(
     "--drain-timeout",
     type=click.FloatRange(0),
     default=DRAIN_S_DEFAULT,
@@ -175,6 +185,7 @@ def main(
     durability: Durability,
     force: bool,
     reserve: int | None,
+    memory: int,
     drain_timeout: float,
     standalone: bool,
     inotify: bool,
@@ -202,6 +213,7 @@ def main(
         durability=durability,
         force=force,
         reserve_bytes=reserve,
+        memory_bytes=memory,
         body_idle_s=body_timeout,
         drain_s=drain_timeout,
         folder_max=folder_max,

@@ -76,6 +76,7 @@ class Daemon:
             settings.peers,
             peer_index=own,
             listening=_listening(settings, root, file_system),
+            memory_bytes=settings.memory_bytes // settings.processes,
         )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         if isinstance(self._clock, SystemClock) and file_system.over_network:

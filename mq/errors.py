@@ -166,6 +166,12 @@ class NoDescriptors(Unavailable):
     slug = "no-descriptors"
 
 
+class NoMemory(Unavailable):
+    """The process has in hand as many bytes of bodies as it may, and must hold these at once."""
+
+    slug = "no-memory"
+
+
 class ReadOnly(Unavailable):
     """The root, or a folder of it, cannot be written."""
 

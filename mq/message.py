@@ -79,6 +79,17 @@ PLAIN: Final = Envelope()
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a message's file has, held in memory. `hand`: what counts it, see Delivery."""
+
+    headers: Headers
+    body: bytes
+    head_bytes: int
+    """Of the header block."""
+    hand: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """A message that a fetch won: durable in delay/ until `stamp.due_ms`.
 
@@ -97,3 +108,7 @@ class Delivery:
     """Where below delay/ it lies."""
     headers: Headers = ()
     """Those of its header block."""
+    hand: object | None = None
+    """What counts the body as held in memory, for as long as anybody has a reference to it: until
+    the body's bytes have left the process.
+    """

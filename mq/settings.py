@@ -25,6 +25,7 @@ from mq.limits import (
     HISTORY_KEPT_S_MIN,
     IDEMPOTENCY_S_DEFAULT,
     IDEMPOTENCY_S_MAX,
+    MEMORY_BYTES_DEFAULT,
     PEERS_DEFAULT,
     PING_S_DEFAULT,
     PRIORITY_MAX,
@@ -165,6 +166,8 @@ class ServerSettings:
     durability: Durability = "media"
     force: bool = False
     reserve_bytes: int | None = None
+    memory_bytes: int = MEMORY_BYTES_DEFAULT
+    """Of all processes together."""
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
     ping_s: float = PING_S_DEFAULT

@@ -55,10 +55,13 @@ MUTATING_PATH = {
 # A program in the user's cache is no root's.
 OUTSIDE_ROOTS = {"mq.spark.java"}
 FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
-# Where such a word is none of a folder's: states' names, a query parameter, a manifest's field.
+# Where such a word is none of a folder's: states' names, a query parameter, a field of an answer or
+# of a manifest.
 OTHER_WORDS = {
     "mq.lifecycle": FOLDER_NAMES,
     "mq.http.envelopes": {"delay"},
+    "mq.http.memory": {"queues"},
+    "mq.http.openapi.schemas": {"queues"},
     "mq.http.schedules": {"delay"},
     "mq.recurrence": {"delay"},
     "mq.store.manifest": {"queues"},

@@ -8,7 +8,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Final
+from typing import Final, Protocol
 
 from mq.limits import (
     BACKLOG_IDS_MAX,
@@ -24,6 +24,50 @@ from mq.store.order import STRICT, Candidate, FolderMark, Listing
 _key: Final = attrgetter("key")
 
 
+class Watcher(Protocol):
+    """Who hears of candidates, and says how many there may be."""
+
+    @property
+    def capacity(self) -> int:
+        """How many candidates there may be."""
+        ...
+
+    def listed(self, backlog: "Backlog") -> None:
+        """A look said which candidates there are."""
+        ...
+
+    def offered(self, backlog: "Backlog") -> None:
+        """There is one more."""
+        ...
+
+    def dropped(self, name: str) -> None:
+        """The message of that id is none any more, though nobody took it."""
+        ...
+
+    def forgot(self, backlog: "Backlog") -> None:
+        """None is known any more."""
+        ...
+
+
+class Unwatched:
+    """A watcher for whom nothing depends on them."""
+
+    def __init__(self, capacity: int = BACKLOG_IDS_MAX) -> None:
+        self.capacity = capacity
+
+    def listed(self, backlog: "Backlog") -> None:
+        """Nothing."""
+
+    def offered(self, backlog: "Backlog") -> None:
+        """Nothing."""
+
+    def dropped(self, name: str) -> None:
+        """Nothing."""
+
+    def forgot(self, backlog: "Backlog") -> None:
+        """Nothing."""
+
+
 class Backlog:
     """Candidates for the next fetches. Times are a steady clock's seconds.
 
@@ -32,8 +76,8 @@ class Backlog:
     is this process's.
     """
 
-    def __init__(self, capacity: int = BACKLOG_IDS_MAX, peers: int = 0, own: int = 0) -> None:
-        self._capacity = capacity
+    def __init__(self, peers: int = 0, own: int = 0, watcher: Watcher | None = None) -> None:
+        self._watcher = watcher or Unwatched()
         self._shares = peers + 1
         self._own = own % self._shares
         self._takes = 0
@@ -53,6 +97,11 @@ class Backlog:
 
     def __len__(self) -> int:
         return len(self._candidates) + len(self._left)
+
+    @property
+    def capacity(self) -> int:
+        """How many candidates it may have now."""
+        return self._watcher.capacity
 
     @property
     def mark(self) -> FolderMark | None:
@@ -119,6 +168,7 @@ class Backlog:
             self.discard(name)
         for message_id in offered:
             self.offer(message_id)
+        self._watcher.listed(self)
 
     def look_failed(self) -> None:
         """The folder could not be listed: what was known stays."""
@@ -130,6 +180,7 @@ class Backlog:
         self._complete, self._mark = False, None
         if self._offered_meanwhile is not None:
             self._offered_meanwhile = []
+        self._watcher.forgot(self)
 
     def distrust(self) -> None:
         """A candidate that was taken may be there still: an unchanged folder says nothing."""
@@ -171,9 +222,15 @@ class Backlog:
         if place < len(self._candidates) and self._candidates[place].key == key:
             return
         self._candidates.insert(place, Candidate(key, None, message_id))
-        if len(self._candidates) > self._capacity:
-            self._candidates.pop()
+        if len(self._candidates) > self._watcher.capacity:
+            self._watcher.dropped(self._candidates.pop().name)
             self._complete = False
+        self._watcher.offered(self)
+
+    def would_take(self, name: str) -> bool:
+        """Whether a message of this id is a candidate once it is offered."""
+        key = self._order.key(name)
+        return self._complete or (bool(self._candidates) and key <= self._candidates[-1].key)
 
     def holds(self, name: str) -> bool:
         """Whether the message of this id is a candidate."""

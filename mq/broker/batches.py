@@ -9,7 +9,13 @@ from typing import Final, TypeAlias
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
 from mq.errors import BodyTooLarge, MqError, QueueNotFound
-from mq.limits import BATCH_BYTES_MAX, BATCH_GROUP_MESSAGES, COHORT_FIRST, COHORT_MAX
+from mq.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_GROUP_MESSAGES,
+    BODY_HELD_BYTES_MAX,
+    COHORT_FIRST,
+    COHORT_MAX,
+)
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
@@ -61,8 +67,8 @@ async def fetch_many(
     selection: Selection | None = None,
 ) -> list[Delivery]:
     """Claims the queue's next messages (None: of whatever selection), at most `count` and not many
-    more than BATCH_BYTES_MAX of bodies, in their order; none when nothing is ready, nor becomes so
-    within `wait_s`.
+    more than BATCH_BYTES_MAX of bodies, nor than there is room for in memory, in their order; none
+    when nothing is ready, nor becomes so within `wait_s`.
 
     Raises what `Consuming.fetch` does, but once something was claimed ends with that. A caller that
     is cancelled gets nothing, and what was claimed is released. Durable: yes.
@@ -109,11 +115,18 @@ async def _claim(
         claimed = await _cohort(queue, wanted, visibility_s, selection, found)
         if claimed < wanted:
             return False
+        if any(_passes_through(delivery) for delivery in found[-claimed:]):
+            return True  # Each has its file open: nobody is to have many.
         for delivery in found[-claimed:]:
             size, largest = size + delivery.size, max(largest, delivery.size)
         fitting = (BATCH_BYTES_MAX - size) // max(largest, _LEAST_BYTES)
         wanted = max(1, min(COHORT_MAX, fitting))
     return True
+
+
+def _passes_through(delivery: Delivery) -> bool:
+    """Whether there was no room in memory for a body that might be held."""
+    return delivery.body is None and delivery.size <= BODY_HELD_BYTES_MAX
 
 
 async def _cohort(

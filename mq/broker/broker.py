@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 from mq.broker.accounts import Description
 from mq.broker.consuming import Consuming
 from mq.broker.describing import Describer
+from mq.broker.ids import Ids
 from mq.broker.keeper import Keeper
 from mq.broker.listening import Listening
+from mq.broker.memory import Hand, Memory
 from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Host, Queue
@@ -20,7 +22,7 @@ from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
 from mq.broker.watching import Watching
 from mq.errors import MqError, PublishPurged, QueueNotFound
-from mq.limits import SHARDS_MAX
+from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.settings import QueueSettings
@@ -55,8 +57,11 @@ class Broker:
         chance: random.Random | None = None,
         peer_index: int | None = None,
         listening: Listening | None = None,
+        memory_bytes: int = MEMORY_BYTES_DEFAULT,
     ) -> None:
         self.root = root
+        self.memory = Memory(memory_bytes, root.clock.steady_s)
+        self.ids = Ids()
         self.committer = committer
         self._settings = settings
         chance = chance or random.Random()
@@ -80,6 +85,8 @@ class Broker:
             chance,
             peers,
             own,
+            self.memory,
+            self.ids,
             self._forget,
             watching.watch,
             self._refresh_later,
@@ -167,18 +174,27 @@ class Broker:
             raise
 
     async def publish(
-        self, name: QueueName, body: bytes | bytearray, envelope: Envelope = PLAIN
+        self,
+        name: QueueName,
+        body: bytes | bytearray,
+        envelope: Envelope = PLAIN,
+        hand: Hand | None = None,
     ) -> MessageId:
-        """Publishes a body that is held in memory. Raises QueueNotFound, KeyTaken, DueTooFar,
-        Unavailable. Durable: yes.
+        """Publishes a body that is held in memory, which `hand` counts. Raises QueueNotFound,
+        KeyTaken, DueTooFar, Unavailable. Durable: yes.
         """
-        return await asyncio.shield(self.begin_publish(await self.queue(name), body, envelope))
+        queue = await self.queue(name)
+        return await asyncio.shield(self.begin_publish(queue, body, envelope, hand))
 
     def begin_publish(
-        self, queue: Queue, body: bytes | bytearray, envelope: Envelope = PLAIN
+        self,
+        queue: Queue,
+        body: bytes | bytearray,
+        envelope: Envelope = PLAIN,
+        hand: Hand | None = None,
     ) -> "asyncio.Future[MessageId]":
         """Like `publish`; nobody may cancel the future."""
-        return self._publisher.begin(queue, body, envelope)
+        return self._publisher.begin(queue, body, envelope, hand)
 
     async def publish_group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -282,7 +298,10 @@ class Broker:
         with_removed: bool = True,
     ) -> Reading:
         """A message as it is, not consumed. Raises QueueNotFound, MessageNotFound, Unavailable."""
-        return await reading(self.root, self.committer, name, message_id, choice, with_removed)
+        room = self.memory.hold
+        return await reading(
+            self.root, self.committer, name, message_id, choice, with_removed, room
+        )
 
     async def peek(self, name: QueueName, page: Page) -> list[Reading]:
         """A page of the queue's messages as they are. Raises QueueNotFound, Unavailable."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from mq.broker.accounts import Totals
 from mq.broker.backlog import Backlog
+from mq.broker.bodies import Bodies
 from mq.broker.interests import Interests
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
@@ -57,6 +58,7 @@ class Common:
     chance: random.Random
     totals: Totals
     interests: Interests
+    bodies: Bodies
     visibility_s: Callable[[], float]
     became_ready: Callable[[MessageId, Headers], None]
     looked: Callable[[bool], None]
@@ -208,6 +210,8 @@ class Fetching:
             self._common.visibility_s(),
             candidate.bucket,
             waiter.visibility_s,
+            self._common.bodies.take(candidate.name),
+            self._common.bodies.room,
         )
         future = self._committer.submit(operation)
         claim = _Claim(candidate, self.waiters.asked, waiter.visibility_s, future)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from mq.broker.backlog import Backlog
 from mq.errors import SettingsUnreadable, Unavailable
-from mq.limits import BACKLOG_IDS_MAX, LOOKS_PER_SHARD
+from mq.limits import LOOKS_PER_SHARD
 from mq.names import QueueName
 from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
@@ -44,7 +44,7 @@ class Looks:
         mark = backlog.mark
         backlog.look_began(taken)
         try:
-            listing = await self._listing(mark)
+            listing = await self._listing(mark, backlog.capacity)
         except BaseException:
             backlog.look_failed()
             raise
@@ -56,12 +56,12 @@ class Looks:
     def close(self) -> None:
         """Nobody looks any more."""
 
-    async def _listing(self, mark: FolderMark | None) -> Listing | None:
-        """What is ready; None: the folder is as the mark says."""
-        return await self._committer.call(self._list, mark)
+    async def _listing(self, mark: FolderMark | None, limit: int) -> Listing | None:
+        """The first of what is ready; None: the folder is as the mark says."""
+        return await self._committer.call(self._list, mark, limit)
 
-    def _list(self, mark: FolderMark | None) -> Listing | None:
-        return list_ready(self._root, self._name, BACKLOG_IDS_MAX, mark, self._order())
+    def _list(self, mark: FolderMark | None, limit: int) -> Listing | None:
+        return list_ready(self._root, self._name, limit, mark, self._order())
 
     def _order(self) -> Order:
         """Strict without peers; else from this process's own shard on, where the queue has shards,

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 from mq.broker.keeper import Keeper
+from mq.broker.memory import Hand
 from mq.broker.queue import Queue
 from mq.errors import MqError, QueueNotFound
 from mq.headers import print_block
 from mq.limits import BATCH_GROUPS_STANDING_MAX
-from mq.message import Envelope
+from mq.message import Envelope, Held
 from mq.names import MessageId, UuidSource
 from mq.store.batch import Batch, publish_batch
 from mq.store.commit import Committer
@@ -44,11 +45,17 @@ class Publisher:
         self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
 
     def begin(
-        self, queue: Queue, body: bytes | bytearray, envelope: Envelope
+        self,
+        queue: Queue,
+        body: bytes | bytearray,
+        envelope: Envelope,
+        hand: Hand | None,
     ) -> "asyncio.Future[MessageId]":
-        """Publishes a body that is held; nobody may cancel the future."""
+        """Publishes a body that is held, which `hand` counts; nobody may cancel the future."""
         draft = self._draft(queue, envelope)
-        return self._deliver(queue, draft, publish(self._root, draft, body))
+        future = self._committer.submit(publish(self._root, draft, body))
+        future.add_done_callback(partial(self._published, queue, draft, body, envelope, hand))
+        return future
 
     async def group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -108,10 +115,29 @@ class Publisher:
         future.add_done_callback(partial(self._delivered, queue, draft))
         return future
 
-    def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
-        # An earlier publish of the same idempotency key was told of before.
-        if self._heard(queue, future) and future.result() is draft.id:
+    def _published(
+        self,
+        queue: Queue,
+        draft: Draft,
+        body: bytes | bytearray,
+        envelope: Envelope,
+        hand: Hand | None,
+        future: "asyncio.Future[MessageId]",
+    ) -> None:
+        if self._was_delivered(queue, draft, future):
+            if hand is not None and not draft.is_scheduled:
+                queue.keep(draft.id, Held(envelope.headers, bytes(body), len(draft.head)), hand)
             queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
+
+    def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
+        if self._was_delivered(queue, draft, future):
+            queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
+
+    def _was_delivered(
+        self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]"
+    ) -> bool:
+        # An earlier publish of the same idempotency key was told of before.
+        return self._heard(queue, future) and future.result() is draft.id
 
     def _group_ended(
         self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"

@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 
 from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
+from mq.broker.bodies import Bodies, Watched
 from mq.broker.fetching import Common, Fetching
+from mq.broker.ids import Ids
 from mq.broker.interest import Event, Interest, State
 from mq.broker.interests import Interests, Known
 from mq.broker.looks import Looks
+from mq.broker.memory import Hand, Memory
 from mq.broker.selected_looks import SelectedLooks
 from mq.broker.selections import Selections
 from mq.errors import MqError, QueueNotFound
 from mq.headers import Headers, parse_block
 from mq.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
-from mq.message import Delivery
+from mq.message import Delivery, Held
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.settings import QueueSettings
@@ -33,10 +36,10 @@ _log = logging.getLogger("mq.queue")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What a queue has of its process, and who hears of it there: `gone`, when its folder is;
-    `waits`, when somebody is interested in it from here on; `used`, when messages are asked for
-    that somebody waited for; `untold` gives those of what was just published that are still to be
-    offered.
+    """What a queue has of its process, `memory` and `ids` shared with others, and who hears of it
+    there: `gone`, when its folder is; `waits`, when somebody is interested in it from here on;
+    `used`, when messages are asked for that somebody waited for; `untold` gives those of what was
+    just published that are still to be offered.
     """
 
     root: Root
@@ -44,6 +47,8 @@ class Host:
     chance: random.Random
     peers: int
     peer_index: int
+    memory: Memory
+    ids: Ids
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], None]
@@ -66,6 +71,7 @@ class Queue:
         self.interests = Interests(
             Known(self.work, self._matches, self._holds, host.root.clock.steady_s)
         )
+        self.bodies = Bodies(name, host.memory)
         self._host = host
         self._common = Common(
             name,
@@ -74,15 +80,15 @@ class Queue:
             host.chance,
             self.totals,
             self.interests,
+            self.bodies,
             lambda: self.settings.visibility_s,
             self._released,
             self._looked,
             self.failed,
         )
         looks = Looks(name, host.root, host.committer, host.peers, host.peer_index)
-        self._fetching = Fetching(
-            self._common, looks, Backlog(peers=host.peers, own=host.peer_index)
-        )
+        backlog = Backlog(host.peers, host.peer_index, Watched(host.ids, self.bodies))
+        self._fetching = Fetching(self._common, looks, backlog)
         self._selections = Selections(self._fetching_of)
         self._consumers: dict[Interest, None] = {}
         self._told: deque[Interest] = deque()
@@ -195,12 +201,17 @@ class Queue:
     def was_forgotten(self) -> None:
         """Its folder is gone: all who wait for a message hear so."""
         self.is_gone = True
+        self.bodies.close()
         error = QueueNotFound(self.name.text)
         for interest in list(self._consumers):
             interest.failed(error)
         self._selections.close()
 
     # What becomes of its messages
+
+    def keep(self, message_id: MessageId, held: Held, hand: Hand) -> None:
+        """Keeps the body of a message that was published, and is to be told of now."""
+        self.bodies.published(message_id, held, hand, self._fetching.backlog)
 
     def was_published(
         self, *ids: MessageId, is_ready: bool = True, block: bytes | None = None
@@ -283,5 +294,6 @@ class Queue:
             selection,
             host.allowances,
         )
-        backlog = Backlog(SELECTED_IDS_MAX, host.peers, host.peer_index)
-        return Fetching(self._common, looks, backlog)
+        # Bodies are kept of those that whoever takes anything may have.
+        watched = Watched(host.ids, None, SELECTED_IDS_MAX)
+        return Fetching(self._common, looks, Backlog(host.peers, host.peer_index, watched))

@@ -1,7 +1,6 @@
 """Looking into a queue's folder for what is of a selection."""
 
 from mq.broker.looks import Looks
-from mq.limits import SELECTED_IDS_MAX
 from mq.names import QueueName
 from mq.selection import Selection
 from mq.store.barren import Allowances, Barren
@@ -36,13 +35,13 @@ class SelectedLooks(Looks):
         if not self._is_looking:
             self._barren.forget()
 
-    async def _listing(self, mark: FolderMark | None) -> Listing | None:
+    async def _listing(self, mark: FolderMark | None, limit: int) -> Listing | None:
         """In as many hops as it takes: nothing is found only where nothing is."""
         self._is_looking = True
         try:
             if mark is not None and await self._committer.call(is_unchanged, self._root, mark):
                 return None
-            look = await self._committer.call(self._begin)
+            look = await self._committer.call(self._begin, limit)
             while True:
                 listing = await self._committer.call(look.go_on)
                 if listing is not None:
@@ -52,11 +51,11 @@ class SelectedLooks(Looks):
             if self._is_closed:
                 self._barren.forget()
 
-    def _begin(self) -> SelectedLook:
+    def _begin(self, limit: int) -> SelectedLook:
         return SelectedLook(
             self._root,
             self._name,
-            SELECTED_IDS_MAX,
+            limit,
             self._selection,
             self._barren,
             self._order(),

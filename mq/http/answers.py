@@ -15,9 +15,12 @@ from aiohttp.helpers import rfc822_formatted_time
 from mq import __version__
 from mq.clock import rfc3339
 
-__all__ = ["SERVER", "Answer", "json_answer", "rfc3339"]
+__all__ = ["HAND", "SERVER", "Answer", "json_answer", "rfc3339"]
 
 SERVER: Final = f"mq/{__version__}"
+
+HAND: Final = web.ResponseKey("hand", object)
+"""Under this name a response has what counts what it holds."""
 
 _SERVER_LINE: Final = f"Server: {SERVER}\r\n"
 _STATUS_LINES: Final = {
@@ -27,17 +30,22 @@ _STATUS_LINES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer whose body is held; `closes`: the connection ends with it."""
+    """An answer whose body is held; `closes`: the connection ends with it. `hand` counts what it
+    holds of a message, until it is sent.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     closes: bool = False
+    hand: object | None = None
 
     def response(self) -> web.Response:
         """For aiohttp to send."""
         response = web.Response(status=self.status, headers=self.headers, body=self.body or None)
         response.headers["Server"] = SERVER
+        if self.hand is not None:
+            response[HAND] = self.hand
         if self.closes:
             response.force_close()
         return response

@@ -13,11 +13,21 @@ from typing import Final, cast
 from aiohttp import web
 
 from mq.broker import batches
+from mq.broker.memory import Hand
 from mq.broker.queue import Queue
-from mq.errors import BadBody, BadName, BadParameter, BatchTooLarge, BodyTooLarge, Unavailable
+from mq.errors import (
+    BadBody,
+    BadName,
+    BadParameter,
+    BatchTooLarge,
+    BodyTooLarge,
+    NoMemory,
+    Unavailable,
+)
 from mq.http import messages
 from mq.http.answers import SERVER, Answer, json_answer
 from mq.http.bodies import body_chunks, json_object
+from mq.http.carried import download
 from mq.http.envelopes import IDEMPOTENCY_HEADER, envelope_of
 from mq.http.lines import lines_of
 from mq.http.query import Choice, Whole
@@ -31,7 +41,6 @@ from mq.limits import (
 )
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
-from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
 
@@ -52,7 +61,8 @@ async def publish(service: Service, request: web.BaseRequest, path: Mapping[str,
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
     envelope = _envelope_of_each(service, request)
-    lines = await _lines(service, request)
+    hand = service.broker.memory.receive()
+    lines = await _lines(service, request, hand)
     ends = await batches.publish_many(service.broker, name, lines, envelope)
     rows = (_published(service, request, end) for end in ends)
     return Answer(200, {**_NO_STORE, "Content-Type": MEDIA_TYPE}, b"".join(rows))
@@ -70,11 +80,15 @@ def _envelope_of_each(service: Service, request: web.BaseRequest) -> Envelope:
     return envelope
 
 
-async def _lines(service: Service, request: web.BaseRequest) -> list[bytes]:
-    """The body's lines. Raises BatchTooLarge, and what `body_chunks` does."""
-    body = bytearray()
+async def _lines(service: Service, request: web.BaseRequest, hand: Hand | None) -> list[bytes]:
+    """The body's lines, which `hand` counts. Raises BatchTooLarge, NoMemory, and what `body_chunks`
+    does.
+    """
+    body, memory = bytearray(), service.broker.memory
     try:
         async for chunk in body_chunks(request, BATCH_BYTES_MAX, service.settings.body_idle_s):
+            if hand is None or not memory.grow(hand, len(chunk)):
+                raise NoMemory
             body += chunk
     except BodyTooLarge:
         raise BatchTooLarge(SPLIT_LINES_MAX, BATCH_BYTES_MAX) from None
@@ -119,7 +133,7 @@ class _Sending:
         queue: Queue,
         unsent: deque[Delivery],
     ) -> None:
-        self._files = service.broker.root.files
+        self._broker = service.broker
         self._request = request
         self._queue = queue
         self._unsent = unsent
@@ -155,6 +169,7 @@ class _Sending:
             part += row(delivered(delivery), delivery.body)
             rows += 1
         await self._response.write(part)
+        await self._request.writer.drain()
         for _ in range(rows):
             self._unsent.popleft()
 
@@ -162,14 +177,15 @@ class _Sending:
         """It is read twice, since its first bytes do not say whether it is text."""
         if delivery.descriptor is None:
             raise ValueError("the body is held")
-        download = Download(self._files, delivery.descriptor, delivery.offset, delivery.size)
+        body = download(self._broker, delivery.descriptor, delivery.offset, delivery.size)
         self._unsent[0] = replace(delivery, descriptor=None)  # Which is closed here.
         try:
-            as_text = await is_text(download.chunks())
-            async for part in row_in_parts(delivered(delivery), download.chunks(), as_text):
+            as_text = await is_text(body.chunks())
+            async for part in row_in_parts(delivered(delivery), body.chunks(), as_text):
                 await self._response.write(part)
+                await self._request.writer.drain()
         finally:
-            await download.close()
+            await body.close()
 
 
 async def acknowledge(

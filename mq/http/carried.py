@@ -7,9 +7,11 @@ from typing import Final
 from aiohttp import web
 from multidict import CIMultiDict
 
+from mq.broker.broker import Broker
 from mq.errors import Unavailable
 from mq.headers import Headers
 from mq.http.answers import SERVER, rfc3339
+from mq.limits import CHUNK_BYTES, SMALL_CHUNK_BYTES
 from mq.message import Stamp
 from mq.names import MessageId
 from mq.store.streams import Download
@@ -64,6 +66,13 @@ def _with_kept(headers: dict[str, str], kept: Headers) -> Mapping[str, str]:
     return joined
 
 
+def download(broker: Broker, descriptor: int, offset: int, size: int) -> Download:
+    """A body that is not held, to be sent bit by bit: in small bits where there is no room."""
+    hand = broker.memory.hold(CHUNK_BYTES) if size > SMALL_CHUNK_BYTES else None
+    chunk_bytes = SMALL_CHUNK_BYTES if hand is None else CHUNK_BYTES
+    return Download(broker.root.files, descriptor, offset, size, chunk_bytes, hand)
+
+
 async def sent(
     request: web.BaseRequest, status: int, headers: Mapping[str, str], download: Download
 ) -> web.StreamResponse:
@@ -75,6 +84,8 @@ async def sent(
         await response.prepare(request)
         async for chunk in download.chunks():
             await response.write(chunk)
+            # Else aiohttp lets some chunks gather before it looks whether the client reads.
+            await request.writer.drain()
     except Unavailable as error:
         # The status is sent: a connection cut short is the only way left to say so.
         _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})

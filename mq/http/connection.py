@@ -20,6 +20,8 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from mq.errors import HeadersTooLarge
+from mq.http.answers import HAND
+from mq.http.departures import Departures
 from mq.http.direct import DirectWay, InHand
 from mq.http.messages import stream
 from mq.http.problems import BAD_REQUEST, INTERNAL, error_answer, problem_answer
@@ -36,7 +38,7 @@ class Connection(web.RequestHandler):
     meanwhile is held back.
     """
 
-    __slots__ = ("_direct", "_held_back", "_in_hand", "_streaming", "leave")
+    __slots__ = ("_departures", "_direct", "_held_back", "_in_hand", "_streaming", "leave")
 
     def __init__(self, server: "ConnectionServer", direct: DirectWay, **options: Any) -> None:
         super().__init__(server, **options)
@@ -46,6 +48,7 @@ class Connection(web.RequestHandler):
         self._held_back = b""
         self.leave: Callable[[], None] | None = None
         """Has a WebSocket end, when the server drains."""
+        self._departures = Departures(self._loop)
         self._parser = cast("HttpParser[Any]", _Sieve(self._parser, self._begin))
 
     def data_received(self, data: bytes) -> None:
@@ -77,9 +80,32 @@ class Connection(web.RequestHandler):
         """Whoever asked is gone: a fetch in hand is given up."""
         super().connection_lost(exc)
         self._held_back = b""
+        self._departures.forget()
         if self._streaming is not None:
             self._streaming.cancel()
         self._give_up()
+
+    def hold_until_sent(self, held: object) -> None:
+        """Keeps a reference to what counts the bytes that were written to the transport in this
+        turn of the loop, until the last of them has left the process, or nobody is there for them.
+        """
+        if self.transport is not None:
+            self._departures.add(self.transport, held)
+
+    def resume_writing(self) -> None:
+        """Whoever waits for it may write again; and what was held for what is sent now goes."""
+        super().resume_writing()
+        if self.transport is not None:
+            self._departures.look(self.transport)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Also holds what a whole answer has in hand until it is sent."""
+        ended = await super().finish_response(request, resp, start_time)
+        if isinstance(resp, web.StreamResponse) and (hand := resp.get(HAND)) is not None:
+            self.hold_until_sent(hand)
+        return ended
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Does nothing where nothing is paused: aiohttp asks after each body, and would run the
@@ -167,6 +193,8 @@ class Connection(web.RequestHandler):
             self._streaming = self._loop.create_task(self._stream(in_hand, future.result()))
             return
         self.transport.write(answer.encoded())
+        if answer.hand is not None:
+            self._departures.add(self.transport, answer.hand)
         self._settle(not answer.closes)
 
     async def _stream(self, in_hand: InHand, delivery: Delivery) -> None:

@@ -97,7 +97,10 @@ class DirectWay:
         envelope = _ENVELOPES.get(message.headers.get("Content-Type", CONTENT_TYPE_DEFAULT))
         if envelope is None:
             return None
-        future = self._broker.begin_publish(queue, body.read_nowait(), envelope)
+        hand = self._broker.memory.receive(body.total_bytes)
+        if hand is None:
+            return None  # The long way writes it as it comes.
+        future = self._broker.begin_publish(queue, body.read_nowait(), envelope, hand)
         return InHand(message, future, lambda message_id: published(queue.name, message_id))
 
     def _fetch(self, message: RawRequestMessage, queue: Queue, wait_s: float) -> InHand:

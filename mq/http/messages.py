@@ -9,7 +9,7 @@ from aiohttp import web
 from mq.errors import BadBody, BadPrecondition
 from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.bodies import body_chunks, json_object
-from mq.http.carried import message_headers, sent
+from mq.http.carried import download, message_headers, sent
 from mq.http.envelopes import envelope_of
 from mq.http.query import Header, Seconds, Terms
 from mq.http.service import Service
@@ -17,6 +17,7 @@ from mq.limits import (
     BODY_HELD_BYTES_MAX,
     CHUNK_BYTES,
     DUE_IN_S_MAX,
+    SMALL_CHUNK_BYTES,
     VISIBILITY_S_MAX,
     VISIBILITY_S_MIN,
     WAIT_S_MAX,
@@ -25,7 +26,6 @@ from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.store.find import Precondition
-from mq.store.streams import Download
 
 # A list of entity tags; empty elements are ignored (RFC 9110, section 5.6.1).
 _ENTITY_TAGS: Final = re.compile(r'[\s,]*(?:W/)?"[^"]*"(?:\s*,[\s,]*(?:W/)?"[^"]*")*[\s,]*')
@@ -66,14 +66,15 @@ async def publish(service: Service, request: web.BaseRequest, path: Mapping[str,
     envelope = envelope_of(request.query, request.headers, service.broker.root.now_ms())
     body_bytes_max = service.broker.keeper.usable(queue).body_bytes_max
     chunks = body_chunks(request, body_bytes_max, service.settings.body_idle_s)
-    held = bytearray()
-    if (request.content_length or 0) <= BODY_HELD_BYTES_MAX:
+    memory, held = service.broker.memory, bytearray()
+    hand = memory.receive() if (request.content_length or 0) <= BODY_HELD_BYTES_MAX else None
+    if hand is not None:
         async for chunk in chunks:
             held += chunk
-            if len(held) > BODY_HELD_BYTES_MAX:
+            if len(held) > BODY_HELD_BYTES_MAX or not memory.grow(hand, len(chunk)):
                 break
         else:
-            return published(name, await service.broker.publish(name, held, envelope))
+            return published(name, await service.broker.publish(name, held, envelope, hand))
     return published(name, await _upload(service, name, envelope, held, chunks))
 
 
@@ -177,10 +178,12 @@ async def _upload(
     chunks: AsyncIterator[bytes],
 ) -> MessageId:
     upload = await service.broker.upload(name, envelope)
+    hand = service.broker.memory.receive(CHUNK_BYTES)
+    part_bytes = SMALL_CHUNK_BYTES if hand is None else CHUNK_BYTES
     try:
         async for chunk in chunks:
             held += chunk
-            if len(held) >= CHUNK_BYTES:
+            if len(held) >= part_bytes:
                 await upload.write(held)
                 held = bytearray()
         await upload.write(held)
@@ -205,7 +208,7 @@ def fetched(delivery: Delivery | None) -> Answer:
     """The answer to a fetch whose body is held."""
     if delivery is None or delivery.body is None:
         return _NOTHING
-    return Answer(200, _headers(delivery), delivery.body)
+    return Answer(200, _headers(delivery), delivery.body, hand=delivery.hand)
 
 
 async def stream(
@@ -214,9 +217,8 @@ async def stream(
     """Answers a fetch whose body is not held: the response has been sent on return."""
     if delivery.descriptor is None:
         raise ValueError("the body is held")
-    files = service.broker.root.files
-    download = Download(files, delivery.descriptor, delivery.offset, delivery.size)
-    return await sent(request, 200, _headers(delivery), download)
+    body = download(service.broker, delivery.descriptor, delivery.offset, delivery.size)
+    return await sent(request, 200, _headers(delivery), body)
 
 
 def _headers(delivery: Delivery) -> Mapping[str, str]:

@@ -31,6 +31,7 @@ from mq.errors import (
     NameTaken,
     NoDescriptors,
     NoInodes,
+    NoMemory,
     NoSpace,
     PublishPurged,
     QueueNotFound,
@@ -228,6 +229,9 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     NoDescriptors: Problem(
         "no-descriptors", 503, "No descriptors", "The daemon has too many files open.", True
+    ),
+    NoMemory: Problem(
+        "no-memory", 503, "No memory", "The daemon holds as many bytes as it may.", True
     ),
     ReadOnly: Problem(
         "read-only", 503, "Read-only", "The root, or a file in it, cannot be written.", True

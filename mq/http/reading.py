@@ -7,14 +7,13 @@ from aiohttp import web
 
 from mq.errors import RangeUnsatisfiable
 from mq.http.answers import Answer
-from mq.http.carried import etag, message_headers, sent
+from mq.http.carried import download, etag, message_headers, sent
 from mq.http.problems import problem_answer, problem_for
 from mq.http.query import Header
 from mq.http.ranges import Wanted, wanted
 from mq.http.service import Service
 from mq.names import MessageId, QueueName
 from mq.store.read import Part, Reading
-from mq.store.streams import Download
 
 _HEAD: Final = "HEAD"
 RANGE: Final = Header(
@@ -60,10 +59,9 @@ async def read_message(
     if reading.part is None:
         return Answer(status, headers)
     if reading.descriptor is None:
-        return Answer(status, headers, reading.body or b"")
-    files = service.broker.root.files
-    download = Download(files, reading.descriptor, reading.offset, reading.part.size)
-    return await sent(request, status, headers, download)
+        return Answer(status, headers, reading.body or b"", hand=reading.hand)
+    body = download(service.broker, reading.descriptor, reading.offset, reading.part.size)
+    return await sent(request, status, headers, body)
 
 
 def _wanted(request: web.BaseRequest, receives: int) -> Wanted | None:

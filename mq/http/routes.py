@@ -11,6 +11,7 @@ from mq.http import (
     health,
     history,
     keys,
+    memory,
     messages,
     peeking,
     queues,
@@ -110,5 +111,6 @@ ROUTES: Final[list[Route]] = [
     Route("/-/consume", {"GET": Operation(consume)}),
     Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
     Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
+    Route("/-/memory", {"GET": Operation(memory.read), "HEAD": Operation(memory.read)}),
     Route("/-/openapi.json", {"GET": _OPENAPI, "HEAD": _OPENAPI}),
 ]

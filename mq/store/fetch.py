@@ -5,19 +5,28 @@ FORMAT.md, "fetch", has the steps and what a crash after each leaves.
 
 import contextlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from mq.errors import Busy, SettingsUnreadable, Unavailable
 from mq.headers import parse_block
 from mq.history import Event
 from mq.lifecycle import FETCH
 from mq.limits import BODY_HELD_BYTES_MAX
-from mq.message import Delivery, Stamp
+from mq.message import Delivery, Held, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.moves import Claim, claimed, message_status, move_alive
 from mq.store.purged import is_purged
+from mq.store.read import Room, any_room
 from mq.store.root import Root
 from mq.store.steps import Steps
+
+
+class _Won(NamedTuple):
+    """A claim that is on stable media: the message's stamp, and where below delay/ it lies."""
+
+    stamp: Stamp
+    bucket: str
 
 
 def fetch(
@@ -27,6 +36,8 @@ def fetch(
     visibility_s: float,
     bucket: str | None = None,
     asked_s: float | None = None,
+    held: Held | None = None,
+    room: Room = any_room,
 ) -> Steps[Delivery | None]:
     """Claims a ready message; None when another process won it. `bucket` is where a listing found
     it; None: wherever it is. It is the fetcher's for `asked_s`; None: for as long as the message
@@ -34,7 +45,8 @@ def fetch(
 
     The inode's lock is taken before the rename and held until the stamp is flushed: a process
     that is stopped in between keeps its claim, and mq-mover does not give it to another.
-    A body of at most BODY_HELD_BYTES_MAX comes held, a larger one as an open descriptor.
+    A body of at most BODY_HELD_BYTES_MAX comes held where there is `room` for it, any other as an
+    open descriptor; what is `held` of the message already is not read again.
     Raises Unavailable when the claim cannot be persisted or the file cannot be read: the
     message is where it was, or in delay/, from where mq-mover brings it back. Raises Busy when
     the message is there, and another process holds it in this moment.
@@ -48,7 +60,8 @@ def fetch(
                 return None
             if claim is not None:
                 shown_s = asked_s or message_id.visibility_s or visibility_s
-                return (yield from _claim(root, queue, message_id, shown_s, source, claim))
+                won = yield from _claim(root, queue, message_id, shown_s, source, claim)
+                return won and _delivery(root, queue, message_id, won, claim, held, room)
             if message_status(root, ready) is not None:
                 raise Busy("another process is at the message")
     return None
@@ -67,7 +80,7 @@ def _claim(
     visibility_s: float,
     source: str,
     claim: Claim,
-) -> Steps[Delivery | None]:
+) -> Steps[_Won | None]:
     links = claim.status.st_nlink
     target = root.places.target(FETCH.target, queue, message_id)
     try:
@@ -86,22 +99,33 @@ def _claim(
     except FileNotFoundError:
         return None  # The queue was deleted meanwhile.
     root.history.record(queue, Event.FETCHED, message_id, stamp.receives, due_ms)
-    return _delivery(root, queue, message_id, stamp, claim, target)
+    return _Won(stamp, target)
 
 
 def _delivery(
-    root: Root, queue: QueueName, message_id: MessageId, stamp: Stamp, claim: Claim, bucket: str
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    won: _Won,
+    claim: Claim,
+    held: Held | None,
+    room: Room,
 ) -> Delivery:
+    stamp, bucket = won
     offset = message_id.header_bytes
     size = claim.status.st_size - offset
     if size < 0:
         raise Unavailable("the file is shorter than its header block")
+    if held is not None and len(held.body) == size and held.head_bytes == offset:
+        body, headers, hand = held.body, held.headers, held.hand
+        return Delivery(queue, message_id, stamp, size, offset, body, None, bucket, headers, hand)
     headers = parse_block(root.files.read(claim.descriptor, offset, 0)) if offset else ()
-    if size > BODY_HELD_BYTES_MAX:
+    hand = room(size + offset) if size <= BODY_HELD_BYTES_MAX else None
+    if hand is None:
         root.files.unlock(claim.descriptor)  # A duplicate would go on holding the lock.
         descriptor = root.files.duplicate(claim.descriptor)
         return Delivery(queue, message_id, stamp, size, offset, None, descriptor, bucket, headers)
     body = root.files.read(claim.descriptor, size, offset)
     if len(body) != size:
         raise Unavailable("the file ended early")
-    return Delivery(queue, message_id, stamp, size, offset, body, None, bucket, headers)
+    return Delivery(queue, message_id, stamp, size, offset, body, None, bucket, headers, hand)

@@ -5,7 +5,7 @@ is. Nothing on disk changes, and no lock is taken.
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from mq.errors import Busy, MessageNotFound, QueueNotFound, StorageFailed, Unavailable
 from mq.headers import Headers, parse_block
@@ -26,6 +26,15 @@ _LATER: Final = {
     State.DELAYED: (State.REMOVED,),
     State.REMOVED: (),
 }
+Room: TypeAlias = Callable[[int], object | None]
+"""Asked for room for so many bytes; what counts them for as long as anybody has it, or None where
+there is none. Called in any thread.
+"""
+
+
+def any_room(size: int) -> object:
+    """What a caller has who counts nothing."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,8 @@ Choice = Callable[[int, int], Part | None]
 class Reading:
     """A message as it was at one moment. `size` counts all of its body's bytes.
 
-    Of the `part` that was chosen, exactly one of `body` (held) and `descriptor` (open; whoever has
-    the reading closes it) is there, and neither where it is None.
+    Of the `part` that was chosen, exactly one of `body` (held, which `hand` counts) and
+    `descriptor` (open; whoever has the reading closes it) is there, and neither where it is None.
     """
 
     state: State
@@ -56,6 +65,7 @@ class Reading:
     part: Part | None
     body: bytes | None
     descriptor: int | None
+    hand: object | None = None
 
     @property
     def offset(self) -> int:
@@ -64,12 +74,18 @@ class Reading:
 
 
 def read(
-    root: Root, queue: QueueName, message_id: MessageId, choice: Choice, with_removed: bool = True
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    choice: Choice,
+    with_removed: bool = True,
+    room: Room = any_room,
 ) -> Reading:
     """Finds a message that is ready, delayed, leased, or, `with_removed`, removed and not yet
     reaped; what an acknowledged lease held is not found.
 
-    Blocking. A part of at most BODY_HELD_BYTES_MAX comes held, a larger one as an open descriptor.
+    Blocking. A part of at most BODY_HELD_BYTES_MAX comes held where there is `room` for it, any
+    other as an open descriptor.
     Raises QueueNotFound, MessageNotFound, Busy when it moved at each look, Unavailable, OSError.
     What it says need not be durable: whoever changes it may not have flushed that yet.
     """
@@ -80,7 +96,7 @@ def read(
         for state, bucket in _places(root, queue, message_id, look):
             if message_status(root, root.layout.path(state, queue, message_id, bucket)) is None:
                 continue
-            reading = read_at(root, state, queue, message_id, bucket, choice)
+            reading = read_at(root, state, queue, message_id, bucket, choice, room)
             if reading is None:
                 # What is purged is gone, also while it lies where it did.
                 is_gone_for_good = state is not State.REMOVED and is_purged(root, queue, message_id)
@@ -119,6 +135,7 @@ def read_at(
     message_id: MessageId,
     bucket: str,
     choice: Choice,
+    room: Room = any_room,
 ) -> Reading | None:
     """The message where it lies, as `read` gives it; None when it lies there no more. All that is
     shown of messages comes from here.
@@ -143,7 +160,7 @@ def read_at(
             return None
         if status.st_nlink > 1:
             state = latest(root, state, queue, message_id, status)
-        reading = _reading(root, state, message_id, status, descriptor, choice)
+        reading = _reading(root, state, message_id, status, descriptor, choice, room)
     except BaseException:
         root.files.close(descriptor)
         raise
@@ -173,6 +190,7 @@ def _reading(
     status: os.stat_result,
     descriptor: int,
     choice: Choice,
+    room: Room,
 ) -> Reading:
     stamp = Stamp.from_mtime_ns(status.st_mtime_ns)
     head_bytes = message_id.header_bytes
@@ -183,12 +201,13 @@ def _reading(
     part = choice(size, stamp.receives)
     if part is None:
         return Reading(state, message_id, stamp, headers, size, None, None, None)
-    if part.size > BODY_HELD_BYTES_MAX:
+    hand = room(part.size) if part.size <= BODY_HELD_BYTES_MAX else None
+    if hand is None:
         return Reading(state, message_id, stamp, headers, size, part, None, descriptor)
     body = root.files.read(descriptor, part.size, head_bytes + part.first)
     if len(body) != part.size:
         raise Unavailable("the file ended early")
-    return Reading(state, message_id, stamp, headers, size, part, body, None)
+    return Reading(state, message_id, stamp, headers, size, part, body, None, hand)
 
 
 def close(root: Root, reading: Reading) -> None:

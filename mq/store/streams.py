@@ -16,7 +16,7 @@ from mq.names import MessageId, QueueName
 from mq.store.commit import Committer, finish
 from mq.store.files import Files
 from mq.store.publish import Draft, append, deliver, discard, seal, stage
-from mq.store.read import Choice, Reading, close, read
+from mq.store.read import Choice, Reading, Room, any_room, close, read
 from mq.store.root import Root
 from mq.store.steps import Steps, T
 
@@ -98,11 +98,22 @@ class Upload:
 
 class Download:
     """`size` bytes of a file from `offset` on, a body that is not held or a part of one, read bit
-    by bit. The descriptor is the download's from here on.
+    by bit, at most `chunk_bytes` at a time. The descriptor is the download's from here on; `hand`
+    is what counts a chunk as held.
     """
 
-    def __init__(self, files: Files, descriptor: int, offset: int, size: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        descriptor: int,
+        offset: int,
+        size: int,
+        chunk_bytes: int = CHUNK_BYTES,
+        hand: object | None = None,
+    ) -> None:
         self.size = size
+        self.chunk_bytes = chunk_bytes
+        self._hand = hand
         self._offset = offset
         self._file = _OpenFile(files, descriptor)
         self._read = wrap(files.read)
@@ -112,7 +123,7 @@ class Download:
         offset, left = self._offset, self.size
         while left:
             chunk = await self._file.use(
-                self._read(self._file.descriptor, min(left, CHUNK_BYTES), offset)
+                self._read(self._file.descriptor, min(left, self.chunk_bytes), offset)
             )
             if not chunk:
                 raise StorageFailed("the file ended early")
@@ -132,9 +143,12 @@ async def reading(
     message_id: MessageId,
     choice: Choice,
     with_removed: bool,
+    room: Room = any_room,
 ) -> Reading:
     """Like `read`; nothing stays open of one whose caller is cancelled. Raises Unavailable too."""
-    begun = asyncio.create_task(committer.call(read, root, queue, message_id, choice, with_removed))
+    begun = asyncio.create_task(
+        committer.call(read, root, queue, message_id, choice, with_removed, room)
+    )
     try:
         return await asyncio.shield(begun)
     except asyncio.CancelledError:

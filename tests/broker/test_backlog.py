@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mq.broker.backlog import Backlog
+from mq.broker.backlog import Backlog, Unwatched
 from mq.limits import LOOK_INTERVAL_S, LOOK_SHARE, TAKES_PER_STRANGER
 from mq.names import MessageId
 from mq.store.bucket_names import shard_of
@@ -69,7 +69,7 @@ def test_beyond_an_incomplete_end_an_offer_is_left_to_a_later_listing() -> None:
 
 
 def test_a_full_backlog_drops_its_end_and_is_incomplete() -> None:
-    backlog = Backlog(capacity=2)
+    backlog = Backlog(watcher=Unwatched(2))
     listed(backlog, message_id(2), message_id(3))
     backlog.offer(message_id(1))
     backlog.offer(message_id(9))

@@ -82,6 +82,12 @@ DESCRIBED: Final = {
         "Whether the daemon can store, and what it promises then.",
         (Success(200, "It can.", json_of(reference("Ready"))),),
     ),
+    ("GET", "/-/memory"): Described(
+        "read_memory",
+        "What the process that answers holds in memory of messages, and for whom.",
+        (Success(200, "It holds so much.", json_of(reference("Memory")), ("Cache-Control",)),),
+        is_stored=False,
+    ),
     ("GET", "/-/openapi.json"): Described(
         "openapi",
         "This document.",

@@ -6,7 +6,9 @@ from types import UnionType
 from typing import Any, Final, get_args, get_type_hints
 
 from mq.broker.accounts import Totals
+from mq.broker.memory_figures import HolderFigures, ShelfFigures
 from mq.broker.readiness import Readiness
+from mq.broker.shelf import Holder
 from mq.history import Event
 from mq.http.peeking import STATES
 from mq.http.query import KEY_SCHEMA, Schema
@@ -14,6 +16,7 @@ from mq.limits import (
     BATCH_MESSAGES_MAX,
     DUE_IN_S_MAX,
     HISTORY_EVENTS_MAX,
+    MEMORY_QUEUES_SHOWN_MAX,
     PROCESSES_MAX,
     RECEIVES_MAX,
 )
@@ -211,5 +214,22 @@ SCHEMAS: Final[dict[str, Schema]] = {
         }
     ),
     "Alive": opened({"alive": {"type": "boolean", "const": True}}),
+    "Memory": opened(
+        {
+            "process": {**COUNT, "maximum": PROCESSES_MAX - 1},
+            **dict.fromkeys(
+                ("budget_bytes", "held_bytes", "ids", "hits", "misses", "refused", "queues_held"),
+                COUNT,
+            ),
+            "holders": opened(
+                {each.name.lower(): opened(of_dataclass(HolderFigures)) for each in Holder}
+            ),
+            "queues": {
+                "type": "array",
+                "maxItems": MEMORY_QUEUES_SHOWN_MAX,
+                "items": opened(of_dataclass(ShelfFigures)),
+            },
+        }
+    ),
     "Ready": opened({"ready": {"type": "boolean", "const": True}, **of_dataclass(Readiness)}),
 }
