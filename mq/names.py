@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from mq.bulk_limits import CONSUMER_NAME_CHARS_MAX
 from mq.clock import Clock
 from mq.errors import BadName
 from mq.limits import (
-    CONSUMER_NAME_CHARS_MAX,
     EXTENSION_CHARS_MAX,
     HEADER_BLOCK_BYTES_MAX,
     KEY_WRITTEN_BYTES_MAX,

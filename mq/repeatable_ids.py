@@ -6,7 +6,7 @@ Floor 0. Of one publish id, all are different; rows of one partition have ids in
 import hashlib
 from typing import Final
 
-from mq.limits import PARTITION_BITS, ROWS_PER_MS
+from mq.bulk_limits import PARTITION_BITS, ROWS_PER_MS
 from mq.names import Key
 
 _HASH_BITS: Final = 62 - PARTITION_BITS

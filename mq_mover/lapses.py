@@ -3,8 +3,9 @@
 import logging
 from typing import Final
 
+from mq.bulk_limits import RETURNED_PER_PASS_MAX
 from mq.errors import MqError
-from mq.limits import LOOK_INTERVAL_S, RETURNED_PER_PASS_MAX
+from mq.limits import LOOK_INTERVAL_S
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.lapses import Lapse, adopt, lapses

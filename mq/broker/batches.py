@@ -53,7 +53,7 @@ async def _group(
     broker: Broker, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
 ) -> Sequence[Published]:
     try:
-        return await broker.publish_group(queue, bodies, envelope)
+        return await broker.publisher.group(queue, bodies, envelope)
     except Exception as error:
         return [error] * len(bodies)
 

@@ -21,7 +21,7 @@ from mq.broker.releases import Releaser
 from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
 from mq.broker.watching import Watching
-from mq.errors import MqError, PublishPurged, QueueNotFound
+from mq.errors import PublishPurged, QueueNotFound
 from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
 from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
@@ -71,7 +71,7 @@ class Broker:
         self.keeper = Keeper(root, committer, settings)
         self._describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
-        self._publisher = Publisher(
+        self.publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
         )
         self._releaser = Releaser(root, committer, self.used)
@@ -194,25 +194,17 @@ class Broker:
         hand: Hand | None = None,
     ) -> "asyncio.Future[MessageId]":
         """Like `publish`; nobody may cancel the future."""
-        return self._publisher.begin(queue, body, envelope, hand)
-
-    async def publish_group(
-        self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
-    ) -> list[MessageId | MqError]:
-        """Publishes at most BATCH_GROUP_MESSAGES as one operation, when it is its turn; for each
-        its id, or why it was not published. Raises what fails all of them. Durable: yes.
-        """
-        return await self._publisher.group(queue, bodies, envelope)
+        return self.publisher.begin(queue, body, envelope, hand)
 
     async def upload(self, name: QueueName, envelope: Envelope = PLAIN) -> Upload:
         """Begins a publish that is written bit by bit. Raises QueueNotFound, Unavailable.
         Durable: no.
         """
-        return await self._publisher.upload(await self.queue(name), envelope)
+        return await self.publisher.upload(await self.queue(name), envelope)
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
         """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable: yes."""
-        return await self._publisher.finish(await self.queue(name), upload)
+        return await self.publisher.finish(await self.queue(name), upload)
 
     def stop_waiting(self) -> None:
         """Whoever waits for a message hears now that there is none; nobody waits from here on."""

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from mq.bulk_limits import LEASE_S_DEFAULT, LEASED_MESSAGES_DEFAULT
 from mq.errors import Busy, MqError, QueueNotFound
-from mq.limits import LEASE_S_DEFAULT, LEASED_MESSAGES_DEFAULT
 from mq.names import ConsumerName, QueueName
 from mq.spark.opening import open_for_leases
 from mq.spark.renewing import Renewing

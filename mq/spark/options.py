@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import unquote
 
-from mq.errors import BadName, MqError
-from mq.limits import (
+from mq.bulk_limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
     MESSAGES_PER_PARTITION_DEFAULT,
@@ -24,6 +23,7 @@ from mq.limits import (
     READ_THREADS_DEFAULT,
     READ_THREADS_MAX,
 )
+from mq.errors import BadName, MqError
 from mq.names import ConsumerName, Key, QueueName
 from mq.store.pipeline_layout import LeaseName
 

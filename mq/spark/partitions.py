@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.limits import HELD_NAMES_MAX, MESSAGES_PER_PARTITION_DEFAULT
+from mq.bulk_limits import HELD_NAMES_MAX, MESSAGES_PER_PARTITION_DEFAULT
 from mq.spark.listing import BLOCK_NAMES, Block
 from mq.store.files import Files
 from mq.store.root import Root

@@ -16,11 +16,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from mq.bulk_limits import READ_BATCH_BYTES, VALUE_BYTES_MAX
 from mq.clock import Moment
 from mq.errors import BadName, LeaseLost, MqError
 from mq.headers import parse_block
 from mq.lifecycle import State
-from mq.limits import READ_BATCH_BYTES, VALUE_BYTES_MAX
 from mq.names import MessageId, QueueName
 from mq.spark.entries import Entry, Group, entries
 from mq.spark.listing import is_leased

@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from mq.bulk_limits import LEASE_RENEWAL_RETRY_S, RENEWALS_PER_LEASE
 from mq.errors import Busy, LeaseLost, MqError
-from mq.limits import LEASE_RENEWAL_RETRY_S, RENEWALS_PER_LEASE
 from mq.names import ConsumerName
 from mq.store.lease import leases_of, renew
 from mq.store.root import Root

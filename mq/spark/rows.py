@@ -11,9 +11,10 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
+from mq.bulk_limits import READ_BATCH_ROWS
 from mq.headers import Headers
 from mq.lifecycle import State
-from mq.limits import PUBLISHED_MS_MAX, READ_BATCH_ROWS, RECEIVES_MAX, UUID_CHARS
+from mq.limits import PUBLISHED_MS_MAX, RECEIVES_MAX, UUID_CHARS
 from mq.message import Stamp
 
 _NS_PER_MS: Final = 1_000_000

@@ -11,15 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from mq.bulk_limits import LEASED_MESSAGES_MAX, LEASES_OPEN_MAX, OWNER_RETRY_S, OWNER_WAIT_S
 from mq.errors import ConsumerBusy, LeaseLost, MqError
 from mq.lifecycle import State
-from mq.limits import (
-    LEASED_MESSAGES_MAX,
-    LEASES_OPEN_MAX,
-    OWNER_RETRY_S,
-    OWNER_WAIT_S,
-    UUID_CHARS,
-)
+from mq.limits import UUID_CHARS
 from mq.names import ConsumerName, MessageId, QueueName
 from mq.spark.listing import Wanted, blocks_of
 from mq.spark.options import StreamOptions

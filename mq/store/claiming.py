@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from mq.bulk_limits import LEASE_LOOK_MESSAGES_MAX, LEASE_RENAMES_PER_LOOK
 from mq.errors import BadName, Busy, QueueNotFound
 from mq.lifecycle import LEASE, State
-from mq.limits import LEASE_LOOK_MESSAGES_MAX, LEASE_RENAMES_PER_LOOK
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from mq.limits import READ_AT_ONCE_BYTES_MAX
+from mq.bulk_limits import READ_AT_ONCE_BYTES_MAX
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self
 
+from mq.bulk_limits import JOURNAL_BYTES_MAX
 from mq.errors import (
     BadName,
     KeyTaken,
@@ -17,7 +18,6 @@ from mq.errors import (
     StagedFileGone,
     StorageFailed,
 )
-from mq.limits import JOURNAL_BYTES_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
-from mq.limits import FORGOTTEN_AFTER_S, LAPSED_KEPT_S, LEASE_S_DEFAULT
+from mq.bulk_limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
+from mq.limits import FORGOTTEN_AFTER_S
 from mq.message import Stamp
 from mq.names import ConsumerName
 from mq.store.layout import is_unfinished

@@ -12,13 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from mq.bulk_limits import LEASE_S_MAX, LEASED_MESSAGES_MAX, LEASES_OPEN_MAX, RENEWALS_PER_LEASE
 from mq.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
-from mq.limits import (
-    LEASE_S_MAX,
-    LEASED_MESSAGES_MAX,
-    LEASES_OPEN_MAX,
-    RENEWALS_PER_LEASE,
-)
 from mq.message import Stamp
 from mq.names import ConsumerName, QueueName, UuidSource
 from mq.store.bulk_history import leased_of_histories, record_acknowledged, record_leased

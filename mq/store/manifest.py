@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
+from mq.bulk_limits import LEASE_S_DEFAULT, MANIFEST_BYTES_MAX
 from mq.errors import BadName
-from mq.limits import LEASE_S_DEFAULT, MANIFEST_BYTES_MAX
 from mq.names import QueueName
 from mq.store.files import is_gone
 from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
+from mq.bulk_limits import LEASE_SEQ_DIGITS_MAX, WINDOW_BITS
 from mq.errors import BadName
 from mq.lifecycle import State
-from mq.limits import LEASE_SEQ_DIGITS_MAX, WINDOW_BITS
 from mq.names import ConsumerName, Key, MessageId, QueueName
 from mq.store.bucket_names import Shape, is_deep, parse_bucket
 from mq.store.layout import Layout, new_name, parse_entry, split_entry

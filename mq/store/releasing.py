@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from mq.bulk_limits import LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
 from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
 from mq.history import Event
 from mq.lifecycle import RETURN, State
-from mq.limits import BUCKET_TRIES_MAX, LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
+from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone

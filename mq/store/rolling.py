@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from mq.bulk_limits import ROLLED_PER_FLUSH_MAX
 from mq.errors import BadName, Busy, KeyTaken, QueueNotFound
 from mq.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
-from mq.limits import GROUP_OPERATIONS_MAX, LINK_TRIES_MAX, ROLLED_PER_FLUSH_MAX
+from mq.limits import GROUP_OPERATIONS_MAX, LINK_TRIES_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.bucket_names import leading

@@ -9,7 +9,7 @@ import contextlib
 import stat
 from typing import Self
 
-from mq.limits import LISTING_KEPT_S
+from mq.bulk_limits import LISTING_KEPT_S
 from mq.names import UuidSource
 from mq.store.files import Files
 from mq.store.pipeline_layout import listings, staging

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
+from mq.bulk_limits import STAGED_PER_WRITEBACK
 from mq.errors import NoInodes, StorageFailed, unavailable
-from mq.limits import GROUP_OPERATIONS_MAX, STAGED_PER_WRITEBACK, UUID_CHARS
+from mq.limits import GROUP_OPERATIONS_MAX, UUID_CHARS
 from mq.message import Stamp
 from mq.names import UUIDS_END, MessageId, QueueName
 from mq.store.flush import FsyncFlusher

@@ -3,8 +3,8 @@
 import logging
 import threading
 
+from mq.bulk_limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
 from mq.errors import MqError
-from mq.limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import job_locked, journal_files, journals, read_journal

@@ -7,7 +7,7 @@ FORMAT.md, "bulk publishes", has what that is for. An attempt that gets no windo
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mq.limits import (
+from mq.bulk_limits import (
     FOLD_ROWS_MAX,
     FOLD_ROWS_MIN,
     WINDOW_AHEAD_MS_MAX,

@@ -9,7 +9,7 @@ from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, stamp_of
 from harness.messages import ctime_ms, new_id
 from harness.processes import Processes, eventually
 
-from mq.limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
+from mq.bulk_limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
 from mq.store.lease import LeaseState, acknowledge, claim, renew
 from mq.store.queues import delete_queue, sweep_tombstones
 from mq_mover.lapses import LeaseMover

@@ -25,9 +25,10 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.messages import set_due
 
+from mq.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS
 from mq.errors import LeaseLost, QueueNotFound
 from mq.lifecycle import State
-from mq.limits import MIB, READ_BATCH_BYTES, READ_BATCH_ROWS, RECEIVES_MAX
+from mq.limits import MIB, RECEIVES_MAX
 from mq.names import ConsumerName, MessageId, QueueName
 from mq.spark.listing import blocks_of, lease_blocks
 from mq.spark.options import Subscription

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.limits import (
+from mq.bulk_limits import (
     LEASE_S_MAX,
     MESSAGES_PER_PARTITION_MAX,
     MESSAGES_PER_TRIGGER_MAX,

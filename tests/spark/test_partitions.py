@@ -13,7 +13,7 @@ from harness.faults import FaultyFiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mq.limits import LISTING_KEPT_S
+from mq.bulk_limits import LISTING_KEPT_S
 from mq.spark.listing import Block
 from mq.spark.partitions import Cut, groups, lines, partitions
 from mq.store.files import Files

@@ -11,9 +11,10 @@ from harness.clock import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mq.bulk_limits import FOLD_ROWS_MIN, ROWS_PER_MS
 from mq.errors import StartupError
 from mq.headers import parse_block
-from mq.limits import FOLD_ROWS_MIN, HEADERS_MAX, ROWS_PER_MS
+from mq.limits import HEADERS_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.repeatable_ids import RepeatableIds

@@ -7,9 +7,9 @@ import pytest
 from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in
 from harness.query import DEATHS, Query
 
+from mq.bulk_limits import OWNER_WAIT_S
 from mq.errors import ConsumerBusy, QueueNotFound
 from mq.lifecycle import State
-from mq.limits import OWNER_WAIT_S
 from mq.names import MessageId, QueueName
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription

@@ -12,9 +12,9 @@ from harness.faults import FaultyFiles, steps_of
 from harness.folders import message_files
 from harness.staging import JOB, QUEUE, committed, rolled, stage_fold, staged_files
 
+from mq.bulk_limits import FOLD_ROWS_MAX, FOLD_ROWS_MIN, WINDOW_AHEAD_MS_MAX, WINDOW_BITS
 from mq.errors import BadName, MqError, StagedFileGone
 from mq.lifecycle import State
-from mq.limits import FOLD_ROWS_MAX, FOLD_ROWS_MIN, WINDOW_AHEAD_MS_MAX, WINDOW_BITS
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import Shape
 from mq.store.flush import FsyncFlusher, NoFlusher

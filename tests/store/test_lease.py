@@ -8,8 +8,8 @@ import pytest
 from harness.faults import FaultyFiles
 from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in, stamp_of
 
+from mq.bulk_limits import LEASES_OPEN_MAX
 from mq.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
-from mq.limits import LEASES_OPEN_MAX
 from mq.names import ConsumerName, MessageId, QueueName
 from mq.store.lease import (
     Lease,
