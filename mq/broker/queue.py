@@ -169,7 +169,8 @@ class Queue:
 
     def check_stalled(self, now_s: float) -> None:
         """Passes over consumers that were notified and do not ask."""
-        self.tell(self.interests.stalled(now_s))
+        if self.interests.is_anybody_notified:
+            self.tell(self.interests.stalled(now_s))
 
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""
