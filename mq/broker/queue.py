@@ -177,7 +177,8 @@ class Queue:
 
     def check_stalled(self, now_s: float) -> None:
         """Passes over consumers that were notified and do not ask."""
-        self.tell(self.interests.stalled(now_s))
+        if self.interests.is_anybody_notified:
+            self.tell(self.interests.stalled(now_s))
 
     def would_hear(self) -> bool:
         """Whether to offer what others bring: to those who wait, and to those who are about to, for
