@@ -325,6 +325,15 @@ def test_a_young_folder_is_listed_again(opened: Root) -> None:
         assert len(counted(opened).listed) == 3
 
 
+def test_a_folder_with_a_match_is_looked_into_again(opened: Root) -> None:
+    backlog(opened, buckets=2, each=2, priority=7)
+    settle(opened)
+    barren = Barren(Allowances())
+    first = listed(opened, URGENT, barren=barren).ids
+    assert len(first) == 4
+    assert listed(opened, URGENT, barren=barren).ids == first
+
+
 OTHER = (("ce-type", "order.created"),)
 
 
