@@ -177,6 +177,18 @@ def test_the_first_of_a_selection_in_order(
         assert (Path(root.layout.queue(queue)) / str(candidate.bucket) / candidate.name).exists()
 
 
+# Of which about half of all messages are; and what may be remembered of folders, and of names.
+COMMON = st.sampled_from(
+    [
+        (Wanted("priority", priorities=(0, 4)),),
+        (Wanted("content-type", "text/", is_beginning=True),),
+        (Wanted("header", name="ce-type", is_beginning=True),),
+        (Wanted("header", name="ce-type", is_beginning=True), Wanted("priority")),
+    ]
+)
+ALLOWED = st.sampled_from([0, 2, 100, 100])
+
+
 class Looking(RuleBasedStateMachine):
     """One selection's looks while messages come and go: what is remembered hides none. Folders
     change by the fake clock, as coarsely as a kernel's: changes of one moment leave one mtime.
@@ -184,7 +196,7 @@ class Looking(RuleBasedStateMachine):
 
     places: Places
 
-    @initialize(wanted=terms, folders=st.integers(0, 6), names=st.integers(0, 6))
+    @initialize(wanted=COMMON, folders=ALLOWED, names=ALLOWED)
     def begin(self, wanted: tuple[Wanted, ...], folders: int, names: int) -> None:
         self.root, self.clock = self.places.root, self.places.clock
         self.queue = self.places.queue()
@@ -311,6 +323,15 @@ def test_a_young_folder_is_listed_again(opened: Root) -> None:
         counted(opened).forget()
         assert not listed(opened, Selection.parse("key:*"), barren=barren).ids
         assert len(counted(opened).listed) == 3
+
+
+def test_a_folder_with_a_match_is_looked_into_again(opened: Root) -> None:
+    backlog(opened, buckets=2, each=2, priority=7)
+    settle(opened)
+    barren = Barren(Allowances())
+    first = listed(opened, URGENT, barren=barren).ids
+    assert len(first) == 4
+    assert listed(opened, URGENT, barren=barren).ids == first
 
 
 OTHER = (("ce-type", "order.created"),)
