@@ -341,8 +341,9 @@ class Broker:
 
     def _refresh_later(self, queue: Queue) -> None:
         """For a consumer that goes on and on: settings of this moment are used from the next on."""
-        if not self.keeper.is_fresh(queue):
-            self._in_background(self.keeper.refresh(queue))
+        if (look := self.keeper.refresh_later(queue)) is not None:
+            self.background.add(look)
+            look.add_done_callback(self._background_ended)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -114,6 +114,10 @@ class Fetching:
             if delivery is not None:
                 self.give_back(delivery)
 
+    def claimed(self) -> list[str]:
+        """The ids of what is being claimed."""
+        return [claim.candidate.name for claim in self._claims]
+
     def close(self) -> None:
         """Nobody uses it any more."""
         self._looks.close()
@@ -162,7 +166,8 @@ class Fetching:
 
     async def _look_for_those_who_wait(self) -> None:
         last, self._is_to_look = self.waiters.asked, False
-        await self._looks.look(self.backlog)
+        taken = [name for each in self._common.fetchings for name in each.claimed()]
+        await self._looks.look(self.backlog, taken)
         if len(self.backlog):
             self._common.looked(True)
             return

@@ -43,11 +43,16 @@ class Keeper:
         """
         if self.is_fresh(queue):
             return
-        look = self._looks.get(queue)
-        if look is None:
-            look = self._looks[queue] = asyncio.create_task(self._look(queue))
-            look.add_done_callback(partial(self._looked, queue))
+        look = self._looks.get(queue) or self._begin_look(queue)
         await asyncio.shield(look)
+
+    def refresh_later(self, queue: Queue) -> "asyncio.Task[None] | None":
+        """The same, for those who come later: the look that began, when one was due and none goes
+        on.
+        """
+        if self.is_fresh(queue) or queue in self._looks:
+            return None
+        return self._begin_look(queue)
 
     def usable(self, queue: Queue) -> QueueSettings:
         """The queue's settings as last looked at. Raises SettingsUnreadable, Unavailable."""
@@ -76,6 +81,11 @@ class Keeper:
         self._root.history.look_again(queue.name)
         self._take(queue, changed, began_s)
         return changed
+
+    def _begin_look(self, queue: Queue) -> "asyncio.Task[None]":
+        look = self._looks[queue] = asyncio.create_task(self._look(queue))
+        look.add_done_callback(partial(self._looked, queue))
+        return look
 
     async def _look(self, queue: Queue) -> None:
         began_s = self._root.clock.steady_s()

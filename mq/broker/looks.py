@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from mq.broker.backlog import Backlog
 from mq.errors import SettingsUnreadable, Unavailable
@@ -35,13 +36,13 @@ class Looks:
         self._peer_index = peer_index
         self._looks = 0
 
-    async def look(self, backlog: Backlog) -> None:
-        """Tells the backlog what is ready. Raises QueueNotFound, Unavailable; the backlog knows
-        then what it knew.
+    async def look(self, backlog: Backlog, taken: Iterable[str] = ()) -> None:
+        """Tells the backlog what is ready, without these ids. Raises QueueNotFound, Unavailable;
+        the backlog knows then what it knew.
         """
         began_s = self._root.clock.steady_s()
         mark = backlog.mark
-        backlog.look_began()
+        backlog.look_began(taken)
         try:
             listing = await self._listing(mark)
         except BaseException:

@@ -20,7 +20,7 @@ from mq.selection import Selection
 
 SELECTIONS = [None, *map(Selection.parse, ("priority:5..", "priority:..6", "priority:9"))]
 
-counts = st.sampled_from([1, 1, 1, 2, 3, 40, 700])
+counts = st.sampled_from([1, 1, 1, 2, 3, 1000])
 which = st.integers(0, 1 << 30)
 priorities = st.sampled_from([0, 0, 0, 4, 9])
 
@@ -97,6 +97,11 @@ class Consumers(RuleBasedStateMachine):
     def serve(self, count: int) -> None:
         self.do(lambda: self.queue.serve(count))
 
+    @rule(count=st.sampled_from([1, 5, 1000]), priority=st.integers(0, 9))
+    def publish_as_asks_are_answered(self, count: int, priority: int) -> None:
+        ids = self.new(1, priority)
+        self.do(lambda: (self.queue.serve(count), self.queue.publish(*ids)))
+
     @precondition(lambda self: self.queue.known)
     @rule(which=which)
     def another_takes(self, which: int) -> None:
@@ -124,6 +129,15 @@ class Consumers(RuleBasedStateMachine):
             self.do(getattr(each, act))
         if act == "close":
             self.consumers.remove(each)
+            self.queue.asks = [ask for ask in self.queue.asks if not ask.future.done()]
+            self.do(self.queue.asks_ended)
+
+    @precondition(lambda self: self.consumers)
+    @rule(act=st.sampled_from(["pause", "resume", "close"]))
+    def all_act(self, act: str) -> None:
+        self.do(lambda: [getattr(each, act)() for each in self.consumers])
+        if act == "close":
+            self.consumers.clear()
             self.queue.asks = [ask for ask in self.queue.asks if not ask.future.done()]
             self.do(self.queue.asks_ended)
 
@@ -205,7 +219,7 @@ class Consumers(RuleBasedStateMachine):
 TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
     max_examples=50,
-    stateful_step_count=30,
+    stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

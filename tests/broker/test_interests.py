@@ -252,6 +252,28 @@ async def test_those_below_are_served_once_the_one_above_is_gone(
     assert queue.woken == [high, low]
 
 
+async def test_what_comes_while_nobody_waits_wakes_who_comes_back(queue: ModelQueue) -> None:
+    first = customer(queue, 9)
+    queue.publish(message(1))
+    queue.take(message(1))
+    queue.serve()
+    await turns()
+    first.pause()
+    queue.publish(message(2))
+    first.resume()
+    assert queue.woken == [first, first]
+
+
+async def test_what_comes_as_nothing_was_found_wakes_again(queue: ModelQueue) -> None:
+    first = customer(queue, 9)
+    queue.publish(message(1))
+    queue.take(message(1))
+    queue.serve()
+    queue.publish(message(2))
+    await turns()
+    assert queue.woken == [first, first]
+
+
 async def test_who_finds_nothing_that_it_may_take_is_not_woken_again_for_it(
     queue: ModelQueue,
 ) -> None:
@@ -279,6 +301,22 @@ async def test_who_goes_hands_its_notification_on(queue: ModelQueue, gone: str) 
     assert queue.woken == [first, second]
     getattr(second, gone)()
     assert queue.interests.waiting == set()
+
+
+@pytest.mark.parametrize("gone", ["pause", "close"])
+async def test_it_is_handed_on_to_who_has_found_nothing_before(
+    queue: ModelQueue, gone: str
+) -> None:
+    first, second = customer(queue, 9), customer(queue, 9)
+    queue.publish(message(1))
+    queue.serve()
+    await turns()
+    second.is_idle = True
+    queue.woken.clear()
+    queue.publish(message(2))
+    assert queue.woken == [second]
+    getattr(second, gone)()
+    assert queue.woken == [second, first]
 
 
 async def test_who_goes_hands_on_what_another_selection_matches(queue: ModelQueue) -> None:

@@ -55,6 +55,10 @@ class RawConnection:
         """Ends the connection at once, whatever is still to be sent."""
         self._writer.transport.abort()
 
+    def half_close(self) -> None:
+        """Says that nothing more comes from here; what comes from there is still read."""
+        self._writer.write_eof()
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(ConnectionError):
