@@ -12,7 +12,7 @@ import pytest
 from harness.api import Reply, StillClock, assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.folders import message_files
-from harness.internals import consumers
+from harness.internals import interested
 from harness.moving import move_due
 from harness.processes import PATIENCE_S
 from harness.server import Serve, Server
@@ -50,7 +50,7 @@ async def select(server: Server, *texts: str, more: str = "") -> Reply:
 async def selecting(server: Server, *texts: str) -> AsyncIterator[list["asyncio.Task[Reply]"]]:
     """Clients that each wait for what is of one selection, and have found none."""
     tasks = [asyncio.create_task(select(server, text, more="&wait=60")) for text in texts]
-    await comes_true(lambda: consumers(server, "q") >= len(texts), "their waiting")
+    await comes_true(lambda: interested(server, "q") >= len(texts), "their waiting")
     for text in texts:  # Whoever came before it has asked before it.
         assert (await select(server, text)).status == 204
     assert not any(task.done() for task in tasks)
