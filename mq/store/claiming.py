@@ -15,7 +15,7 @@ from mq.limits import LEASE_LOOK_MESSAGES_MAX, LEASE_RENAMES_PER_LOOK
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.moves import claimed, keep_one_name, message_status
+from mq.store.moves import claimed, keep_one_name, message_status, ready_rows
 from mq.store.order import STRICT, Candidate, Order, list_ready
 from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
 from mq.store.purged import mark_of
@@ -72,11 +72,17 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
         size += status.st_size
         of[queue] = None
     left = [layout.folder(State.DELAYED), layout.folder(State.NEW)]
+    beside: list[tuple[str, ...]] = []
     for queue in of:
         left.append(layout.queue(queue))
         with contextlib.suppress(FileNotFoundError):
             left += [path for _, path in folders(files, layout.queue(queue))]
-    return messages, size, Flush(folders=(folder, *left))
+        if queue.is_sideline:
+            came_from = layout.queue(queue.counterpart())
+            beside.append((came_from,))
+            with contextlib.suppress(FileNotFoundError):
+                beside += [(path,) for _, path in folders(files, came_from)]
+    return messages, size, Flush(folders=(folder, *left), beside=tuple(beside))
 
 
 @dataclass(slots=True)
@@ -93,6 +99,8 @@ class Claims:
     _left: dict[str, None] = field(default_factory=dict)
     _queues: dict[str, None] = field(default_factory=dict)
     _beside: dict[tuple[str, ...], None] = field(default_factory=dict)
+    _came_from: dict[tuple[str, ...], None] = field(default_factory=dict)
+    """Where messages of a sideline came from, by whoever may not have flushed that."""
 
     def take(self, queues: Sequence[QueueName], limit: int, found: Iterable[Found] = ()) -> None:
         """Renames up to `limit` messages, of several queues as many of each in turn. `found` is
@@ -118,7 +126,7 @@ class Claims:
         return Flush(
             folders=(folder, *self._left),
             entries=tuple(self._queues),
-            beside=tuple(self._beside),
+            beside=(*self._beside, *self._came_from),
             covered=0 if self._beside else len(self._left),
         )
 
@@ -161,6 +169,9 @@ class Claims:
                         raise
                     continue
                 went(folder)
+            if queue.is_sideline:
+                rows = ready_rows(self.root, queue.counterpart(), candidate.id)
+                self._came_from |= dict.fromkeys(rows)
             self._left[folder] = None
             self._queues[layout.queue(queue)] = None
             self.messages += 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import Busy, QueueNotFound, StorageFailed
+from mq.errors import Busy, QueueNotFound, SettingsUnreadable, StorageFailed
 from mq.lifecycle import State, Transition
 from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
@@ -159,6 +159,10 @@ def _move(
     root.places.went(flush.folders[-1])
     if links > 1:
         return keep_one_name(root, transition.target, into or queue, message_id, target)
+    if transition.source is State.READY and queue.is_sideline:
+        # Whoever sidelined it may have died before its own flush.
+        rows = ready_rows(root, queue.counterpart(), message_id)
+        return flush._replace(beside=(*flush.beside, *rows))
     return flush
 
 
@@ -216,10 +220,15 @@ def keep_one_name(
 
 
 def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, ...], ...]:
-    """Where a message of another queue may lie that is ready, or was, to be flushed where it is
-    there: the queue's folder, and the message's buckets in it. Raises SettingsUnreadable.
+    """Where a message of a sideline was ready, or may have been, in the queue itself, or the other
+    way round: to be flushed where it is there, by whoever moves it on. Its buckets are left out
+    where the queue's settings cannot be read: what moves does not hang on those.
     """
-    return (root.layout.queue(queue),), root.places.buckets(queue, message_id)[1]
+    folder = (root.layout.queue(queue),)
+    try:
+        return folder, root.places.buckets(queue, message_id)[1]
+    except SettingsUnreadable:
+        return (folder,)
 
 
 def folders_of(

@@ -89,6 +89,8 @@ def remove(
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
             if found is not _Found.HERE or state is State.LEASED:
                 beside = (*beside, *leased_rows(root))
+            if found is not _Found.HERE and not queue.is_sideline:
+                beside = (*beside, *ready_rows(root, queue.counterpart(), message_id))
             if bucket:
                 folders = (layout.remove, *leading(layout.remove, bucket), *starts)
             # A folder that is gone is a queue deleted meanwhile, or a bucket that was reaped.
@@ -167,9 +169,23 @@ def _pass(
         missed = _Found.BUSY
     for bucket in root.places.spots(State.REMOVED, queue, message_id):
         path = root.layout.path(State.REMOVED, queue, message_id, bucket)
-        if message_status(root, path) is not None:
-            return _Found.REMOVED, bucket, State.REMOVED, 0
+        if (status := message_status(root, path)) is None:
+            continue
+        if status.st_nlink > 1 and not _keep_removed(root, queue, message_id, bucket):
+            missed = _Found.BUSY
+            continue
+        return _Found.REMOVED, bucket, State.REMOVED, 0
     return missed, "", State.ABSENT, 0
+
+
+def _keep_removed(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
+    """Takes the other name away of one that is removed: it may be of the queue's sideline, or in a
+    sideline of its queue, where nobody has looked. False when another process is at it.
+    """
+    with claimed(root, root.layout.path(State.REMOVED, queue, message_id, bucket)) as claim:
+        if claim is not None:
+            keep_one_name(root, State.REMOVED, queue, message_id, bucket)
+        return claim is not None
 
 
 def _receives(status: os.stat_result) -> int:

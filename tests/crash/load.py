@@ -213,6 +213,16 @@ class Clients:
         to = {} if due_in_s else {"to": State.READY.value}
         self._mark("rescheduled", **said, due_ms=due_ms, **to)
 
+    async def sideline(
+        self, message_id: str, queue: str = QUEUE, is_timeless: bool = False
+    ) -> None:
+        """`is_timeless`: another has moved it, and perhaps not set its time."""
+        self._mark("sideline_asked", queue=queue, id=message_id)
+        url = self._url(queue, "messages", message_id, "sideline")
+        async with self._session.post(url) as response:
+            await _check(response, 200)
+        self._mark("sidelined", queue=queue, id=message_id, is_timeless=is_timeless)
+
     async def fetch(self, queue: str = QUEUE) -> str | None:
         async with self._session.get(self._url(queue, "messages")) as response:
             if await _check(response, 200, 204) == 204:

@@ -20,6 +20,7 @@ from harness.messages import number_in, number_in_file
 
 from mq.errors import MqError
 from mq.lifecycle import State
+from mq.limits import SIDELINE_SUFFIX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.fetch import fetch
@@ -30,6 +31,7 @@ from mq.store.purge import take_purged
 from mq.store.redeliver import Timer, forget, redeliver
 from mq.store.remove import remove
 from mq.store.root import Root
+from mq.store.sideline import sideline
 
 Operation = Callable[[FsyncFlusher], object]
 _Next = tuple[str, Operation, State]
@@ -56,6 +58,10 @@ class Told:
     purged: bool = False
     lies_in: State | None = None
     """Where a daemon has moved it, flushed, and nobody has asked for it since."""
+    is_timeless: bool = False
+    """Whether it is not promised that it is due there."""
+    sidelined: bool = False
+    """Whether `queue` is the sideline that it was moved to."""
 
     @property
     def must_live(self) -> bool:
@@ -113,6 +119,8 @@ class Ledger:
                 told.lies_in = None
             case "lease_asked" | "leased" | "return_asked" | "returned" | "end_asked" | "ended":
                 self._note_lease(what, **facts)
+            case "sideline_asked" | "sidelined":
+                self._note_sideline(what, **facts)
             case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
             case "schedule_asked" | "schedule_told":
@@ -136,7 +144,8 @@ class Ledger:
     def _note_moved(self, what: str, **facts: Any) -> None:
         told = self._message(**facts)
         if what == "moved":
-            told.lies_in = State(facts["to"])
+            told.lies_in, told.is_timeless = State(facts["to"]), facts.get("is_timeless", False)
+            told.due_ms = 0 if told.is_timeless else told.due_ms
         else:
             told.receives, told.due_ms, told.lies_in = facts["receives"], facts["due_ms"], None
 
@@ -144,6 +153,19 @@ class Ledger:
         told = self._message(**facts)
         told.due_ms = min(told.due_ms, due_ms) if what == "reschedule_asked" else due_ms
         told.lies_in = State(to) if to else None
+
+    def _note_sideline(
+        self, what: str, queue: str, is_timeless: bool = False, **facts: Any
+    ) -> None:
+        """It is due once it was asked for, wherever it is; and the sideline is there once that was
+        answered, whoever made it.
+        """
+        told, into = self._message(queue, **facts), f"{queue}{SIDELINE_SUFFIX}"
+        told.due_ms, told.lies_in, told.is_timeless = 0, None, is_timeless
+        self.queues.setdefault(into, "make_asked")
+        if what == "sidelined":
+            self.queues[into] = "made"
+            told.queue, told.sidelined, told.lies_in = into, True, READY
 
     def _note_lease(self, what: str, queue: str, ids: Iterable[str]) -> None:
         """Of a lease as a whole: "end" is that it is acknowledged."""
@@ -366,17 +388,19 @@ def _names(found: Found, two_allowed: bool) -> Iterator[str]:
     for places in found.with_two_names():
         inodes = {place.status.st_ino for place in places}
         queues = {place.queue for place in places}
-        if not two_allowed or len(inodes) > 1 or len(queues) > 1:
+        of_one = {queue.removesuffix(SIDELINE_SUFFIX) for queue in queues}
+        if not two_allowed or len(inodes) > 1 or len(of_one) > 1:
             yield f"{places[0].id} stands in {[place.path for place in places]}"
 
 
 def _keys(found: Found) -> Iterator[str]:
-    """No two living messages of a queue have one key."""
+    """No two living messages of a queue have one key; what was sidelined has none."""
     holders: dict[tuple[str, str], set[str]] = defaultdict(set)
     for places in found.places.values():
         for place in places:
             key = MessageId.parse(place.id).key
-            if key is not None and place.state in ALIVE:
+            is_sideline = place.queue.endswith(SIDELINE_SUFFIX)
+            if key is not None and place.state in ALIVE and not is_sideline:
                 holders[place.queue, key.text].add(place.id)
     for (queue, key), ids in holders.items():
         if len(ids) > 1 and queue in found.queues:
@@ -423,12 +447,7 @@ def _message(
         yield "is ready in a queue that was deleted"
     if told.must_live and told.due_ms > ledger.until_ms:
         yield from _kept_back(told, found.places.get(message_id, []))
-    if told.lies_in and states != {told.lies_in}:
-        yield f"was moved to {told.lies_in.value}, and is not there alone"
-    if told.lies_in is READY and any(
-        place.stamp.due_ms > ledger.until_ms for place in found.places[message_id]
-    ):
-        yield "was put back, and is not due"
+    yield from _moved(ledger, told, found.places.get(message_id, []), states)
     if alive and told.receives > max(
         place.stamp.receives for place in found.places[message_id] if place.state in alive
     ):
@@ -440,6 +459,16 @@ def _reached(told: Told, found: Found, alive: set[State]) -> Iterator[str]:
         yield "is nowhere"
     if told.queue not in found.queues:
         yield "is out of reach, without its queue"
+
+
+def _moved(ledger: Ledger, told: Told, places: list[Place], states: set[State]) -> Iterator[str]:
+    if told.lies_in and states != {told.lies_in}:
+        yield f"was moved to {told.lies_in.value}, and is not there alone"
+    if told.sidelined and any(place.queue != told.queue for place in places):
+        yield "came back from its sideline"
+    has_time = told.lies_in is READY and not told.is_timeless
+    if has_time and any(place.stamp.due_ms > ledger.until_ms for place in places):
+        yield "was put back, and is not due"
 
 
 def _kept_back(told: Told, places: list[Place]) -> Iterator[str]:
@@ -456,7 +485,9 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
     problems = []
     for places in found.with_two_names():
         exists = places[0].queue in found.queues
-        if found.is_purged(places[0].queue, places[0].id):
+        if len({place.queue for place in places}) > 1:
+            operations = [each for place in places for each in _next_of_place(root, place)]
+        elif found.is_purged(places[0].queue, places[0].id):
             operations = _next_of_purged(root, places, exists)
         else:
             operations = _next_operations(root, places, exists)
@@ -492,6 +523,21 @@ def _next_of_purged(root: Root, places: list[Place], exists: bool) -> list[_Next
         again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
         operations.append(("redeliver", partial(run_alone, again), REMOVED))
     return operations
+
+
+def _next_of_place(root: Root, place: Place) -> Iterator[_Next]:
+    """As below, for one name of a message of which the other is its sideline's, or its queue's."""
+    queue, message_id = QueueName.parse(place.queue), MessageId.parse(place.id)
+    yield "remove", partial(run_alone, remove(root, queue, message_id)), REMOVED
+    if place.state is READY:
+        claim = fetch(root, queue, message_id, 60, _bucket(root, [place], READY))
+        yield "fetch", partial(run_alone, claim), DELAYED
+    if place.state is DELAYED:
+        bucket = _bucket(root, [place], DELAYED)
+        again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
+        yield "redeliver", partial(run_alone, again), READY
+    if not queue.is_sideline:
+        yield "sideline", partial(run_alone, sideline(root, queue, message_id)), READY
 
 
 def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> list[_Next]:

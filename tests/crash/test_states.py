@@ -29,6 +29,7 @@ from crash.purge_scripts import PURGE_SCRIPTS
 from crash.recovery import recovered
 from crash.schedule_scripts import SCHEDULE_SCRIPTS, SCHEDULES_SIDE_BY_SIDE
 from crash.scripts import SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script
+from crash.sideline_scripts import SIDELINE_SCRIPTS, WITH_TWO_NAMES_OF_A_SIDELINE
 from crash.stage import ROOT, stage
 from crash.trees import fingerprint, trees
 from harness.amount import TIMES
@@ -106,7 +107,7 @@ def models(script: Script) -> list[Model]:
     another's rename has just left; mq relies on file systems to lose no file then, as all known
     ones do.
     """
-    if script in (*WITH_TWO_NAMES, two_names_in_a_bucket):
+    if script in (*WITH_TWO_NAMES, *WITH_TWO_NAMES_OF_A_SIDELINE, two_names_in_a_bucket):
         return [model for model in Model if model not in WHOLE]
     if script in WITH_WHOLE_FOLDS:
         return list(WHOLE)
@@ -207,6 +208,15 @@ async def test_every_state_keeps_what_was_leased_from_buckets(
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", PURGE_SCRIPTS.values(), ids=PURGE_SCRIPTS)
 async def test_every_state_keeps_what_was_purged_and_configured(
+    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+) -> None:
+    log = await play(script, disk, memory, folder_max)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
+@pytest.mark.parametrize("script", SIDELINE_SCRIPTS.values(), ids=SIDELINE_SCRIPTS)
+async def test_every_state_keeps_what_was_sidelined(
     script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)

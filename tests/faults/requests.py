@@ -64,6 +64,14 @@ class Case:
         await self.has_message()
         assert (await fetch(self.server, self.queue)).id == self.message_id
 
+    async def has_sideline(self) -> None:
+        await self.has_fetched()
+        await make_queue(self.server, f"{self.queue}_SIDELINE")
+
+    async def has_sidelined(self) -> None:
+        await self.has_fetched()
+        assert (await _sideline(self)).status == 200
+
     async def has_leased(self) -> None:
         await self.has_message()
         queues, consumer = [QueueName.parse(self.queue)], ConsumerName.parse("etl")
@@ -270,6 +278,11 @@ def _deleted(case: Case, reply: Reply) -> None:
     case.owed = set()
 
 
+async def _sideline(case: Case) -> Reply:
+    path = f"{case.path}/messages/{case.message_id}/sideline"
+    return await call(case.server, "POST", path)
+
+
 async def _put_queue(case: Case) -> Reply:
     return await call(case.server, "PUT", case.path)
 
@@ -440,6 +453,10 @@ REQUESTS = (
     Request("release", Case.has_fetched, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-scheduled", Case.has_scheduled, _reschedules(0), _rescheduled, (200,), (200,)),
     Request("release-ready", Case.has_message, _reschedules(0), _rescheduled, (200,), (200,)),
+    Request("sideline", Case.has_sideline, _sideline, _rescheduled, (200,), (200,)),
+    Request("sideline-the-first", Case.has_message, _sideline, _rescheduled, (200,), (200,)),
+    Request("sideline-keyed", Case.has_keyed, _sideline, _rescheduled, (200,), (200,)),
+    Request("sideline-again", Case.has_sidelined, _sideline, _rescheduled, (200,), (200,)),
     Request("publish-lines", Case.has_queue, _post_lines, _lines_published, (200,)),
     Request("fetch-count", Case.has_message, _fetch_rows, _rows_fetched, (200,)),
     Request(
@@ -496,7 +513,17 @@ async def background_ends(server: Server) -> None:
 
 
 async def drain(server: Server, queue: str) -> list[bytes]:
-    """Brings back what was fetched, then fetches and deletes all; the bodies."""
+    """Brings back what was fetched, then fetches and deletes all, of the queue's sideline too; the
+    bodies.
+    """
+    sidelined = f"{queue}_SIDELINE"
+    bodies = await _drain(server, queue)
+    if (server.root / "queues" / sidelined).exists():
+        bodies += await _drain(server, sidelined)
+    return bodies
+
+
+async def _drain(server: Server, queue: str) -> list[bytes]:
     opened = looked_at(server.root)
     top = server.root / "delay"
     for path in list(files_below(top)):

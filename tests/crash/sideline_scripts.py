@@ -1,0 +1,168 @@
+"""Sidelining, and giving much back at once, each in a script like those of `scripts.py`."""
+
+import os
+from pathlib import Path
+
+from crash.key_scripts import KEY
+from crash.scripts import Script
+from crash.stage import ORDERS, Stage
+
+from mq.lifecycle import State
+from mq.names import MessageId, QueueName
+from mq.store.fetch import fetch
+from mq.store.files import Files
+from mq.store.flush import FsyncFlusher
+from mq.store.giving_back import release_many
+from mq.store.group import run_alone
+from mq.store.purge import purge as mark
+from mq.store.root import Root
+
+SIDELINE = f"{ORDERS}_SIDELINE"
+
+
+async def _begin(on: Stage, *, with_sideline: bool = True) -> None:
+    """As in `first_start`, which is cut there too."""
+    await on.start()
+    await on.clients.make(ORDERS)
+    if with_sideline:
+        await on.clients.make(SIDELINE)
+    on.known()
+
+
+async def _fetched(on: Stage, queue: str = ORDERS) -> str:
+    on.disk.mark("fetch_asked", queue=queue)
+    message_id = await on.clients.fetch(queue)
+    assert message_id is not None
+    return message_id
+
+
+def _by_another(on: Stage, path: Path, message_id: str) -> None:
+    """Which died before it flushed that."""
+    on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+    os.rename(path, on.root / "queues" / SIDELINE / message_id)
+
+
+async def sideline(on: Stage) -> None:
+    """The first one makes the sideline."""
+    await _begin(on, with_sideline=False)
+    ready, fetched = [await on.clients.publish(size) for size in (16, 300)]
+    assert await _fetched(on) == ready
+    ready, fetched = fetched, ready
+    for message_id in (fetched, ready):
+        await on.clients.sideline(message_id)
+    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+
+
+async def sideline_in_what_another_made(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on, with_sideline=False)
+    message_id = await on.clients.publish(300)
+    on.disk.mark("make_asked", queue=SIDELINE)
+    (on.root / "queues" / SIDELINE).mkdir(mode=0o700)
+    await on.clients.sideline(message_id)
+
+
+async def sideline_what_another_has(on: Stage) -> None:
+    await _begin(on)
+    fetched, ready = [await on.clients.publish(size) for size in (16, 300)]
+    assert await _fetched(on) == fetched
+    for message_id, path in ((fetched, on.delayed(fetched)), (ready, on.ready(ready))):
+        _by_another(on, path, message_id)
+        await on.clients.sideline(message_id, is_timeless=True)
+
+
+async def delete_what_another_sidelined(on: Stage) -> None:
+    await _begin(on)
+    fetched, ready = [await on.clients.publish(size) for size in (16, 300)]
+    assert await _fetched(on) == fetched
+    for message_id, path in ((fetched, on.delayed(fetched)), (ready, on.ready(ready))):
+        _by_another(on, path, message_id)
+        await on.clients.delete(message_id, SIDELINE)
+
+
+async def fetch_what_another_sidelined(on: Stage) -> None:
+    await _begin(on)
+    message_id = await on.clients.publish(16)
+    _by_another(on, on.ready(message_id), message_id)
+    assert await _fetched(on, SIDELINE) == message_id
+    await on.clients.delete(message_id, SIDELINE)
+
+
+async def sideline_keyed(on: Stage) -> None:
+    """Its key is the next one's."""
+    await _begin(on)
+    for _ in range(2):
+        await on.clients.sideline(await on.clients.publish_keyed(300, KEY))
+    await on.clients.publish_keyed(300, KEY)
+
+
+async def key_of_one_that_another_sidelined(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    assert await _fetched(on) == first
+    _by_another(on, on.delayed(first), first)
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def sideline_after_a_purge(on: Stage) -> None:
+    """Whose mark another took away, and died before it flushed that."""
+    await _begin(on)
+    message_id = await on.clients.publish(300)
+
+    def purged(root: Root, flusher: FsyncFlusher) -> None:
+        run_alone(mark(root, QueueName(SIDELINE), root.now_ms()), flusher)
+
+    await on.other(purged)
+    os.unlink(on.root / "purged" / SIDELINE)
+    await on.clients.sideline(message_id)
+
+
+async def two_names_of_a_sideline(on: Stage) -> None:
+    """An earlier crash has left messages at both ends of the rename."""
+    await _begin(on)
+    ids = [await on.clients.publish(300) for _ in range(4)]
+    fetched = [await _fetched(on) for _ in range(2)]
+    assert fetched == ids[:2]
+    for message_id in ids:
+        path = on.delayed(message_id) if message_id in fetched else on.ready(message_id)
+        on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+        os.link(path, on.root / "queues" / SIDELINE / message_id)
+    for folder in ("delay", f"queues/{ORDERS}", f"queues/{SIDELINE}"):
+        Files().sync_folder(str(on.root / folder))
+    await on.clients.delete(ids[0])
+    await on.clients.sideline(ids[1])
+    await on.clients.delete(ids[2], SIDELINE)
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await on.clients.fetch(ORDERS) == ids[3]
+
+
+async def release_much(on: Stage) -> None:
+    """What mq had claimed for one who went."""
+    await _begin(on)
+    ids = [await on.clients.publish(size) for size in (16, 300, 300)]
+    on.disk.mark("fetch_asked", queue=ORDERS)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        queue = QueueName(ORDERS)
+        parsed = [MessageId.parse(each) for each in ids]
+        found = [run_alone(fetch(root, queue, each, 600), flusher) for each in parsed]
+        deliveries = [each for each in found if each is not None]
+        assert run_alone(release_many(root, queue, deliveries), flusher) == parsed
+
+    await on.other(work)
+    for message_id in ids:
+        on.disk.mark("moved", queue=ORDERS, id=message_id, to=State.READY.value, is_timeless=True)
+    await on.clients.delete(await _fetched(on))
+
+
+SIDELINE_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        sideline, sideline_in_what_another_made, sideline_what_another_has,
+        delete_what_another_sidelined, fetch_what_another_sidelined, sideline_keyed,
+        key_of_one_that_another_sidelined, sideline_after_a_purge, two_names_of_a_sideline,
+        release_much,
+    )
+}  # fmt: skip
+WITH_TWO_NAMES_OF_A_SIDELINE = (two_names_of_a_sideline,)
+"""Those that only a file system without whole renames plays."""
