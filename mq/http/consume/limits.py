@@ -13,11 +13,11 @@ COMMANDS_IN_HAND_MAX: Final = 16
 REF_CHARS_MAX: Final = 128
 REF_MAX: Final = 2**53 - 1
 # What is claimed for it before it was sent: messages and, as far as their sizes can be foreseen,
-# bytes of bodies; of one queue before it is another's turn. When the client has not read for so
+# bytes of bodies; the least of one queue before it is another's turn. When it has not read for so
 # long it is no consumer meanwhile, and then what was claimed for it and not sent is given back.
 CLAIMED_AHEAD_MAX: Final = 128
 CLAIMED_AHEAD_BYTES: Final = 4 * MIB
-TURN_MESSAGES_MAX: Final = 32
+TURN_MESSAGES_MIN: Final = 16
 FULL_S_MAX: Final = 0.05
 UNSENT_S_MAX: Final = 1.0
 # A client that says nothing after so many pings is taken for gone; how long it may take to answer a
@@ -31,7 +31,7 @@ _RELATIONS: Final = {
         BATCH_MESSAGES_MAX * (FILE_NAME_BYTES_MAX + len('"", ')) + KIB <= COMMAND_BYTES_MAX
     ),
     "all that is claimed ahead for a connection is within what it may get": (
-        TURN_MESSAGES_MAX <= CLAIMED_AHEAD_MAX <= CREDIT_MAX
+        TURN_MESSAGES_MIN <= CLAIMED_AHEAD_MAX <= CREDIT_MAX
     ),
     "who does not read is no consumer before what it has is given back": FULL_S_MAX < UNSENT_S_MAX,
 }

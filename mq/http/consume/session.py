@@ -22,7 +22,7 @@ from mq.http.consume.limits import (
     CLAIMED_AHEAD_MAX,
     CREDIT_MAX,
     SUBSCRIPTIONS_MAX,
-    TURN_MESSAGES_MAX,
+    TURN_MESSAGES_MIN,
 )
 from mq.message import Delivery
 
@@ -117,9 +117,10 @@ class Session:
         room = ahead - self._claiming - len(self._unsent)
         if room <= 0 or not self._turns:
             return None
+        share = max(TURN_MESSAGES_MIN, ahead // len(self._turns))
         queue = self._turns.popleft()
         self._turns.append(queue)
-        return queue, min(room, TURN_MESSAGES_MAX)
+        return queue, min(room, share)
 
     def claims(self, count: int) -> None:
         """So many claims have begun."""

@@ -17,7 +17,7 @@ from mq.http.consume.limits import (
     CLAIMED_AHEAD_MAX,
     CREDIT_MAX,
     SUBSCRIPTIONS_MAX,
-    TURN_MESSAGES_MAX,
+    TURN_MESSAGES_MIN,
 )
 from mq.http.consume.session import Session
 from mq.message import Delivery, Stamp
@@ -118,8 +118,9 @@ def test_queues_that_have_something_take_turns() -> None:
     for queue in ("b", "a", "b"):
         session.has_something(queue)
     session.has_something("not subscribed")
+    share = CLAIMED_AHEAD_MAX // 2
     assert [session.next_claim() for _ in range(4)] == [
-        (queue, TURN_MESSAGES_MAX) for queue in ("b", "a", "b", "a")
+        (queue, share) for queue in ("b", "a", "b", "a")
     ]
     session.has_nothing("b")
     session.has_something("c")
@@ -151,7 +152,15 @@ def test_what_is_claimed_ahead_is_bounded_in_bytes_that_were_seen() -> None:
     assert session.next_claim() == ("a", 1)
     for n in range(500):
         sent(session, delivery(n + 2))
-    assert session.next_claim() == ("a", TURN_MESSAGES_MAX)
+    assert session.next_claim() == ("a", CLAIMED_AHEAD_MAX)
+
+
+def test_a_turn_is_never_too_small_to_be_worth_it() -> None:
+    names = [f"q{n}" for n in range(CLAIMED_AHEAD_MAX)]
+    session = subscribed(1, *names)
+    for name in names:
+        session.has_something(name)
+    assert session.next_claim() == ("q0", TURN_MESSAGES_MIN)
 
 
 def test_what_lapses_before_it_is_sent_is_left_out_and_its_credit_there_again() -> None:
@@ -293,7 +302,7 @@ class SessionMachine(RuleBasedStateMachine):
             return
         queue, most = found
         assert queue in self.with_work
-        assert most == min(room, TURN_MESSAGES_MAX)
+        assert most == min(room, CLAIMED_AHEAD_MAX // len(self.with_work))
         count = min(most, self.session.credit(queue))
         self.session.claims(count)
         self.claiming += [queue] * count
