@@ -1,4 +1,4 @@
-"""How `deploy/check` shares the suite out between two workers: a file at a time."""
+"""How `deploy/check` shares the suite out between its workers: a file at a time."""
 
 import pytest
 
@@ -6,6 +6,7 @@ import pytest
 LONG = (
     "tests/mutants/test_gate.py",
     "tests/crash/test_outages.py",
+    "tests/faults/test_every_call.py",
     "tests/spark/failures/",
     "tests/spark/",
     "tests/crash/",
@@ -14,6 +15,9 @@ LONG = (
     "tests/bench/",
     "tests/broker/test_model.py",
     "tests/faults/",
+    "tests/test_supervisor.py",
+    "tests/openapi/test_schemathesis.py",
+    "tests/test_standalone.py",
     "tests/cluster/",
 )
 

@@ -32,6 +32,7 @@ SUITE = (
     "tests/mq_mover/test_scheduler.py",
     "tests/crash/test_states.py",
 )
+PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 # All take some ten minutes, and longer beside others: a mutant that lives must not pass for
 # one that hangs.
 PATIENCE_S = 1800.0
@@ -148,11 +149,13 @@ def _run(
 ) -> "subprocess.CompletedProcess[str]":
     """pytest in a checkout, with the packages that are there."""
     # One process is enough for what seldom is more than one test.
-    plain = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    # Only the plugins that these tests need: a mutant's run is mostly imports.
+    plugins = [word for name in PLUGINS for word in ("-p", name)]
+    plain = ("-q", "-p", "no:cacheprovider", *plugins)
     command = [sys.executable, "-m", "pytest", *plain, *arguments]
     # Its tests' own tallies are not this gate's.
     env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
-    env |= {"PYTHONPATH": str(checkout), **variables}
+    env |= {"PYTHONPATH": str(checkout), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
     # Runs that end at a time would take each other's folders away.
     with tempfile.TemporaryDirectory(prefix="mq-gate-", ignore_cleanup_errors=True) as folder:
         return subprocess.run(
