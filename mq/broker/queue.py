@@ -45,7 +45,7 @@ class Host:
     peer_index: int
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
-    used: Callable[["Queue"], None]
+    used: Callable[["Queue"], object]
     allowances: Allowances = field(default_factory=Allowances)
     """What it may remember of its queues' selections."""
 
