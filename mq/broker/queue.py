@@ -51,7 +51,7 @@ class Host:
     ids: Ids
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
-    used: Callable[["Queue"], None]
+    used: Callable[["Queue"], object]
     untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]]
     allowances: Allowances = field(default_factory=Allowances)
     """What it may remember of its queues' selections."""
