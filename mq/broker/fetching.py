@@ -114,14 +114,14 @@ class Fetching:
             if delivery is not None:
                 self.give_back(delivery)
 
+    def claimed(self) -> list[str]:
+        """The ids of what is being claimed."""
+        return [claim.candidate.name for claim in self._claims]
+
     def close(self) -> None:
         """Nobody uses it any more."""
         self._looks.close()
         self._common.fetchings.remove(self)
-
-    def claimed(self) -> list[str]:
-        """The ids of what is being claimed."""
-        return [claim.candidate.name for claim in self._claims]
 
     def tasks(self) -> set[asyncio.Task[None]]:
         """All that goes on here."""
