@@ -32,7 +32,9 @@ PAID = Selection.parse("header:ce-type=order.paid")
 
 
 class CountingFiles(Files):
-    """Counts what a look costs."""
+    """Counts what a look costs. Lists by name, as some file systems do: what is cut off of a folder
+    is then followed by more.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +43,7 @@ class CountingFiles(Files):
 
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
         self.listed.append(folder)
-        return super().entries(folder)
+        return iter(sorted(super().entries(folder), key=lambda entry: entry.name))
 
     def read_file(self, path: str, size: int) -> bytes:
         self.blocks.append(path)
