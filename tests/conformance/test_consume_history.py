@@ -15,8 +15,8 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 QUEUES = ("a", "b", "c")
-MESSAGES = 60
-CLIENTS = 6
+MESSAGES = 30
+CLIENTS = 5
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Client:
                     for queue in queues
                 ]
                 assert set(await consumer.statuses(subscribe=wanted)) == {200}
-                for _ in range(self.chance.randint(1, 12)):
+                for _ in range(self.chance.randint(5, 40)):
                     await self.act(consumer, queues)
                 # From its close on others may have what it held, before we hear of that.
                 for message_id, holder in list(self.model.holders.items()):
