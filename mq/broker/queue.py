@@ -45,7 +45,7 @@ class Host:
     peer_index: int
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
-    used: Callable[["Queue"], None]
+    used: Callable[["Queue"], object]
     allowances: Allowances = field(default_factory=Allowances)
     """What it may remember of its queues' selections."""
 
@@ -169,7 +169,8 @@ class Queue:
 
     def check_stalled(self, now_s: float) -> None:
         """Passes over consumers that were notified and do not ask."""
-        self.tell(self.interests.stalled(now_s))
+        if self.interests.is_anybody_notified:
+            self.tell(self.interests.stalled(now_s))
 
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""
