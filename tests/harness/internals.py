@@ -65,6 +65,6 @@ def selections(server: Server, queue: str) -> tuple[int, int, int]:
     broker = server.daemon._broker
     assert broker is not None
     found = broker.used(queue)
-    allowances = broker._host.allowances
+    allowances = broker._host.shared.allowances
     kept = 0 if found is None else len(found._selections)
     return kept, allowances.folders.left, allowances.names.left
