@@ -126,7 +126,7 @@ class Claims:
         return Flush(
             folders=(folder, *self._left),
             entries=tuple(self._queues),
-            beside=(*self._beside, *self._came_from),
+            beside=tuple(self._beside | self._came_from),
             covered=0 if self._beside else len(self._left),
         )
 

@@ -161,8 +161,7 @@ def _move(
         return keep_one_name(root, transition.target, into or queue, message_id, target)
     if transition.source is State.READY and queue.is_sideline:
         # Whoever sidelined it may have died before its own flush.
-        rows = ready_rows(root, queue.counterpart(), message_id)
-        return flush._replace(beside=(*flush.beside, *rows))
+        return flush._replace(beside=ready_rows(root, queue.counterpart(), message_id))
     return flush
 
 

@@ -156,7 +156,6 @@ def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Stamp
             status = message_status(root, root.layout.path(state, into, message_id, bucket))
             if status is not None:
                 flush = kept_flush(root, into, message_id)
-                left = ready_rows(root, queue, message_id)
-                yield flush._replace(beside=(*flush.beside, *left))
+                yield flush._replace(beside=flush.beside + ready_rows(root, queue, message_id))
                 return Stamp.from_mtime_ns(status.st_mtime_ns)
     return None

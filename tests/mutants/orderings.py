@@ -178,6 +178,82 @@ def _release(
         "    yield Flush()\n",
     ),
     Ordering(
+        "a sideline's mark of a purge is looked at before what says of it is flushed",
+        "mq/store/sideline.py",
+        """\
+        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
+        if is_purged(root, queue, message_id):
+            return None
+        if is_purged(root, into, message_id):
+            raise SidelinePurged(into.text)
+""",
+        """\
+        if is_purged(root, queue, message_id):
+            return None
+        if is_purged(root, into, message_id):
+            raise SidelinePurged(into.text)
+        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
+""",
+    ),
+    Ordering(
+        "a sideline's mark of a purge takes what comes later",
+        "mq/store/sideline.py",
+        "        if is_purged(root, into, message_id):\n",
+        "        if False:\n",
+    ),
+    Ordering(
+        "a message is stamped before it is sidelined",
+        "mq/store/sideline.py",
+        """\
+    try:
+        flush = yield from move_alive(
+            root, _MOVES[state], queue, message_id, links, bucket, into=into
+        )
+        stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+""",
+        """\
+    try:
+        stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
+        root.files.stamp(claim.descriptor, stamp.mtime_ns())
+        flush = yield from move_alive(
+            root, _MOVES[state], queue, message_id, links, bucket, into=into
+        )
+""",
+    ),
+    Ordering(
+        "a sidelined message's lock ends before it is flushed",
+        "mq/store/sideline.py",
+        "        yield flush._replace(files=(claim.descriptor,))\n",
+        "        root.files.unlock(claim.descriptor)\n"
+        "        yield flush._replace(files=(claim.descriptor,))\n",
+    ),
+    Ordering(
+        "a sidelined message's key is free before its move is flushed",
+        "mq/store/sideline.py",
+        "        root.files.stamp(claim.descriptor, stamp.mtime_ns())\n",
+        "        root.files.stamp(claim.descriptor, stamp.mtime_ns())\n"
+        "        free_key(root, queue, message_id)\n",
+    ),
+    Ordering(
+        "of two names a sideline's stays",
+        "mq/store/moves.py",
+        "    for of, state in itertools.product((queue, other_queue), _ALL):\n",
+        "    for of, state in itertools.product((queue,), _ALL):\n",
+    ),
+    Ordering(
+        "of two names that of a removed one's sideline stays",
+        "mq/store/remove.py",
+        "        if status.st_nlink > 1 and not _keep_removed(root, queue, message_id, bucket):\n",
+        "        if False:\n",
+    ),
+    Ordering(
+        "what is moved on from a sideline comes back to its queue",
+        "mq/store/moves.py",
+        "    if transition.source is State.READY and queue.is_sideline:\n",
+        "    if False:\n",
+    ),
+    Ordering(
         "a released message is stamped after its flush",
         "mq/store/reschedule.py",
         """\
@@ -357,19 +433,19 @@ def _release(
     Ordering(
         "a message moves to a bucket that is not flushed",
         "mq/store/moves.py",
-        "            yield _way_to(root, transition, queue, target)\n",
+        "            yield _way_to(root, transition, into, target)\n",
         "",
     ),
     Ordering(
         "a bucket is made after the flush of what leads to it",
         "mq/store/moves.py",
         """\
-            _make_bucket(root, transition, queue, target)
-            yield _way_to(root, transition, queue, target)
+            _make_bucket(root, transition, into, target)
+            yield _way_to(root, transition, into, target)
 """,
         """\
-            yield _way_to(root, transition, queue, target)
-            _make_bucket(root, transition, queue, target)
+            yield _way_to(root, transition, into, target)
+            _make_bucket(root, transition, into, target)
 """,
     ),
     Ordering(
@@ -511,7 +587,9 @@ def _release(
     Ordering(
         "one name of two stays",
         "mq/store/moves.py",
-        "        return keep_one_name(root, transition.target, queue, message_id, target)\n",
+        """\
+        return keep_one_name(root, transition.target, into or queue, message_id, target)
+""",
         "        pass\n",
     ),
     Ordering(

@@ -28,6 +28,7 @@ from mq.message import Reason, Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.audit import audit
 from mq.store.by_key import find_key
+from mq.store.claiming import recount
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.holders import whereabouts
@@ -158,6 +159,18 @@ def test_its_key_is_free_once_it_went(place: LeasingRoot) -> None:
         ids.append(message_id)
     assert [states(place, each) for each in ids] == [(None, State.READY)] * 2
     assert audit(place.root).is_clean
+
+
+def test_its_key_is_free_after_the_flush_alone(place: LeasingRoot, files: Met) -> None:
+    message_id = MessageId(place.uuids.next(), key=Key.parse("k"))
+    place.run(publish(place.root, Draft(QUEUE, message_id, message_id.published_ms), b"x"))
+    place.run(sideline(place.root, QUEUE, fetched(place, message_id)))
+    (unlinked,) = (
+        number
+        for number, (kind, path) in enumerate(files.calls)
+        if kind == "unlink" and "/keys/q/" in path
+    )
+    assert files.calls.index(("sync_folder", place.root.layout.queue(SIDELINE))) < unlinked
 
 
 def test_a_key_whose_link_stayed_is_taken_by_the_next(place: LeasingRoot, files: Met) -> None:
@@ -316,12 +329,66 @@ def test_a_second_time_flushes_both_ends(place: LeasingRoot, files: Met, is_fetc
     assert flushed.index("sync_folder queues/q_SIDELINE") < flushed.index("sync_folder queues/q")
 
 
-def test_who_removes_it_there_flushes_what_it_left(place: LeasingRoot, files: Met) -> None:
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda place, each: fetched(place, each, SIDELINE),
+        lambda place, each: place.run(remove(place.root, SIDELINE, each)),
+        lambda place, each: place.run(reschedule(place.root, SIDELINE, each, 60)),
+        lambda place, each: place.claim(queues=(SIDELINE,)),
+    ],
+    ids=["fetch", "remove", "postpone", "lease"],
+)
+def test_who_moves_it_on_from_there_flushes_what_it_left(
+    place: LeasingRoot, files: Met, act: Callable[[LeasingRoot, MessageId], object]
+) -> None:
+    """Who was at it died before its own flush."""
     message_id = a_message(place, is_fetched=False)
+    folders = {str(path.parent) for path in place.top.glob(f"queues/q/**/{message_id.text}")}
     place.run(sideline(place.root, QUEUE, message_id))
     since = len(files.calls)
-    place.run(remove(place.root, SIDELINE, message_id))
-    assert ("sync_folder", place.root.layout.queue(QUEUE)) in files.calls[since:]
+    act(place, message_id)
+    assert {*folders, place.root.layout.queue(QUEUE)} <= {
+        path for kind, path in files.calls[since:] if kind == "sync_folder"
+    }
+
+
+def test_who_counts_what_a_dead_one_has_leased_flushes_what_it_left(place: LeasingRoot) -> None:
+    place.run(sideline(place.root, QUEUE, a_message(place, is_fetched=False)))
+    lease = place.claim(queues=(SIDELINE,))
+    assert lease is not None
+    messages, _, flush = recount(place.root, lease.name, [])
+    rows = {folder for row in flush.beside for folder in row}
+    queue = Path(place.root.layout.queue(QUEUE))
+    assert messages == 1
+    assert rows == {str(queue), *(str(path) for path in queue.rglob("*") if path.is_dir())}
+
+
+@pytest.mark.parametrize("queue", [QUEUE, SIDELINE])
+def test_of_two_names_a_removed_one_leaves_the_other_to_none(
+    place: LeasingRoot, files: Met, queue: QueueName
+) -> None:
+    """Where its delete was tried before a crash, and is tried again."""
+    message_id = a_message(place, is_fetched=False)
+    place.run(sideline(place.root, QUEUE, message_id))
+    (path,) = place.top.glob(f"queues/*/**/{message_id.text}")
+    removed = place.top / "remove" / f"{queue.text}:{message_id.text}"
+    if queue == QUEUE:
+        os.link(path, removed)
+    else:
+        os.link(path, place.top / "queues" / "q" / message_id.text)
+        path.rename(removed)
+    descriptor = files.open_claimed(str(removed))
+    assert files.lock(descriptor)
+    with pytest.raises(Busy):
+        place.run(remove(place.root, queue, message_id))
+    files.close(descriptor)
+    since = len(files.calls)
+    assert not place.run(remove(place.root, queue, message_id))
+    assert states(place, message_id)[queue == QUEUE] is None
+    assert removed.stat().st_nlink == 1
+    other = place.root.layout.queue(queue.counterpart())
+    assert ("sync_folder", other) in files.calls[since:]
 
 
 @pytest.mark.parametrize("is_fetched", [True, False])
