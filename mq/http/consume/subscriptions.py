@@ -158,14 +158,13 @@ class Subscriptions:
         self, queue: str, consumer: Consumer, future: "asyncio.Future[Delivery | None]"
     ) -> None:
         self._session.claim_ended()
-        if consumer.is_closed:
-            return  # It has given back what came.
         error = None if future.cancelled() else future.exception()
-        if isinstance(error, QueueNotFound):
+        if isinstance(error, QueueNotFound) and not consumer.is_closed:
             self._failed(queue, error)
             return
         delivery = None if error is not None or future.cancelled() else future.result()
-        if delivery is not None and not self._has_ended and self._session.arrived(delivery):
+        is_wanted = not self._has_ended and not consumer.is_closed
+        if delivery is not None and is_wanted and self._session.arrived(delivery):
             self._on_message()
         elif delivery is not None:
             self._give_back([delivery])
