@@ -27,6 +27,11 @@ from mq.store.root import Root
 _log = logging.getLogger("mq.queue")
 
 
+def _all(queue: "Queue", ids: Sequence[MessageId]) -> Sequence[MessageId]:
+    """Where nobody is told of them beforehand."""
+    return ids
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What a queue has of its process, and who hears of it there: `gone`, when its folder is;
@@ -43,7 +48,7 @@ class Host:
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], None]
-    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]]
+    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]] = _all
 
 
 class Queue:
@@ -169,6 +174,12 @@ class Queue:
         what came while they looked. Not for ever, when nobody is there who takes it.
         """
         return bool(self.interests) or len(self._fetching.backlog) < OFFERED_UNASKED_MAX
+
+    def hears_all(self, now_s: float) -> None:
+        """All that came to the queue's own folder by now has been told."""
+        for fetching in self._common.fetchings:
+            if fetching.backlog.is_of_one_folder:
+                fetching.backlog.is_as_looked(now_s)
 
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""
