@@ -129,6 +129,8 @@ class Consumer(Interest):
             future.cancel()
         self._in_hand.clear()
         self.queue.leave(self)
+        # Mostly its own methods or its owner's: nobody is to wait for the garbage collector.
+        self._on_notified = self._on_error = _hears_nothing
 
     def was_notified(self) -> None:
         """Its turn has come: for the queue to say."""
@@ -139,9 +141,10 @@ class Consumer(Interest):
         """Something stands in the way: for the queue to say."""
         if self._is_closed:
             return
+        on_error = self._on_error
         if isinstance(error, QueueNotFound):
             self.close()
-        self._on_error(error)
+        on_error(error)
 
     def _want(self) -> None:
         if self._credit and not self._is_paused and not self._is_closed:
@@ -162,3 +165,7 @@ class Consumer(Interest):
         else:
             self.queue.tell(interests.found(self))
         self._want()
+
+
+def _hears_nothing(error: MqError | None = None) -> None:
+    """In the place of those who heard, once a consumer is closed."""

@@ -58,11 +58,16 @@ class Interests:
     @property
     def waiting(self) -> set[Selection | None]:
         """The selections that somebody is interested in."""
-        return {selection for lines in self._lines.values() for selection in lines}
+        return set().union(*self._lines.values())
 
     def __bool__(self) -> bool:
         """Whether anybody is interested or notified."""
         return bool(self._active)
+
+    @property
+    def is_anybody_notified(self) -> bool:
+        """Whether it is somebody's turn."""
+        return bool(self._notified)
 
     def news(self, interest: Interest) -> int:
         """What tells whether something has come since that it might take."""

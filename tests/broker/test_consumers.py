@@ -1,10 +1,13 @@
 """Consumers of real queues, beside plain fetches and other processes."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from harness.processes import PATIENCE_S
 from harness.waiting import comes_true
 
 from mq.broker.broker import Broker
@@ -259,6 +262,49 @@ async def test_a_purge_leaves_nothing_and_what_comes_later_is_served(broker: Bro
     assert high.ids == []
     ids = await publish(broker, 2)
     await comes_true(lambda: high.ids == ids)
+
+
+async def test_what_a_stalled_consumer_was_told_of_goes_to_the_next(broker: Broker) -> None:
+    first, second = await taking(broker), await taking(broker)
+    await settled(first.consumer)
+    await settled(second.consumer)
+    first.is_idle = second.is_idle = True
+    ids = await publish(broker)
+    [stalled] = [each for each in (first, second) if each.consumer.is_notified]
+    [other] = {first, second} - {stalled}
+    other.is_idle = False
+    await comes_true(lambda: other.ids == ids)
+    assert not stalled.consumer.is_notified
+
+
+async def test_a_poll_that_is_given_up_as_it_is_answered_gives_back(broker: Broker) -> None:
+    poll = broker.consuming.begin_poll(await broker.queue(QUEUE), 60)
+    [message_id] = await publish(broker)
+    await comes_true(poll.future.done, "an answer")
+    poll.abandon()
+    delivery = await comes_true(lambda: broker.consuming.fetch(QUEUE), "it is back")
+    assert (delivery.id, delivery.stamp.receives) == (message_id, 2)
+
+
+async def test_a_poll_that_looks_as_all_stop_waiting_waits_no_more(broker: Broker) -> None:
+    poll = broker.consuming.begin_poll(await broker.queue(QUEUE), 60)
+    broker.stop_waiting()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await poll.future is None
+        assert await broker.consuming.fetch(QUEUE, wait_s=60) is None
+
+
+async def test_an_answered_poll_is_not_kept(broker: Broker) -> None:
+    gc.disable()
+    try:
+        poll = broker.consuming.begin_poll(await broker.queue(QUEUE), 60)
+        await publish(broker)
+        assert await poll.future is not None
+        reference = weakref.ref(poll.future)
+        del poll
+        await comes_true(lambda: reference() is None, "it is gone")
+    finally:
+        gc.enable()
 
 
 async def test_ten_thousand_polls_are_served_each_a_message(broker: Broker) -> None:

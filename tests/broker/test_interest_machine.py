@@ -218,7 +218,7 @@ class Consumers(RuleBasedStateMachine):
 
 TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
-    max_examples=50,
+    max_examples=40,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

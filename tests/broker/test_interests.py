@@ -234,6 +234,13 @@ async def test_those_below_are_not_served_while_one_above_has_interest_and_credi
     assert (high.got, low.got) == ([message(0), message(1)], [message(2), message(3)])
 
 
+async def test_those_below_are_not_woken_by_what_is_found_either(queue: ModelQueue) -> None:
+    high = customer(queue, 9, 5, idle=True)
+    customer(queue, 9)
+    queue.look(*map(message, range(9)))
+    assert queue.woken == [high]
+
+
 async def test_an_interested_one_above_holds_back_what_it_matches(queue: ModelQueue) -> None:
     customer(queue, 1, 5, None, URGENT, idle=True)
     assert queue.interests.holds_back(0)

@@ -66,6 +66,12 @@ class ModelQueue(Queue):
         for selection in {each.selection for each in woken if each.woken_for is None}:
             # Not more than there is: these were told of no message that came.
             assert self.interests._armed[selection] <= self.work(selection)
+        # Nor while one above would take all that they might.
+        active = {(each.priority, each.selection) for each in self.interests} if woken else set()
+        for priority, selection in {(each.priority, each.selection) for each in woken}:
+            assert not any(
+                above > priority and other in (None, selection) for above, other in active
+            )
         super().tell(woken)
 
     def _holds(self, selection: Selection | None, name: str) -> bool:

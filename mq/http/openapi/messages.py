@@ -19,6 +19,7 @@ from mq.errors import (
     RangeUnsatisfiable,
     SettingsUnreadable,
     StagedFileGone,
+    TooManySelections,
 )
 from mq.http.openapi.described import (
     ANY,
@@ -107,7 +108,7 @@ DESCRIBED: Final = {
             ),
             _NOTHING,
         ),
-        (QueueNotFound, SettingsUnreadable, Busy),
+        (QueueNotFound, SettingsUnreadable, TooManySelections, Busy),
     ),
     ("POST", "/{queue}/acks"): Described(
         "acknowledge",
