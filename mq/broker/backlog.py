@@ -132,6 +132,15 @@ class Backlog:
         """Whether there may be messages beyond those that are known."""
         return not self._complete
 
+    @property
+    def is_of_one_folder(self) -> bool:
+        """Whether the last look found all there was, in the queue's own folder, and no bucket."""
+        return self._complete and self._mark is not None and len(self._mark.mtimes_ns) == 1
+
+    def is_as_looked(self, now_s: float) -> None:
+        """What is known is what a look would find now: it was asked, or all that came was told."""
+        self._looked_s = now_s
+
     def look_began(self, taken: Iterable[str] = ()) -> None:
         """From here on the listing may miss what is offered, and have what others take, or, of
         these ids, what they are about to.

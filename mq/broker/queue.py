@@ -33,6 +33,11 @@ from mq.store.root import Root
 _log = logging.getLogger("mq.queue")
 
 
+def _all(queue: "Queue", ids: Sequence[MessageId]) -> Sequence[MessageId]:
+    """Where nobody is told of them beforehand."""
+    return ids
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """What a queue has of its process, `memory` and `ids` shared with others, and who hears of it
@@ -51,7 +56,7 @@ class Host:
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], object]
-    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]]
+    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]] = _all
     shared: Shared = field(default_factory=Shared)
     """What looks for selections share."""
 
@@ -184,6 +189,12 @@ class Queue:
         what came while they looked. Not for ever, when nobody is there who takes it.
         """
         return bool(self.interests) or len(self._fetching.backlog) < OFFERED_UNASKED_MAX
+
+    def hears_all(self, now_s: float) -> None:
+        """All that came to the queue's own folder by now has been told."""
+        for fetching in self._common.fetchings:
+            if fetching.backlog.is_of_one_folder:
+                fetching.backlog.is_as_looked(now_s)
 
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""

@@ -111,6 +111,8 @@ class Watching:
             if watched is None or not watched.queue.would_hear():
                 continue
             self._listening.was_told(ids)
+            if self._listening.hears_all:
+                watched.queue.hears_all(self._root.clock.steady_s())
             if self._keeper.is_fresh(watched.queue):
                 watched.queue.became_ready(*ids)
             else:
@@ -171,7 +173,7 @@ class Watching:
         for fetching in queue.fetchings_to_look(now_s):
             mark = fetching.backlog.mark
             # Of what comes to a bucket nothing is told.
-            if not (was_asked and mark is not None and len(mark.mtimes_ns) == 1):
+            if not (was_asked and mark is not None and fetching.backlog.is_of_one_folder):
                 due.append(_Due(queue, fetching, mark))
         if due:
             watched.asked_s = now_s
@@ -180,19 +182,21 @@ class Watching:
     async def _look_where_changed(
         self, due: Sequence[_Due], new: Sequence[QueueName], left: Sequence[QueueName]
     ) -> None:
+        now_s = self._root.clock.steady_s()
         changed = await self._committer.call(self._changed, due, new, left)
         async with asyncio.TaskGroup() as looks:
-            for each in changed:
-                looks.create_task(self._look_into(each.queue, each.fetching))
+            for each, has_changed in zip(due, changed, strict=True):
+                if has_changed:
+                    looks.create_task(self._look_into(each.queue, each.fetching))
+                else:
+                    each.fetching.backlog.is_as_looked(now_s)
 
     def _changed(
         self, due: Sequence[_Due], new: Sequence[QueueName], left: Sequence[QueueName]
-    ) -> list[_Due]:
+    ) -> list[bool]:
         """Hears of the new ones first: what came before shows in their folders."""
         self._listening.change(new, left)
-        return [
-            each for each in due if each.mark is None or not is_unchanged(self._root, each.mark)
-        ]
+        return [each.mark is None or not is_unchanged(self._root, each.mark) for each in due]
 
     async def _look_into(self, queue: Queue, fetching: Fetching) -> None:
         try:

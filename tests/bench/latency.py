@@ -32,8 +32,7 @@ from tests.harness.processes import processes
 
 _EMPTY: Final = "aiohttp, empty POST"
 _TURNS_BEFORE: Final = 50
-# So that all are surely waiting when the first is published.
-_SETTLE_S: Final = 0.01
+_WARM_WAITS_S: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -62,9 +61,17 @@ class Times:
 @rounds_flag(3)
 @click.option("--install", "installs", is_flag=True, help="What is missing, by apt-get, as root.")
 @click.option("--mq-flag", "flags", multiple=True, help="For mq, beside its own; repeatable.")
+@click.option(
+    "--waits",
+    "waits_s",
+    type=click.FloatRange(0.005),
+    default=0.02,
+    help="For how many seconds all wait before something is published.",
+)
 @commit_flag
 def main(
     places: tuple[str, ...],
+    waits_s: float,
     seconds: int,
     rounds: int,
     installs: bool,
@@ -80,33 +87,34 @@ def main(
             with PLACES[name]() as place:
                 mode = place.commit(commit)
                 click.echo(heading(place.path, mode, place.about, f"{len(BODY)} bytes", *flags))
-                click.echo(f"{rounds} rounds of {seconds} s, everything in turn")
+                waits = f"who waits does so for {waits_s:g} s or more"
+                click.echo(f"{rounds} rounds of {seconds} s, everything in turn; {waits}")
                 for rival in (BEANSTALKD, REDIS):
                     known = rival.version_told() if rival in rivals else "not installed (--install)"
                     click.echo(f"{rival.name}: {known}")
-                measured = _measure(place, mode, (seconds, rounds), rivals, flags)
+                measured = _measure(place, mode, (seconds, rounds, waits_s), rivals, flags)
                 click.echo(f"\n{_table(measured)}\n")
 
 
 def _measure(
     place: Place,
     commit: Commit,
-    rhythm: tuple[int, int],
+    rhythm: tuple[int, int, float],
     rivals: Sequence[Rival],
     flags: Sequence[str],
 ) -> list[Times]:
     """The times of each round."""
-    seconds, rounds = rhythm
+    seconds, rounds, waits_s = rhythm
     found = []
     for number in range(rounds):
         mq_flags = (*commit_flags(commit, place.in_memory), *flags)
         with _ready(place, mq_flags, number, rivals) as (pairs, empty):
             for _ in range(_TURNS_BEFORE):
-                _turn(Times(), pairs, empty)
+                _turn(Times(), pairs, empty, _WARM_WAITS_S)
             times = Times()
             end = time.perf_counter() + seconds
             while time.perf_counter() < end:
-                _turn(times, pairs, empty)
+                _turn(times, pairs, empty, waits_s)
         found.append(times)
         place.clear(*place.path.glob(f"{number}-*"))
     return found
@@ -141,11 +149,11 @@ def _ready(
         yield pairs, empty
 
 
-def _turn(times: Times, pairs: Mapping[str, Pair], empty: Connection) -> None:
+def _turn(times: Times, pairs: Mapping[str, Pair], empty: Connection, waits_s: float) -> None:
     """Everything once."""
     for pair in pairs.values():
         pair.wait()
-    time.sleep(_SETTLE_S)
+    time.sleep(waits_s)
     with times.of(_EMPTY):
         empty.ask(request("POST", "/"), 200)
     for what, pair in pairs.items():

@@ -9,7 +9,9 @@ from harness.api import STILL_MS, id_at
 from harness.clock import FakeClock
 from mq.broker.consumer import Consumer
 from mq.broker.fetching import Fetching
+from mq.broker.ids import Ids
 from mq.broker.interest import Interest
+from mq.broker.memory import Memory
 from mq.broker.queue import Host, Queue
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
@@ -43,7 +45,16 @@ class ModelQueue(Queue):
         self.woken: list[Interest] = []
         root = SimpleNamespace(clock=clock)
         host = Host(
-            cast(Any, root), cast(Any, None), random.Random(0), 0, 0, _nothing, _nothing, _nothing
+            cast(Any, root),
+            cast(Any, None),
+            random.Random(0),
+            0,
+            0,
+            Memory(0, clock.steady_s),
+            Ids(),
+            _nothing,
+            _nothing,
+            _nothing,
         )
         super().__init__(QueueName.parse("q"), host, QueueSettings())
 
