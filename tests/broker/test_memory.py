@@ -322,4 +322,4 @@ class MemoryAgainstAnAccount(RuleBasedStateMachine):
 
 
 TestMemoryAgainstAnAccount = MemoryAgainstAnAccount.TestCase
-TestMemoryAgainstAnAccount.settings = settings(max_examples=100, stateful_step_count=60)
+TestMemoryAgainstAnAccount.settings = settings(max_examples=60, stateful_step_count=50)
