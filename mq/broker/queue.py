@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from mq.broker.accounts import UNSEEN, Description, Totals
+from mq.broker.ahead import Ahead
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies, Watched
 from mq.broker.fetching import Common, Fetching
@@ -261,4 +262,8 @@ class Queue:
         looks = Looks(self.name, host.root, host.committer, host.peers, host.peer_index, selection)
         # Bodies are kept of those that whoever takes anything may have.
         watched = Watched(host.ids, self.bodies if selection is None else None)
-        return Fetching(self._common, looks, Backlog(host.peers, host.peer_index, watched))
+        backlog = Backlog(host.peers, host.peer_index, watched)
+        if selection is not None:
+            return Fetching(self._common, looks, backlog)
+        ahead = Ahead(self.name, host.root, host.committer, self.bodies)
+        return Fetching(self._common, looks, backlog, ahead)
