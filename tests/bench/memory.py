@@ -34,6 +34,10 @@ from tests.harness.processes import Process, processes
 _KIB, _MIB = 1 << 10, 1 << 20
 SIZES: Final = (_KIB, 64 * _KIB, _MIB)
 BUDGETS: Final = ("0", "64MiB")
+# What a slow client asks for, without reading: more than sockets take by themselves. And what is
+# fetched meanwhile.
+_ASKED: Final = 8
+_FAST: Final = 160
 _SLOW_CALL_S: Final = 0.001
 _PATIENCE_S: Final = 30.0
 _READS: Final = ("pread64", "read", "openat")
@@ -41,7 +45,7 @@ _READS: Final = ("pread64", "read", "openat")
 
 @click.command("python -m tests.bench.memory", context_settings={"show_default": True})
 @place_flags
-@click.option("--slow-clients", type=click.IntRange(0), default=200, help="That do not read.")
+@click.option("--slow-clients", type=click.IntRange(0), default=64, help="That do not read.")
 @click.option("--backlog", type=click.IntRange(0), default=100_000, help="Messages of 1 KiB.")
 @click.option("--queues", type=click.IntRange(0), default=1000, help="With a message each.")
 @click.option("--messages", type=click.IntRange(10), default=2000, help="Of each rate.")
@@ -105,13 +109,12 @@ def _resident(
         for size in SIZES:
             server = started.mq(made / f"{size}", *flags, "--memory", budget)
             make_queue(server)
-            url, count = f"{server.url}{MESSAGES}", max(256 * _MIB // size // 4, slow_clients + 100)
-            count = min(count, 20_000)
+            url = f"{server.url}{MESSAGES}"
+            count = slow_clients * _ASKED + _FAST
             load("publish", url, connections=16, messages=count, body_bytes=size)
             with _slow(server, slow_clients):
-                fast = min(1000, count - slow_clients) // 16 * 16
-                load("fetch", url, connections=16, messages=fast, body_bytes=size)
-                load("cycle", url, connections=16, messages=160, body_bytes=size)
+                load("fetch", url, connections=16, messages=_FAST, body_bytes=size)
+                load("publish", url, connections=16, messages=_FAST, body_bytes=size)
             add(f"bodies of {size // _KIB} KiB", server)
             server.terminate()
         if backlog:
@@ -141,7 +144,7 @@ def _slow(server: Process, number: int) -> Iterator[None]:
             client = stack.enter_context(socket.socket())
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.connect(("127.0.0.1", server.port))
-            for _ in range(8):
+            for _ in range(_ASKED):
                 client.sendall(f"GET {MESSAGES} HTTP/1.1\r\nHost: mq\r\n\r\n".encode())
         yield
 
