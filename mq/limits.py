@@ -188,22 +188,24 @@ TOLD_MAX: Final = 4096
 OFFERED_UNASKED_MAX: Final = 16
 HEARD_LOOK_INTERVAL_S: Final = 5.0
 
-# Memory. What is in hand of bodies may be at least so much, whatever the budget; what is not small
-# leaves this share of that to what is.
+# Memory. What may be in hand at least, whatever the budget; of it, this share is for small bodies.
 MEMORY_BYTES_DEFAULT: Final = 64 * MIB
 MEMORY_IN_HAND_BYTES_MIN: Final = 16 * MIB
 MEMORY_SMALL_BYTES_MAX: Final = 16 * KIB
 MEMORY_SMALL_SHARE: Final = 0.25
-# What a body costs beside its bytes and its headers'; what a queue's lists may hold whatever others
-# would; the share of the budget that direct lists may have.
+# What a body costs beside its bytes; what is left to each queue; what direct lists may have.
 BODY_OVERHEAD_BYTES: Final = 512
 MEMORY_QUEUE_BYTES_MIN: Final = 64 * KIB
 MEMORY_AHEAD_SHARE: Final = 0.5
-# How long after its last fetch a queue counts as consumed; how many are asked to give way.
 MEMORY_IDLE_S: Final = 5.0
 MEMORY_EVICTION_LOOKS_MAX: Final = 16
 MEMORY_QUEUES_SHOWN_MAX: Final = 100
-# Ids of ready messages that all backlogs know, and that each may, however many there are.
+# What is read ahead at a time; from how slow a read on; else how often that is tried.
+READ_AHEAD_MESSAGES_MAX: Final = 32
+READ_AHEAD_BYTES_MAX: Final = 4 * MIB
+READ_AHEAD_PAYS_S: Final = 0.001
+READ_AHEAD_TRY_EVERY_S: Final = 10.0
+# Ids that all backlogs know, and that each may, however many there are.
 BACKLOG_IDS_TOTAL_MAX: Final = 128 * 1024
 BACKLOG_IDS_MIN: Final = 256
 
@@ -327,9 +329,8 @@ _RELATIONS: Final = {
         COHORT_FIRST <= COHORT_MAX and COHORT_MAX * BODY_HELD_BYTES_MAX <= 4 * BATCH_BYTES_MAX
     ),
     "a cohort's claims go on at once": COHORT_MAX <= CLAIMS_MAX,
-    "a split body and an answer of many are in hand at once, whatever the budget": (
-        (1 - MEMORY_SMALL_SHARE) * MEMORY_IN_HAND_BYTES_MIN >= 1.5 * BATCH_BYTES_MAX
-    ),
+    "lines and an answer of many are in hand at once": MEMORY_IN_HAND_BYTES_MIN
+    >= 2 * BATCH_BYTES_MAX,
     "a backlog feeds more claims than go on at once": BACKLOG_IDS_MAX >= 2 * CLAIMS_MAX,
     "a held body is a few chunks": CHUNK_BYTES <= BODY_HELD_BYTES_MAX <= BODY_BYTES_MAX_DEFAULT,
     "a bucket's name is told from an id's": BUCKET_DIGITS_MAX + DEEP_DIGITS < UUID_CHARS,

@@ -269,6 +269,10 @@ class Backlog:
                     return candidate
         return None
 
+    def first(self, count: int) -> list[Candidate]:
+        """The first so many candidates."""
+        return self._candidates[:count]
+
     def take(self, chance: random.Random) -> Candidate | None:
         """The next candidate: the first, or, with peers, the first of this process's own share.
 

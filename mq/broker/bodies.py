@@ -29,6 +29,18 @@ class Bodies:
         if backlog.would_take(message_id.text):
             self.memory.keep(self.shelf, message_id.text, held, hand)
 
+    def is_kept(self, name: str) -> bool:
+        """Whether the body is."""
+        return self.memory.is_kept(self.shelf, name)
+
+    def ahead(self) -> int:
+        """How many bytes may be read ahead now."""
+        return self.memory.ahead(self.shelf)
+
+    def loaded(self, name: str, held: Held) -> None:
+        """Keeps what was read ahead."""
+        self.memory.keep(self.shelf, name, held)
+
     def dropped(self, name: str) -> None:
         """A message is no candidate any more."""
         if self.shelf.bytes:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from mq.broker.accounts import Totals
+from mq.broker.ahead import Ahead
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies
 from mq.broker.interests import Interests
@@ -71,7 +72,9 @@ class Fetching:
     event loop's thread.
     """
 
-    def __init__(self, common: Common, looks: Looks, backlog: Backlog) -> None:
+    def __init__(
+        self, common: Common, looks: Looks, backlog: Backlog, ahead: Ahead | None = None
+    ) -> None:
         self.waiters = Waiters()
         self.backlog = backlog
         self._common = common
@@ -80,6 +83,7 @@ class Fetching:
         self._committer = common.committer
         self._totals = common.totals
         self._looks = looks
+        self._ahead = ahead
         self._claims: deque[_Claim] = deque()
         self._is_to_look = False
         self._changed = asyncio.Event()
@@ -146,6 +150,8 @@ class Fetching:
                 is_due = self.backlog.is_due_for_look(self._root.clock.steady_s())
                 if not (is_due or self._is_to_look):
                     self._claim(len(self.waiters) - len(self._claims))
+                    if self._ahead is not None and (wanted := self._ahead.wanted(self.backlog)):
+                        self._in_background(self._ahead.read(wanted, self.backlog))
                 elif not self._claims:
                     await self._look_for_those_who_wait()
                     continue

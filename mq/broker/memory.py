@@ -59,6 +59,7 @@ class Memory:
         self._steady_s = steady_s
         self._lock = threading.Lock()
         self._returned: dict[Holder, deque[int]] = {each: deque() for each in _IN_HAND}
+        self._given_back = tuple(self._returned.items())
         self._in_hand = dict.fromkeys(_IN_HAND, 0)
         self._hands = dict.fromkeys(_IN_HAND, 0)
         self._in_hand_bytes = 0
@@ -108,10 +109,12 @@ class Memory:
         `instead`: it was published here, and counted by this hand until now; else it was read
         ahead.
         """
-        cost = cost_of(held)
+        if not self.budget_bytes:
+            return False
+        cost, now_s = cost_of(held), self._steady_s()
         with self._lock:
             self._collect()
-            self._fade(self._steady_s())
+            self._fade(now_s)
             if instead is not None:
                 self._count(Holder.PUBLISHING, -instead.cost)
                 instead.cost = 0
@@ -127,9 +130,11 @@ class Memory:
         """What is kept of the message, in hand from here on; None: nothing. Says, too, that the
         queue is consumed.
         """
+        if not self.budget_bytes:
+            self._misses += 1
+            return None
         now_s = self._steady_s()
         with self._lock:
-            self._collect()
             self._consume(shelf, now_s)
             holder = shelf.find(name)
             if holder is None:
@@ -222,9 +227,11 @@ class Memory:
 
     def _collect(self) -> None:
         """Takes note of what is in hand no more."""
-        for holder, returned in self._returned.items():
+        for holder, returned in self._given_back:
             while returned:
-                self._count(holder, -returned.popleft())
+                cost = returned.popleft()
+                self._in_hand[holder] -= cost
+                self._in_hand_bytes -= cost
                 self._hands[holder] -= 1
 
     def _take_in_hand(self, holder: Holder, cost: int) -> Hand | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mq.broker.accounts import UNSEEN, Description, Totals
+from mq.broker.ahead import Ahead
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies, Watched
 from mq.broker.fetching import Common, Fetching
@@ -92,7 +93,8 @@ class Queue:
         )
         looks = Looks(name, host.root, host.committer, host.peers, host.peer_index)
         backlog = Backlog(host.peers, host.peer_index, Watched(host.ids, self.bodies))
-        self._fetching = Fetching(self._common, looks, backlog)
+        ahead = Ahead(name, host.root, host.committer, self.bodies)
+        self._fetching = Fetching(self._common, looks, backlog, ahead)
         self._selections = Selections(self._fetching_of)
         self._consumers: dict[Interest, None] = {}
         self._told: deque[Interest] = deque()

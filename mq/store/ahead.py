@@ -18,10 +18,11 @@ from mq.store.root import Root
 
 def read_ahead(
     root: Root, queue: QueueName, candidates: Iterable[Candidate], bytes_max: int
-) -> list[tuple[str, Held]]:
+) -> tuple[list[tuple[str, Held]], float]:
     """Those of the candidates that could be read, by their names, as long as all together have no
-    more than `bytes_max` bytes. Blocking.
+    more than `bytes_max` bytes; and how many seconds it took. Blocking.
     """
+    began_s = root.clock.steady_s()
     found: list[tuple[str, Held]] = []
     left = bytes_max
     for candidate in candidates:
@@ -33,7 +34,7 @@ def read_ahead(
             left -= held.head_bytes + len(held.body)
         if left <= 0:
             break
-    return found
+    return found, root.clock.steady_s() - began_s
 
 
 def _read(root: Root, queue: QueueName, candidate: Candidate, bytes_max: int) -> Held | None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+import pytest
 from harness.clock import FakeClock
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -102,6 +103,18 @@ def test_heads_give_way_first_then_what_is_pending_then_direct_lists_from_their_
     assert order == sorted(order, key=LISTS.index)
     assert set(order) >= {Holder.HEAD, Holder.PENDING}
     assert memory.is_kept(direct, "direct-0")
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_a_list_gives_way_from_its_end(published: bool) -> None:
+    memory, _ = fresh(16 * MIB)
+    shelf = Shelf("q")
+    assert fill(memory, shelf, MIB, 15, published) == 15
+    hands = [memory.hold(MIB, shelf) for _ in range(5)]
+    assert None not in hands
+    kept = [number for number in range(15) if memory.is_kept(shelf, f"q-{number}")]
+    assert kept == list(range(len(kept)))
+    assert 0 < len(kept) < 15
 
 
 def test_a_list_leaves_each_other_queue_its_minimum() -> None:
@@ -322,4 +335,4 @@ class MemoryAgainstAnAccount(RuleBasedStateMachine):
 
 
 TestMemoryAgainstAnAccount = MemoryAgainstAnAccount.TestCase
-TestMemoryAgainstAnAccount.settings = settings(max_examples=100, stateful_step_count=60)
+TestMemoryAgainstAnAccount.settings = settings(max_examples=60, stateful_step_count=50)

@@ -1,0 +1,174 @@
+"""One memory budget: what finds no room passes through and is the same; and what is shown of it."""
+
+import asyncio
+import json
+import socket
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from harness.api import assert_problem, call, fetch, make_queue, publish
+from harness.raw import raw_head
+from harness.server import Serve, Server
+from harness.waiting import comes_true
+
+from mq.limits import (
+    BODY_OVERHEAD_BYTES,
+    KIB,
+    MEMORY_BYTES_DEFAULT,
+    MEMORY_IN_HAND_BYTES_MIN,
+    MIB,
+)
+
+
+async def memory(server: Server) -> dict[str, Any]:
+    reply = await call(server, "GET", "/-/memory")
+    assert reply.status == 200
+    found: dict[str, Any] = reply.json()
+    assert found["held_bytes"] == sum(each["bytes"] for each in found["holders"].values())
+    return found
+
+
+def body_of(number: int, size: int) -> bytes:
+    return number.to_bytes(4, "big") * (size // 4)
+
+
+async def unread(server: Server, stack: ExitStack, path: str = "/q/messages") -> socket.socket:
+    """A client that asks and does not read; what it sends is sent."""
+    client = stack.enter_context(socket.socket())
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(client, ("127.0.0.1", server.port))
+    await loop.sock_sendall(client, raw_head("GET", path))
+    return client
+
+
+async def test_nothing_is_held_at_first(server: Server) -> None:
+    found = await memory(server)
+    assert found["budget_bytes"] == MEMORY_BYTES_DEFAULT
+    assert set(found["holders"]) == {"head", "pending", "direct", "publishing"}
+    assert (found["held_bytes"], found["ids"], found["queues"]) == (0, 0, [])
+
+
+async def test_what_is_published_is_kept_for_the_next_fetch_and_let_go_when_it_is_sent(
+    server: Server,
+) -> None:
+    await make_queue(server)
+    assert (await fetch(server)).status == 204
+    await publish(server, b"x" * 1000, headers={"ce-id": "7"})
+    found = await memory(server)
+    assert found["held_bytes"] >= 1000 + BODY_OVERHEAD_BYTES
+    assert [each["name"] for each in found["queues"]] == ["q"]
+    assert found["ids"] == 1
+    reply = await fetch(server)
+    assert (reply.body, reply.headers["ce-id"]) == (b"x" * 1000, "7")
+    assert (await memory(server))["hits"] == 1
+    await comes_true(lambda: _holds_nothing(server))
+
+
+async def _holds_nothing(server: Server) -> bool:
+    return (await memory(server))["held_bytes"] == 0
+
+
+async def test_without_a_budget_nothing_is_kept_and_all_works(serve: Serve) -> None:
+    server = await serve(memory_bytes=0)
+    await make_queue(server)
+    await fetch(server)
+    await publish(server, b"x" * 1000)
+    assert (await memory(server))["queues_held"] == 0
+    assert (await fetch(server)).body == b"x" * 1000
+    assert (await memory(server))["hits"] == 0
+
+
+async def test_what_gave_way_is_read_from_its_file(serve: Serve) -> None:
+    server = await serve(memory_bytes=64 * KIB)
+    bodies: dict[str, list[bytes]] = {"a": [], "b": [], "c": []}
+    for name in bodies:
+        await make_queue(server, name)
+        await fetch(server, name)
+    for number in range(60):
+        name, body = "abc"[number % 3], body_of(number, 4 * KIB)
+        await publish(server, body, name, headers={"x-attribute-n": str(number)})
+        bodies[name].append(body)
+    before = await memory(server)
+    assert before["held_bytes"] <= 64 * KIB
+    assert sum(each["evicted"] for each in before["holders"].values()) > 0
+    for name, expected in bodies.items():
+        assert [(await fetch(server, name)).body for _ in expected] == expected
+    after = await memory(server)
+    assert after["hits"] > 0
+    assert after["misses"] > 0
+
+
+async def test_clients_that_do_not_read_hold_no_more_than_there_is_and_others_are_served(
+    serve: Serve,
+) -> None:
+    server = await serve(memory_bytes=0)
+    await make_queue(server)
+    for number in range(40):
+        await publish(server, body_of(number, MIB))
+    with ExitStack() as stack:
+        for _ in range(3):
+            # More than the sockets' own buffers take.
+            for _ in range(8):
+                await unread(server, stack)
+        await comes_true(lambda: _has_refused(server))
+        held = (await memory(server))["held_bytes"]
+        assert held <= MEMORY_IN_HAND_BYTES_MIN
+        reply = await fetch(server)
+        assert reply.body == body_of(int.from_bytes(reply.body[:4], "big"), MIB)
+        assert (await fetch(server, "q")).status == 200
+        await publish(server, b"small")
+        await publish(server, body_of(99, MIB))
+    await comes_true(lambda: _holds_nothing(server))
+
+
+async def _has_refused(server: Server) -> bool:
+    return bool((await memory(server))["refused"])
+
+
+@pytest.mark.parametrize("size", [100 * KIB, MIB])
+async def test_a_batch_ends_where_there_is_no_room_and_its_bodies_are_right(
+    serve: Serve, size: int
+) -> None:
+    server = await serve(memory_bytes=0)
+    await make_queue(server)
+    for number in range(24):
+        await publish(server, body_of(number, size))
+    found: list[bytes] = []
+    with ExitStack() as stack:
+        if size == MIB:
+            for _ in range(16):
+                await unread(server, stack)
+        while (reply := await call(server, "GET", "/q/messages?count=24")).status == 200:
+            found += [_body(json.loads(line)) for line in reply.body.splitlines()]
+    for body in found:
+        assert body == body_of(int.from_bytes(body[:4], "big"), size)
+    assert len(found) >= 24 - 16
+    await comes_true(lambda: _holds_nothing(server))
+
+
+def _body(row: dict[str, Any]) -> bytes:
+    return str(row["body"]).encode()
+
+
+async def test_lines_that_must_be_held_and_find_no_room_are_refused(serve: Serve) -> None:
+    server = await serve(memory_bytes=0)
+    await make_queue(server)
+    part = b"x" * (7 * MIB)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = raw_head("POST", "/q/messages?split=lines", f"Content-Length: {len(part) + 1}")
+    writer.write(head + part)
+    await comes_true(lambda: _publishes(server, len(part)))
+    refused = await call(server, "POST", "/q/messages?split=lines", data=part)
+    assert_problem(refused, 503, "no-memory")
+    assert await publish(server, b"meanwhile")
+    writer.write(b"\n")
+    assert b" 200 " in await reader.readline()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def _publishes(server: Server, size: int) -> bool:
+    return bool((await memory(server))["holders"]["publishing"]["bytes"] >= size)
