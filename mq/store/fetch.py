@@ -121,7 +121,7 @@ def _delivery(
         return Delivery(queue, message_id, stamp, size, offset, body, None, bucket, headers, hand)
     headers = parse_block(root.files.read(claim.descriptor, offset, 0)) if offset else ()
     hand = room(size + offset) if size <= BODY_HELD_BYTES_MAX else None
-    if hand is None:
+    if hand is None and size:
         root.files.unlock(claim.descriptor)  # A duplicate would go on holding the lock.
         descriptor = root.files.duplicate(claim.descriptor)
         return Delivery(queue, message_id, stamp, size, offset, None, descriptor, bucket, headers)

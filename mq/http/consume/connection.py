@@ -76,7 +76,7 @@ class Consuming:
             on_stuck=self._subscriptions.give_back_unsent,
             on_room=self._subscriptions.resume,
         )
-        self._sending = Sending(socket, self._session, service.broker.root, acts)
+        self._sending = Sending(socket, self._session, service.broker, acts)
         self._in_hand = 0
         self._has_room = asyncio.Event()
         self._has_room.set()

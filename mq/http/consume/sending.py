@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mq.broker.broker import Broker
 from mq.errors import Unavailable
+from mq.http.carried import download
 from mq.http.consume.frames import header_frame
 from mq.http.consume.limits import FULL_S_MAX, UNSENT_S_MAX
 from mq.http.consume.session import Session
@@ -18,8 +20,6 @@ from mq.http.consume.socket import Socket
 from mq.http.consume.wire import CloseCode, Opcode, frame
 from mq.limits import CHUNK_BYTES
 from mq.message import Delivery
-from mq.store.root import Root
-from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
 
@@ -41,10 +41,10 @@ class Acts:
 class Sending:
     """The way out of one connection."""
 
-    def __init__(self, socket: Socket, session: Session, root: Root, acts: Acts) -> None:
+    def __init__(self, socket: Socket, session: Session, broker: Broker, acts: Acts) -> None:
         self._socket = socket
         self._session = session
-        self._root = root
+        self._broker = broker
         self._acts = acts
         self._answers: deque[tuple[bytes, Callable[[], None] | None]] = deque()
         self._closing: tuple[CloseCode, str] | None = None
@@ -84,6 +84,7 @@ class Sending:
     async def _send_some(self) -> bool:
         """Sends about a chunk, or a body that is not held; false when nothing was left."""
         parts, size, large = [], 0, None
+        hands: list[object] = []
         while self._answers and size < CHUNK_BYTES:
             text, then = self._answers.popleft()
             parts.append(text)
@@ -101,9 +102,10 @@ class Sending:
             body = frame(Opcode.BINARY, delivery.body)
             parts += (header, body)
             size += len(header) + len(body)
+            hands.append(delivery.hand)
             self._session.sent(delivery)
         if parts:
-            self._socket.write(b"".join(parts))
+            self._socket.write(b"".join(parts), hands)
         if large is not None:
             await self._send_large(large)
         if parts or large:
@@ -111,7 +113,7 @@ class Sending:
         return bool(parts or large)
 
     def _next(self) -> Delivery | None:
-        delivery, lapsed = self._session.next_unsent(self._root.now_ms())
+        delivery, lapsed = self._session.next_unsent(self._broker.root.now_ms())
         for each in lapsed:
             self._acts.on_lapsed(each)
         return delivery
@@ -120,11 +122,11 @@ class Sending:
         """In fragments, none of which is held for longer than its turn."""
         if delivery.descriptor is None:
             raise ValueError("the body is held")
-        download = Download(self._root.files, delivery.descriptor, delivery.offset, delivery.size)
+        body = download(self._broker, delivery.descriptor, delivery.offset, delivery.size)
         self._session.sent(delivery)
         left, opcode = delivery.size, Opcode.BINARY
         try:
-            async for chunk in download.chunks():
+            async for chunk in body.chunks():
                 left -= len(chunk)
                 part = frame(opcode, chunk, is_last=left == 0)
                 if opcode is Opcode.BINARY:
@@ -141,7 +143,7 @@ class Sending:
             if opcode is Opcode.CONTINUATION:
                 self._socket.close(CloseCode.FAILED, "a body could not be read")
         finally:
-            await download.close()
+            await body.close()
 
     async def _wait_for_reader(self) -> None:
         loop = asyncio.get_running_loop()

@@ -161,7 +161,7 @@ class Session:
     def sent(self, delivery: Delivery) -> None:
         """The client has the message, and holds it."""
         # What settles it, and no more of it.
-        kept = replace(delivery, body=b"", descriptor=None, headers=())
+        kept = replace(delivery, body=b"", descriptor=None, headers=(), hand=None)
         self._held[delivery.id.text] = kept
 
     def take_back_unsent(self) -> list[Delivery]:

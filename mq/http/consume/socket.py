@@ -5,13 +5,14 @@ message in fragments.
 """
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
 from aiohttp.http import WebSocketError
 
 from mq.http.answers import SERVER
+from mq.http.connection import Connection
 from mq.http.consume.errors import ForeignOrigin, NoWebSocket
 from mq.http.consume.limits import COMMAND_BYTES_MAX
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
@@ -88,10 +89,14 @@ class Socket:
             return said
         return None if message.type in _GONE else ""
 
-    def write(self, data: bytes) -> None:
-        """Sends frames, each whole; nothing when the connection is gone, or was closed."""
+    def write(self, data: bytes, held: object = None) -> None:
+        """Sends frames, each whole; nothing when the connection is gone, or was closed. `held`:
+        what counts them in memory, until they have left the process.
+        """
         if self.is_open and self._request.transport is not None:
             self._request.transport.write(data)
+            if held:
+                cast(Connection, self._request.protocol).hold_until_sent(held)
 
     def ping(self) -> None:
         """Asks whether the client is there."""
