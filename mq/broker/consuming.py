@@ -17,15 +17,21 @@ from mq.store.root import Root
 
 class Consuming:
     """What a broker's consumers ask for. `find` gives a queue with settings of this moment, or
-    raises QueueNotFound; `watching` looks for those who wait.
+    raises QueueNotFound; `refreshing` begins to look for them, where that is due, in a task that
+    nobody cancels; `watching` looks for those who wait.
     """
 
     def __init__(
-        self, root: Root, find: Callable[[QueueName], Awaitable[Queue]], watching: Watching
+        self,
+        root: Root,
+        find: Callable[[QueueName], Awaitable[Queue]],
+        refreshing: "Callable[[Queue], asyncio.Task[None] | None]",
+        watching: Watching,
     ) -> None:
         self.watching = watching
         self._root = root
         self._find = find
+        self._refreshing = refreshing
         self._deadlines = Deadlines(root.clock.steady_s)
         self._drains = False
 
@@ -98,12 +104,16 @@ class Consuming:
         visibility_s: float | None = None,
         selection: Selection | None = None,
     ) -> Poll:
-        """Like `fetch` that waits; whoever is gone before the answer calls its `abandon`. Raises
+        """Like `fetch` that waits, of a queue whose settings need not be those of this moment;
+        whoever is gone before the answer calls its `abandon`. Raises TooManySelections;
         QueueNotFound where the queue is known to be gone.
         """
         end_s = self._root.clock.steady_s() + wait_s
         poll = Poll(queue, self._deadlines, end_s, lambda: self._drains, visibility_s, selection)
-        poll.begin()
+        if (refreshing := self._refreshing(queue)) is not None:
+            refreshing.add_done_callback(poll.begin_after)
+        else:
+            poll.begin()
         return poll
 
     def stop_waiting(self) -> None:

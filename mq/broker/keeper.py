@@ -46,13 +46,11 @@ class Keeper:
         look = self._looks.get(queue) or self._begin_look(queue)
         await asyncio.shield(look)
 
-    def refresh_later(self, queue: Queue) -> "asyncio.Task[None] | None":
-        """The same, for those who come later: the look that began, when one was due and none goes
-        on.
-        """
-        if self.is_fresh(queue) or queue in self._looks:
+    def refreshing(self, queue: Queue) -> "asyncio.Task[None] | None":
+        """The look that goes on, or begins here, where one is due; nobody may cancel it."""
+        if self.is_fresh(queue):
             return None
-        return self._begin_look(queue)
+        return self._looks.get(queue) or self._begin_look(queue)
 
     def usable(self, queue: Queue) -> QueueSettings:
         """The queue's settings as last looked at. Raises SettingsUnreadable, Unavailable."""

@@ -42,6 +42,18 @@ class Poll(Consumer):
         self.queue.join(self)
         self._ask()
 
+    def begin_after(self, refreshing: "asyncio.Task[None]") -> None:
+        """Begins once the queue's settings are those of this moment."""
+        if self.is_closed:
+            return
+        try:
+            refreshing.result()
+            self.begin()
+        except MqError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._answer(None)
+
     def abandon(self) -> None:
         """Whoever polls is gone: what was claimed for it, or is, is released."""
         self._end()

@@ -44,7 +44,7 @@ class Host:
     peer_index: int
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
-    used: Callable[["Queue"], None]
+    used: Callable[["Queue"], object]
     shared: Shared = field(default_factory=Shared)
     """What looks for selections share."""
 

@@ -73,9 +73,9 @@ class DirectWay:
         if parts[0] or parts[2:3] != ["messages"] or wait_s is None:
             return None
         # Only what this process knows: a name that is none, or an unknown queue, is not among it.
-        # A delete asks for no settings.
-        is_delete = message.method == "DELETE"
-        queue = self._broker.used(parts[1]) if is_delete else self._broker.known(parts[1])
+        # A delete asks for no settings, and who waits can wait for them.
+        needs_settings = message.method != "DELETE" and not wait_s
+        queue = self._broker.known(parts[1]) if needs_settings else self._broker.used(parts[1])
         if queue is None:
             return None
         match message.method, len(parts), body.total_bytes:

@@ -264,6 +264,19 @@ async def test_a_purge_leaves_nothing_and_what_comes_later_is_served(broker: Bro
     await comes_true(lambda: high.ids == ids)
 
 
+async def test_what_a_stalled_consumer_was_told_of_goes_to_the_next(broker: Broker) -> None:
+    first, second = await taking(broker), await taking(broker)
+    await settled(first.consumer)
+    await settled(second.consumer)
+    first.is_idle = second.is_idle = True
+    ids = await publish(broker)
+    [stalled] = [each for each in (first, second) if each.consumer.is_notified]
+    [other] = {first, second} - {stalled}
+    other.is_idle = False
+    await comes_true(lambda: other.ids == ids)
+    assert not stalled.consumer.is_notified
+
+
 async def test_a_poll_that_is_given_up_as_it_is_answered_gives_back(broker: Broker) -> None:
     poll = broker.consuming.begin_poll(await broker.queue(QUEUE), 60)
     [message_id] = await publish(broker)

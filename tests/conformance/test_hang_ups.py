@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from harness.api import Reply, StillClock, call, fetch, make_queue, publish
+from harness.api import Reply, StillClock, assert_problem, call, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files
@@ -164,7 +164,34 @@ async def test_settings_that_changed_meanwhile_count(serve: Serve, query: str) -
         assert answer.status == 200
         [row] = (await call(server, "GET", "/q/peek?state=delayed")).body.splitlines()
         due = datetime.fromisoformat(json.loads(row)["due"])
-        assert due.timestamp() == pytest.approx(clock.now_ms() / 1000 + 600)
+        assert due.timestamp() == pytest.approx(clock.now_ms() / 1000 + 600, abs=0.01, rel=0)
+
+
+async def test_settings_that_changed_before_count(serve: Serve) -> None:
+    clock = FakeClock()
+    server, other = await serve(clock=clock), await serve(clock=clock)
+    await make_queue(server)
+    assert (await fetch(server)).status == 204
+    patch = {"visibility_s": 600}
+    assert (await call(other, "PATCH", "/q/settings", json=patch)).status == 200
+    clock.advance(SETTINGS_AGE_S)
+    for _ in range(3):
+        await publish(other)
+    async with raw_connection(server.port) as first, raw_connection(server.port) as second:
+        for connection in (first, second):
+            await connection.send(raw_head("GET", "/q/messages?wait=60"))
+        for connection in (first, second):
+            due = datetime.fromisoformat((await connection.response()).headers["x-message-due"])
+            assert due.timestamp() == pytest.approx(clock.now_ms() / 1000 + 600, abs=0.01, rel=0)
+
+
+async def test_a_queue_that_was_deleted_meanwhile_is_404(serve: Serve) -> None:
+    clock = FakeClock()
+    server, other = await serve(clock=clock), await serve(clock=clock)
+    await make_queue(server)
+    clock.advance(SETTINGS_AGE_S)
+    assert (await call(other, "DELETE", "/q")).status == 200
+    assert_problem(await call(server, "GET", "/q/messages?wait=60"), 404, "queue-not-found")
 
 
 async def test_waits_end_each_at_its_own_time(serve: Serve) -> None:
