@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mq.errors import QueueNotFound
 from mq.headers import Headers, print_block
+from mq.limits import BARREN_NAMES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
@@ -344,12 +345,15 @@ def test_header_blocks_are_read_once(opened: Root) -> None:
     plain = MessageId(uuid(BEGAN_MS, 99))
     put(opened, plain, "")
     settle(opened)
-    barren = Barren(Allowances())
+    allowances = Allowances()
+    barren = Barren(allowances)
     assert listed(opened, PAID, barren=barren).complete
     assert len(counted(opened).blocks) == 24  # What has no block needs no reading.
     counted(opened).forget()
     assert listed(opened, PAID, barren=barren).complete
     assert counted(opened).blocks == []
+    # A folder that does not change is remembered as a whole, and none of its names.
+    assert allowances.names.left == BARREN_NAMES_MAX
 
 
 def test_a_folder_that_goes_on_changing_has_its_blocks_read_twice_at_most(opened: Root) -> None:
