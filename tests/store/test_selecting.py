@@ -358,7 +358,8 @@ def test_header_blocks_are_read_once(opened: Root) -> None:
 
 def test_a_folder_that_goes_on_changing_has_its_blocks_read_twice_at_most(opened: Root) -> None:
     backlog(opened, buckets=1, each=20, headers=OTHER)
-    barren, reads = Barren(Allowances()), []
+    allowances = Allowances()
+    barren, reads = Barren(allowances), []
     for count in range(4):
         settle(opened)
         assert listed(opened, PAID, barren=barren).complete
@@ -367,6 +368,13 @@ def test_a_folder_that_goes_on_changing_has_its_blocks_read_twice_at_most(opened
         folder = put(opened, another, Shape().bucket(another))
         os.utime(folder, ns=(0, count))
     assert reads == [20, 20, 0, 0]
+    for each in sorted(folder.iterdir())[:5]:  # Of those that were read.
+        each.unlink()
+    os.utime(folder, ns=(0, 9))
+    assert listed(opened, PAID, barren=barren).complete
+    assert allowances.names.left == BARREN_NAMES_MAX - 15
+    barren.forget()
+    assert allowances.names.left == BARREN_NAMES_MAX
 
 
 def test_what_a_block_decides_is_found_where_it_is(opened: Root) -> None:
