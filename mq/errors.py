@@ -278,6 +278,13 @@ class TooManySchedules(MqError):
 
 
 @dataclass(eq=False)
+class TooManySelections(MqError):
+    """The queue's consumers have so many selections at this moment that there may be no other."""
+
+    selections_max: int
+
+
+@dataclass(eq=False)
 class MessageLeased(MqError):
     """The message is in a lease; until that ends it can be read and deleted, and no more."""
 

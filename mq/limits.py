@@ -132,6 +132,20 @@ FIRING_STUCK_AGAIN_S: Final = 10.0
 SELECT_CHARS_MAX: Final = 1024
 SELECT_TERMS_MAX: Final = 8
 SELECTIONS_PER_QUEUE_MAX: Final = 64
+# How long what is known of one stays that nobody uses, and how many of its messages are known.
+SELECTION_IDLE_S: Final = 60.0
+SELECTED_IDS_MAX: Final = 1024
+# Names that a look for one goes through before it lets others have the thread, and how many of them
+# a header block that is read, and a folder that is looked at, count for.
+SELECT_NAMES_PER_HOP: Final = 50_000
+SELECT_NAMES_PER_BLOCK: Final = 50
+SELECT_NAMES_PER_FOLDER: Final = 10
+# Folders in which nothing is of a selection, and messages in others that are not, that a process
+# remembers of all selections; some hundred bytes each. A folder that so many looks did not come to
+# is forgotten.
+BARREN_FOLDERS_MAX: Final = 50_000
+BARREN_NAMES_MAX: Final = 50_000
+LOOKS_FORGET: Final = 16
 
 # Fetching.
 BACKLOG_IDS_MAX: Final = 4096

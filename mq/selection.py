@@ -40,6 +40,8 @@ from mq.names import (
 )
 
 PARAMETER: Final = "select"
+KINDS: Final = ("priority", "key", "content-type", "header")
+"""Those of terms."""
 
 _ATTRIBUTES: Final = re.compile(ATTRIBUTES_PATTERN)
 _TERM: Final = re.compile(r"(?:[^\\,]|\\.)*", re.DOTALL)
@@ -127,7 +129,7 @@ class Selection:
                 content_type = _wanted_content_type(value)
             elif kind == "header":
                 headers.add(_wanted_header(value))
-            elif kind in ("priority", "key", "content-type"):
+            elif kind in KINDS:
                 raise _bad(f"one term of {kind}")
             else:
                 raise _bad("terms of priority:, key:, content-type: or header:")

@@ -2,135 +2,22 @@
 model that reads the terms one by one.
 """
 
-from dataclasses import dataclass
-
 import pytest
+from harness.selections import UUID, Message, Wanted, messages, said, terms
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.errors import BadParameter
-from mq.headers import Headers, kept, print_block
 from mq.limits import KEY_WRITTEN_BYTES_MAX, SELECT_CHARS_MAX, SELECT_TERMS_MAX
-from mq.names import CONTENT_TYPE_DEFAULT, EXTENSIONS, Key, MessageId, extension_for
+from mq.names import EXTENSIONS
 from mq.selection import Selection
-
-UUID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
-
-# Few of each, so that they meet.
-KEYS = ("a", "ab", "abc", "a,b", "a*", "a\\", "é", "éa", "=41", "x" * KEY_WRITTEN_BYTES_MAX)
-TYPES = (
-    "", "text/plain", "text/plain; charset=utf-8", "Text/HTML", "application/json", "text/x-odd",
-    "application/vnd.acme+json", "image/svg+xml", "application/json;v=1", "odd",
-)  # fmt: skip
-NAMES = ("ce-type", "CE-Type", "x-attribute-a", "traceparent", "Content-Encoding")
-VALUES = ("", "order.created", "order.paid", "order", "a,b", "a*", "a=b", "\\", "é")
-
-
-@dataclass(frozen=True)
-class Message:
-    """What its publisher says of a message; `content_type` "" is none."""
-
-    priority: int
-    key: str | None
-    content_type: str
-    headers: Headers
-
-    def stored(self) -> tuple[MessageId, Headers]:
-        """How it is stored."""
-        said = (("Content-Type", self.content_type),) if self.content_type else ()
-        block = kept((*said, *self.headers))
-        made = MessageId(
-            UUID,
-            self.priority,
-            None if self.key is None else Key.parse(self.key),
-            header_bytes=len(print_block(block)),
-            extension=extension_for(self.content_type),
-        )
-        return made, block
-
-
-messages = st.builds(
-    Message,
-    st.integers(0, 9),
-    st.none() | st.sampled_from(KEYS),
-    st.sampled_from(TYPES),
-    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=3).map(tuple),
-)
-
-
-def escaped(text: str) -> str:
-    return "".join(f"\\{char}" if char in ",*\\" else char for char in text)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A term, as its parts; `priorities` are for that kind alone."""
-
-    kind: str
-    text: str = ""
-    is_beginning: bool = False
-    name: str = ""
-    priorities: tuple[int, int] = (0, 9)
-
-    def __str__(self) -> str:
-        lowest, highest = self.priorities
-        text = escaped(self.text) + "*" * self.is_beginning
-        if self.kind == "priority":
-            text = str(lowest) if lowest == highest else f"{lowest}..{highest}"
-        return f"{self.kind}:{self.name}{'=' if self.name else ''}{text}"
-
-    def holds(self, message: Message) -> bool:
-        """The same said plainly."""
-
-        def fits(found: str) -> bool:
-            return found[: len(self.text)] == self.text if self.is_beginning else found == self.text
-
-        if self.kind == "priority":
-            return self.priorities[0] <= message.priority <= self.priorities[1]
-        if self.kind == "key":
-            return message.key is not None and fits(message.key)
-        if self.kind == "content-type":
-            return fits((message.content_type or CONTENT_TYPE_DEFAULT).split(";")[0].lower())
-        return any(
-            fits(value) for name, value in message.headers if name.lower() == self.name.lower()
-        )
-
-
-def beginnings(texts: tuple[str, ...], least: int = 0) -> st.SearchStrategy[tuple[str, bool]]:
-    """A text, or how one begins."""
-    exact = st.sampled_from(texts).filter(lambda text: len(text) >= least)
-    return st.one_of(
-        exact.map(lambda text: (text, False)),
-        st.tuples(exact, st.integers(least, 12)).map(lambda each: (each[0][: each[1]], True)),
-    )
-
-
-media_types = tuple(
-    each.split(";")[0].lower() for each in (*TYPES, CONTENT_TYPE_DEFAULT) if "/" in each
-)
-term_kinds = (
-    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(
-        lambda each: Wanted("priority", priorities=(min(each), max(each)))
-    ),
-    beginnings(KEYS).map(lambda each: Wanted("key", *each)),
-    beginnings(media_types)
-    .filter(lambda each: "/" in each[0])
-    .map(lambda each: Wanted("content-type", *each)),
-    st.tuples(beginnings(VALUES), st.sampled_from(NAMES)).map(
-        lambda each: Wanted("header", *each[0], name=each[1])
-    ),
-)
-# Each kind at most once, but for headers.
-terms = st.permutations([*term_kinds, term_kinds[-1]]).flatmap(
-    lambda kinds: st.integers(1, 3).flatmap(lambda count: st.tuples(*kinds[:count]))
-)
 
 
 @given(terms, messages)
 def test_a_message_is_of_a_selection_when_all_its_terms_hold(
     wanted: tuple[Wanted, ...], message: Message
 ) -> None:
-    selection = Selection.parse(",".join(map(str, wanted)))
+    selection = Selection.parse(said(wanted))
     expected = all(each.holds(message) for each in wanted)
     message_id, headers = message.stored()
     assert selection.matches(message_id, headers) is expected
@@ -142,7 +29,7 @@ def test_a_message_is_of_a_selection_when_all_its_terms_hold(
 
 @given(terms)
 def test_a_selection_printed_is_the_same(wanted: tuple[Wanted, ...]) -> None:
-    selection = Selection.parse(",".join(map(str, wanted)))
+    selection = Selection.parse(said(wanted))
     again = Selection.parse(str(selection))
     assert (again, str(again)) == (selection, str(selection))
     assert Selection.parse(*map(str, reversed(wanted))) == selection

@@ -6,7 +6,7 @@ message: whoever takes a candidate still has to win its rename.
 
 import random
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final
 
@@ -47,6 +47,7 @@ class Backlog:
         self._looked_s = float("-inf")
         self._look_cost_s = 0.0
         self._offered_meanwhile: list[MessageId] | None = None
+        self._taken_meanwhile: set[str] = set()
         self._aside_until_s: dict[str, float] = {}
         self._lost_since_s: dict[str, float] = {}
 
@@ -82,9 +83,12 @@ class Backlog:
         """Whether there may be messages beyond those that are known."""
         return not self._complete
 
-    def look_began(self) -> None:
-        """From here on the listing may miss what is offered."""
+    def look_began(self, taken: Iterable[str] = ()) -> None:
+        """From here on the listing may miss what is offered, and have what others take, or, of
+        these ids, what they are about to.
+        """
         self._offered_meanwhile = []
+        self._taken_meanwhile = set(taken)
 
     def look_ended(self, listing: Listing | None, began_s: float, now_s: float) -> None:
         """Takes what a look found; None: the folder is as it was."""
@@ -110,6 +114,9 @@ class Backlog:
             ]
         self._complete = listing.complete
         self._mark = None if self._aside_until_s else listing.mark
+        taken, self._taken_meanwhile = self._taken_meanwhile, set()
+        for name in taken:
+            self.discard(name)
         for message_id in offered:
             self.offer(message_id)
 
@@ -177,6 +184,8 @@ class Backlog:
 
     def discard(self, name: str) -> None:
         """Another list of the same folder took the message of this id."""
+        if self._offered_meanwhile is not None:
+            self._taken_meanwhile.add(name)
         key = self._order.key(name)
         for candidates in (self._candidates, self._left):
             place = _place_of(candidates, key)

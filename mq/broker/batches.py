@@ -12,6 +12,7 @@ from mq.errors import BodyTooLarge, MqError, QueueNotFound
 from mq.limits import BATCH_BYTES_MAX, BATCH_GROUP_MESSAGES, COHORT_FIRST, COHORT_MAX
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
+from mq.selection import Selection
 
 Published: TypeAlias = MessageId | Exception
 """What became of one message: its id, or why it was not published."""
@@ -57,9 +58,11 @@ async def fetch_many(
     count: int,
     visibility_s: float | None = None,
     wait_s: float = 0,
+    selection: Selection | None = None,
 ) -> list[Delivery]:
-    """Claims the queue's next messages, at most `count` and not many more than BATCH_BYTES_MAX of
-    bodies, in their order; none when nothing is ready, nor becomes so within `wait_s`.
+    """Claims the queue's next messages (None: of whatever selection), at most `count` and not many
+    more than BATCH_BYTES_MAX of bodies, in their order; none when nothing is ready, nor becomes so
+    within `wait_s`.
 
     Raises what `Consuming.fetch` does, but once something was claimed ends with that. A caller that
     is cancelled gets nothing, and what was claimed is released. Durable: yes.
@@ -67,12 +70,12 @@ async def fetch_many(
     queue = await broker.queue(name)
     found: list[Delivery] = []
     try:
-        if await _claim(broker, queue, found, count, visibility_s) or found or not wait_s:
+        if await _claim(queue, found, count, visibility_s, selection) or found or not wait_s:
             return found
-        delivery = await broker.consuming.fetch(name, visibility_s, wait_s)
+        delivery = await broker.consuming.fetch(name, visibility_s, wait_s, selection)
         if delivery is not None:
             found.append(delivery)
-            await _claim(broker, await broker.queue(name), found, count, visibility_s)
+            await _claim(await broker.queue(name), found, count, visibility_s, selection)
     except MqError:
         if not found:
             raise
@@ -89,11 +92,11 @@ def give_back(queue: Queue, deliveries: Sequence[Delivery]) -> None:
 
 
 async def _claim(
-    broker: Broker,
     queue: Queue,
     found: list[Delivery],
     count: int,
     visibility_s: float | None,
+    selection: Selection | None,
 ) -> bool:
     """Claims what is there, a cohort at a time, no more of them than what was found so far says
     that there is room for; false when there was no more.
@@ -103,7 +106,7 @@ async def _claim(
         size, largest = size + delivery.size, max(largest, delivery.size)
     while len(found) < count and size < BATCH_BYTES_MAX:
         wanted = min(wanted, count - len(found))
-        claimed = await _cohort(broker, queue, wanted, visibility_s, found)
+        claimed = await _cohort(queue, wanted, visibility_s, selection, found)
         if claimed < wanted:
             return False
         for delivery in found[-claimed:]:
@@ -114,16 +117,16 @@ async def _claim(
 
 
 async def _cohort(
-    broker: Broker,
     queue: Queue,
     wanted: int,
     visibility_s: float | None,
+    selection: Selection | None,
     found: list[Delivery],
 ) -> int:
     """Claims so many at once, adds them to `found` in their order; how many there were. Raises
     what a claim failed with, the others being among those that were found.
     """
-    futures = [broker.consuming.begin_fetch(queue, visibility_s) for _ in range(wanted)]
+    futures = [queue.begin_fetch(visibility_s, selection) for _ in range(wanted)]
     try:
         await asyncio.wait(futures)
     except asyncio.CancelledError:

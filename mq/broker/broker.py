@@ -70,10 +70,10 @@ class Broker:
         self._releaser = Releaser(root, committer, self.used)
         self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._heard)
         watching = Watching(root, committer, self.keeper.refresh)
-        self.consuming = Consuming(root, self.queue, watching)
+        self.consuming = Consuming(root, self.queue, self._refreshing, watching)
         """Fetches, long polls and subscriptions."""
         self._host = Host(
-            root, committer, chance, peers, own, self._forget, watching.watch, self._refresh_later
+            root, committer, chance, peers, own, self._forget, watching.watch, self._refreshing
         )
         self._queues: dict[str, Queue] = {}
         self._turns = Turns()
@@ -335,10 +335,14 @@ class Broker:
             self._purger.heard(error.before_ms)
         return error is None
 
-    def _refresh_later(self, queue: Queue) -> None:
-        """For a consumer that goes on and on: settings of this moment are used from the next on."""
-        if not self.keeper.is_fresh(queue):
-            self._in_background(self.keeper.refresh(queue))
+    def _refreshing(self, queue: Queue) -> "asyncio.Task[None] | None":
+        """The look for settings of this moment, where one is due; nobody may cancel it."""
+        look = self.keeper.refreshing(queue)
+        if look is not None and look not in self.background:
+            self.background.add(look)
+            look.add_done_callback(self._background_ended)
+            look.add_done_callback(partial(self._heard, queue))
+        return look
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -94,14 +94,14 @@ class Consumer(Interest):
         self._want()
 
     def pull(self, count: int = COHORT_MAX) -> "list[asyncio.Future[Delivery | None]]":
-        """Asks for at most `count` messages, as many as it has credit for and are known, or for one
-        that nobody knows of: a future for each, None where there was none, or with what a fetch
-        raises. Nobody may cancel them.
+        """Asks for at most `count` messages, as many as it has credit for and its share of those
+        known is, or for one that nobody knows of: a future for each, None where there was none, or
+        with what a fetch raises. Nobody may cancel them.
 
         When the last one's callbacks are called, `is_notified` says whether to go on.
         """
         queue = self.queue
-        count = min(count, self._credit, max(1, queue.work(self.selection)))
+        count = min(count, self._credit, queue.interests.share(self))
         if count < 1 or self._is_closed:
             return []
         self._credit -= count
@@ -129,6 +129,8 @@ class Consumer(Interest):
             future.cancel()
         self._in_hand.clear()
         self.queue.leave(self)
+        # Mostly its own methods or its owner's: nobody is to wait for the garbage collector.
+        self._on_notified = self._on_error = _hears_nothing
 
     def was_notified(self) -> None:
         """Its turn has come: for the queue to say."""
@@ -139,9 +141,10 @@ class Consumer(Interest):
         """Something stands in the way: for the queue to say."""
         if self._is_closed:
             return
+        on_error = self._on_error
         if isinstance(error, QueueNotFound):
             self.close()
-        self._on_error(error)
+        on_error(error)
 
     def _want(self) -> None:
         if self._credit and not self._is_paused and not self._is_closed:
@@ -160,5 +163,9 @@ class Consumer(Interest):
         if self._failed_to or not self.queue.work(self.selection):
             self.queue.tell(interests.found_nothing(self, self._news))
         else:
-            interests.found(self)
+            self.queue.tell(interests.found(self))
         self._want()
+
+
+def _hears_nothing(error: MqError | None = None) -> None:
+    """In the place of those who heard, once a consumer is closed."""

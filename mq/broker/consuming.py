@@ -17,15 +17,21 @@ from mq.store.root import Root
 
 class Consuming:
     """What a broker's consumers ask for. `find` gives a queue with settings of this moment, or
-    raises QueueNotFound; `watching` looks for those who wait.
+    raises QueueNotFound; `refreshing` begins to look for them, where that is due, in a task that
+    nobody cancels; `watching` looks for those who wait.
     """
 
     def __init__(
-        self, root: Root, find: Callable[[QueueName], Awaitable[Queue]], watching: Watching
+        self,
+        root: Root,
+        find: Callable[[QueueName], Awaitable[Queue]],
+        refreshing: "Callable[[Queue], asyncio.Task[None] | None]",
+        watching: Watching,
     ) -> None:
         self.watching = watching
         self._root = root
         self._find = find
+        self._refreshing = refreshing
         self._deadlines = Deadlines(root.clock.steady_s)
         self._drains = False
 
@@ -67,13 +73,12 @@ class Consuming:
         one waits; Unavailable. A caller that is cancelled meanwhile gets nothing, and what was
         claimed for it is released. Durable: yes.
         """
-        end_s = self._root.clock.steady_s() + wait_s
         queue = await self._find(name)
-        if wait_s <= 0 or self._drains:
+        if wait_s <= 0:
             future = self.begin_fetch(queue, visibility_s, selection)
             abandon: Callable[[], None] = lambda: queue.abandon(future)  # noqa: E731
         else:
-            poll = self.begin_poll(queue, end_s, visibility_s, selection)
+            poll = self.begin_poll(queue, wait_s, visibility_s, selection)
             future, abandon = poll.future, poll.abandon
         try:
             return await future
@@ -95,15 +100,20 @@ class Consuming:
     def begin_poll(
         self,
         queue: Queue,
-        end_s: float,
+        wait_s: float,
         visibility_s: float | None = None,
         selection: Selection | None = None,
     ) -> Poll:
-        """Like `fetch` that waits until then, by the steady clock; whoever is gone before the
-        answer calls its `abandon`.
+        """Like `fetch` that waits, of a queue whose settings need not be those of this moment;
+        whoever is gone before the answer calls its `abandon`. Raises TooManySelections;
+        QueueNotFound where the queue is known to be gone.
         """
+        end_s = self._root.clock.steady_s() + wait_s
         poll = Poll(queue, self._deadlines, end_s, lambda: self._drains, visibility_s, selection)
-        poll.begin()
+        if (refreshing := self._refreshing(queue)) is not None:
+            refreshing.add_done_callback(poll.begin_after)
+        else:
+            poll.begin()
         return poll
 
     def stop_waiting(self) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Final
 
 from mq.limits import LOOK_INTERVAL_S
 
@@ -12,52 +13,57 @@ from mq.limits import LOOK_INTERVAL_S
 _OVER_MAX: Final = 1000
 
 
-class Waits(Protocol):
-    """One who waits."""
+@dataclass(slots=True, order=True)
+class Deadline:
+    """When somebody has waited long enough, by a steady clock's seconds; `time_is_up` is called
+    then. None: it was taken back.
+    """
 
-    @property
-    def is_over(self) -> bool:
-        """Whether it waits no more."""
-        ...
-
-    def time_is_up(self) -> None:
-        """It has waited as long as it would."""
-        ...
+    end_s: float
+    _number: int
+    time_is_up: Callable[[], None] | None = field(compare=False)
 
 
 class Deadlines:
-    """The ends of all that wait, by a steady clock's seconds. Lives on the event loop's thread."""
+    """The ends of all that wait. Lives on the event loop's thread."""
 
     def __init__(self, steady_s: Callable[[], float]) -> None:
         self._steady_s = steady_s
-        self._heap: list[tuple[float, int, Waits]] = []
+        self._heap: list[Deadline] = []
         self._numbers = itertools.count()
         self._over = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, end_s: float, waits: Waits) -> None:
-        """It waits until then."""
-        heapq.heappush(self._heap, (end_s, next(self._numbers), waits))
-        if self._heap[0][2] is waits:
+    def add(self, end_s: float, time_is_up: Callable[[], None]) -> Deadline:
+        """Somebody waits until then."""
+        deadline = Deadline(end_s, next(self._numbers), time_is_up)
+        heapq.heappush(self._heap, deadline)
+        if self._heap[0] is deadline:
             self._set_timer()
+        return deadline
 
-    def was_over(self) -> None:
-        """One that was added waits no more, before its end."""
+    def take_back(self, deadline: Deadline) -> None:
+        """Who waited does so no more; what that one was is not kept."""
+        if deadline.time_is_up is None:
+            return
+        deadline.time_is_up = None
         self._over += 1
         if self._over > max(_OVER_MAX, len(self._heap) // 2):
-            self._heap = [each for each in self._heap if not each[2].is_over]
+            self._heap = [each for each in self._heap if each.time_is_up is not None]
             heapq.heapify(self._heap)
             self._over = 0
-        if not self._heap:
-            self._set_timer()
 
     def end_all(self) -> None:
         """Nobody waits any longer."""
         heap, self._heap, self._over = self._heap, [], 0
         self._set_timer()
-        for _, _, waits in heap:
-            if not waits.is_over:
-                waits.time_is_up()
+        for deadline in heap:
+            self._end(deadline)
+
+    def _end(self, deadline: Deadline) -> None:
+        time_is_up, deadline.time_is_up = deadline.time_is_up, None
+        if time_is_up is not None:
+            time_is_up()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -65,16 +71,14 @@ class Deadlines:
             self._timer = None
         if self._heap:
             # The clock may go on otherwise than the loop's.
-            left_s = min(max(0.0, self._heap[0][0] - self._steady_s()), LOOK_INTERVAL_S)
+            left_s = min(max(0.0, self._heap[0].end_s - self._steady_s()), LOOK_INTERVAL_S)
             self._timer = asyncio.get_running_loop().call_later(left_s, self._rings)
 
     def _rings(self) -> None:
         self._timer = None
         now_s = self._steady_s()
-        while self._heap and (self._heap[0][2].is_over or self._heap[0][0] <= now_s):
-            _, _, waits = heapq.heappop(self._heap)
-            if waits.is_over:
-                self._over = max(0, self._over - 1)
-            else:
-                waits.time_is_up()
+        while self._heap and (self._heap[0].time_is_up is None or self._heap[0].end_s <= now_s):
+            deadline = heapq.heappop(self._heap)
+            self._over -= deadline.time_is_up is None
+            self._end(deadline)
         self._set_timer()

@@ -20,6 +20,7 @@ from mq.broker.interests import Interests
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
 from mq.errors import Busy, MqError, QueueNotFound, Unavailable
+from mq.headers import Headers
 from mq.limits import CLAIMS_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
@@ -57,7 +58,7 @@ class Common:
     totals: Totals
     interests: Interests
     visibility_s: Callable[[], float]
-    became_ready: Callable[[MessageId], None]
+    became_ready: Callable[[MessageId, Headers], None]
     looked: Callable[[bool], None]
     failed: Callable[[MqError], None]
     fetchings: list["Fetching"] = field(default_factory=list)
@@ -113,6 +114,15 @@ class Fetching:
             if delivery is not None:
                 self.give_back(delivery)
 
+    def claimed(self) -> list[str]:
+        """The ids of what is being claimed."""
+        return [claim.candidate.name for claim in self._claims]
+
+    def close(self) -> None:
+        """Nobody uses it any more."""
+        self._looks.close()
+        self._common.fetchings.remove(self)
+
     def tasks(self) -> set[asyncio.Task[None]]:
         """All that goes on here."""
         own = (self._serving, self._looks.clearing)
@@ -156,7 +166,8 @@ class Fetching:
 
     async def _look_for_those_who_wait(self) -> None:
         last, self._is_to_look = self.waiters.asked, False
-        await self._looks.look(self.backlog)
+        taken = [name for each in self._common.fetchings for name in each.claimed()]
+        await self._looks.look(self.backlog, taken)
         if len(self.backlog):
             self._common.looked(True)
             return
@@ -313,7 +324,7 @@ class Fetching:
         try:
             if await self._committer.commit(release(self._root, delivery)):
                 self._totals.released += 1
-                self._common.became_ready(delivery.id)
+                self._common.became_ready(delivery.id, delivery.headers)
         except Unavailable as error:
             _log.warning(
                 "a release failed; the message comes back when it is due",

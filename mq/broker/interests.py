@@ -20,11 +20,13 @@ from mq.selection import Selection
 class Known:
     """What the interests of a queue ask of it. `work`: how many messages are known that those of a
     selection (None: without one) might take, and nobody has asked for; `matches`: whether a message
-    is of a selection, as far as is known; `steady_s`: a steady clock's seconds.
+    is of a selection, as far as is known; `holds`: whether it is among those known of one;
+    `steady_s`: a steady clock's seconds.
     """
 
     work: Callable[[Selection | None], int]
     matches: Callable[[Selection, str], bool]
+    holds: Callable[[Selection | None, str], bool]
     steady_s: Callable[[], float]
 
 
@@ -46,6 +48,8 @@ class Interests:
         self._notified: OrderedDict[Interest, None] = OrderedDict()
         self._armed: Counter[Selection | None] = Counter()
         """Of those how many are still to ask."""
+        self._answering: dict[Selection | None, OrderedDict[Interest, None]] = {}
+        """Who was notified of a message, until what it asked for has come."""
         self._dry: set[tuple[int, Selection | None]] = set()
         """Lines for which nothing is left of all that is known."""
 
@@ -54,15 +58,28 @@ class Interests:
     @property
     def waiting(self) -> set[Selection | None]:
         """The selections that somebody is interested in."""
-        return {selection for lines in self._lines.values() for selection in lines}
+        return set().union(*self._lines.values())
 
     def __bool__(self) -> bool:
         """Whether anybody is interested or notified."""
         return bool(self._active)
 
+    @property
+    def is_anybody_notified(self) -> bool:
+        """Whether it is somebody's turn."""
+        return bool(self._notified)
+
     def news(self, interest: Interest) -> int:
         """What tells whether something has come since that it might take."""
         return self._news[interest.priority]
+
+    def share(self, interest: Interest) -> int:
+        """How many it may ask for at once of what is known, so that each of its equals has as many;
+        one where nothing is.
+        """
+        active = self._active.get(interest.priority)
+        equals = max(1, active[interest.selection] if active else 0)
+        return max(1, -(-self._known.work(interest.selection) // equals))
 
     def holds_back(self, priority: int) -> bool:
         """Whether somebody above this priority is interested, who goes first."""
@@ -90,29 +107,35 @@ class Interests:
         interest.asks = True
         self._turn(interest, Event.PULLS)
 
-    def found(self, interest: Interest) -> None:
+    def found(self, interest: Interest) -> list[Interest]:
         """All it asked for came, and there is more: it is to ask again."""
         interest.asks = False
+        self._answers_no_more(interest)
         self._turn(interest, Event.FOUND)
         if interest.state is State.NOTIFIED:
             self._arm(interest, None)
+        return self.wake()
 
     def found_nothing(self, interest: Interest, news: int) -> list[Interest]:
         """Not all it asked for came, or there is no more; `news`: what it was when it asked."""
         interest.asks = False
         if news == self.news(interest):
             self._dry.add((interest.priority, interest.selection))
+        self._answers_no_more(interest)
         self._turn(interest, Event.FOUND_NOTHING)
         return self.wake()
 
     def stops(self, interest: Interest, event: Event) -> list[Interest]:
         """It takes no more, by OUT_OF_CREDIT, PAUSED, STALLED or CLOSED: others may."""
-        was_active, was_armed = interest.state is not State.NOT_INTERESTED, interest.is_armed
+        was_active = interest.state is not State.NOT_INTERESTED
+        is_free = interest.is_armed or (interest.asks and event is Event.CLOSED)
         self._turn(interest, event)
-        if not was_active:
+        if is_free:
+            self._answers_no_more(interest)
+        if not (was_active or is_free):
             return []
         # What it was to take is for anybody; else it stands in the way of those below no more.
-        self._is_news(PRIORITY_MAX + 1 if was_armed else interest.priority)
+        self._is_news(PRIORITY_MAX + 1 if is_free else interest.priority)
         return self.wake()
 
     # What the queue does
@@ -234,11 +257,26 @@ class Interests:
 
     def _arm(self, interest: Interest, name: str | None) -> None:
         """It is its turn to ask; who waits for what it asked for asks again after that."""
-        interest.woken_for = name
         interest.since_s = self._known.steady_s()
         if not interest.asks:
             interest.is_armed = True
             self._armed[interest.selection] += 1
+            if name is not None:
+                interest.woken_for = name
+                self._answering.setdefault(interest.selection, OrderedDict())[interest] = None
+
+    def _answers_no_more(self, interest: Interest) -> None:
+        """What it was woken for is taken; or it is others' who would take it."""
+        name, interest.woken_for = interest.woken_for, None
+        if name is None:
+            return
+        answering = self._answering[interest.selection]
+        del answering[interest]
+        if not answering:
+            del self._answering[interest.selection]
+        others = self.waiting - {interest.selection}
+        if any(self._known.holds(selection, name) for selection in others):
+            self._is_news(PRIORITY_MAX + 1)
 
     def _disarm(self, interest: Interest) -> None:
         if interest.is_armed:
@@ -250,16 +288,13 @@ class Interests:
     def _unanswered(self, selection: Selection | None) -> int:
         """How many of the messages known to those of a selection nobody is to ask for."""
         count = self._known.work(selection) - self._armed[selection]
-        if count > 0 and len(self._armed) > (selection in self._armed):
-            count -= sum(self._answers(each, selection) for each in self._notified)
+        for other, answering in self._answering.items():
+            if count > 0 and other != selection:
+                count -= sum(
+                    each.woken_for is not None and self._known.holds(selection, each.woken_for)
+                    for each in answering
+                )
         return count
-
-    def _answers(self, interest: Interest, selection: Selection | None) -> bool:
-        """Whether one of another selection is to ask for a message that is of this one too."""
-        name = interest.woken_for
-        if not interest.is_armed or interest.selection == selection or name is None:
-            return False
-        return selection is None or self._known.matches(selection, name)
 
     def _is_blocked(self, priority: int, selection: Selection | None) -> bool:
         """Whether all that those of a selection might take is for somebody above."""

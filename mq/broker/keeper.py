@@ -43,11 +43,14 @@ class Keeper:
         """
         if self.is_fresh(queue):
             return
-        look = self._looks.get(queue)
-        if look is None:
-            look = self._looks[queue] = asyncio.create_task(self._look(queue))
-            look.add_done_callback(partial(self._looked, queue))
+        look = self._looks.get(queue) or self._begin_look(queue)
         await asyncio.shield(look)
+
+    def refreshing(self, queue: Queue) -> "asyncio.Task[None] | None":
+        """The look that goes on, or begins here, where one is due; nobody may cancel it."""
+        if self.is_fresh(queue):
+            return None
+        return self._looks.get(queue) or self._begin_look(queue)
 
     def usable(self, queue: Queue) -> QueueSettings:
         """The queue's settings as last looked at. Raises SettingsUnreadable, Unavailable."""
@@ -76,6 +79,11 @@ class Keeper:
         self._root.history.look_again(queue.name)
         self._take(queue, changed, began_s)
         return changed
+
+    def _begin_look(self, queue: Queue) -> "asyncio.Task[None]":
+        look = self._looks[queue] = asyncio.create_task(self._look(queue))
+        look.add_done_callback(partial(self._looked, queue))
+        return look
 
     async def _look(self, queue: Queue) -> None:
         began_s = self._root.clock.steady_s()

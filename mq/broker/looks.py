@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from dataclasses import replace
+from collections.abc import Iterable
 
 from mq.broker.backlog import Backlog
 from mq.errors import SettingsUnreadable, Unavailable
 from mq.limits import BACKLOG_IDS_MAX, LOOKS_PER_SHARD
 from mq.names import QueueName
-from mq.selection import Selection
 from mq.store.buckets import drop_buckets
 from mq.store.commit import Committer
 from mq.store.order import STRICT, FolderMark, Listing, Order, list_ready
@@ -27,7 +26,6 @@ class Looks:
         committer: Committer,
         peers: int,
         peer_index: int,
-        selection: Selection | None = None,
     ) -> None:
         self.clearing: asyncio.Task[None] | None = None
         """Empty buckets are being taken away."""
@@ -36,18 +34,17 @@ class Looks:
         self._committer = committer
         self._peers = peers
         self._peer_index = peer_index
-        self._selection = selection
         self._looks = 0
 
-    async def look(self, backlog: Backlog) -> None:
-        """Tells the backlog what is ready. Raises QueueNotFound, Unavailable; the backlog knows
-        then what it knew.
+    async def look(self, backlog: Backlog, taken: Iterable[str] = ()) -> None:
+        """Tells the backlog what is ready, without these ids. Raises QueueNotFound, Unavailable;
+        the backlog knows then what it knew.
         """
         began_s = self._root.clock.steady_s()
         mark = backlog.mark
-        backlog.look_began()
+        backlog.look_began(taken)
         try:
-            listing = await self._committer.call(self._list, mark)
+            listing = await self._listing(mark)
         except BaseException:
             backlog.look_failed()
             raise
@@ -56,13 +53,15 @@ class Looks:
             self.clearing = asyncio.create_task(self._clear(listing.empty))
             self.clearing.add_done_callback(self._was_cleared)
 
+    def close(self) -> None:
+        """Nobody looks any more."""
+
+    async def _listing(self, mark: FolderMark | None) -> Listing | None:
+        """What is ready; None: the folder is as the mark says."""
+        return await self._committer.call(self._list, mark)
+
     def _list(self, mark: FolderMark | None) -> Listing | None:
-        listing = list_ready(self._root, self._name, BACKLOG_IDS_MAX, mark, self._order())
-        selection = self._selection
-        if listing is None or selection is None:
-            return listing
-        found = [each for each in listing.candidates if selection.matches_name(each.name)]
-        return replace(listing, candidates=found)
+        return list_ready(self._root, self._name, BACKLOG_IDS_MAX, mark, self._order())
 
     def _order(self) -> Order:
         """Strict without peers; else from this process's own shard on, where the queue has shards,

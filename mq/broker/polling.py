@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from mq.broker.consumer import Consumer
-from mq.broker.deadlines import Deadlines
+from mq.broker.deadlines import Deadline, Deadlines
 from mq.broker.queue import Queue
 from mq.errors import MqError
 from mq.message import Delivery
@@ -16,7 +16,7 @@ class Poll(Consumer):
     fetch raises. It has no task, and looks by itself once, as it begins.
     """
 
-    __slots__ = ("_deadlines", "_drains", "_end_s", "_is_late", "_is_listed", "future")
+    __slots__ = ("_deadline", "_deadlines", "_drains", "_end_s", "_is_late", "future")
 
     def __init__(
         self,
@@ -34,30 +34,30 @@ class Poll(Consumer):
         self._drains = drains
         self._end_s = end_s
         self._is_late = False
-        self._is_listed = False
+        self._deadline: Deadline | None = None
         self.future: asyncio.Future[Delivery | None] = asyncio.get_running_loop().create_future()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is answered, or given up."""
-        return self.is_closed
 
     def begin(self) -> None:
         """Asks at once, and waits where nothing is there."""
         self.queue.join(self)
         self._ask()
 
+    def begin_after(self, refreshing: "asyncio.Task[None]") -> None:
+        """Begins once the queue's settings are those of this moment."""
+        if self.is_closed:
+            return
+        try:
+            refreshing.result()
+            self.begin()
+        except MqError as error:
+            self._fail(error)
+        except asyncio.CancelledError:
+            self._answer(None)
+
     def abandon(self) -> None:
         """Whoever polls is gone: what was claimed for it, or is, is released."""
         self._end()
         self.queue.abandon(self.future)
-
-    def time_is_up(self) -> None:
-        """It has waited as long as it would; what it asked for still comes."""
-        self._is_late = True
-        self._is_listed = False
-        if not self.in_hand:
-            self._answer(None)
 
     def _ask(self) -> None:
         for asked in self.pull(1):
@@ -76,9 +76,14 @@ class Poll(Consumer):
             self.future.set_exception(error)
         elif delivery is not None or self._is_late or self._drains():
             self._answer(delivery)
-        elif not self._is_listed:
-            self._is_listed = True
-            self._deadlines.add(self._end_s, self)
+        elif self._deadline is None:
+            self._deadline = self._deadlines.add(self._end_s, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        """It has waited as long as it would; what it asked for still comes."""
+        self._is_late = True
+        if not self.in_hand:
+            self._answer(None)
 
     def _fail(self, error: MqError) -> None:
         self._end()
@@ -91,6 +96,5 @@ class Poll(Consumer):
 
     def _end(self) -> None:
         self.close()
-        if self._is_listed:
-            self._is_listed = False
-            self._deadlines.was_over()
+        if self._deadline is not None:
+            self._deadlines.take_back(self._deadline)

@@ -111,7 +111,7 @@ class Publisher:
     def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
         # An earlier publish of the same idempotency key was told of before.
         if self._heard(queue, future) and future.result() is draft.id:
-            queue.was_published(draft.id, is_ready=not draft.is_scheduled)
+            queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
 
     def _group_ended(
         self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
@@ -121,6 +121,7 @@ class Publisher:
             return
         errors = future.result()
         published = [each for each, error in zip(batch.ids, errors, strict=True) if error is None]
-        queue.was_published(*published, is_ready=not batch.draft.is_scheduled)
+        draft = batch.draft
+        queue.was_published(*published, is_ready=not draft.is_scheduled, block=draft.head)
         if any(isinstance(error, QueueNotFound) for error in errors):
             self._forget(queue)

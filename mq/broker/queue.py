@@ -7,7 +7,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.backlog import Backlog
@@ -15,11 +15,16 @@ from mq.broker.fetching import Common, Fetching
 from mq.broker.interest import Event, Interest, State
 from mq.broker.interests import Interests, Known
 from mq.broker.looks import Looks
+from mq.broker.selected_looks import SelectedLooks
+from mq.broker.selections import Selections
 from mq.errors import MqError, QueueNotFound
+from mq.headers import Headers, parse_block
+from mq.limits import SELECTED_IDS_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.settings import QueueSettings
+from mq.store.barren import Allowances
 from mq.store.commit import Committer
 from mq.store.root import Root
 
@@ -40,7 +45,9 @@ class Host:
     peer_index: int
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
-    used: Callable[["Queue"], None]
+    used: Callable[["Queue"], object]
+    allowances: Allowances = field(default_factory=Allowances)
+    """What it may remember of its queues' selections."""
 
 
 class Queue:
@@ -54,7 +61,9 @@ class Queue:
         self.description: Description | None = None
         self.is_gone = False
         """Its folder was deleted: whoever comes later looks for the queue anew."""
-        self.interests = Interests(Known(self.work, self._matches, host.root.clock.steady_s))
+        self.interests = Interests(
+            Known(self.work, self._matches, self._holds, host.root.clock.steady_s)
+        )
         self._host = host
         self._common = Common(
             name,
@@ -64,25 +73,26 @@ class Queue:
             self.totals,
             self.interests,
             lambda: self.settings.visibility_s,
-            self.became_ready,
+            self._released,
             self._looked,
             self.failed,
         )
-        self._fetching = self._new_fetching(None)
-        self._selected: dict[Selection, Fetching] = {}
+        looks = Looks(name, host.root, host.committer, host.peers, host.peer_index)
+        self._fetching = Fetching(
+            self._common, looks, Backlog(peers=host.peers, own=host.peer_index)
+        )
+        self._selections = Selections(self._fetching_of)
+        self._consumers: dict[Interest, None] = {}
         self._told: deque[Interest] = deque()
         self._is_telling = False
 
     # Fetches
 
     def fetching(self, selection: Selection | None = None) -> Fetching:
-        """The fetches of those who take what is of the selection; None: whatever is there."""
-        if selection is None:
-            return self._fetching
-        found = self._selected.get(selection)
-        if found is None:
-            found = self._selected[selection] = self._new_fetching(selection)
-        return found
+        """The fetches of those who take what is of the selection; None: whatever is there.
+        Raises TooManySelections; not for one that a consumer has.
+        """
+        return self._fetching if selection is None else self._selections.use(selection)
 
     def begin_fetch(
         self, visibility_s: float | None = None, selection: Selection | None = None
@@ -90,8 +100,8 @@ class Queue:
         """The next message, claimed for `visibility_s`, or, where that is None, for as long as it
         or the queue says; None when nothing is ready.
 
-        Raises QueueNotFound, Unavailable. Whoever no longer waits for it says so by `abandon`.
-        Durable once the future is done: yes.
+        Raises TooManySelections; the future QueueNotFound, Unavailable. Whoever no longer waits for
+        it says so by `abandon`. Durable once the future is done: yes.
         """
         return self.fetching(selection).begin(visibility_s)
 
@@ -111,9 +121,11 @@ class Queue:
     # Consumers
 
     def join(self, interest: Interest) -> None:
-        """A consumer comes. Raises QueueNotFound where the queue is gone."""
+        """A consumer comes. Raises TooManySelections; QueueNotFound where the queue is gone."""
         if self.is_gone:
             raise QueueNotFound(self.name.text)
+        self._selections.join(interest)
+        self._consumers[interest] = None
 
     def wants(self, interest: Interest) -> None:
         """A consumer would take messages."""
@@ -123,6 +135,8 @@ class Queue:
 
     def leave(self, interest: Interest) -> None:
         """A consumer goes."""
+        self._selections.leave(interest)
+        self._consumers.pop(interest, None)
         self.tell(self.interests.stops(interest, Event.CLOSED))
 
     def used(self) -> None:
@@ -150,42 +164,45 @@ class Queue:
         """How many messages are known, or may be there, that those of a selection might take and
         nobody has asked for.
         """
-        return self.fetching(selection).work()
+        fetching = self._fetching if selection is None else self._selections.find(selection)
+        return 0 if fetching is None else fetching.work()
 
     def check_stalled(self, now_s: float) -> None:
         """Passes over consumers that were notified and do not ask."""
-        self.tell(self.interests.stalled(now_s))
+        if self.interests.is_anybody_notified:
+            self.tell(self.interests.stalled(now_s))
 
     def fetchings_to_look(self, now_s: float) -> list[Fetching]:
         """Where somebody waits, and nothing is known that they might take."""
-        return [
-            fetching
-            for selection in self.interests.waiting
-            if (fetching := self.fetching(selection)).backlog.may_look(now_s)
-        ]
+        waiting = map(self.fetching, self.interests.waiting)
+        return [fetching for fetching in waiting if fetching.backlog.may_look(now_s)]
 
     def failed(self, error: MqError) -> None:
-        """Looking failed: all who are interested hear so."""
+        """Looking failed: all consumers hear so."""
         if isinstance(error, QueueNotFound):
             self._host.gone(self)
             return
-        for interest in list(self.interests):
+        for interest in list(self._consumers):
             interest.failed(error)
 
     def was_forgotten(self) -> None:
         """Its folder is gone: all who wait for a message hear so."""
         self.is_gone = True
         error = QueueNotFound(self.name.text)
-        for interest in list(self.interests):
+        for interest in list(self._consumers):
             interest.failed(error)
+        self._selections.close()
 
     # What becomes of its messages
 
-    def was_published(self, *ids: MessageId, is_ready: bool = True) -> None:
-        """Messages were published by this process's hand."""
+    def was_published(
+        self, *ids: MessageId, is_ready: bool = True, block: bytes | None = None
+    ) -> None:
+        """Messages were published by this process's hand, all with this header block."""
         self.totals.published += len(ids)
         if is_ready:
-            self.became_ready(*ids)
+            known = None if block is None or not len(self._selections) else parse_block(block)
+            self.became_ready(*ids, headers=known)
 
     def was_rescheduled(self, message_id: MessageId, due_in_s: float) -> None:
         """A message was given another due time by this process's hand, 0: at once."""
@@ -195,12 +212,14 @@ class Queue:
             self.totals.released += 1
             self.became_ready(message_id)
 
-    def became_ready(self, *ids: MessageId) -> None:
-        """Messages became ready by this process's hand, or another process told of them."""
+    def became_ready(self, *ids: MessageId, headers: Headers | None = None) -> None:
+        """Messages became ready by this process's hand, or another process told of them. `headers`:
+        those of their header blocks; None: not known.
+        """
         for message_id in ids:
             self._fetching.backlog.offer(message_id)
-        if self._selected:
-            self._offer_to_selections(ids)
+        if len(self._selections):
+            self._offer_to_selections(ids, headers)
         if self.interests:
             woken = [self.interests.arrived(message_id.text) for message_id in ids]
             self.tell(each for each in woken if each is not None)
@@ -211,15 +230,22 @@ class Queue:
             each.backlog.forget()
         self.description = None
 
-    def _offer_to_selections(self, ids: Iterable[MessageId]) -> None:
+    def _released(self, message_id: MessageId, headers: Headers) -> None:
+        self.became_ready(message_id, headers=headers)
+
+    def _offer_to_selections(self, ids: Iterable[MessageId], headers: Headers | None) -> None:
         waiting = self.interests.waiting
-        for selection, fetching in self._selected.items():
+        for selection, fetching in self._selections:
             for message_id in ids:
                 matches = selection.matches_name(message_id.text)
+                if matches is None and headers is not None:
+                    matches = selection.matches_headers(message_id.text, headers)
                 if matches:
                     fetching.backlog.offer(message_id)
-                elif matches is None and selection in waiting:
-                    fetching.look_again()
+                elif matches is None:
+                    fetching.backlog.distrust()
+                    if selection in waiting:
+                        fetching.look_again()
 
     def _matches(self, selection: Selection, name: str) -> bool:
         """Whether a message is of a selection; one of which its headers say it, when it was found
@@ -227,16 +253,28 @@ class Queue:
         """
         matches = selection.matches_name(name)
         if matches is None:
-            fetching = self._selected.get(selection)
+            fetching = self._selections.find(selection)
             return fetching is not None and fetching.backlog.holds(name)
         return matches
+
+    def _holds(self, selection: Selection | None, name: str) -> bool:
+        return self.fetching(selection).backlog.holds(name)
 
     def _looked(self, found: bool) -> None:
         """A look into the folder has ended, or fetches have: what is known may be others' now."""
         if self.interests:
             self.tell(self.interests.goes_on() if found else self.interests.wake())
 
-    def _new_fetching(self, selection: Selection | None) -> Fetching:
+    def _fetching_of(self, selection: Selection) -> Fetching:
         host = self._host
-        looks = Looks(self.name, host.root, host.committer, host.peers, host.peer_index, selection)
-        return Fetching(self._common, looks, Backlog(peers=host.peers, own=host.peer_index))
+        looks = SelectedLooks(
+            self.name,
+            host.root,
+            host.committer,
+            host.peers,
+            host.peer_index,
+            selection,
+            host.allowances,
+        )
+        backlog = Backlog(SELECTED_IDS_MAX, host.peers, host.peer_index)
+        return Fetching(self._common, looks, backlog)

@@ -100,10 +100,10 @@ async def fetch(
     count = COUNT.of(request.query)
     if count is None:
         return await messages.fetch(service, request, path)
-    visibility_s, wait_s = messages.terms_of(request)
+    visibility_s, wait_s, selection = messages.terms_of(request)
     name, broker = QueueName.parse(path["queue"]), service.broker
     queue = await broker.queue(name)
-    found = await batches.fetch_many(broker, name, count, visibility_s, wait_s)
+    found = await batches.fetch_many(broker, name, count, visibility_s, wait_s, selection)
     if not found:
         return _NOTHING
     return await _Sending(service, request, queue, deque(found)).send()

@@ -1,12 +1,14 @@
 """The direct way: the three plain requests, begun as soon as they are parsed, with no task.
 
-A publish, a fetch or a delete that carries nothing but what nearly all carry goes from aiohttp's
-parser to the broker, and its answer from the broker to the socket. Whatever else a request may
-have (a query, a header that means something, a body that has not come whole) goes the long way
-by `app`, which answers the plain ones just the same.
+A publish, a fetch or a delete that carries nothing but what nearly all carry, or a fetch that waits
+for a message and says no more than that, goes from aiohttp's parser to the broker, and its answer
+from the broker to the socket. Whatever else a request may have (a query, a header that means
+something, a body that has not come whole) goes the long way by `app`, which answers the plain ones
+just the same.
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,9 +20,9 @@ from mq.broker.queue import Queue
 from mq.errors import BadName
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
-from mq.http.messages import DELETED, fetched, published
+from mq.http.messages import DELETED, fetched, preferred_wait_s, published
 from mq.http.service import Service
-from mq.limits import BODY_HELD_BYTES_MAX
+from mq.limits import BODY_HELD_BYTES_MAX, WAIT_S_MAX
 from mq.message import PLAIN, Delivery, Envelope
 from mq.names import CONTENT_TYPE_DEFAULT, CONTENT_TYPES, FORM_DEFAULT, MessageId
 
@@ -30,10 +32,11 @@ _PLAIN: Final = frozenset(
     form.encode()
     for name in (
         "Accept", "Accept-Encoding", "Accept-Language", "Connection", "Content-Length",
-        "Content-Type", "Host", "User-Agent",
+        "Content-Type", "Host", "Prefer", "User-Agent",
     )
     for form in (name, name.lower())
 )  # fmt: skip
+_ONLY_WAIT: Final = re.compile(r"wait=[0-9]{1,2}(?:\.[0-9]{1,3})?")
 # What a Content-Type says that a name can carry. Others go the long way.
 _ENVELOPES: Final = {
     CONTENT_TYPE_DEFAULT: PLAIN,
@@ -64,20 +67,22 @@ class DirectWay:
 
     def begin(self, message: RawRequestMessage, body: StreamReader) -> InHand | None:
         """Begins the request, whose body must have come whole; None: it is not a plain one."""
-        parts = message.path.split("/")
-        if parts[0] or parts[2:3] != ["messages"] or not _is_plain(message, body):
+        path, _, query = message.path.partition("?")
+        parts = path.split("/")
+        wait_s = _wait_s(message, query) if _is_plain(message, body) else None
+        if parts[0] or parts[2:3] != ["messages"] or wait_s is None:
             return None
         # Only what this process knows: a name that is none, or an unknown queue, is not among it.
-        # A delete asks for no settings.
-        is_delete = message.method == "DELETE"
-        queue = self._broker.used(parts[1]) if is_delete else self._broker.known(parts[1])
+        # A delete asks for no settings, and who waits can wait for them.
+        needs_settings = message.method != "DELETE" and not wait_s
+        queue = self._broker.known(parts[1]) if needs_settings else self._broker.used(parts[1])
         if queue is None:
             return None
         match message.method, len(parts), body.total_bytes:
             case "POST", 3, size if size <= min(BODY_HELD_BYTES_MAX, queue.settings.body_bytes_max):
                 return self._publish(message, queue, body)
             case "GET", 3, 0:
-                return self._fetch(message, queue)
+                return self._fetch(message, queue, wait_s)
             case "DELETE", 4, 0:
                 return self._delete(message, queue, parts[3])
         return None
@@ -95,8 +100,12 @@ class DirectWay:
         future = self._broker.begin_publish(queue, body.read_nowait(), envelope)
         return InHand(message, future, lambda message_id: published(queue.name, message_id))
 
-    def _fetch(self, message: RawRequestMessage, queue: Queue) -> InHand:
-        future = self._broker.consuming.begin_fetch(queue)
+    def _fetch(self, message: RawRequestMessage, queue: Queue, wait_s: float) -> InHand:
+        consuming = self._broker.consuming
+        if wait_s > 0:
+            poll = consuming.begin_poll(queue, wait_s)
+            return InHand(message, poll.future, _fetched, poll.abandon)
+        future = consuming.begin_fetch(queue)
         return InHand(message, future, _fetched, lambda: queue.abandon(future))
 
     def _delete(self, message: RawRequestMessage, queue: Queue, text: str) -> InHand | None:
@@ -113,6 +122,17 @@ def _is_plain(message: RawRequestMessage, body: StreamReader) -> bool:
     if message.version != HttpVersion11 or not body.is_eof():
         return False
     return all(name in _PLAIN for name, _ in message.raw_headers)
+
+
+def _wait_s(message: RawRequestMessage, query: str) -> float | None:
+    """How long a request waits; None: it says something else, or that is to be told."""
+    if not query:
+        prefers = message.method == "GET" and "Prefer" in message.headers
+        return preferred_wait_s(message.headers.getall("Prefer")) if prefers else 0
+    if message.method != "GET" or _ONLY_WAIT.fullmatch(query) is None:
+        return None
+    wait_s = float(query.partition("=")[2])
+    return wait_s if wait_s <= WAIT_S_MAX else None
 
 
 def _fetched(delivery: Delivery | None) -> Answer | None:

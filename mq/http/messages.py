@@ -11,7 +11,7 @@ from mq.http.answers import Answer, json_answer, rfc3339
 from mq.http.bodies import body_chunks, json_object
 from mq.http.carried import message_headers, sent
 from mq.http.envelopes import envelope_of
-from mq.http.query import Header, Seconds
+from mq.http.query import Header, Seconds, Terms
 from mq.http.service import Service
 from mq.limits import (
     BODY_HELD_BYTES_MAX,
@@ -23,6 +23,7 @@ from mq.limits import (
 )
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
+from mq.selection import Selection
 from mq.store.find import Precondition
 from mq.store.streams import Download
 
@@ -39,6 +40,11 @@ VISIBILITY: Final = Seconds(
 )  # fmt: skip
 WAIT: Final = Seconds(
     "wait", 0, WAIT_S_MAX, "How long a fetch that finds nothing waits for a message."
+)
+SELECT: Final = Terms(
+    "select",
+    "Which messages to fetch: those of which all these terms hold, with commas between; "
+    "`priority:5..`, `key:PREFIX*`, `content-type:text/*`, `header:ce-type=order.created`.",
 )
 PREFER: Final = Header(
     "Prefer", {"type": "string"},
@@ -75,20 +81,20 @@ async def fetch(
     service: Service, request: web.BaseRequest, path: Mapping[str, str]
 ) -> Answer | web.StreamResponse:
     """GET: the next message, claimed for its visibility; 204 when there is none."""
-    visibility_s, wait_s = terms_of(request)
+    visibility_s, wait_s, selection = terms_of(request)
     delivery = await service.broker.consuming.fetch(
-        QueueName.parse(path["queue"]), visibility_s, wait_s
+        QueueName.parse(path["queue"]), visibility_s, wait_s, selection
     )
     if delivery is not None and delivery.descriptor is not None:
         return await stream(service, request, delivery)
     return fetched(delivery)
 
 
-def terms_of(request: web.BaseRequest) -> tuple[float | None, float]:
-    """For how long the client would have what it fetches (None: as that or the queue says), and how
-    long it would wait. Raises BadParameter.
+def terms_of(request: web.BaseRequest) -> tuple[float | None, float, Selection | None]:
+    """For how long the client would have what it fetches (None: as that or the queue says), how
+    long it would wait, and which messages it would have. Raises BadParameter.
     """
-    return VISIBILITY.of(request.query), _wait_s(request)
+    return VISIBILITY.of(request.query), _wait_s(request), SELECT.of(request.query)
 
 
 def _wait_s(request: web.BaseRequest) -> float:
@@ -98,7 +104,12 @@ def _wait_s(request: web.BaseRequest) -> float:
     wait_s = WAIT.of(request.query)
     if wait_s is not None:
         return wait_s
-    preferred = _WAIT.search(", ".join(request.headers.getall("Prefer", [])))
+    return preferred_wait_s(request.headers.getall("Prefer", []))
+
+
+def preferred_wait_s(values: list[str]) -> float:
+    """How long a client would wait, by what its Prefer headers say."""
+    preferred = _WAIT.search(", ".join(values))
     return min(float(preferred[1]), WAIT_S_MAX) if preferred else 0
 
 

@@ -46,6 +46,7 @@ from mq.errors import (
     StagedFileGone,
     StorageFailed,
     TooManySchedules,
+    TooManySelections,
     Unavailable,
     UnknownParameter,
     UnknownSetting,
@@ -69,6 +70,7 @@ MEMBERS: Final = frozenset(
         "headers_max",
         "messages_max",
         "schedules_max",
+        "selections_max",
         "size",
     }
 )
@@ -212,6 +214,10 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ScheduleUnreadable: Problem(
         "schedule-unreadable", 503, "Schedule unreadable",
         "The schedule's file cannot be understood, and it is not fired.", True,
+    ),
+    TooManySelections: Problem(
+        "too-many-selections", 503, "Too many selections",
+        "The queue's consumers have {selections_max} selections at this moment.", True,
     ),
     Busy: Problem("message-busy", 503, "Busy", "Another process is at it.", True),
 }  # fmt: skip

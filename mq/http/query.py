@@ -11,8 +11,9 @@ from typing import Any, Final, Protocol, TypeAlias
 from mq.errors import BadName, BadParameter
 from mq.http import parameters
 from mq.http.parameters import Query
-from mq.limits import KEY_WRITTEN_BYTES_MAX
+from mq.limits import KEY_WRITTEN_BYTES_MAX, SELECT_CHARS_MAX
 from mq.names import Key, MessageId
+from mq.selection import KINDS, Selection
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema, 2020-12, as OpenAPI 3.1 has them."""
@@ -203,6 +204,31 @@ class Text:
     def of(self, query: Query) -> str | None:
         """What a query says, None where it says nothing of it."""
         return parameters.one(query, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A selection's terms, with commas between; they may be said in several values too."""
+
+    name: str
+    says: str
+    example: str = "priority:5..,key:eu-*"
+
+    def of(self, query: Query) -> Selection | None:
+        """What a query says, None where it says nothing of it."""
+        texts = query.getall(self.name, [])
+        return Selection.parse(*texts) if texts else None
+
+    @property
+    def schema(self) -> Schema:
+        """Which values it takes."""
+        # Which values a term takes, and how often it stands there, its parser says.
+        return {
+            "type": "string",
+            "pattern": f"^(?:{'|'.join(KINDS)}):",
+            "maxLength": SELECT_CHARS_MAX,
+            "examples": [self.example],
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,9 @@ _PUBLISH: Final = Operation(
     (envelopes.IDEMPOTENCY,),
 )
 _FETCH: Final = Operation(
-    batches.fetch, (messages.WAIT, messages.VISIBILITY, batches.COUNT), (messages.PREFER,)
+    batches.fetch,
+    (messages.WAIT, messages.VISIBILITY, batches.COUNT, messages.SELECT),
+    (messages.PREFER,),
 )
 _RANGED: Final = (reading.RANGE, reading.IF_RANGE)
 _MATCHED: Final = (messages.IF_MATCH,)

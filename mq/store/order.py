@@ -26,10 +26,10 @@ from mq.store.walk import is_bucket, is_deep_folder, walk_spots
 
 _PRIORITY: Final = slice(UUID_CHARS, UUID_CHARS + 3)
 _PRIORITY_BEGINS: Final = ",p="
-_RANK_CHARS: Final = 2
+RANK_CHARS: Final = 2
 _NO_RANK: Final = f"{PRIORITY_MAX}0"
 # Names kept of a folder that has more than it should, before those that come late are dropped.
-_KEPT: Final = 4
+KEPT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Candidate(NamedTuple):
     @property
     def name(self) -> str:
         """The id as text."""
-        return self.key[_RANK_CHARS:]
+        return self.key[RANK_CHARS:]
 
     @property
     def id(self) -> MessageId:
@@ -159,14 +159,14 @@ def list_ready(
         raise not_found(root, queue)
     if known is not None and is_unchanged(root, known):
         return None
-    look = _Look(root, folder, limit, order, mark_of(root, queue))
+    look = Look(root, folder, limit, order, mark_of(root, queue))
     try:
         look.open(folder, "", None)
     except OSError as error:
         if is_gone(error):
             raise not_found(root, queue) from None
         raise
-    has_buckets = any(isinstance(each, _Unlisted) for _, _, each in look.waiting)
+    has_buckets = any(isinstance(each, Unlisted) for _, _, each in look.waiting)
     root.places.saw(folder, look.flat_files, has_buckets or look.passed_over)
     complete = look.merge()
     look.found.sort()
@@ -191,7 +191,7 @@ def list_after(
     if after is not None:
         behind = order.key(after.text) if state is State.READY else _NO_RANK + after.text
     purged = None if state is State.REMOVED else mark_of(root, queue)
-    look = _Look(root, folder, limit, order, purged, behind)
+    look = Look(root, folder, limit, order, purged, behind)
     try:
         look.open(folder, "", None)
     except OSError as error:
@@ -217,8 +217,8 @@ def _list_leased(
             Candidate(key, spot)
             for spot, entry in leased
             if (key := order.key(entry.name)) > behind
-            and MessageId.is_written(key[_RANK_CHARS:])
-            and not is_purged(key[_RANK_CHARS:])
+            and MessageId.is_written(key[RANK_CHARS:])
+            and not is_purged(key[RANK_CHARS:])
         ),
     )
     return found[:limit], len(found) <= limit
@@ -241,7 +241,7 @@ def is_unchanged(root: Root, known: FolderMark) -> bool:
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """A folder's keys, sorted, of which those from `at` on are not found yet."""
 
     bucket: str
@@ -251,7 +251,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unlisted:
+class Unlisted:
     """A folder that the merge has not come to."""
 
     path: str
@@ -260,7 +260,7 @@ class _Unlisted:
 
 
 @dataclass(slots=True)
-class _Look:
+class Look:
     """One merge of what is behind a key. `waiting` is a heap: the first key that a folder may have,
     and the folder.
     """
@@ -273,7 +273,7 @@ class _Look:
     behind: str = ""
     passed_over: bool = False
     """Whether there are buckets that hold nothing but what is purged."""
-    waiting: list[tuple[str, int, _Run | _Unlisted]] = field(default_factory=list)
+    waiting: list[tuple[str, int, Run | Unlisted]] = field(default_factory=list)
     found: list[Candidate] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
     mtimes_ns: list[tuple[str, int]] = field(default_factory=list)
@@ -286,11 +286,11 @@ class _Look:
         listed = 0
         while self.waiting and len(self.found) < self.limit:
             _, _, first = heapq.heappop(self.waiting)
-            if isinstance(first, _Unlisted):
+            if isinstance(first, Unlisted):
                 if self.found and listed >= FOLDERS_PER_LOOK_MAX:
                     return False
                 listed += 1
-                self._open_bucket(first)
+                self.open_bucket(first)
             elif not self._take(first):
                 return False
         return not self.waiting
@@ -301,7 +301,7 @@ class _Look:
         if status is not None:
             self.mtimes_ns.append((path, status.st_mtime_ns))
             self.settled = self.settled and is_settled(status, self.root.now_ms())
-        key_of, behind, kept = self.order.key, self.behind, _KEPT * self.limit
+        key_of, behind, kept = self.order.key, self.behind, KEPT * self.limit
         is_purged = _is_none if self.purged is None else self.purged.covers
         keys: list[str] = []
         files = 0
@@ -313,38 +313,42 @@ class _Look:
                 self._wait_for_folder(entry, bucket, of)
             elif name[0] != "." and entry.is_file(follow_symlinks=False):
                 files += 1
-                if (key := key_of(name)) <= behind or is_purged(key[_RANK_CHARS:]):
+                if (key := key_of(name)) <= behind or is_purged(key[RANK_CHARS:]):
                     continue
                 keys.append(key)
                 if len(keys) > 2 * kept:
-                    keys, was_cut = _first(keys, kept)
+                    keys, was_cut = first_ids(keys, kept)
                     is_cut = is_cut or was_cut
         if of is None:
             self.flat_files = files
         if keys:
             keys.sort()
-            self._wait(keys[0], _Run(bucket, keys, is_cut))
+            self.wait(keys[0], Run(bucket, keys, is_cut))
         return anything
 
     def _wait_for_folder(self, entry: "os.DirEntry[str]", bucket: str, of: Bucket | None) -> None:
-        below = f"{bucket}{entry.name}/"
-        if of is None and is_bucket(entry) and (inner := parse_bucket(entry.name)) is not None:
+        if is_bucket_below(entry, bucket, of):
+            self.wait_below(entry.name, entry.path, bucket, of)
+
+    def wait_below(self, name: str, path: str, bucket: str, of: Bucket | None) -> None:
+        """Waits for a bucket's folder, or, in a bucket, for one of what that could not hold."""
+        below = f"{bucket}{name}/"
+        if of is not None:
+            if self.purged is None or not self.purged.covers_all(of, name):
+                self._wait_behind(self.order.first_key(of, name), Unlisted(path, below, of))
+        elif (inner := parse_bucket(name)) is not None:
             if self.purged is not None and self.purged.covers_all(inner):
                 self.passed_over = True
                 return
-            self._wait_behind(self.order.first_key(inner), _Unlisted(entry.path, below, inner))
-        elif of is not None and bucket.count("/") == 1 and is_deep_folder(entry):
-            if self.purged is not None and self.purged.covers_all(of, entry.name):
-                return
-            first = self.order.first_key(of, entry.name)
-            self._wait_behind(first, _Unlisted(entry.path, below, of))
+            self._wait_behind(self.order.first_key(inner), Unlisted(path, below, inner))
 
-    def _wait_behind(self, first: str, folder: _Unlisted) -> None:
+    def _wait_behind(self, first: str, folder: Unlisted) -> None:
         """Waits for a folder whose keys all begin so, unless they are all before what is wanted."""
         if first > self.behind or self.behind.startswith(first):
-            self._wait(first, folder)
+            self.wait(first, folder)
 
-    def _open_bucket(self, bucket: _Unlisted) -> None:
+    def open_bucket(self, bucket: Unlisted) -> None:
+        """Lists a folder that the merge has come to."""
         try:
             anything = self.open(bucket.path, bucket.bucket, bucket.of)
         except OSError as error:
@@ -355,7 +359,7 @@ class _Look:
         if not anything:
             self.empty.append(bucket.path)
 
-    def _take(self, run: _Run) -> bool:
+    def _take(self, run: Run) -> bool:
         """Finds what of the run stands before all that waits. False when no more is known of it:
         nothing behind that may be found.
         """
@@ -364,22 +368,28 @@ class _Look:
             end = max(run.at + 1, bisect_left(run.keys, self.waiting[0][0], run.at))
         end = min(end, run.at + self.limit - len(self.found))
         for key in run.keys[run.at : end]:
-            if MessageId.is_written(key[_RANK_CHARS:]):
+            if MessageId.is_written(key[RANK_CHARS:]):
                 self.found.append(Candidate(key, run.bucket))
         run.at = end
         if end < len(run.keys):
-            self._wait(run.keys[end], run)
+            self.wait(run.keys[end], run)
             return True
         return not run.is_cut
 
-    def _wait(self, key: str, what: _Run | _Unlisted) -> None:
+    def wait(self, key: str, what: Run | Unlisted) -> None:
+        """Has what waits come when the merge is at this key."""
         self._numbers += 1  # No two are alike: what waits is never compared.
         heapq.heappush(self.waiting, (key, self._numbers, what))
 
 
-def _first(keys: list[str], count: int) -> tuple[list[str], bool]:
+def is_bucket_below(entry: "os.DirEntry[str]", bucket: str, of: Bucket | None) -> bool:
+    """Whether what was met in the queue's folder, or in a bucket, is a folder of messages."""
+    return is_bucket(entry) if of is None else bucket.count("/") == 1 and is_deep_folder(entry)
+
+
+def first_ids(keys: list[str], count: int) -> tuple[list[str], bool]:
     """The first keys that are ids', so that foreign names push none out; whether others were."""
     keys.sort()
-    ids = (key for key in keys if MessageId.is_written(key[_RANK_CHARS:]))
+    ids = (key for key in keys if MessageId.is_written(key[RANK_CHARS:]))
     first = list(itertools.islice(ids, count))
     return first, next(ids, None) is not None

@@ -27,6 +27,22 @@ def fetches_waiting(server: Server, queue: str) -> int:
     return broker._queues[queue]._fetching.waiters.drop_gone()
 
 
+def interested(server: Server, queue: str) -> int:
+    """How many wait for a message of a queue, and have found none."""
+    broker = server.daemon._broker
+    assert broker is not None
+    known = broker._queues.get(queue)
+    return 0 if known is None else sum(1 for _ in known.interests)
+
+
+def consumers(server: Server, queue: str) -> int:
+    """How many consumers a queue has, long polls among them."""
+    broker = server.daemon._broker
+    assert broker is not None
+    found = broker.used(queue)
+    return 0 if found is None else len(found._consumers)
+
+
 def background_work(server: Server) -> int:
     """How many tasks go on that no request waits for: releases, retiring a deleted queue."""
     broker = server.daemon._broker

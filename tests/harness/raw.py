@@ -51,6 +51,10 @@ class RawConnection:
         async with asyncio.timeout(PATIENCE_S):
             return await self._reader.read()
 
+    def half_close(self) -> None:
+        """Says that nothing more comes from here; what comes from there is still read."""
+        self._writer.write_eof()
+
     async def close(self) -> None:
         self._writer.close()
         with contextlib.suppress(ConnectionError):

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from schemathesis.generation.meta import TestPhase
 from schemathesis.generation.modes import GenerationMode
 
-from mq.errors import BadName
+from mq.errors import BadName, BadParameter
 from mq.names import Key, MessageId
+from mq.selection import Selection
 
 QUEUES = ("orders", "events")
 # The document's own examples: by these there is always something.
@@ -27,6 +28,7 @@ ID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab.json"
 KEY = "table-7"
 SCHEDULE = "nightly"
 CRON = "*/10 * * * *"
+SELECT = "priority:0..9"
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")
 WAIT_S_MAX = 0.02
 # As far as every file system keeps a due time.
@@ -66,6 +68,9 @@ def map_case(context: Any, case: Any) -> Any:
     # would look as if what was just made were not there.
     if "split" in query or _is_in_chain(case):
         headers.pop("Idempotency-Key", None)
+    # The schema says no more than how a term begins.
+    if "select" in query and not _is_selection(query["select"]):
+        query["select"] = SELECT
     if "after" in query and "state" in query:
         query["state"] = _words(query["state"])[:1]
     if case.path == "/{queue}/schedules/{schedule}" and case.method == "PUT":
@@ -135,6 +140,13 @@ def _is_key(text: Any) -> bool:
     try:
         return unquoted is None or Key.parse(unquoted) is not None
     except BadName:
+        return False
+
+
+def _is_selection(text: Any) -> bool:
+    try:
+        return Selection.parse(str(text)) is not None
+    except BadParameter:
         return False
 
 

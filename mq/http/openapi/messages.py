@@ -21,6 +21,7 @@ from mq.errors import (
     SettingsUnreadable,
     SidelinePurged,
     StagedFileGone,
+    TooManySelections,
 )
 from mq.http.openapi.described import (
     ANY,
@@ -109,7 +110,7 @@ DESCRIBED: Final = {
             ),
             _NOTHING,
         ),
-        (QueueNotFound, SettingsUnreadable, Busy),
+        (QueueNotFound, SettingsUnreadable, TooManySelections, Busy),
     ),
     ("POST", "/{queue}/acks"): Described(
         "acknowledge",

@@ -1,0 +1,63 @@
+"""Looking into a queue's folder for what is of a selection."""
+
+from mq.broker.looks import Looks
+from mq.limits import SELECTED_IDS_MAX
+from mq.names import QueueName
+from mq.selection import Selection
+from mq.store.barren import Allowances, Barren
+from mq.store.commit import Committer
+from mq.store.order import FolderMark, Listing, is_unchanged
+from mq.store.root import Root
+from mq.store.selecting import SelectedLook
+
+
+class SelectedLooks(Looks):
+    """The looks of one process for one selection's messages. Lives on the event loop's thread."""
+
+    def __init__(
+        self,
+        name: QueueName,
+        root: Root,
+        committer: Committer,
+        peers: int,
+        peer_index: int,
+        selection: Selection,
+        allowances: Allowances,
+    ) -> None:
+        super().__init__(name, root, committer, peers, peer_index)
+        self._selection = selection
+        self._barren = Barren(allowances)
+        self._is_looking = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Nothing is remembered any more."""
+        self._is_closed = True
+        if not self._is_looking:
+            self._barren.forget()
+
+    async def _listing(self, mark: FolderMark | None) -> Listing | None:
+        """In as many hops as it takes: nothing is found only where nothing is."""
+        self._is_looking = True
+        try:
+            if mark is not None and await self._committer.call(is_unchanged, self._root, mark):
+                return None
+            look = await self._committer.call(self._begin)
+            while True:
+                listing = await self._committer.call(look.go_on)
+                if listing is not None:
+                    return listing
+        finally:
+            self._is_looking = False
+            if self._is_closed:
+                self._barren.forget()
+
+    def _begin(self) -> SelectedLook:
+        return SelectedLook(
+            self._root,
+            self._name,
+            SELECTED_IDS_MAX,
+            self._selection,
+            self._barren,
+            self._order(),
+        )

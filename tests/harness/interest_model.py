@@ -1,0 +1,158 @@
+"""A queue of which a model says what is known and who gets it, for real consumers: no folders."""
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from harness.api import STILL_MS, id_at
+from harness.clock import FakeClock
+from mq.broker.consumer import Consumer
+from mq.broker.fetching import Fetching
+from mq.broker.interest import Interest
+from mq.broker.queue import Host, Queue
+from mq.names import MessageId, QueueName
+from mq.selection import Selection
+from mq.settings import QueueSettings
+
+
+def message(number: int, priority: int = 0) -> MessageId:
+    """An id, in the order of the numbers."""
+    millis, number = divmod(number, 1000)
+    text = id_at(STILL_MS + millis, number)
+    return MessageId.parse(text + (f",p={priority}" if priority else ""))
+
+
+class Ask:
+    """One message that somebody asked for."""
+
+    def __init__(self, selection: Selection | None, priority: int) -> None:
+        self.selection = selection
+        self.priority = priority
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+
+class ModelQueue(Queue):
+    """Its messages are `known` in the order of delivery; what is asked for waits in `asks` until
+    `serve` gives it. `woken` are the consumers that were told, in that order.
+    """
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.known: list[MessageId] = []
+        self.asks: list[Ask] = []
+        self.woken: list[Interest] = []
+        root = SimpleNamespace(clock=clock)
+        host = Host(
+            cast(Any, root), cast(Any, None), random.Random(0), 0, 0, _nothing, _nothing, _nothing
+        )
+        super().__init__(QueueName.parse("q"), host, QueueSettings())
+
+    def fetching(self, selection: Selection | None = None) -> Fetching:
+        return cast(
+            Any, SimpleNamespace(begin=lambda _, priority=0: self._ask(selection, priority))
+        )
+
+    def _ask(self, selection: Selection | None, priority: int) -> "asyncio.Future[Any]":
+        self.asks.append(Ask(selection, priority))
+        return self.asks[-1].future
+
+    def work(self, selection: Selection | None) -> int:
+        asked = sum(1 for ask in self.asks if ask.selection == selection)
+        return max(0, len(self.of(selection)) - asked)
+
+    def tell(self, notified: Any) -> None:
+        woken = list(notified)
+        self.woken += woken
+        for selection in {each.selection for each in woken if each.woken_for is None}:
+            # Not more than there is: these were told of no message that came.
+            assert self.interests._armed[selection] <= self.work(selection)
+        # Nor while one above would take all that they might.
+        active = {(each.priority, each.selection) for each in self.interests} if woken else set()
+        for priority, selection in {(each.priority, each.selection) for each in woken}:
+            assert not any(
+                above > priority and other in (None, selection) for above, other in active
+            )
+        super().tell(woken)
+
+    def _holds(self, selection: Selection | None, name: str) -> bool:
+        return any(each.text == name for each in self.of(selection))
+
+    def of(self, selection: Selection | None) -> list[MessageId]:
+        """The messages of a selection."""
+        return [each for each in self.known if selection is None or self.is_of(selection, each)]
+
+    def is_of(self, selection: Selection | None, message_id: MessageId) -> bool:
+        """Whether a message is of a selection."""
+        return selection is None or bool(selection.matches_name(message_id.text))
+
+    def publish(self, *ids: MessageId) -> None:
+        """Messages become ready."""
+        self.known = sorted({*self.known, *ids}, key=lambda each: (-each.priority, each.text))
+        woken = [self.interests.arrived(each.text) for each in ids]
+        self.tell([each for each in woken if each is not None])
+
+    def look(self, *ids: MessageId) -> None:
+        """Messages are found that others published."""
+        self.known = sorted({*self.known, *ids}, key=lambda each: (-each.priority, each.text))
+        self.tell(self.interests.goes_on())
+
+    def take(self, message_id: MessageId) -> None:
+        """Another process took it."""
+        self.known.remove(message_id)
+
+    def serve(self, count: int = 1) -> None:
+        """Answers so many asks, those of a higher priority first."""
+        self.asks = [ask for ask in self.asks if not ask.future.done()]
+        self.asks.sort(key=lambda ask: -ask.priority)
+        for ask in self.asks[:count]:
+            self.asks.remove(ask)
+            found = [
+                each
+                for each in self.of(ask.selection)
+                if self.interests.may_take(ask.priority, each.text)
+            ]
+            if found:
+                self.known.remove(found[0])
+            ask.future.set_result(found[0] if found else None)
+        self.asks_ended()
+
+    def asks_ended(self) -> None:
+        """As fetches end: what is known may be others'."""
+        self.tell(self.interests.wake())
+
+
+class Customer(Consumer):
+    """A consumer that pulls, or not, when it is told, and keeps what it gets."""
+
+    __slots__ = ("errors", "got", "is_idle", "pull_size")
+
+    def __init__(self, queue: ModelQueue, credit: int, *more: Any, pull_size: int = 1) -> None:
+        super().__init__(queue, credit, self._go_on, self._hear, *more)
+        self.got: list[MessageId] = []
+        self.errors: list[Exception] = []
+        self.is_idle = False
+        """Whether it does nothing when it is told."""
+        self.pull_size = pull_size
+
+    def act(self) -> None:
+        """Pulls, when it is its turn."""
+        if self.is_notified and not self.in_hand:
+            for asked in self.pull(self.pull_size):
+                asked.add_done_callback(self._take)
+
+    def _go_on(self) -> None:
+        if not self.is_idle:
+            self.act()
+
+    def _take(self, asked: "asyncio.Future[Any]") -> None:
+        if not asked.cancelled() and asked.result() is not None:
+            self.got.append(asked.result())
+        if not self.in_hand:
+            self._go_on()
+
+    def _hear(self, error: Exception) -> None:
+        self.errors.append(error)
+
+
+def _nothing(queue: Queue) -> None:
+    """Nobody hears of it."""

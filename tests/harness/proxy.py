@@ -1,0 +1,68 @@
+"""A real nginx between a test's client and its mq."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from harness.needs import cannot_run
+from harness.processes import PATIENCE_S
+from harness.waiting import comes_true
+
+_CONFIGURATION = """
+daemon off;
+pid {work}/pid;
+error_log {work}/error.log;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {work}/body;
+    proxy_temp_path {work}/proxy;
+    fastcgi_temp_path {work}/fastcgi;
+    uwsgi_temp_path {work}/uwsgi;
+    scgi_temp_path {work}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://127.0.0.1:{upstream};
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+        }}
+    }}
+}}
+"""
+
+
+@contextlib.asynccontextmanager
+async def nginx(upstream: int, work: Path) -> AsyncIterator[int]:
+    """Passes requests on to a port of this machine; its own port. `work` is a folder."""
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if found is None:
+        cannot_run("nginx is missing")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path = work / "nginx.conf"
+    path.write_text(_CONFIGURATION.format(work=work, port=port, upstream=upstream))
+    process = await asyncio.create_subprocess_exec(
+        str(found), "-e", str(work / "error.log"), "-p", str(work), "-c", str(path)
+    )
+    try:
+        await comes_true(lambda: _is_there(process, port), "nginx")
+        yield port
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        async with asyncio.timeout(PATIENCE_S):
+            await process.wait()
+
+
+async def _is_there(process: asyncio.subprocess.Process, port: int) -> bool:
+    assert process.returncode is None, "nginx ended"
+    with contextlib.suppress(ConnectionError):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await writer.wait_closed()
+        return True
+    return False
