@@ -52,6 +52,10 @@ class Answer:
 
     def encoded(self) -> bytes:
         """The bytes for the socket, head and body, as aiohttp would send them."""
+        return self.encoded_head() + self.body
+
+    def encoded_head(self) -> bytes:
+        """Those before the body: a large one is not to be held twice."""
         head = _STATUS_LINES[self.status]
         for name, value in self.headers.items():
             head += f"{name}: {value}\r\n"
@@ -60,7 +64,7 @@ class Answer:
             head += f"Content-Length: {len(self.body)}\r\n"
         ending = "\r\nConnection: close\r\n\r\n" if self.closes else "\r\n\r\n"
         head += f"Date: {rfc822_formatted_time()}{ending}"
-        return head.encode() + self.body
+        return head.encode()
 
 
 def json_answer(

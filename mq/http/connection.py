@@ -25,7 +25,13 @@ from mq.http.departures import Departures
 from mq.http.direct import DirectWay, InHand
 from mq.http.messages import stream
 from mq.http.problems import BAD_REQUEST, INTERNAL, error_answer, problem_answer
-from mq.limits import FIELD_BYTES_MAX, HANDLER_END_S, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
+from mq.limits import (
+    FIELD_BYTES_MAX,
+    HANDLER_END_S,
+    HEADER_BLOCK_BYTES_MAX,
+    HEADERS_MAX,
+    SMALL_CHUNK_BYTES,
+)
 from mq.message import Delivery
 
 _log = logging.getLogger("mq.http")
@@ -192,7 +198,11 @@ class Connection(web.RequestHandler):
         if answer is None:
             self._streaming = self._loop.create_task(self._stream(in_hand, future.result()))
             return
-        self.transport.write(answer.encoded())
+        if len(answer.body) < SMALL_CHUNK_BYTES:
+            self.transport.write(answer.encoded())
+        else:
+            self.transport.write(answer.encoded_head())
+            self.transport.write(answer.body)
         if answer.hand is not None:
             self._departures.add(self.transport, answer.hand)
         self._settle(not answer.closes)
