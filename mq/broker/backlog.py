@@ -89,6 +89,7 @@ class Backlog:
         self._complete = False
         self._mark: FolderMark | None = None
         self._looked_s = float("-inf")
+        self._has_missed = False
         self._look_cost_s = 0.0
         self._offered_meanwhile: list[MessageId] | None = None
         self._taken_meanwhile: set[str] = set()
@@ -115,10 +116,11 @@ class Backlog:
 
         Always when nothing is known to be there, and when its own share of what is known is used
         up and there is more. Else now and then, for what other processes published or redelivered,
-        as long as looking takes a small share of the time.
+        and soon where that is known to be more than was told, as long as looking takes a small
+        share of the time.
         """
         used_up = self._took_own and not self._candidates and not self._complete
-        if used_up or not len(self):
+        if used_up or not len(self) or (self._has_missed and self.may_look(now_s)):
             return True
         interval_s = max(LOOK_INTERVAL_S, look_pause_s(self._look_cost_s))
         return now_s - self._looked_s >= interval_s
@@ -139,12 +141,18 @@ class Backlog:
 
     def is_as_looked(self, now_s: float) -> None:
         """What is known is what a look would find now: it was asked, or all that came was told."""
-        self._looked_s = now_s
+        if not self._has_missed:
+            self._looked_s = now_s
+
+    def missed(self) -> None:
+        """More came than was told: what is known is not the first of what is there."""
+        self._has_missed = True
 
     def look_began(self, taken: Iterable[str] = ()) -> None:
         """From here on the listing may miss what is offered, and have what others take, or, of
         these ids, what they are about to.
         """
+        self._has_missed = False
         self._offered_meanwhile = []
         self._taken_meanwhile = set(taken)
 

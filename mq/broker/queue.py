@@ -192,6 +192,11 @@ class Queue:
         """
         return bool(self.interests) or len(self._fetching.backlog) < OFFERED_UNASKED_MAX
 
+    def missed(self) -> None:
+        """Others brought what was not offered."""
+        for fetching in self._common.fetchings:
+            fetching.backlog.missed()
+
     def hears_all(self, now_s: float) -> None:
         """All that came to the queue's own folder by now has been told."""
         for fetching in self._common.fetchings:

@@ -108,7 +108,10 @@ class Watching:
     def _hear(self, news: News) -> None:
         for name, ids in news.arrived.items():
             watched = self._queues.get(name)
-            if watched is None or not watched.queue.would_hear():
+            if watched is None:
+                continue
+            if not watched.queue.would_hear():
+                watched.queue.missed()
                 continue
             self._listening.was_told(ids)
             if self._listening.hears_all:
