@@ -137,6 +137,8 @@ SELECTED_IDS_MAX: Final = 1024
 SELECT_NAMES_PER_HOP: Final = 50_000
 SELECT_NAMES_PER_BLOCK: Final = 50
 SELECT_NAMES_PER_FOLDER: Final = 10
+# Such looks that a process has go on at once: the event loop is to have its share of the time.
+SELECT_HOPS_AT_ONCE: Final = 2
 # Folders in which nothing is of a selection, and messages in others that are not, that a process
 # remembers of all selections; some hundred bytes each. A folder that so many looks did not come to
 # is forgotten.

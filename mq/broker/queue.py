@@ -15,7 +15,7 @@ from mq.broker.fetching import Common, Fetching
 from mq.broker.interest import Event, Interest, State
 from mq.broker.interests import Interests, Known
 from mq.broker.looks import Looks
-from mq.broker.selected_looks import SelectedLooks
+from mq.broker.selected_looks import SelectedLooks, Shared
 from mq.broker.selections import Selections
 from mq.errors import MqError, QueueNotFound
 from mq.headers import Headers, parse_block
@@ -24,7 +24,6 @@ from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.settings import QueueSettings
-from mq.store.barren import Allowances
 from mq.store.commit import Committer
 from mq.store.root import Root
 
@@ -53,8 +52,8 @@ class Host:
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], object]
     untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]] = _all
-    allowances: Allowances = field(default_factory=Allowances)
-    """What it may remember of its queues' selections."""
+    shared: Shared = field(default_factory=Shared)
+    """What looks for selections share."""
 
 
 class Queue:
@@ -293,7 +292,7 @@ class Queue:
             host.peers,
             host.peer_index,
             selection,
-            host.allowances,
+            host.shared,
         )
         backlog = Backlog(SELECTED_IDS_MAX, host.peers, host.peer_index)
         return Fetching(self._common, looks, backlog)

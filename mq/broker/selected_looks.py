@@ -1,7 +1,10 @@
 """Looking into a queue's folder for what is of a selection."""
 
+import asyncio
+from dataclasses import dataclass, field
+
 from mq.broker.looks import Looks
-from mq.limits import SELECTED_IDS_MAX
+from mq.limits import SELECT_HOPS_AT_ONCE, SELECTED_IDS_MAX
 from mq.names import QueueName
 from mq.selection import Selection
 from mq.store.barren import Allowances, Barren
@@ -9,6 +12,16 @@ from mq.store.commit import Committer
 from mq.store.order import FolderMark, Listing, is_unchanged
 from mq.store.root import Root
 from mq.store.selecting import SelectedLook
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the looks for all selections of a process share: what they may remember, and how many of
+    their hops go on at once.
+    """
+
+    allowances: Allowances = field(default_factory=Allowances)
+    hops: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SELECT_HOPS_AT_ONCE))
 
 
 class SelectedLooks(Looks):
@@ -22,11 +35,12 @@ class SelectedLooks(Looks):
         peers: int,
         peer_index: int,
         selection: Selection,
-        allowances: Allowances,
+        shared: Shared,
     ) -> None:
         super().__init__(name, root, committer, peers, peer_index)
         self._selection = selection
-        self._barren = Barren(allowances)
+        self._barren = Barren(shared.allowances)
+        self._hops = shared.hops
         self._is_looking = False
         self._is_closed = False
 
@@ -44,7 +58,8 @@ class SelectedLooks(Looks):
                 return None
             look = await self._committer.call(self._begin)
             while True:
-                listing = await self._committer.call(look.go_on)
+                async with self._hops:
+                    listing = await self._committer.call(look.go_on)
                 if listing is not None:
                     return listing
         finally:

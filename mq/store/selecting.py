@@ -14,6 +14,7 @@ import heapq
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from mq.errors import BadName
 from mq.headers import parse_block
 from mq.limits import (
     FOLDERS_PER_LOOK_MAX,
@@ -292,13 +293,14 @@ class _Look(Look):
 
     def _is_selected(self, run: _FolderRun, name: str) -> bool:
         """Whether a name is an id's, and the message, whose name leaves it open, is wanted."""
-        if not MessageId.is_written(name):
-            return False
         if self.selection.matches_name(name):
-            return True
+            return MessageId.is_written(name)
         self.work += SELECT_NAMES_PER_BLOCK
         folder = run.folder
-        size = MessageId.parse(name).header_bytes
+        try:
+            size = MessageId.parse(name).header_bytes
+        except BadName:
+            return False
         try:
             block = self.root.files.read_file(f"{folder.path}/{name}", size)
         except OSError as error:

@@ -32,19 +32,24 @@ _RANGE: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """`messages` of a queue, published `per_s` a second from `began_ms` on (since the epoch)."""
+    """`messages` of a queue, published `per_s` a second from `began_ms` on (since the epoch), each
+    with this header block.
+    """
 
     messages: int
     per_s: int
     began_ms: int
     shard_files: int = SHARD_FILES
+    block: bytes = b""
 
     @classmethod
-    def until_now(cls, messages: int, per_s: int, shard_files: int = SHARD_FILES) -> Self:
+    def until_now(
+        cls, messages: int, per_s: int, shard_files: int = SHARD_FILES, block: bytes = b""
+    ) -> Self:
         """One whose last message was published a second ago."""
         lasted_ms = messages * 1000 // per_s
         began_ms = time.time_ns() // _NS_PER_MS - lasted_ms - _ENDED_BEFORE_MS
-        return cls(messages, per_s, began_ms, shard_files)
+        return cls(messages, per_s, began_ms, shard_files, block)
 
     def published_ms(self, number: int) -> int:
         """When a message was published."""
@@ -56,7 +61,10 @@ class Backlog:
         within = number - self._first_at(ms)
         noise = number * _NOISE % (1 << 62)
         digits = f"{ms:012x}7{within:03x}{(0b10 << 62) | noise:016x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        attributes = f",h={len(self.block)}" if self.block else ""
+        return "-".join(
+            (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:] + attributes)
+        )
 
     def folder(self, number: int) -> str:
         """Where it lies below its queue's folder; empty for flat."""
@@ -102,7 +110,7 @@ def _write(task: tuple[str, Backlog, range]) -> None:
         if (its := backlog.folder(number)) != folder:
             folder, made = its, _make_folders(queue, its)
         descriptor = os.open(f"{made}/{backlog.id(number)}", _NEW_FILE, _FILE_MODE)
-        os.write(descriptor, BODY)
+        os.write(descriptor, backlog.block + BODY)
         published_ns = backlog.published_ms(number) * _NS_PER_MS
         os.utime(descriptor, ns=(published_ns, published_ns))
         os.close(descriptor)

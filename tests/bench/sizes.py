@@ -107,10 +107,15 @@ def ext4_for(sizes: Sequence[int]) -> Ext4:
 
 
 def fill(
-    place: Place, size: int, per_s: int, writers: int, shard_files: int = SHARD_FILES
+    place: Place,
+    size: int,
+    per_s: int,
+    writers: int,
+    shard_files: int = SHARD_FILES,
+    block: bytes = b"",
 ) -> Filled:
     """A root with a queue of so many messages, published at that rate until now."""
-    backlog = Backlog.until_now(size, per_s, shard_files)
+    backlog = Backlog.until_now(size, per_s, shard_files, block)
     path = place.path / str(size)
     with processes() as started:
         server = started.mq(path)

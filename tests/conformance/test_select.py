@@ -12,13 +12,15 @@ import pytest
 from harness.api import Reply, StillClock, assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.folders import message_files
-from harness.internals import consumers
+from harness.internals import interested
 from harness.moving import move_due
 from harness.processes import PATIENCE_S
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
+import mq.broker.watching
 from mq.limits import SELECT_CHARS_MAX, SELECTIONS_PER_QUEUE_MAX
+from mq.store.files import Files
 
 CREATED = {"ce-type": "order.created", "ce-id": "1"}
 PAID = {"ce-type": "order.paid", "ce-id": "2"}
@@ -50,7 +52,7 @@ async def select(server: Server, *texts: str, more: str = "") -> Reply:
 async def selecting(server: Server, *texts: str) -> AsyncIterator[list["asyncio.Task[Reply]"]]:
     """Clients that each wait for what is of one selection, and have found none."""
     tasks = [asyncio.create_task(select(server, text, more="&wait=60")) for text in texts]
-    await comes_true(lambda: consumers(server, "q") >= len(texts), "their waiting")
+    await comes_true(lambda: interested(server, "q") >= len(texts), "their waiting")
     for text in texts:  # Whoever came before it has asked before it.
         assert (await select(server, text)).status == 204
     assert not any(task.done() for task in tasks)
@@ -134,6 +136,13 @@ async def test_what_was_purged_is_not_selected(server: Server) -> None:
     assert (await select(server, "key:*")).status == 204
 
 
+@pytest.fixture
+def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks now and then: whoever waits is told, or hears nothing."""
+    monkeypatch.setattr(mq.broker.watching, "LOOK_INTERVAL_S", 3600.0)
+
+
+@pytest.mark.usefixtures("no_looks")
 async def test_a_publish_wakes_whom_it_matches_and_no_other(server: Server) -> None:
     terms_of_each = ("key:a", "header:ce-type=order.*", "content-type:image/*", "priority:9")
     async with selecting(server, *terms_of_each) as [keyed, created, image, urgent]:
@@ -153,6 +162,32 @@ async def test_a_publish_wakes_whom_it_matches_and_no_other(server: Server) -> N
         assert (await fetch(server)).id == unmatched
 
 
+class ReadFiles(Files):
+    """Counts the header blocks that are read for a selection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = 0
+
+    def read_file(self, path: str, size: int) -> bytes:
+        self.blocks += 1
+        return super().read_file(path, size)
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_what_is_published_here_needs_no_reading(serve: Serve) -> None:
+    files = ReadFiles()
+    server = await serve(files=files, clock=StillClock())
+    await make_queue(server)
+    async with selecting(server, "header:ce-type=order.paid") as [paid]:
+        before = files.blocks
+        await put(server, headers=CREATED)
+        message_id = await put(server, headers=PAID)
+        assert (await paid).id == message_id
+        assert files.blocks == before
+
+
+@pytest.mark.usefixtures("no_looks")
 async def test_a_release_wakes_who_selects_by_a_header(server: Server) -> None:
     paid = "header:ce-type=order.paid"
     one = await put(server, headers=PAID)

@@ -64,3 +64,15 @@ def hears(server: Server, queue: str) -> bool:
     broker = server.daemon._broker
     assert broker is not None
     return broker.consuming.watching._listening.hears(QueueName.parse(queue))
+
+
+def selections(server: Server, queue: str) -> tuple[int, int, int]:
+    """How many selections a process keeps of a queue, and how many folders and names more it may
+    remember of those of all queues.
+    """
+    broker = server.daemon._broker
+    assert broker is not None
+    found = broker.used(queue)
+    allowances = broker._host.shared.allowances
+    kept = 0 if found is None else len(found._selections)
+    return kept, allowances.folders.left, allowances.names.left
