@@ -69,7 +69,8 @@ async def test_what_another_published_long_ago_is_fetched_in_order(
 ) -> None:
     ids = [await _publish(each[number % 2], make_body(number)) for number in range(20)]
     fetched = [await _ask(each[number // 2 % 2], "GET", "/orders/messages") for number in range(20)]
-    assert [response.headers["x-message-id"] for response in fetched] == ids
+    # Of one millisecond the ids decide, which two processes draw each for itself.
+    assert [response.headers["x-message-id"] for response in fetched] == sorted(ids)
 
 
 async def test_a_queue_that_one_makes_or_deletes_is_so_for_all(each: list[RawConnection]) -> None:
