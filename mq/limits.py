@@ -175,16 +175,12 @@ LOOK_PAUSE_S_MAX: Final = 10.0
 BUSY_ASIDE_S: Final = 0.1
 # A folder's mtime is believed only when it is this much older than the listing.
 FOLDER_MTIME_TRUST_S: Final = 2.0
-
-# Folders of queues that one process has the kernel tell of, and how much of what it tells is read
-# at once: some hundred names.
+# Folders that the kernel tells of, for how long after somebody waited there, how much is read at
+# once, ids told of before their publish ended, and such where nobody waits; looks all the same.
 WATCHES_MAX: Final = 16_384
-ARRIVALS_READ_BYTES: Final = 64 * KIB
-# How long a queue is heard of after nobody waits there any more; ids that were heard of before the
-# publish that made them ended; and how often a folder is looked into of which all is told.
 WATCH_KEPT_S: Final = 10.0
+ARRIVALS_READ_BYTES: Final = 64 * KIB
 TOLD_MAX: Final = 4096
-# Messages of others that are known where nobody waits.
 OFFERED_UNASKED_MAX: Final = 16
 HEARD_LOOK_INTERVAL_S: Final = 5.0
 
