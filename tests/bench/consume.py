@@ -7,14 +7,12 @@ whose client reads nothing, however much it asked for: what of the server's memo
 """
 
 import json
-import socket
-import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import click
 
@@ -29,6 +27,7 @@ from tests.bench.running import commit_flag, rounds_flag, running
 from tests.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
 from tests.bench.table import Figures, drawn
 from tests.bench.watching import resident_mib
+from tests.bench.websocket import BINARY, WebSocket
 from tests.harness.processes import Process, processes
 
 COUNT: Final = "mq, fetch by count"
@@ -40,78 +39,9 @@ CREDIT: Final = 1000
 # After so many messages their credit is given again, and where asked for they are acknowledged.
 AT_A_TIME: Final = 100
 
-_PATIENCE_S: Final = 60.0
-_RECEIVED_BYTES_MAX: Final = 1 << 18
 _UNREAD_BODY_BYTES: Final = 64 << 10
 _UNREAD_BYTES: Final = 256 << 20
 _UNREAD_S: Final = 5.0
-_TEXT, _BINARY, _PING, _PONG = 1, 2, 9, 10
-
-
-class WebSocket:
-    """A client that takes frames apart and does no more. Close it."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._held = b""
-        self._at = 0
-        self._socket.sendall(
-            b"GET /-/consume HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
-            b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-            b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
-        )
-        while (end := self._held.find(b"\r\n\r\n")) < 0:
-            self._held += self._receive()
-        if not self._held.startswith(b"HTTP/1.1 101"):
-            raise BenchError(f"no WebSocket: {self._held[:60]!r}")
-        self._at = end + 4
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._socket.close()
-
-    def command(self, **said: object) -> None:
-        """Sends a command, masked with zeros."""
-        self._send(_TEXT, json.dumps(said).encode())
-
-    def frame(self) -> tuple[int, bytes]:
-        """The next frame that is no ping: its opcode and its payload."""
-        while True:
-            first, size = self._take(2)
-            if size == 126:
-                [size] = struct.unpack("!H", self._take(2))
-            elif size == 127:
-                [size] = struct.unpack("!Q", self._take(8))
-            payload = self._take(size)
-            if first & 15 != _PING:
-                return first & 15, payload
-            self._send(_PONG, payload)
-
-    def _send(self, opcode: int, payload: bytes) -> None:
-        size = len(payload)
-        head = struct.pack("!BB", 0x80 | opcode, 0x80 | min(size, 126))
-        if size > 125:
-            head = struct.pack("!BBH", 0x80 | opcode, 0xFE, size)
-        self._socket.sendall(head + b"\0\0\0\0" + payload)
-
-    def _take(self, size: int) -> bytes:
-        if len(self._held) - self._at < size:
-            parts, left = [self._held[self._at :]], size - (len(self._held) - self._at)
-            while left > 0:
-                parts.append(self._receive())
-                left -= len(parts[-1])
-            self._held, self._at = b"".join(parts), 0
-        self._at += size
-        return self._held[self._at - size : self._at]
-
-    def _receive(self) -> bytes:
-        part = self._socket.recv(_RECEIVED_BYTES_MAX)
-        if not part:
-            raise BenchError("the server closed the WebSocket")
-        return part
 
 
 @click.command("python -m tests.bench.consume", context_settings={"show_default": True})
@@ -214,7 +144,7 @@ def _socket(server: Process, messages: int, acks: bool) -> int:
         client.command(subscribe=[wanted])
         while got < messages or unacked:
             opcode, payload = client.frame()
-            if opcode == _BINARY:
+            if opcode == BINARY:
                 got += 1
                 if got % AT_A_TIME == 0 or got == messages:
                     client.command(credit={QUEUE: AT_A_TIME})

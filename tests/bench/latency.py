@@ -1,9 +1,10 @@
 """`python -m tests.bench.latency`: from a publish to its delivery to somebody who waits.
 
-By mq in one process, by two over one root where one is published to and the other waited at, by
-beanstalkd's reserve and by Redis's BLPOP, each with its data on the same file system; and an empty
-request to aiohttp. All wait at once, and then one is published at each in turn, so what else the
-machine does hits all alike. The aim is a p50 under two empty requests.
+By mq, to a long poll and to a WebSocket, in one process and in two over one root where one is
+published to and the other waited at, by beanstalkd's reserve and by Redis's BLPOP, each with its
+data on the same file system; and an empty request to aiohttp. All wait at once, and then one is
+published at each in turn, so what else the machine does hits all alike. The aim is a p50 under two
+empty requests.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from tests.bench.places import PLACES, Place
 from tests.bench.running import commit_flag, rounds_flag, running, seconds_flag
 from tests.bench.servers import commit_flags, make_queue, start_empty_server
 from tests.bench.table import drawn
-from tests.bench.waiting import LongPoll, Pair, Pop, Reserve
+from tests.bench.waiting import Consume, LongPoll, Pair, Pop, Reserve
 from tests.harness.processes import processes
 
 _EMPTY: Final = "aiohttp, empty POST"
@@ -129,12 +130,12 @@ def _ready(
         started = cleanup.enter_context(processes())
         empty = cleanup.enter_context(Connection(start_empty_server(started).port))
         pairs: dict[str, Pair] = {}
-        for count in (1, 2):
-            root = place.path / f"{number}-mq-{count}"
-            servers = [started.mq(root, *mq_flags) for _ in range(count)]
-            make_queue(servers[0])
-            kind = "one process" if count == 1 else "two processes"
-            pairs[f"mq, long poll, {kind}"] = LongPoll(servers[-1].port, servers[0].port)
+        for way, made in (("long poll", LongPoll), ("WebSocket", Consume)):
+            for count, kind in ((1, "one process"), (2, "two processes")):
+                root = place.path / f"{number}-{made.__name__}-{count}"
+                servers = [started.mq(root, *mq_flags) for _ in range(count)]
+                make_queue(servers[0])
+                pairs[f"mq, {way}, {kind}"] = made(servers[-1].port, servers[0].port)
         for rival in rivals:
             folder = place.path / f"{number}-{rival.program}"
             folder.mkdir()

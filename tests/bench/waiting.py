@@ -2,12 +2,14 @@
 thread, so that little of the bench's own is in what it measures.
 """
 
+import json
 import socket
 from typing import Final, Protocol, Self
 
 from tests.bench.connection import Connection, request
 from tests.bench.load import BenchError
 from tests.bench.servers import MESSAGES, QUEUE
+from tests.bench.websocket import BINARY, WebSocket
 
 _PATIENCE_S: Final = 60.0
 _RECEIVED_BYTES_MAX: Final = 1 << 16
@@ -63,6 +65,50 @@ class LongPoll:
         """See there."""
         self._waits.close()
         self._publishes.close()
+
+
+class Consume:
+    """A WebSocket of mq that gives credit for one message at a time."""
+
+    def __init__(self, waits_at: int, publishes_at: int) -> None:
+        self._waits, self._publishes = WebSocket(waits_at), Connection(publishes_at)
+        self._id = ""
+        self._waits.command(subscribe=[{"queue": QUEUE, "credit": 0}])
+        self._result()
+
+    def wait(self) -> None:
+        """As Pair says, like all here."""
+        self._waits.command(credit={QUEUE: 1})
+        self._result()
+
+    def publish(self, body: bytes) -> None:
+        """See there."""
+        self._publishes.send(request("POST", MESSAGES, body))
+
+    def delivered(self) -> bytes:
+        """See there."""
+        _, header = self._waits.frame()
+        opcode, body = self._waits.frame()
+        if opcode != BINARY:
+            raise BenchError(f"a body was expected, not {body[:60]!r}")
+        self._id = json.loads(header)["id"]
+        return body
+
+    def settle(self) -> None:
+        """See there."""
+        self._publishes.receive(201)
+        self._waits.command(ack=[self._id])
+        self._result()
+
+    def close(self) -> None:
+        """See there."""
+        self._waits.close()
+        self._publishes.close()
+
+    def _result(self) -> None:
+        [result] = json.loads(self._waits.frame()[1])["results"]
+        if result["status"] not in (200, 202):
+            raise BenchError(f"a command failed: {result}")
 
 
 class Stream:
