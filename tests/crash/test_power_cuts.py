@@ -42,6 +42,8 @@ from mq.store.root import open_root
 
 IMAGES = {EXT4.name: 60, BTRFS.name: 20, XFS.name: 12}
 SERVED_EVERY = 20
+# Times that a flush is left out before it counts as one that nobody notices.
+RECORDINGS_MAX = 5
 
 SETTINGS = {
     "fsync": Setting("fsync"),
@@ -164,7 +166,13 @@ async def test_a_second_cut_breaks_no_promise(
 async def test_a_flush_that_is_left_out_is_noticed(
     work: Path, daemons: Processes, kind: Kind, setting: Setting
 ) -> None:
-    make_file_system(kind, work / "image")
-    recording = await record(work, kind, setting, work / "image")
-    problems = await check(recording, 20, work, daemons)
-    assert problems
+    # What the file system has written by itself, and where the cuts fall, is chance.
+    for number in range(RECORDINGS_MAX):
+        folder = work / str(number)
+        folder.mkdir()
+        make_file_system(kind, folder / "image")
+        recording = await record(folder, kind, setting, folder / "image")
+        if await check(recording, 20, folder, daemons):
+            return
+        shutil.rmtree(folder)
+    pytest.fail("nobody notices")
