@@ -244,11 +244,6 @@ class Backlog:
             self._complete = False
         self._watcher.offered(self)
 
-    def would_take(self, name: str) -> bool:
-        """Whether a message of this id is a candidate once it is offered."""
-        key = self._order.key(name)
-        return self._complete or (bool(self._candidates) and key <= self._candidates[-1].key)
-
     def holds(self, name: str) -> bool:
         """Whether the message of this id is a candidate."""
         key = self._order.key(name)

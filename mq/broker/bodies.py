@@ -24,10 +24,9 @@ class Bodies:
         """What is kept of a message that is to be claimed."""
         return self.memory.take(self.shelf, name)
 
-    def published(self, message_id: MessageId, held: Held, hand: Hand, backlog: Backlog) -> None:
-        """Keeps what was published, and is to be offered now, where it will be a candidate."""
-        if backlog.would_take(message_id.text):
-            self.memory.keep(self.shelf, message_id.text, held, hand)
+    def published(self, message_id: MessageId, held: Held, hand: Hand) -> None:
+        """Keeps what was published, and is a candidate."""
+        self.memory.keep(self.shelf, message_id.text, held, hand)
 
     def is_kept(self, name: str) -> bool:
         """Whether the body is."""

@@ -53,6 +53,7 @@ class Publisher:
     ) -> "asyncio.Future[MessageId]":
         """Publishes a body that is held, which `hand` counts; nobody may cancel the future."""
         draft = self._draft(queue, envelope)
+        queue.publishes((draft.id,), draft.head)
         future = self._committer.submit(publish(self._root, draft, body))
         future.add_done_callback(partial(self._published, queue, draft, body, envelope, hand))
         return future
@@ -67,6 +68,7 @@ class Publisher:
         more = self._uuids.many(len(bodies) - 1)
         batch = Batch(draft, [draft.id, *map(draft.id.with_uuid, more)], bodies)
         await self._groups.acquire()  # Given back by the operation's end, whoever waits for it.
+        queue.publishes(batch.ids, draft.head)
         future = self._committer.submit(publish_batch(self._root, batch))
         future.add_done_callback(partial(self._group_ended, queue, batch))
         errors = await asyncio.shield(future)
@@ -110,6 +112,7 @@ class Publisher:
     def _deliver(
         self, queue: Queue, draft: Draft, operation: Steps[MessageId]
     ) -> "asyncio.Future[MessageId]":
+        queue.publishes((draft.id,), draft.head)
         future = self._committer.submit(operation)
         # By a callback, since the message is there also when whoever published it is gone.
         future.add_done_callback(partial(self._delivered, queue, draft))
@@ -125,9 +128,9 @@ class Publisher:
         future: "asyncio.Future[MessageId]",
     ) -> None:
         if self._was_delivered(queue, draft, future):
-            if hand is not None and not draft.is_scheduled:
-                queue.keep(draft.id, Held(envelope.headers, bytes(body), len(draft.head)), hand)
             queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
+            if hand is not None and not draft.is_scheduled and queue.is_candidate(draft.id):
+                queue.keep(draft.id, Held(envelope.headers, bytes(body), len(draft.head)), hand)
 
     def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
         if self._was_delivered(queue, draft, future):
@@ -136,6 +139,7 @@ class Publisher:
     def _was_delivered(
         self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]"
     ) -> bool:
+        queue.publish_ended((draft.id,))
         # An earlier publish of the same idempotency key was told of before.
         return self._heard(queue, future) and future.result() is draft.id
 
@@ -143,6 +147,7 @@ class Publisher:
         self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
     ) -> None:
         self._groups.release()
+        queue.publish_ended(batch.ids)
         if not self._heard(queue, future):
             return
         errors = future.result()

@@ -96,6 +96,8 @@ class Queue:
         ahead = Ahead(name, host.root, host.committer, self.bodies)
         self._fetching = Fetching(self._common, looks, backlog, ahead)
         self._selections = Selections(self._fetching_of)
+        self._publishing: dict[str, bytes] = {}
+        """The header blocks of what this process is publishing, where somebody selects."""
         self._consumers: dict[Interest, None] = {}
         self._told: deque[Interest] = deque()
         self._is_telling = False
@@ -227,9 +229,33 @@ class Queue:
 
     # What becomes of its messages
 
+    def is_candidate(self, message_id: MessageId) -> bool:
+        """Whether the message may be the next fetch's, and nobody has asked for it."""
+        return self._fetching.backlog.holds(message_id.text)
+
     def keep(self, message_id: MessageId, held: Held, hand: Hand) -> None:
-        """Keeps the body of a message that was published, and is to be told of now."""
-        self.bodies.published(message_id, held, hand, self._fetching.backlog)
+        """Keeps the body of a candidate that was published."""
+        self.bodies.published(message_id, held, hand)
+
+    def publishes(self, ids: Iterable[MessageId], block: bytes) -> None:
+        """This process begins to publish these, all with this header block."""
+        if len(self._selections):
+            self._publishing.update((each.text, block) for each in ids)
+
+    def publish_ended(self, ids: Iterable[MessageId]) -> None:
+        """It has, or has failed to."""
+        if self._publishing:
+            for each in ids:
+                self._publishing.pop(each.text, None)
+
+    def heard(self, ids: Sequence[MessageId]) -> None:
+        """Messages became ready, as the kernel tells: perhaps of what this process publishes."""
+        if not self._publishing:
+            self.became_ready(*ids)
+            return
+        for each in ids:
+            block = self._publishing.get(each.text)
+            self.became_ready(each, headers=None if block is None else parse_block(block))
 
     def was_published(
         self, *ids: MessageId, is_ready: bool = True, block: bytes | None = None

@@ -117,7 +117,7 @@ class Watching:
             if self._listening.hears_all:
                 watched.queue.hears_all(self._root.clock.steady_s())
             if self._keeper.is_fresh(watched.queue):
-                watched.queue.became_ready(*ids)
+                watched.queue.heard(ids)
             else:
                 self._in_background(self._offer(watched.queue, ids))
         for name in self._queues if news.missed else news.changed:
@@ -127,7 +127,7 @@ class Watching:
 
     async def _offer(self, queue: Queue, ids: Sequence[MessageId]) -> None:
         await self._keeper.refresh(queue)
-        queue.became_ready(*ids)
+        queue.heard(ids)
 
     # Looks
 
