@@ -113,10 +113,9 @@ def _measure(
     names = [f"q{number}" for number in range(count)]
     with processes() as started, contextlib.ExitStack() as cleanup:
         server, other = (started.mq(root, *flags) for _ in range(2))
-        to_own = cleanup.enter_context(Connection(server.port))
-        to_other = cleanup.enter_context(Connection(other.port))
-        for name in names:
-            to_own.ask(request("PUT", f"/{name}"), 201)
+        with Connection(server.port) as connection:
+            for name in names:
+                connection.ask(request("PUT", f"/{name}"), 201)
         before_mib = resident_mib(server.popen.pid)[0]
         waiting = cleanup.enter_context(_waiting(server, names, polls))
         time.sleep(_SETTLE_S)
@@ -124,8 +123,7 @@ def _measure(
         time.sleep(seconds)
         used = (cpu_s(server.popen.pid) - cpu_before) / (time.perf_counter() - began)
         waiting_mib = resident_mib(server.popen.pid)[0]
-        own_ms = [_deliver(to_own, waiting, names[-1]) for _ in range(_PUBLISHES)]
-        others_ms = [_deliver(to_other, waiting, names[-1]) for _ in range(_PUBLISHES)]
+        own_ms, others_ms = (_delivered(each.port, waiting, names[-1]) for each in (server, other))
     place.clear(root)
     return Cost(before_mib, waiting_mib, used, own_ms, others_ms)
 
@@ -187,8 +185,13 @@ class _Waiting:
         made.sendall(request("GET", f"/{name}/messages?wait={_WAIT_S}"))
 
 
+def _delivered(port: int, waiting: _Waiting, name: str) -> list[float]:
+    """Milliseconds from publishes to their deliveries."""
+    with Connection(port) as connection:
+        return [_deliver(connection, waiting, name) for _ in range(_PUBLISHES)]
+
+
 def _deliver(connection: Connection, waiting: _Waiting, name: str) -> float:
-    """Milliseconds from a publish to its delivery."""
     time.sleep(_PAUSE_S)
     began = time.perf_counter()
     connection.send(request("POST", f"/{name}/messages", BODY))
