@@ -25,6 +25,16 @@ class HeldPort:
         self._sockets = sockets
         self.number: int = sockets[0].getsockname()[1]
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What says to a process where to listen."""
+        return ("--port", str(self.number))
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What a log has beside the number: nothing."""
+        return {}
+
     def release(self) -> None:
         """Lets go of the port; those that listen go on."""
         for each in self._sockets:

@@ -1,0 +1,83 @@
+"""What a publish's query and headers say of its message: an envelope. Pure."""
+
+from typing import Final
+
+from mq.errors import BadParameter
+from mq.headers import kept
+from mq.interface import parameters
+from mq.interface.parameters import Fields, Query
+from mq.interface.query import KEY_SCHEMA, Header, KeyText, Seconds, Time, Whole
+from mq.limits import DUE_IN_S_MAX, PRIORITY_MAX, VISIBILITY_S_MAX
+from mq.message import Envelope
+from mq.names import Key, extension_for
+
+DELAY: Final = Seconds(
+    "delay", 0, DUE_IN_S_MAX, "In how many seconds the message is ready; 0 is at once."
+)
+AT: Final = Time("at", "When the message is ready, a time to come. Not with `delay`.")
+PRIORITY: Final = Whole(
+    "priority", 0, PRIORITY_MAX, "The highest comes first; left out, the queue's default."
+)
+KEY: Final = KeyText("key", "A lookup key, which no other living message of the queue has.")
+VISIBILITY: Final = Whole(
+    "visibility", 1, VISIBILITY_S_MAX,
+    "For how many seconds the message is its fetcher's; left out, as the queue says.",
+)  # fmt: skip
+IDEMPOTENCY: Final = Header(
+    "Idempotency-Key", KEY_SCHEMA,
+    "Publishes to one queue with one such key are one publish, and are answered as the first was. "
+    "The value may stand in quotes.",
+    example="42",
+)  # fmt: skip
+IDEMPOTENCY_HEADER: Final = IDEMPOTENCY.name
+
+
+def envelope_of(query: Query, headers: Fields, now_ms: int) -> Envelope:
+    """The envelope of a publish that came at `now_ms`. Raises BadParameter, HeadersTooLarge."""
+    return Envelope(
+        extension=extension_for(parameters.first(headers, "Content-Type") or ""),
+        priority=PRIORITY.of(query),
+        key=KEY.of(query),
+        visibility_s=VISIBILITY.of(query),
+        due_ms=_due_ms(query, now_ms),
+        headers=kept(headers.items()),
+        idempotency=_idempotency(headers.getall(IDEMPOTENCY_HEADER, [])),
+    )
+
+
+def envelope_of_each(query: Query, headers: Fields, now_ms: int) -> Envelope:
+    """What is said of each of several messages. A key would be one message's, and so would be what
+    makes one publish of several. Raises BadParameter, HeadersTooLarge.
+    """
+    envelope = envelope_of(query, headers, now_ms)
+    if envelope.key is not None:
+        raise BadParameter("key", "left out where the body is split")
+    if envelope.idempotency is not None:
+        raise BadParameter(IDEMPOTENCY_HEADER.lower(), "left out where the body is split")
+    return envelope
+
+
+def _due_ms(query: Query, now_ms: int) -> int | None:
+    at_ms = AT.of(query)
+    delay_s = DELAY.of(query)
+    if at_ms is not None:
+        if delay_s is not None:
+            raise BadParameter("delay", "left out where there is an at")
+        if at_ms <= now_ms:
+            raise BadParameter("at", "a time to come")
+        return at_ms
+    if delay_s is None:
+        return None
+    return now_ms + round(delay_s * 1000)
+
+
+def _idempotency(values: list[str]) -> Key | None:
+    """The header's value, with or without the quotes of a structured field (RFC 8941)."""
+    if not values:
+        return None
+    if len(values) > 1:
+        raise BadParameter("idempotency-key", "one value")
+    text = values[0].strip()
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    return parameters.key(text, "idempotency-key")
