@@ -5,7 +5,7 @@ Floor 0. Beside `mq.limits`, and in its manner.
 
 from typing import Final
 
-from mq.limits import BUCKET_DIGITS_DEFAULT, DEEP_DIGITS, MIB
+from mq.limits import BUCKET_DIGITS_DEFAULT, DEEP_DIGITS, KIB, MIB
 
 # Leases, for consumers of many messages at a time. Open ones of a root are few, since whoever looks
 # for a message by its id looks into each.
@@ -41,6 +41,8 @@ LAST_EVENTS_S: Final = 5.0
 # publish id is remembered.
 STAGING_FORGOTTEN_S: Final = 24 * 3600
 LEDGER_KEPT_S: Final = 7 * 24 * 3600
+# How often a job that is given up is met anew, by tasks that begin in that moment: each does once.
+GIVING_UP_TRIES_MAX: Final = 1000
 JOURNAL_BYTES_MAX: Final = 64 * MIB
 # So many of a publish's files are renamed between two flushes of the folders that they go to.
 ROLLED_PER_FLUSH_MAX: Final = 20_000
@@ -75,9 +77,41 @@ READ_BATCH_BYTES: Final = 16 * MIB
 READ_AT_ONCE_BYTES_MAX: Final = MIB
 # The largest body that is a row's value: Spark's are arrays of Java's, below 2 GiB with all copies.
 VALUE_BYTES_MAX: Final = 1024 * MIB
+# The archive of removed messages, as Spark writes it. Names of a task, and of one of few names; the
+# largest body that is a row's value (a larger one is a file of its own); what a task holds before
+# it writes it, and how many of its files are open; how large files are made, by tasks and by
+# compaction; and when compaction begins.
+ARCHIVED_PER_TASK_MAX: Final = 50_000
+ARCHIVED_PER_TASK_MIN: Final = 5_000
+ARCHIVE_TASKS_MIN: Final = 8
+ARCHIVED_VALUE_BYTES_MAX: Final = 256 * MIB
+ARCHIVED_HELD_BYTES_MAX: Final = 64 * MIB
+ARCHIVED_HELD_ROWS_MAX: Final = 100_000
+ARCHIVED_OPEN_FILES_MAX: Final = 64
+ARCHIVED_FILE_BYTES_MAX: Final = 256 * MIB
+SMALL_FILE_BYTES_MAX: Final = 64 * MIB
+SMALL_FILES_MAX: Final = 8
+# What a commit of the archive says: some 150 bytes a file.
+ARCHIVE_COMMIT_BYTES_MAX: Final = 64 * MIB
+# How often whoever waits for Spark looks how far it is.
+ARCHIVE_LOOK_S: Final = 0.2
+# How long after a pass the next one may come.
+ARCHIVE_EVERY_S_MAX: Final = 7 * 24 * 3600
 # The oldest Java that Spark starts with, and how long one may take to tell its version.
 JAVA_MAJOR_MIN: Final = 17
 JAVA_ANSWER_S_MAX: Final = 60.0
+
+# Archives. A batch's names are a file of the root; so many ledgers that were stored are merged into
+# one, since each is read for each batch.
+ARCHIVE_SEQ_DIGITS_MAX: Final = 12
+ARCHIVE_BATCH_MESSAGES_DEFAULT: Final = 1_000_000
+ARCHIVE_BATCH_MESSAGES_MAX: Final = 10_000_000
+ARCHIVE_LEDGERS_MAX: Final = 32
+ARCHIVE_MARK_BYTES_MAX: Final = 64 * KIB
+# Names of one folder that are held to be sorted, and those that are handed on together.
+SORTED_NAMES_MAX: Final = 200_000
+REMOVED_NAMES_BLOCK: Final = 1_000
+LEDGER_READ_BYTES: Final = 256 * KIB
 
 _RELATIONS: Final = {
     "what a fold holds is of one window": (

@@ -5,6 +5,7 @@ Floor 0. Nothing below the top floor calls the `time` module but this one.
 """
 
 import functools
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +18,10 @@ _MONOTONIC_COARSE: Final = 6
 _STEP_NS: Final = 30_000_000
 _NS_PER_S: Final = 1_000_000_000
 _SECONDS_KEPT: Final = 1024
+# RFC 3339, section 5.6; the T and the Z in either case.
+_RFC3339: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:[Zz]|([+-]\d\d:\d\d))"
+)
 
 
 class Clock(Protocol):
@@ -88,3 +93,18 @@ def rfc3339(ms: int) -> str:
 def _second(seconds: int) -> str:
     """Kept for the next: what goes on at a time is published, fetched and due in few seconds."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def parse_rfc3339(text: str) -> int:
+    """A time as RFC 3339 writes it, in milliseconds since the epoch; finer parts are dropped.
+    Raises ValueError.
+    """
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError("no time of RFC 3339")
+    day, clock, fraction, offset = match.groups()
+    try:
+        at = datetime.fromisoformat(f"{day}T{clock}{offset or '+00:00'}").astimezone(UTC)
+        return round(at.timestamp()) * 1000 + int((fraction or "0").ljust(3, "0")[:3])
+    except OverflowError as error:
+        raise ValueError(str(error)) from None

@@ -1,4 +1,4 @@
-"""One error root; subclasses carry facts. `mq/http/problems.py` alone maps them to statuses.
+"""One error root; subclasses carry facts. `mq/interface/problems.py` alone maps them to statuses.
 
 Floor 0. An error's text is for logs; clients see only the facts that its class names.
 """
@@ -225,7 +225,9 @@ class SettingsUnreadable(Unavailable):
 
 
 class StagedFileGone(Unavailable):
-    """The publish took so long that its file in new/ was taken for forgotten."""
+    """What was staged is gone: the publish took so long that its file in new/ was taken for
+    forgotten, or its job was given up.
+    """
 
     slug = "publish-forgotten"
 
@@ -295,6 +297,12 @@ class MessageLeased(MqError):
     """The message is in a lease; until that ends it can be read and deleted, and no more."""
 
     lease: str
+
+
+class StaysAsItIs(MqError):
+    """What an audit has found is not to be put right by a program, or not now; the text says why,
+    for people.
+    """
 
 
 @dataclass(eq=False)

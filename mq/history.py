@@ -25,7 +25,9 @@ from mq.lifecycle import (
     REMOVE_LEASED,
     REMOVE_READY,
     RETURN,
+    RETURN_DELAYED,
     SCHEDULE,
+    SHOVEL,
     SIDELINE_DELAYED,
     SIDELINE_READY,
     Transition,
@@ -63,8 +65,10 @@ EVENTS: Final[Mapping[Transition, Event]] = {
     EXPUNGE_LEASED: Event.REMOVED,
     SIDELINE_READY: Event.SIDELINED,
     SIDELINE_DELAYED: Event.SIDELINED,
+    SHOVEL: Event.SHOVELLED,
     LEASE: Event.LEASED,
     RETURN: Event.REDELIVERED,
+    RETURN_DELAYED: Event.EXTENDED,
     ACKNOWLEDGE: Event.REMOVED,
 }
 """Which event a transition is; those that are not here are none. RETURN is RELEASED where the
@@ -84,10 +88,11 @@ class Line:
     receives: int | None = None
     due_ms: int | None = None
     lease: str = ""
+    reason: str = ""
 
     def written(self, process: str) -> bytes:
         """The line that the process writes."""
-        # No part needs an escape in JSON: ids, names of leases and of processes have none.
+        # No part needs an escape in JSON: ids, reasons, names of leases and of processes have none.
         parts = [
             f'{{"time": "{rfc3339(self.time_ms)}", "event": "{self.event.value}", "id": "{self.id}"'
         ]
@@ -97,6 +102,8 @@ class Line:
             parts.append(f'"due": "{rfc3339(self.due_ms)}"')
         if self.lease:
             parts.append(f'"lease": "{self.lease}"')
+        if self.reason:
+            parts.append(f'"reason": "{self.reason}"')
         parts.append(f'"process": "{process}"}}\n')
         return ", ".join(parts).encode("ascii")
 

@@ -44,10 +44,14 @@ REMOVE_READY: Final = Transition("remove ready", State.READY, State.REMOVED, "mq
 REMOVE_DELAYED: Final = Transition("remove delayed", State.DELAYED, State.REMOVED, "mq, mq-mover")
 EXPUNGE_READY: Final = Transition("expunge ready", State.READY, State.ABSENT, "mq, mq-mover")
 EXPUNGE_DELAYED: Final = Transition("expunge delayed", State.DELAYED, State.ABSENT, "mq, mq-mover")
-SIDELINE_READY: Final = Transition("sideline ready", State.READY, State.READY, "mq")
-SIDELINE_DELAYED: Final = Transition("sideline delayed", State.DELAYED, State.READY, "mq")
+SIDELINE_READY: Final = Transition("sideline ready", State.READY, State.READY, "mq, mq-mover")
+SIDELINE_DELAYED: Final = Transition("sideline delayed", State.DELAYED, State.READY, "mq, mq-mover")
+SHOVEL: Final = Transition("shovel", State.READY, State.READY, "mq, mq-mover, mq.spark")
 LEASE: Final = Transition("lease", State.READY, State.LEASED, "mq.spark")
 RETURN: Final = Transition("return", State.LEASED, State.READY, "mq-mover, mq.spark")
+RETURN_DELAYED: Final = Transition(
+    "return delayed", State.LEASED, State.DELAYED, "mq-mover, mq.spark"
+)
 ACKNOWLEDGE: Final = Transition("acknowledge", State.LEASED, State.REMOVED, "mq.spark")
 REMOVE_LEASED: Final = Transition(
     "remove leased", State.LEASED, State.REMOVED, "mq, mq-mover, mq.spark"
@@ -72,8 +76,10 @@ TRANSITIONS: Final = (
     EXPUNGE_DELAYED,
     SIDELINE_READY,
     SIDELINE_DELAYED,
+    SHOVEL,
     LEASE,
     RETURN,
+    RETURN_DELAYED,
     ACKNOWLEDGE,
     REMOVE_LEASED,
     EXPUNGE_LEASED,

@@ -61,6 +61,7 @@ IDEMPOTENCY_S_MAX: Final = 7 * 24 * 3600
 BODY_BYTES_SETTABLE_MAX: Final = 1 << 40
 # How old what a process knows of them may be where it is used.
 SETTINGS_AGE_S: Final = 0.5
+SETTINGS_KNOWN_MAX: Final = 10_000
 SETTING_NAME_SHOWN_CHARS: Final = 64
 
 # History: how long a queue's is kept, and how large it may become.
@@ -222,6 +223,19 @@ PURGE_SHARE: Final = 0.25
 PURGED_PER_PASS_MAX: Final = 20_000
 # Names that one pass of the reaper takes away, so that it hears when it is told to stop.
 REAPED_PER_PASS_MAX: Final = 20_000
+# Names that it lists before it looks whether an archive is enabled; those in ledgers of archives
+# that it looks at in a pass, and how long it lets a ledger be of which it could not do all.
+REAPED_NAMES_PER_LOOK: Final = 500
+REAPED_LOOKS_PER_PASS_MAX: Final = 10 * REAPED_PER_PASS_MAX
+REAPED_AGAIN_S: Final = 5.0
+# An archive is late that has not stored what was removed so long ago; how often that is said while
+# it lasts, from which share of free bytes or inodes on the disk runs low, and how many names the
+# reaper looks at in a pass, and how often from the first one on, to know.
+ARCHIVE_LATE_S_DEFAULT: Final = 3600.0
+ARCHIVE_LATE_SAID_EVERY_S: Final = 600.0
+ARCHIVE_LOW_SHARE: Final = 0.1
+ARCHIVE_LAG_NAMES_PER_PASS: Final = 20_000
+ARCHIVE_LAG_EVERY_S: Final = 60.0
 # Looks for what a deleted queue has in delay/ before the queue is made again.
 RETIRE_PASSES_MAX: Final = 4
 IDLE_WAIT_S_MIN: Final = 0.05
@@ -247,6 +261,16 @@ CHILD_RESTART_S_MAX: Final = 30.0
 CHILD_LONG_LIFE_S: Final = 30.0
 # How long a child may take to end, beyond what it has to drain.
 CHILD_END_S: Final = 10.0
+
+# How often a service manager is told how mq is.
+STATUS_EVERY_S: Final = 30.0
+# How often, and how often at most, it is looked whether those who have just connected said
+# something, before those who said nothing are hung up on.
+FIRST_REQUEST_LOOK_S: Final = 0.01
+FIRST_REQUEST_LOOKS: Final = 100
+# Of a socket that outlives the process: what connects meanwhile waits there. The system has a
+# limit of its own (net.core.somaxconn).
+BACKLOG_CONNECTIONS_MAX: Final = 4096
 
 # HTTP.
 DRAIN_S_DEFAULT: Final = 30.0

@@ -25,6 +25,14 @@ class Reason(IntEnum):
     """Its consumer does not want it."""
     EXCEPTION = 2
     """Its consumer failed over it."""
+    RECEIVES = 3
+    """It was received as often as its queue allows, and not removed."""
+    SWEPT = 4
+    """It was due for long, and could not be brought back to its queue."""
+    UNREADABLE = 5
+    """Its file cannot be what was published."""
+    EXPIRED = 6
+    """It has lived longer than its queue's messages may."""
 
     @classmethod
     def _missing_(cls, value: object) -> "Reason":

@@ -4,16 +4,20 @@ Floor 4, and the one module of it that mq_mover's and mq_reaper's own commands u
 """
 
 import logging
+import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from mq import __version__
+from mq.activation import take_descriptors
 from mq.limits import FOLDER_FILES_MAX, KIB, MIB
-from mq.logs import configure
+from mq.logs import LogFormat, configure
+from mq.notify import Notifier, take_notifier
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +34,8 @@ def context(prefix: str) -> dict[str, Any]:
 
 ROOT_DEFAULT: Final = Path("/tmp/mq")  # noqa: S108 - the original's, for a first try
 
+_LOOPBACK: Final = "127.0.0.1"
+_PORT_MAX: Final = 65535
 _UNITS: Final = {
     "": 1,
     "KIB": KIB,
@@ -39,6 +45,19 @@ _UNITS: Final = {
     "M": MIB,
     "G": KIB * MIB,
 }
+
+
+class Number(click.FloatRange):
+    """A range that NaN is not in, which is neither below nor above anything."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See click. Raises click's BadParameter."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -88,11 +107,12 @@ def daemon_options(command: F) -> F:
         click.version_option(__version__, message="%(prog)s %(version)s"),
         click.option(
             "--log-format",
-            type=click.Choice(["human", "json"]),
+            type=click.Choice(get_args(LogFormat)),
             default="human",
             envvar="MQ_LOG_FORMAT",
             show_envvar=True,
-            help="One line an event, to stderr: for people, or a JSON object.",
+            help="One line an event, to stderr: for people, a JSON object, or as the journal of "
+            "systemd takes it.",
         ),
         click.option(
             "--log-level",
@@ -116,12 +136,49 @@ def upkeep_options(command: F) -> F:
     )(daemon_options(command))
 
 
+def metrics_option(command: F) -> F:
+    """Where a daemon beside mq shows what it did, to Prometheus."""
+    return click.option(
+        "--metrics",
+        metavar="[ADDRESS:]PORT",
+        callback=_place,
+        default=None,
+        show_default="nowhere",
+        show_envvar=True,
+        help="Show at /metrics, for Prometheus, what this daemon did; on loopback alone where "
+        "no address is said. Port 0 takes a free one and logs it.",
+    )(command)
+
+
+def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"(?:\[(.+)\]:|(.*):)?([0-9]{1,5})", value)
+    if match is None or int(match[3]) > _PORT_MAX:
+        raise click.BadParameter(f"{value!r} is no port; say 9101, 10.0.0.1:9101 or [::1]:9101")
+    return match[1] or match[2] or _LOOPBACK, int(match[3])
+
+
 def fail(name: str, error: Exception) -> "click.exceptions.Exit":
     """Says in one line why a daemon cannot run; the exit to raise."""
     logging.getLogger(name).error(str(error))
     return click.exceptions.Exit(1)
 
 
-def begin_logs(log_format: str, log_level: str, facts: Mapping[str, object] | None = None) -> None:
+def begin_logs(
+    log_format: LogFormat, log_level: str, facts: Mapping[str, object] | None = None
+) -> None:
     """Configures the process's logs from the flags' values; each line has the `facts`."""
-    configure("json" if log_format == "json" else "human", log_level, facts)
+    configure(log_format, log_level, facts)
+
+
+def service_manager() -> Notifier:
+    """The service manager that started this process, if one did; no child of it speaks to it.
+    Raises StartupError.
+    """
+    return take_notifier(os.environ, os.getpid())
+
+
+def given_descriptors() -> tuple[int, ...]:
+    """The listening sockets that this process was started with. Raises StartupError."""
+    return take_descriptors(os.environ, os.getpid())

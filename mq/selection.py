@@ -136,6 +136,20 @@ class Selection:
         return cls._of(priorities, key, content_type, tuple(sorted(headers, key=str)))
 
     @classmethod
+    def of(cls, *, priority: str | None, key: str | None) -> Self:
+        """The selection of terms of priority and key that say this, where it is said. Raises
+        BadParameter, of the parameter of that name.
+        """
+        said = "priority"
+        try:
+            priorities = None if priority is None else _priorities(priority)
+            said = "key"
+            wanted = None if key is None else _wanted_key(key)
+        except BadParameter as error:
+            raise BadParameter(said, error.expected) from None
+        return cls._of(priorities, wanted, None, ())
+
+    @classmethod
     def _of(
         cls,
         priorities: tuple[int, int] | None,

@@ -3,11 +3,16 @@
 Floor 0. Seconds and bytes stand in the names.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
+from mq.access.jwt_settings import JwtSettings
+from mq.access.tls import TlsFiles
+from mq.clock import parse_rfc3339
 from mq.errors import BadSetting, UnknownSetting
 from mq.limits import (
     BODY_BYTES_MAX_DEFAULT,
@@ -29,58 +34,50 @@ from mq.limits import (
     PEERS_DEFAULT,
     PING_S_DEFAULT,
     PRIORITY_MAX,
+    RECEIVES_MAX,
     SETTING_NAME_SHOWN_CHARS,
     SHARDS_MAX,
     VISIBILITY_S_DEFAULT,
     VISIBILITY_S_MAX,
     VISIBILITY_S_MIN,
 )
+from mq.metrics_limits import QUEUES_NAMED_DEFAULT
+from mq.serving_limits import (
+    CONNECTIONS_MAX_DEFAULT,
+    HANDSHAKE_S_DEFAULT,
+    HEAD_S_DEFAULT,
+    QUEUES_MAX_DEFAULT,
+    UNREAD_S_DEFAULT,
+    WAITERS_MAX_DEFAULT,
+)
+from mq.setting_kinds import Kind, Setting, Switch, Time, Word
+from mq.upkeep_limits import (
+    EXPIRY_GRACE_S_DEFAULT,
+    EXPIRY_GRACE_S_MAX,
+    MAX_RECEIVES_MAX,
+    MESSAGE_TTL_S_MAX,
+    REFRESH_EVERY_S,
+    SHOVEL_CONCURRENCY_DEFAULT,
+    SHOVEL_CONCURRENCY_MAX,
+    SHOVEL_INTERVAL_S_MAX,
+    SHOVEL_MAX_RECEIVES_DEFAULT,
+    SWEEP_AFTER_S_DEFAULT,
+    SWEEP_AFTER_S_MAX,
+    SWEEP_AFTER_S_MIN,
+)
+from mq.worker_limits import CONSUMERS_MAX
+
+_TAG_CHARS: Final = 16
 
 CommitMode = Literal["auto", "fsync", "syncfs"]
 Durability = Literal["media", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What a setting may be: a number between these, whole where `is_whole`."""
+REMOVE: Final = "remove"
+SIDELINE: Final = "sideline"
+"""Where messages may go that have expired."""
 
-    least: float
-    most: float
-    is_whole: bool = True
-
-    @property
-    def expected(self) -> str:
-        """In words."""
-        kind = "a whole number" if self.is_whole else "a number"
-        return f"{kind} from {self.least:.12g} to {self.most:.15g}"
-
-    def accepts(self, value: object) -> bool:
-        """Whether a value, as JSON gives it, is one that the setting may have."""
-        if isinstance(value, bool) or not isinstance(value, int if self.is_whole else int | float):
-            return False
-        return bool(self.least <= value <= self.most)
-
-    def taken(self, value: Any) -> Any:
-        """An accepted value, as settings hold it."""
-        return value if self.is_whole else float(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """A setting that is on or off."""
-
-    expected: str = "true or false"
-
-    def accepts(self, value: object) -> bool:
-        """Whether a value, as JSON gives it, is one of the two."""
-        return isinstance(value, bool)
-
-    def taken(self, value: Any) -> Any:
-        """An accepted value, as settings hold it."""
-        return value
-
-
-SETTINGS: Final[Mapping[str, Setting | Switch]] = {
+SETTINGS: Final[Mapping[str, Kind]] = {
     "visibility_s": Setting(VISIBILITY_S_MIN, VISIBILITY_S_MAX, is_whole=False),
     "priority_default": Setting(0, PRIORITY_MAX),
     "idempotency_s": Setting(0, IDEMPOTENCY_S_MAX, is_whole=False),
@@ -88,6 +85,16 @@ SETTINGS: Final[Mapping[str, Setting | Switch]] = {
     "history": Switch(),
     "history_kept_s": Setting(HISTORY_KEPT_S_MIN, HISTORY_KEPT_S_MAX, is_whole=False),
     "history_bytes_max": Setting(HISTORY_BYTES_MIN, HISTORY_BYTES_MAX),
+    "max_receives": Setting(0, MAX_RECEIVES_MAX),
+    "message_ttl_s": Setting(0, MESSAGE_TTL_S_MAX, is_whole=False),
+    "expired_to": Word((REMOVE, SIDELINE)),
+    "expires_at": Time(),
+    "expiry_grace_s": Setting(0, EXPIRY_GRACE_S_MAX, is_whole=False),
+    "shovel_interval_s": Setting(0, SHOVEL_INTERVAL_S_MAX, is_whole=False),
+    "shovel_concurrency": Setting(1, SHOVEL_CONCURRENCY_MAX),
+    "shovel_max_receives": Setting(0, RECEIVES_MAX),
+    "sweep_after_s": Setting(SWEEP_AFTER_S_MIN, SWEEP_AFTER_S_MAX, is_whole=False),
+    "consumers": Setting(0, CONSUMERS_MAX),
 }
 """Those that may be changed; QueueSettings has a field of each."""
 DIGITS_SETTING: Final = "bucket"
@@ -103,7 +110,7 @@ def check_patch(patch: Mapping[str, object]) -> None:
     """Raises UnknownSetting for a field that no queue has, else BadSetting for a value that its
     setting cannot have; null is one that each can.
     """
-    known: dict[str, Setting | Switch] = {**SETTINGS, **FIXED_SETTINGS}
+    known: dict[str, Kind] = {**SETTINGS, **FIXED_SETTINGS}
     for name in patch:
         if name not in known:
             raise UnknownSetting(name[:SETTING_NAME_SHOWN_CHARS])
@@ -120,6 +127,12 @@ def merged(fields: Mapping[str, object], patch: Mapping[str, object]) -> dict[st
     return {name: value for name, value in found.items() if value is not None or name not in patch}
 
 
+def tag_of(effective: Mapping[str, object]) -> str:
+    """An entity tag's text, which other effective values do not have."""
+    text = json.dumps(effective, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:_TAG_CHARS]
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """A queue's settings but for its shape, which is fixed when it is made."""
@@ -132,6 +145,30 @@ class QueueSettings:
     """Whether what becomes of its messages is written down."""
     history_kept_s: float = HISTORY_KEPT_S_DEFAULT
     history_bytes_max: int = HISTORY_BYTES_DEFAULT
+    max_receives: int = 0
+    """How often a message is delivered at most; 0: no matter how often."""
+    message_ttl_s: float = 0.0
+    """How long a message lives from its publish; 0: for ever."""
+    expired_to: str = REMOVE
+    """Where one goes that has lived longer."""
+    expires_at: str | None = None
+    """When the queue itself expires; None: never."""
+    expiry_grace_s: float = EXPIRY_GRACE_S_DEFAULT
+    """How long its name and messages are kept from then on."""
+    shovel_interval_s: float = 0.0
+    """How often its sideline's messages are moved back; 0: only when somebody asks."""
+    shovel_concurrency: int = SHOVEL_CONCURRENCY_DEFAULT
+    shovel_max_receives: int = SHOVEL_MAX_RECEIVES_DEFAULT
+    """From so many receives on a message stays in the sideline."""
+    sweep_after_s: float = SWEEP_AFTER_S_DEFAULT
+    """How long after it was due a message goes to the sideline that cannot be brought back."""
+    consumers: int = 0
+    """How many of its messages a worker that follows it handles at a time; 0: not said."""
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When the queue expires, in milliseconds since the epoch; None: never."""
+        return None if self.expires_at is None else parse_rfc3339(self.expires_at)
 
     def with_fields(self, fields: Mapping[str, object]) -> Self:
         """With what the fields say; others stay as they are. Raises BadSetting."""
@@ -177,9 +214,61 @@ class ServerSettings:
     """Whether the kernel is asked to tell what comes to queues in which somebody waits."""
     peer_index: int | None = None
     """Whose share of the messages a process with peers begins with; None: one that it draws."""
+    descriptors: tuple[int, ...] = ()
+    """Sockets that listen already, instead of an address and a port."""
+    traces: bool = False
+    """Whether each request is a span, sent as OpenTelemetry's environment says."""
+    refresh_s: float = REFRESH_EVERY_S
+    """How often all queues are looked at, for what other processes did to them."""
+    tokens: Path | None = None
+    """The file of tokens that say who may do what; None: nobody is asked for one."""
+    jwt: JwtSettings | None = None
+    """Whose JSON Web Tokens are believed."""
+    tls_clients: Path | None = None
+    """The file that says who may do what with which client certificate."""
+    allow_anonymous: bool = False
+    """Whether others than this machine's may do everything without saying who they are."""
     queue: QueueSettings = QueueSettings()
+    metrics_queues: int = QUEUES_NAMED_DEFAULT
+    """How many queues have samples of their own in `/-/metrics`."""
+    timings: bool = True
+    """Whether requests and flushes are measured."""
+    board: int | None = None
+    """The descriptor of memory in which all processes count; None: each on its own."""
+    tls: TlsFiles | None = None
+    """What it serves HTTPS with; None: it serves HTTP."""
+    handshake_s: float = HANDSHAKE_S_DEFAULT
+    """How long a client may take for TLS's handshake."""
+    head_s: float = HEAD_S_DEFAULT
+    """How long a client may take for a request's head, once it has begun one."""
+    unread_s: float = UNREAD_S_DEFAULT
+    """How long a client may take nothing of what waits for it."""
+    connections_max: int = CONNECTIONS_MAX_DEFAULT
+    """Of this process."""
+    waiters_max: int = WAITERS_MAX_DEFAULT
+    """How many consumers may wait in this process, by long polls or subscriptions."""
+    queues_max: int = QUEUES_MAX_DEFAULT
+    """How many queues clients may make in the root, whoever made those that there are."""
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there are files that it reads again while it serves."""
+        return self.tls is not None or self.controls_access
 
     @property
     def is_supervised(self) -> bool:
         """Whether a supervisor started the process and ends it."""
         return self.processes > 1
+
+    @property
+    def controls_access(self) -> bool:
+        """Whether callers are asked who they are; by files, which are read again when mq is told
+        to.
+        """
+        return any(each is not None for each in (self.tokens, self.jwt, self.tls_clients))
+
+    @property
+    def asks_certificates(self) -> bool:
+        """Whether nobody gets in without a certificate of an authority that is believed."""
+        tls = self.tls
+        return tls is not None and tls.client_ca is not None and tls.client_auth == "required"

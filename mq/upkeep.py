@@ -12,11 +12,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-from mq.limits import IDLE_WAIT_S_MAX, IDLE_WAIT_S_MIN
+from mq.clock import Clock
+from mq.limits import CHILD_END_S, IDLE_WAIT_S_MAX, IDLE_WAIT_S_MIN
+from mq.notify import Notifier
+from mq.pulse import Pulse
 
 _log = logging.getLogger("mq.upkeep")
 
 _DUE_WAIT_S_MIN: Final = 0.001
+_STATUS_EVERY_S: Final = 5.0
 
 
 class Stop:
@@ -74,8 +78,45 @@ class Pace:
         return self._wait_s
 
 
+class PassVitals:
+    """What a service manager is told of a daemon that makes passes. One that takes long and gets
+    on is not stuck: `pulse` is to hear of what comes back inside of it too.
+    """
+
+    def __init__(
+        self, notifier: Notifier, pulse: Pulse, clock: Clock, status: Callable[[], str]
+    ) -> None:
+        """`status`: a line for people, of how it is now."""
+        self._notifier = notifier
+        self._pulse = pulse
+        self._clock = clock
+        self._status = status
+        self._told_s = float("-inf")
+
+    def begin(self, look: Callable[[], object]) -> None:
+        """That the first pass may begin. `look`: see Pulse."""
+        self._notifier.ready(self._status())
+        self._pulse.start(look)
+
+    def after_pass(self) -> None:
+        """One more pass was made, or failed."""
+        self._pulse.beat()
+        now_s = self._clock.steady_s()
+        if self._notifier.is_told and now_s - self._told_s >= _STATUS_EVERY_S:
+            self._told_s = now_s
+            self._notifier.status(self._status())
+
+    def ending(self) -> None:
+        """That no pass is made any more."""
+        self._pulse.ending()
+        self._notifier.stopping(CHILD_END_S)
+
+
 def make_passes(
-    run_once: Callable[[], int], next_due_s: Callable[[], float | None], stop: Stop
+    run_once: Callable[[], int],
+    next_due_s: Callable[[], float | None],
+    stop: Stop,
+    after_pass: Callable[[], None] = lambda: None,
 ) -> None:
     """Makes passes until stopped: at once again while they find work, then more and more seldom,
     but never later than when the next thing is due. A pass that fails is logged and made again.
@@ -87,5 +128,6 @@ def make_passes(
         except OSError as error:
             _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
             wait_s = IDLE_WAIT_S_MAX
+        after_pass()
         due_s = next_due_s()
         stop.wait(wait_s if due_s is None else min(wait_s, max(due_s, _DUE_WAIT_S_MIN)))
