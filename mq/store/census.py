@@ -41,6 +41,8 @@ class Sum:
     overdue: int = 0
     foreign: int = 0
     oldest: str = ""
+    overdue_since_ms: int | None = None
+    """When the message was due that is overdue longest."""
 
     @property
     def oldest_ms(self) -> int | None:
@@ -54,6 +56,10 @@ class Sum:
         self.overdue += tally.overdue
         if tally.oldest and (not self.oldest or tally.oldest < self.oldest):
             self.oldest = tally.oldest
+        since_ms = tally.overdue_since_ms
+        if since_ms is not None:
+            known_ms = self.overdue_since_ms
+            self.overdue_since_ms = since_ms if known_ms is None else min(since_ms, known_ms)
 
 
 @dataclass(slots=True)

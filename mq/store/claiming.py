@@ -13,15 +13,22 @@ from mq.bulk_limits import LEASE_LOOK_MESSAGES_MAX, LEASE_RENAMES_PER_LOOK
 from mq.errors import BadName, Busy, QueueNotFound
 from mq.lifecycle import LEASE, State
 from mq.names import MessageId, QueueName
+from mq.store.expired import queue_expired, unserved_mark
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.moves import claimed, keep_one_name, message_status, ready_rows
+from mq.store.moves import (
+    claimed,
+    crossed_from,
+    keep_one_name,
+    message_status,
+    others_of,
+    rows_across,
+)
 from mq.store.order import STRICT, Candidate, Order, list_ready
 from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
-from mq.store.purged import mark_of
 from mq.store.root import Root
 from mq.store.steps import Flush
-from mq.store.walk import folders
+from mq.store.walk import folders, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +42,10 @@ class Found:
 
 def find_ready(root: Root, queue: QueueName, limit: int, order: Order = STRICT) -> Found:
     """The queue's first ready messages, no more than `limit` nor than a look finds; none where
-    there is no such queue. Blocking. Raises OSError.
+    there is no such queue, or it has expired. Blocking. Raises OSError.
     """
+    if queue_expired(root, queue):
+        return Found(queue, (), complete=True)
     try:
         listing = list_ready(root, queue, min(limit, LEASE_LOOK_MESSAGES_MAX), order=order)
     except QueueNotFound:
@@ -77,11 +86,8 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
         left.append(layout.queue(queue))
         with contextlib.suppress(FileNotFoundError):
             left += [path for _, path in folders(files, layout.queue(queue))]
-        if queue.is_sideline:
-            came_from = layout.queue(queue.counterpart())
-            beside.append((came_from,))
-            with contextlib.suppress(FileNotFoundError):
-                beside += [(path,) for _, path in folders(files, came_from)]
+        for other in others_of(root, queue):
+            beside += rows_of(files, layout.queue(other))
     return messages, size, Flush(folders=(folder, *left), beside=tuple(beside))
 
 
@@ -100,7 +106,9 @@ class Claims:
     _queues: dict[str, None] = field(default_factory=dict)
     _beside: dict[tuple[str, ...], None] = field(default_factory=dict)
     _came_from: dict[tuple[str, ...], None] = field(default_factory=dict)
-    """Where messages of a sideline came from, by whoever may not have flushed that."""
+    """Where messages came from that went to a sideline, or came back from it, by whoever may not
+    have flushed that.
+    """
 
     def take(self, queues: Sequence[QueueName], limit: int, found: Iterable[Found] = ()) -> None:
         """Renames up to `limit` messages, of several queues as many of each in turn. `found` is
@@ -134,14 +142,26 @@ class Claims:
         before = self.messages
         for start in range(0, len(candidates), LEASE_RENAMES_PER_LOOK):
             self.on_turn()
-            mark = mark_of(self.root, queue)
+            mark = unserved_mark(self.root, queue)
             run = candidates[start : start + LEASE_RENAMES_PER_LOOK]
             if mark is not None:
                 run = [each for each in run if not mark.covers(each.name)]
-            self._rename(queue, run)
+            won: list[MessageId] = []
+            try:
+                self._rename(queue, run, won)
+            finally:
+                self._crossed(queue, won)
         return self.messages - before
 
-    def _rename(self, queue: QueueName, candidates: Sequence[Candidate]) -> None:
+    def _crossed(self, queue: QueueName, won: Sequence[MessageId]) -> None:
+        """Asked once for all, behind them: a sideline that they came from was there before."""
+        if won and (others := crossed_from(self.root, queue)):
+            for message_id in won:
+                self._came_from |= dict.fromkeys(rows_across(self.root, others, message_id))
+
+    def _rename(
+        self, queue: QueueName, candidates: Sequence[Candidate], won: list[MessageId]
+    ) -> None:
         layout, files, went = self.root.layout, self.root.files, self.root.places.went
         target = layout.beginning(LEASE.target, queue, self.lease.spot)
         beginnings: dict[str, tuple[str, str]] = {}
@@ -169,9 +189,7 @@ class Claims:
                         raise
                     continue
                 went(folder)
-            if queue.is_sideline:
-                rows = ready_rows(self.root, queue.counterpart(), candidate.id)
-                self._came_from |= dict.fromkeys(rows)
+            won.append(candidate.id)
             self._left[folder] = None
             self._queues[layout.queue(queue)] = None
             self.messages += 1

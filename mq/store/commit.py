@@ -11,7 +11,7 @@ from mq.clock import Clock, SystemClock
 from mq.errors import Unavailable, unavailable
 from mq.store.flush import Flusher
 from mq.store.group import Outcome, run_alone, run_group
-from mq.store.line import CommitLine
+from mq.store.line import CommitLine, OnCommit, untold
 from mq.store.steps import Steps, T
 
 
@@ -33,19 +33,32 @@ class Committer:
     """Runs durable operations for an event loop. Made and used on that loop's thread.
 
     `on_loop`: they are run by the loop itself, in no thread; for a root in memory, where no call
-    waits and a hop would cost more than the work.
+    waits and a hop would cost more than the work. `flushed` hears of each group.
     """
 
-    def __init__(self, flusher: Flusher, on_loop: bool = False, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        flusher: Flusher,
+        on_loop: bool = False,
+        clock: Clock | None = None,
+        flushed: OnCommit = untold,
+    ) -> None:
         self._flusher = flusher
+        self._flushed = flushed
+        self._steady_s = (clock or SystemClock()).steady_s
         self._on_loop = on_loop
         self._loop = asyncio.get_running_loop()
         self._line: CommitLine[asyncio.Future[Any]] = CommitLine(
-            flusher, self._ended, (clock or SystemClock()).steady_s
+            flusher, self._ended, self._steady_s, flushed
         )
         self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
         self._unsettled = 0
         self._settled = asyncio.Event()
+
+    @property
+    def flusher(self) -> Flusher:
+        """For whoever drives operations of its own in threads of its own."""
+        return self._flusher
 
     @property
     def waiting(self) -> int:
@@ -101,7 +114,9 @@ class Committer:
         batch, self._waiting = self._waiting, []
         futures = [future for _, future in batch]
         if self._on_loop:
+            began_s = self._steady_s()
             outcomes = run_group([operation for operation, _ in batch], self._flusher)
+            self._flushed(len(batch), self._steady_s() - began_s)
             self._settle(list(zip(futures, outcomes, strict=True)))
             return
         try:

@@ -3,15 +3,20 @@
 FORMAT.md, "change settings", has the steps and what a crash after each leaves.
 """
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Final, Self
 
 from mq.errors import SettingsChanged, ShapeFixed
 from mq.names import QueueName
-from mq.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings, merged
+from mq.settings import (
+    DIGITS_SETTING,
+    FIXED_SETTINGS,
+    SHARDS_SETTING,
+    QueueSettings,
+    merged,
+    tag_of,
+)
 from mq.store.bucket_names import Shape
 from mq.store.moves import no_such_queue, queue_exists
 from mq.store.queues_lock import queues_locked
@@ -26,7 +31,7 @@ from mq.store.settings import (
 )
 from mq.store.steps import Flush, Steps
 
-_TAG_CHARS = 16
+_DEFAULTS: Final = QueueSettings()
 
 Match = Callable[[str], bool]
 """Asked whether an entity tag is one that a client named."""
@@ -41,8 +46,8 @@ class Configured:
     version: Version
 
     @classmethod
-    def read(cls, root: Root, queue: QueueName, defaults: QueueSettings) -> Self:
-        """As they are now. Raises SettingsUnreadable."""
+    def read(cls, root: Root, queue: QueueName, defaults: QueueSettings = _DEFAULTS) -> Self:
+        """As they are now; `defaults`, where the daemon has others. Raises SettingsUnreadable."""
         version = settings_version(root.layout, root.files, queue)  # First: a later file differs.
         fields = read_fields(root.layout, root.files, queue)
         return cls(settings_in(fields, defaults), shape_in(fields), version)
@@ -55,8 +60,7 @@ class Configured:
     @property
     def tag(self) -> str:
         """An entity tag's text, which other values do not have."""
-        text = json.dumps(self.as_json(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:_TAG_CHARS]
+        return tag_of(self.as_json())
 
 
 def change_settings(

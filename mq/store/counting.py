@@ -43,7 +43,8 @@ class Counts:
     """How many messages a queue has in each state, and its oldest ready message's publish time;
     purged ones count only as removed.
 
-    `overdue` are those of `delayed` and `in_flight` that a mover should have brought back.
+    `overdue` are those of `delayed` and `in_flight` that a mover should have brought back, and
+    `oldest_overdue_ms` is when the one of them was due that has waited longest.
     """
 
     ready: int
@@ -55,6 +56,7 @@ class Counts:
     sidelined: int
     foreign: int
     oldest_ready_ms: int | None
+    oldest_overdue_ms: int | None
     as_of: AsOf
 
 
@@ -77,6 +79,7 @@ def count(census: Census, queue: QueueName) -> Counts:
         sidelined=sidelined,
         foreign=ready.foreign,
         oldest_ready_ms=ready.oldest_ms,
+        oldest_overdue_ms=delayed.overdue_since_ms,
         as_of=AsOf(
             ready_ms=ready.as_of_ms,
             delayed_ms=delayed.as_of_ms,

@@ -10,16 +10,20 @@ from typing import NamedTuple
 from mq.errors import Busy, SettingsUnreadable, Unavailable
 from mq.headers import parse_block
 from mq.history import Event
-from mq.lifecycle import FETCH
+from mq.lifecycle import FETCH, State
 from mq.limits import BODY_HELD_BYTES_MAX
-from mq.message import Delivery, Held, Stamp
+from mq.message import Delivery, Held, Reason, Stamp
 from mq.names import MessageId, QueueName
+from mq.store.expired import message_expired
 from mq.store.files import is_gone
 from mq.store.moves import Claim, claimed, message_status, move_alive
 from mq.store.purged import is_purged
 from mq.store.read import Room, any_room
 from mq.store.root import Root
+from mq.store.sideline import sideline_held
 from mq.store.steps import Steps
+from mq.store.unreadable import header_block, is_unreadable
+from mq.upkeep_errors import MessageUnreadable
 
 
 class _Won(NamedTuple):
@@ -39,14 +43,16 @@ def fetch(
     held: Held | None = None,
     room: Room = any_room,
 ) -> Steps[Delivery | None]:
-    """Claims a ready message; None when another process won it. `bucket` is where a listing found
-    it; None: wherever it is. It is the fetcher's for `asked_s`; None: for as long as the message
-    says itself, or for `visibility_s`.
+    """Claims a ready message; None when another process won it, or it is served no more. `bucket`
+    is where a listing found it; None: wherever it is. It is the fetcher's for `asked_s`; None: for
+    as long as the message says itself, or for `visibility_s`.
 
     The inode's lock is taken before the rename and held until the stamp is flushed: a process
     that is stopped in between keeps its claim, and mq-mover does not give it to another.
     A body of at most BODY_HELD_BYTES_MAX comes held where there is `room` for it, any other as an
     open descriptor; what is `held` of the message already is not read again.
+    What cannot be what was published goes to the queue's sideline instead, durably: raises
+    MessageUnreadable then, or what `sideline_held` does. In a sideline it stays.
     Raises Unavailable when the claim cannot be persisted or the file cannot be read: the
     message is where it was, or in delay/, from where mq-mover brings it back. Raises Busy when
     the message is there, and another process holds it in this moment.
@@ -56,15 +62,26 @@ def fetch(
     for source in sources:
         ready = root.layout.path(FETCH.source, queue, message_id, source)
         with claimed(root, ready) as claim:
-            if claim is not None and is_purged(root, queue, message_id):
+            if claim is not None and _is_served_no_more(root, queue, message_id):
                 return None
             if claim is not None:
+                block = header_block(root, message_id, claim, held)
+                if not queue.is_sideline and is_unreadable(message_id, claim, block):
+                    where = (State.READY, source)
+                    why = Reason.UNREADABLE
+                    yield from sideline_held(root, queue, message_id, *where, claim, why)
+                    raise MessageUnreadable(message_id.text)
                 shown_s = asked_s or message_id.visibility_s or visibility_s
                 won = yield from _claim(root, queue, message_id, shown_s, source, claim)
-                return won and _delivery(root, queue, message_id, won, claim, held, room)
+                return won and _delivery(root, queue, message_id, won, claim, held, block, room)
             if message_status(root, ready) is not None:
                 raise Busy("another process is at the message")
     return None
+
+
+def _is_served_no_more(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether it was purged, or has expired, since somebody saw it."""
+    return is_purged(root, queue, message_id) or message_expired(root, queue, message_id)
 
 
 def _sources(root: Root, queue: QueueName, message_id: MessageId) -> Iterator[str]:
@@ -109,6 +126,7 @@ def _delivery(
     won: _Won,
     claim: Claim,
     held: Held | None,
+    block: bytes | None,
     room: Room,
 ) -> Delivery:
     stamp, bucket = won
@@ -119,7 +137,9 @@ def _delivery(
     if held is not None and len(held.body) == size and held.head_bytes == offset:
         body, headers, hand = held.body, held.headers, held.hand
         return Delivery(queue, message_id, stamp, size, offset, body, None, bucket, headers, hand)
-    headers = parse_block(root.files.read(claim.descriptor, offset, 0)) if offset else ()
+    if block is None:
+        block = root.files.read(claim.descriptor, offset, 0)
+    headers = parse_block(block) if offset else ()
     hand = room(size + offset) if size <= BODY_HELD_BYTES_MAX else None
     if hand is None and size:
         root.files.unlock(claim.descriptor)  # A duplicate would go on holding the lock.

@@ -9,7 +9,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mq.bulk_limits import READ_AT_ONCE_BYTES_MAX
@@ -21,6 +22,7 @@ _KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLAIMED_FILE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPENDED_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAMED: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 FOLDER_MODE: Final = 0o700
@@ -28,6 +30,8 @@ FILE_MODE: Final = 0o600
 
 # A name that is not there, or no longer the same: a lost race, never a failure.
 GONE: Final = (errno.ENOENT, errno.ESTALE)
+# Of a listing that goes on, every so many are told of.
+_ENTRIES_TOLD: Final = 1_000
 # What a file system answers that has no fsync for folders.
 _NO_FOLDER_FSYNC: Final = (errno.EINVAL, errno.ENOTSUP)
 
@@ -94,6 +98,21 @@ class Files:
         """Takes an empty folder away."""
         os.rmdir(path)
 
+    def set_mode(self, path: str, mode: int) -> None:
+        """Sets a file's or a folder's permissions; EOPNOTSUPP for a symbolic link."""
+        descriptor = os.open(path, _NAMED)
+        try:
+            # A descriptor that may not read has no fchmod.
+            os.chmod(f"/proc/self/fd/{descriptor}", mode)
+        finally:
+            os.close(descriptor)
+
+    def set_owner(self, path: str, user: int, group: int = -1) -> None:
+        """Gives a file or a folder to a user, by number, and to a group where one is said; symbolic
+        links are not followed.
+        """
+        os.chown(path, user, group, follow_symlinks=False)
+
     def sync(self, descriptor: int) -> None:
         """The file is on stable media on return. An error is final: never call it again."""
         os.fsync(descriptor)
@@ -154,6 +173,10 @@ class Files:
         except BlockingIOError:
             return False
         return True
+
+    def wait_to_share_lock(self, descriptor: int) -> None:
+        """Takes the inode's lock beside others who share it, however long one has it alone."""
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
 
     def wait_for_lock(self, descriptor: int) -> None:
         """Takes the inode's lock, however long another has it."""
@@ -229,11 +252,108 @@ class Files:
             os.close(descriptor)
         return status, content if len(content) == size else None
 
+    def is_link(self, path: str) -> bool:
+        """Whether a symbolic link is under the name."""
+        try:
+            return stat.S_ISLNK(os.lstat(path).st_mode)
+        except OSError as error:
+            if is_gone(error):
+                return False
+            raise
+
+    def refuse_links(self, *folders: str) -> None:
+        """For what is done below folders that lie below each other: the kernel follows links among
+        those, whatever an open says of its last name. Raises OSError (ELOOP) when one is a link.
+        """
+        for folder in folders:
+            if self.is_link(folder):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
+
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
-        """The folder's entries, in no order."""
+        """The folder's entries, in no order. ELOOP for a symbolic link."""
+        self.refuse_links(folder)
         with os.scandir(folder) as found:
             yield from found
 
     def free(self, path: str) -> os.statvfs_result:
         """Free and total bytes and inodes of the path's file system."""
         return os.statvfs(path)
+
+
+class OwnersFiles(Files):
+    """What is made is the root's owner's at once, whoever runs fsck: daemons beside it are to use
+    it. For a process that may give files away.
+    """
+
+    def __init__(self, owner: int) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def create(self, path: str) -> int:
+        """See Files."""
+        return self._given(super().create(path), path)
+
+    def open_kept(self, path: str) -> int:
+        """See Files."""
+        return self._given(super().open_kept(path), path)
+
+    def open_append(self, path: str) -> int:
+        """See Files."""
+        return self._given(super().open_append(path), path)
+
+    def mkdir(self, path: str) -> None:
+        """See Files."""
+        super().mkdir(path)
+        self.set_owner(path, self._owner)
+
+    def link(self, path: str, target: str) -> None:
+        """See Files."""
+        super().link(path, target)
+        self.set_owner(path, self._owner)
+
+    def _given(self, descriptor: int, path: str) -> int:
+        try:
+            if self.descriptor_status(descriptor).st_uid != self._owner:
+                self.set_owner(path, self._owner)
+        except BaseException:
+            self.close(descriptor)
+            raise
+        return descriptor
+
+
+class ProgressFiles(Files):
+    """Tells after each look, rename and unlink, and while it lists, of the thread that made it
+    alone: what others do says nothing of that one.
+    """
+
+    def __init__(self, on_progress: Callable[[], None]) -> None:
+        super().__init__()
+        self._on_progress = on_progress
+        self._whose = threading.get_ident()
+
+    def rename(self, source: str, target: str) -> None:
+        """See Files."""
+        super().rename(source, target)
+        self._came_back()
+
+    def unlink(self, path: str) -> None:
+        """See Files."""
+        super().unlink(path)
+        self._came_back()
+
+    def status(self, path: str) -> os.stat_result | None:
+        """See Files."""
+        found = super().status(path)
+        self._came_back()
+        return found
+
+    def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
+        """See Files."""
+        for count, entry in enumerate(super().entries(folder)):
+            if count % _ENTRIES_TOLD == 0:
+                self._came_back()
+            yield entry
+
+    def _came_back(self) -> None:
+        if threading.get_ident() == self._whose:
+            self._on_progress()

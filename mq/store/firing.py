@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mq.errors import DueTooFar, KeyTaken, MqError, QueueNotFound, ScheduleUnreadable
+from mq.expiry import is_expired
 from mq.headers import print_block
 from mq.names import Key, MessageId, QueueName, ScheduleName, UuidSource
 from mq.schedule import Armed, Schedule
-from mq.settings import QueueSettings
 from mq.store.configure import Configured
 from mq.store.holders import lives
 from mq.store.keyed import Once, earlier_publish
@@ -36,6 +36,7 @@ from mq.store.schedule_layout import firing_key, firing_place, schedules_lock
 from mq.store.schedule_line import print_progress
 from mq.store.steps import FilesFailed, Flush, Steps
 from mq.store.turns import in_turn
+from mq.upkeep_errors import QueueExpired
 
 _log = logging.getLogger("mq.firing")
 
@@ -62,8 +63,8 @@ def fire(root: Root, uuids: UuidSource, queue: QueueName, name: ScheduleName) ->
     """Publishes the message of a schedule that is due, unless that has been done; `rearm` is to
     follow.
 
-    Raises MovedOn, QueueNotFound, ScheduleUnreadable, SettingsUnreadable, PublishPurged, NoSpace,
-    Busy; it is due then as before. Durable on return: the message.
+    Raises MovedOn, QueueNotFound, QueueExpired, ScheduleUnreadable, SettingsUnreadable,
+    PublishPurged, NoSpace, Busy; it is due then as before. Durable on return: the message.
     """
     kept = read_kept(root, queue, name)
     due_ms = None if kept is None else kept.version.due_ms
@@ -138,7 +139,9 @@ def _understood(kept: Kept) -> tuple[Schedule, MessageId | None]:
 
 
 def _draft(root: Root, uuids: UuidSource, queue: QueueName, schedule: Schedule, key: Key) -> Draft:
-    settings = Configured.read(root, queue, QueueSettings()).settings
+    settings = Configured.read(root, queue).settings
+    if settings.expires_at is not None and is_expired(settings, root.now_ms()):
+        raise QueueExpired(queue.text, settings.expires_at)
     head = print_block(schedule.headers)
     message_id = MessageId(
         uuids.next(),

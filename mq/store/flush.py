@@ -8,6 +8,7 @@ import errno
 import graphlib
 import itertools
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -102,7 +103,8 @@ class _Looks:
         except OSError as error:
             self.failed[folder] = error
             return -1
-        return None if status is None else status.st_ino
+        # What is no folder holds nothing of ours: what a link leads to is not flushed.
+        return status.st_ino if status is not None and stat.S_ISDIR(status.st_mode) else None
 
 
 class FolderFlusher:

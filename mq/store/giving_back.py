@@ -15,6 +15,7 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.moves import claimed, folders_of, keep_one_name, make_ways, together
 from mq.store.root import Root
+from mq.store.sideline import is_at_its_limit
 from mq.store.steps import Flush, Steps
 
 
@@ -22,7 +23,8 @@ def release_many(
     root: Root, queue: QueueName, deliveries: Sequence[Delivery]
 ) -> Steps[list[MessageId]]:
     """Puts those of a queue's deliveries back that have not moved on; their ids. Their receives
-    stay counted. What cannot be put back now comes back when it is due.
+    stay counted. What cannot be put back now comes back when it is due; what was received as often
+    as its queue allows is due now, and stays for mq-mover to sideline.
 
     Raises SettingsUnreadable, OSError. Durable on return: yes, but for their due times, which mean
     nothing in a queue.
@@ -43,6 +45,7 @@ def _release(
     root: Root, queue: QueueName, deliveries: Sequence[Delivery]
 ) -> Steps[list[MessageId]]:
     """Raises FileNotFoundError when the queue is gone."""
+    deliveries = [each for each in deliveries if not _stays(root, each)]
     targets = root.places.targets(RELEASE.target, queue, [each.id for each in deliveries])
     ways = make_ways(root, RELEASE, dict.fromkeys((queue, target) for target in targets))
     if ways.folders or ways.entries:
@@ -60,6 +63,21 @@ def _release(
     for delivery, now_ms in moved:
         root.history.record(queue, Event.RELEASED, delivery.id, delivery.stamp.receives, now_ms)
     return [delivery.id for delivery, _ in moved]
+
+
+def _stays(root: Root, delivery: Delivery) -> bool:
+    """Whether it is not to come back: then it is due now, unless it has moved on. Not flushed: a
+    crash has it due when it was to be.
+    """
+    if not is_at_its_limit(root, delivery.queue, delivery.stamp.receives):
+        return False
+    queue, message_id, bucket = delivery.queue, delivery.id, delivery.bucket
+    with claimed(root, root.layout.path(RELEASE.source, queue, message_id, bucket)) as claim:
+        if claim is not None and claim.stamp == delivery.stamp:
+            now = replace(claim.stamp, due_ms=root.now_ms())
+            root.files.stamp(claim.descriptor, now.mtime_ns())
+            root.history.record(queue, Event.EXTENDED, message_id, now.receives, now.due_ms)
+    return True
 
 
 def _put_back(root: Root, delivery: Delivery, target: str, now_ms: int) -> Flush | None:

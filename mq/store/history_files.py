@@ -99,10 +99,12 @@ class HistoryFiles:
 
     def _begin(self, day: Day, number: int, now_s: float) -> _Open:
         path = history_file(self._layout, day, self._process, number)
+        made = folders_made(self._layout, day)
+        self._files.refuse_links(*made)
         try:
             descriptor = self._files.open_append(path)
         except FileNotFoundError:
-            for folder in folders_made(self._layout, day):
+            for folder in made:
                 with contextlib.suppress(FileExistsError):
                     self._files.mkdir(folder)
             descriptor = self._files.open_append(path)

@@ -59,6 +59,7 @@ def history_files(
 
 def days(layout: Layout, files: Files, queue: str) -> list[str]:
     """The days that a queue's history has. Raises OSError."""
+    files.refuse_links(history_folder(layout))
     return [
         entry.name
         for entry in entries_if_there(files, queue_folder(layout, queue))

@@ -1,7 +1,7 @@
 """Whether a message lives: what its key's link means."""
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from mq.errors import MqError
 from mq.lifecycle import State
@@ -10,7 +10,7 @@ from mq.store.bucket_names import leading
 from mq.store.find import PASSES, leased_rows, places_alive
 from mq.store.keys import locked_now, unlink_link
 from mq.store.layout import Keys, LinkPlace
-from mq.store.moves import message_status
+from mq.store.moves import message_status, others_of
 from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.steps import Flush
@@ -65,7 +65,7 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     place, beside = _place(root, queue, message_id), root.places.buckets(queue, message_id)
     # Where it is comes before where it may have come from.
     if place is None or place[0] is State.LEASED:
-        held = _sidelined(root, queue, message_id)
+        held = _ready_across(root, queue, message_id)
         if place is not None:
             held = (layout.leases, *leading(layout.leases, place[1]))
         rows = (*beside, *leased_rows(root))
@@ -76,27 +76,51 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     return Flush(entries=(ready,), folders=folders, beside=beside)
 
 
-def is_sidelined(root: Root, queue: QueueName, message_id: MessageId) -> bool:
-    """Whether the message went to the queue's sideline, and was not removed there."""
-    return not queue.is_sideline and _place(root, queue.sideline(), message_id) is not None
-
-
-def _sidelined(root: Root, queue: QueueName, message_id: MessageId) -> tuple[str, ...]:
-    """The folders that a message lies in which is ready in the queue's sideline; none where it is
-    not.
+class Across(NamedTuple):
+    """Where a message lies in another queue than its own: its sideline, or, of a sideline's, its
+    queue, or one that a shovel moves messages to; and when it last came anywhere, or was stamped.
     """
-    if queue.is_sideline:
-        return ()
-    place = _place(root, queue.sideline(), message_id)
-    if place is None or place[0] is not State.READY:
-        return ()
-    ready = root.layout.queue(queue.sideline())
-    return (ready, *leading(ready, place[1]))
+
+    queue: QueueName
+    state: State
+    bucket: str
+    ctime_ns: int
+
+
+def across(root: Root, queue: QueueName, message_id: MessageId) -> Across | None:
+    """Where it is there; None: it is not."""
+    for other in others_of(root, queue):
+        place = _place(root, other, message_id)
+        if place is not None:
+            status = message_status(root, root.layout.path(place[0], other, message_id, place[1]))
+            return None if status is None else Across(other, *place, status.st_ctime_ns)
+    return None
+
+
+def has_crossed(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether the message went to the queue's sideline, or came back from it, or went to another
+    queue with a shovel, and was not removed there.
+    """
+    others = others_of(root, queue)
+    return any(_place(root, other, message_id) is not None for other in others)
+
+
+def _ready_across(root: Root, queue: QueueName, message_id: MessageId) -> tuple[str, ...]:
+    """The folders that a message lies in which is ready in the queue's sideline, or, of a
+    sideline's, in its queue, or where a shovel took it; none where it is not.
+    """
+    for other in others_of(root, queue):
+        place = _place(root, other, message_id)
+        if place is not None and place[0] is State.READY:
+            ready = root.layout.queue(other)
+            return (ready, *leading(ready, place[1]))
+    return ()
 
 
 def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:
     """Takes the key's link of a message away that lives no more, when it is easily done: one that
-    stays is replaced by the key's next message. `was_staged`: somebody may have delivered it.
+    stays is replaced by the key's next message. `was_staged`: it may live after all, where somebody
+    has delivered it, or as another file.
     The removal is on stable media. Durable on return: no.
     """
     if message_id.key is None:

@@ -4,6 +4,7 @@ FORMAT.md, "bulk publishes", has the steps and what a crash after each leaves.
 """
 
 import contextlib
+import errno
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from mq.errors import (
 )
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
+from mq.store.expired import refuse_expired
 from mq.store.files import is_gone
+from mq.store.giving_up import give_up, is_given_up, set_aside
 from mq.store.holders import lives
 from mq.store.keys import linked_id, read_link
 from mq.store.layout import Keys, parse_entry
@@ -134,8 +137,8 @@ def commit(
     """Publishes what these attempts of a job have staged: all of it, or nothing. It is published
     once the journal is durable; `roll_forward` brings it to its places.
 
-    Raises QueueNotFound, KeyTaken, PublishPurged, StagedFileGone, and nothing is published then.
-    Durable on return: yes.
+    Raises QueueNotFound, QueueExpired, KeyTaken, PublishPurged, StagedFileGone, and nothing is
+    published then. Durable on return: yes.
     """
     name = publish_id or Key.parse(job)
     journal = Journal(
@@ -146,6 +149,8 @@ def commit(
         any(each.is_scheduled for each in staged),
     )
     with job_locked(root, job):
+        if is_given_up(root, job):
+            raise StagedFileGone("the job was given up")
         if not is_published(root, name):
             yield from _check(root, staged, name, on_key_taken)
         with journal_locked(root):
@@ -163,13 +168,16 @@ def commit(
 
 
 def abort(root: Root, job: str, publish_id: Key | None = None) -> bool:
-    """Takes away what a job has staged that is not committed; whether it was not. Blocking. Raises
-    OSError. Durable on return: no; what comes back is never delivered, and is swept.
+    """Takes away what a job has staged that is not committed; whether it was not. Nothing is staged
+    or committed for it any more, for a day: its tasks may still run. Blocking. Raises OSError,
+    Busy. Durable on return: no; what comes back is never delivered, and is swept.
     """
     with job_locked(root, job):
         if is_of(root, publish_id or Key.parse(job), job):
             return False
-        remove_job(root, job)
+        aside = set_aside(root, job)
+    # Without the lock: while its file is open, NFS keeps it in the folder.
+    give_up(root, job, aside)
     return True
 
 
@@ -231,12 +239,12 @@ def journal_locked(root: Root) -> Iterator[None]:
 @contextlib.contextmanager
 def job_locked(root: Root, job: str) -> Iterator[bool]:
     """Only who commits a job, or forgets it, is in the block; others wait. False: it has staged
-    nothing.
+    nothing, or was given up.
     """
     try:
         descriptor = root.files.open_kept(job_lock(root.layout, job))
     except OSError as error:
-        if not is_gone(error):
+        if not is_gone(error) and error.errno != errno.ENOTDIR:
             raise
         yield False
         return
@@ -259,6 +267,7 @@ def _check(
         yield Flush(entries=(root.layout.queue(queue),))
         if not queue_exists(root, queue):
             raise QueueNotFound(queue.text)
+        refuse_expired(root, queue)
         if (mark := mark_of(root, queue)) is not None and mark.covers(uuid):
             # Its next try has ids that are later.
             unlink_if_there(root.files, journal_path(root.layout, name, JournalFile.BEGUN))

@@ -16,7 +16,16 @@ from mq.limits import LINK_TRIES_MAX
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.holders import DELIVERED, is_sidelined, is_staged, kept_flush, lives, whereabouts
+from mq.store.holders import (
+    DELIVERED,
+    Across,
+    across,
+    has_crossed,
+    is_staged,
+    kept_flush,
+    lives,
+    whereabouts,
+)
 from mq.store.keys import (
     link_flush,
     linked_id,
@@ -61,7 +70,7 @@ def take_links(
             if first is not None:
                 return first
         if message_id.key is not None:
-            yield from _take_key(root, queue, message_id, message_id.key)
+            yield from take_key(root, queue, message_id, message_id.key)
     except FileNotFoundError:
         if queue_exists(root, queue):
             raise  # It is the folder of all queues' keys that is gone.
@@ -113,7 +122,7 @@ def _came_to_nothing(root: Root, queue: QueueName, message_id: MessageId, kind: 
     if kind is Keys.FIRING:
         return is_staged(root, queue, message_id)
     is_here = whereabouts(root, queue, message_id) in DELIVERED
-    return not is_here and not is_sidelined(root, queue, message_id)
+    return not is_here and not has_crossed(root, queue, message_id)
 
 
 def _take_once(
@@ -161,7 +170,7 @@ def _first_of(
         yield link_flush(place)
         if first.key is not None:
             try:
-                yield from _take_key(root, queue, first, first.key)
+                yield from take_key(root, queue, first, first.key)
             except KeyTaken:
                 return None  # It cannot be delivered, and whoever is at it will hear that too.
         yield from _deliver(root, queue, place, first)
@@ -171,8 +180,11 @@ def _first_of(
     return first
 
 
-def _take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> Steps[None]:
-    """Raises KeyTaken when another message that has the key lives, for sure."""
+def take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> Steps[None]:
+    """Has the key's link say the message, before that shows in the queue. Raises KeyTaken when
+    another message that has the key lives, for sure; Busy; FileNotFoundError when the queue went.
+    Durable on return: yes.
+    """
     place = root.layout.link(Keys.LOOKUP, queue, key)
     for _ in range(LINK_TRIES_MAX):
         if (made := make_link(root, place, message_id.text)) is not None:
@@ -186,6 +198,7 @@ def _take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> 
             yield link_flush(place)
             return
         holder = linked_id(target)
+        seen = None
         if holder is not None:
             yield from settle(root, queue, place, holder)
             if lives(root, queue, holder):
@@ -193,12 +206,31 @@ def _take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> 
                 raise KeyTaken(key.text, holder.text)
             # That it was removed is on stable media before another has its key: if it came back,
             # two would.
+            seen = across(root, queue, holder)
             yield kept_flush(root, queue, holder)
-        replace = partial(replace_link, root, place, target, message_id.text)
-        if (yield from locked(root, place, replace)):
+        take_over = partial(_take_over, root, queue, place, target, message_id, seen)
+        if (yield from locked(root, place, take_over)):
             yield link_flush(place)
             return
     raise Busy("others change the key's link again and again")
+
+
+def _take_over(
+    root: Root,
+    queue: QueueName,
+    place: LinkPlace,
+    target: str,
+    message_id: MessageId,
+    seen: Across | None,
+) -> bool:
+    """Replaces a link whose message does not live, under the lock. False: it says something else;
+    or its message lives by now, since a shovel, or what rolls a bulk publish forward, has brought
+    it there; or it came and went meanwhile, which is perhaps not flushed.
+    """
+    holder = linked_id(target)
+    if holder is not None and (lives(root, queue, holder) or across(root, queue, holder) != seen):
+        return False
+    return replace_link(root, place, target, message_id.text)
 
 
 def settle(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:

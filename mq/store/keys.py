@@ -23,6 +23,7 @@ def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
     the key has one. Raises OSError; Busy when others take the folder away again and again.
     """
     made = False
+    root.files.refuse_links(*place.made)
     for _ in range(LINK_TRIES_MAX):
         try:
             root.files.link(place.path, target)
@@ -56,6 +57,7 @@ def read_link(root: Root, place: LinkPlace) -> str | None:
     """What a key's link says; None: there is none. Raises StorageFailed when something else has
     its name.
     """
+    root.files.refuse_links(*place.made)
     target = root.files.linked(place.path)
     if target is None and root.files.status(place.path) is not None:
         # Or it came just now.
@@ -86,11 +88,13 @@ def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
     """Does it under the lock of the link's folder, once that is free; `act` must not take long.
     Raises Busy; FileNotFoundError when the folder is gone.
     """
+    root.files.refuse_links(*place.made)
     return (yield from in_turn(root, place.lock, act))
 
 
 def locked_now(root: Root, place: LinkPlace, act: Callable[[], None]) -> bool:
     """Does it under the lock of the link's folder; False when that is not free now."""
+    root.files.refuse_links(*place.made)
     return at_once(root, place.lock, act)
 
 

@@ -1,7 +1,7 @@
 """What mq-mover does about leases: when each lapses, and what crashes and time leave of them."""
 
 import contextlib
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -85,17 +85,10 @@ def sweep_leases(root: Root) -> int:
     written by a process that died. How many. Raises OSError. Durable on return: no; what comes back
     is swept again.
     """
-    names = lease_names(root.layout, root.files)
-    newest = _newest(root, names)
     swept = 0
-    for lease, files in names.items():
-        if len(files) > 1:
-            continue
-        (file,) = files
-        is_old = lease.seq < newest.get(lease.consumer, 0)
-        if _is_of_nothing(root, lease, file, is_old=is_old):
-            unlink_if_there(root.files, lease_path(root.layout, lease, file))
-            swept += 1
+    for path in ended_leases(root):
+        unlink_if_there(root.files, path)
+        swept += 1
     old_ns = (root.now_ms() - FORGOTTEN_AFTER_S * 1000) * 1_000_000
     for entry in entries_if_there(root.files, root.layout.leases):
         if is_unfinished(entry.name):
@@ -104,6 +97,21 @@ def sweep_leases(root: Root) -> int:
                 unlink_if_there(root.files, entry.path)
                 swept += 1
     return swept
+
+
+def ended_leases(root: Root, late_ms: int = 0) -> Iterator[str]:
+    """What is left of leases that nobody asks for any more, and of claims that took nothing.
+    `late_ms`: what should have gone so many milliseconds ago; where nobody can tell since when, it
+    is left out. Raises OSError.
+    """
+    names = lease_names(root.layout, root.files)
+    newest = _newest(root, names)
+    for lease, files in names.items():
+        if len(files) == 1:
+            (file,) = files
+            is_old = lease.seq < newest.get(lease.consumer, 0)
+            if _is_of_nothing(root, lease, file, late_ms, is_old=is_old):
+                yield lease_path(root.layout, lease, file)
 
 
 def _newest(root: Root, names: Mapping[LeaseName, Set[LeaseFile]]) -> dict[ConsumerName, int]:
@@ -117,8 +125,10 @@ def _newest(root: Root, names: Mapping[LeaseName, Set[LeaseFile]]) -> dict[Consu
     return newest
 
 
-def _is_of_nothing(root: Root, lease: LeaseName, file: LeaseFile, *, is_old: bool) -> bool:
-    now_ms = root.now_ms()
+def _is_of_nothing(
+    root: Root, lease: LeaseName, file: LeaseFile, late_ms: int, *, is_old: bool
+) -> bool:
+    now_ms = root.now_ms() - late_ms
     status = root.files.status(lease_path(root.layout, lease, file))
     if status is None:
         return False
@@ -128,7 +138,7 @@ def _is_of_nothing(root: Root, lease: LeaseName, file: LeaseFile, *, is_old: boo
     if file is not LeaseFile.MANIFEST:
         return False
     if _is_claimed(root, lease):
-        return is_old
+        return is_old and not late_ms
     # Its folder may be about to be made.
     lain_ms = now_ms - status.st_ctime_ns // 1_000_000
     return now_ms >= due_ms and lain_ms >= LEASE_S_DEFAULT * 1000

@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from mq.errors import BadName
 from mq.lifecycle import State
+from mq.limits import FILE_NAME_BYTES_MAX
 from mq.names import Key, MessageId, QueueName
 
 FORMAT_LINE: Final = "mq 1\n"
@@ -141,6 +142,32 @@ class Layout:
         return f"{self.root}/schedules"
 
     @property
+    def members(self) -> str:
+        """The folder in which processes that share upkeep say so: see `member_layout`."""
+        return f"{self.root}/members"
+
+    @property
+    def shovels(self) -> str:
+        """The folder of what is said of shovels: see `shovel_layout`."""
+        return f"{self.root}/shovels"
+
+    @property
+    def lost(self) -> str:
+        """The folder of what fsck has set aside; made when it is first needed."""
+        return f"{self.root}/lost"
+
+    @property
+    def crossings(self) -> str:
+        """The folder of what shovels between any two queues have chosen: see `crossing_layout`.
+        Made when it is first needed.
+        """
+        return f"{self.root}/crossings"
+
+    def made_later(self) -> tuple[str, ...]:
+        """Folders that are there from their first use on."""
+        return self.lost, self.crossings
+
+    @property
     def purged(self) -> str:
         """The folder of queues' purge marks."""
         return f"{self.root}/purged"
@@ -164,7 +191,8 @@ class Layout:
         states = (self.new, self.queues, self.delay, self.remove)
         beside = (self.tombstones, self.settings, self.purged, self.schedules)
         bulk = (self.leases, self.journal)
-        return (*states, *beside, *bulk, *map(self.keys, Keys))
+        upkeep = (self.members, self.shovels)
+        return (*states, *beside, *bulk, *upkeep, *map(self.keys, Keys))
 
     def keys(self, kind: Keys) -> str:
         """The folder of the folders of queues' keys."""
@@ -237,6 +265,13 @@ class Layout:
         """Where a deleted queue's folder goes: the uuid tells one deletion from the next."""
         return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_FOLDER_SUFFIX}"
 
+    def lost_file(self, name: str, uuid: str) -> str:
+        """Where fsck sets something aside that had this name, or this entry's. The uuid tells it
+        from others of the name; what is too long is cut.
+        """
+        kept = os.fsencode(f"{uuid}{_SEPARATOR}{name}")[:FILE_NAME_BYTES_MAX]
+        return f"{self.lost}/{os.fsdecode(kept)}"
+
     def probe(self, state: State) -> str:
         """A file of this process to try the folder with. A dotfile, so that nobody takes it for
         a message.
@@ -293,6 +328,15 @@ def new_name(name: str) -> str:
 def is_deleted_folder(name: str) -> bool:
     """Whether a folder of this name in remove/ is a deleted queue's."""
     return _is_deleted(name, _DELETED_FOLDER_SUFFIX)
+
+
+def deleted_ms(name: str) -> int | None:
+    """When a folder of this name came to remove/, milliseconds since the epoch by the clock of who
+    moved it there; None: it is no deleted queue's.
+    """
+    if not is_deleted_folder(name):
+        return None
+    return parse_entry(name.removesuffix(_DELETED_FOLDER_SUFFIX))[1].published_ms
 
 
 def are_deleted_keys(name: str) -> bool:

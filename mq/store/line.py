@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from mq.errors import Unavailable
 from mq.limits import (
@@ -29,10 +29,18 @@ _log = logging.getLogger("mq.commit")
 
 W = TypeVar("W")
 
+OnCommit: TypeAlias = Callable[[int, float], None]
+"""Hears of how many operations were flushed together, and in how many seconds; in a thread."""
+
+
+def untold(operations: int, seconds: float) -> None:
+    """Nobody wants to hear of it."""
+
 
 class CommitLine(Generic[W]):
     """Drives operations, each with someone who waits for it; `ended` is called in one of the
-    line's threads with some of those and what became of their operations.
+    line's threads with some of those and what became of their operations, and `flushed` with how
+    many a flush was for, and how many seconds it took.
     """
 
     def __init__(
@@ -40,10 +48,12 @@ class CommitLine(Generic[W]):
         flusher: Flusher,
         ended: Callable[[list[tuple[W, Outcome]]], None],
         steady_s: Callable[[], float],
+        flushed: OnCommit = untold,
     ) -> None:
         self._session = flusher.session()
         self._ended = ended
         self._steady_s = steady_s
+        self._flushed = flushed
         self._flush_s = 0.0
         """What the last flush took."""
         self._left, self._left_s, self._back = 0, 0.0, 0
@@ -158,6 +168,7 @@ class CommitLine(Generic[W]):
             self._fail(list(asked), error)
         else:
             self._flush_s = self._steady_s() - began_s
+            self._flushed(len(asked), self._flush_s)
             self._act(list(asked), failures)
 
     def _act(self, numbers: list[int], failures: Failures, newcomers: int = 0) -> None:

@@ -2,7 +2,7 @@
 
 import os
 
-from mq.errors import QueueNotFound
+from mq.errors import QueueNotFound, StorageFailed
 from mq.limits import FOLDER_MTIME_TRUST_S, LOOK_PAUSE_S_MAX, LOOK_SHARE
 from mq.names import QueueName
 from mq.store.moves import queue_exists
@@ -22,6 +22,10 @@ def is_settled(folder: os.stat_result, now_ms: int) -> bool:
 
 
 def not_found(root: Root, queue: QueueName) -> QueueNotFound:
-    """What says that there is no such queue. Raises StorageFailed when that is not sure."""
-    queue_exists(root, queue)
+    """What says that there is no such queue, whose folder could not be looked into. Raises
+    StorageFailed when that is not sure: a network mount's handle of the folder may be stale, or the
+    queue was made just now.
+    """
+    if queue_exists(root, queue):
+        raise StorageFailed(f"{root.layout.queue(queue)} is there, and cannot be looked into")
     return QueueNotFound(queue.text)

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from mq.clock import SystemClock
@@ -32,18 +32,21 @@ _SYNCFS_KINDS: Final = frozenset({"ext4", "xfs", "btrfs"})
 _MEMORY_KINDS: Final = frozenset({"tmpfs", "ramfs"})
 _DEVICES: Final = "/sys/dev/block"
 _JOURNALS: Final = "/proc/fs/jbd2"
-_NETWORK_KINDS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "fuse.sshfs"})
+_NETWORK_KINDS: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph-fuse", "fuse.juicefs", "9p", "fuse.sshfs"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`), where it is mounted, and its
-    device, major:minor.
+    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`), where it is mounted, its device,
+    major:minor, and its options, the mount's own before those of the file system.
     """
 
     kind: str
     mount_point: str
     device: str = ""
+    options: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def in_memory(self) -> bool:
@@ -92,10 +95,12 @@ def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSy
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as lines:
             for line in lines:
                 left, _, right = line.partition(" - ")
-                _, _, device, _, escaped, *_ = left.split(" ")
+                _, _, device, _, escaped, own, *_ = left.split(" ")
                 point = _unescape(escaped)
                 if _is_below(real, point) and len(point) >= len(best.mount_point):
-                    best = FileSystem(right.split(" ")[0], point, device)
+                    kind, _, rest = right.rstrip("\n").partition(" ")
+                    both = (*own.split(","), *rest.rpartition(" ")[2].split(","))
+                    best = FileSystem(kind, point, device, tuple(dict.fromkeys(both)))
     except OSError:
         return best
     return best

@@ -97,7 +97,7 @@ def move(
         target = root.places.target(transition.target, queue, message_id)
     for _ in range(BUCKET_TRIES_MAX):
         try:
-            return _move(root, transition, queue, message_id, links, source, target)
+            return move_there(root, transition, queue, message_id, links, source, target)
         except OSError as error:
             if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
                 raise
@@ -133,14 +133,14 @@ def move_alive(
             _make_bucket(root, transition, into, target)
             yield _way_to(root, transition, into, target)
         try:
-            return _move(root, transition, queue, message_id, links, source, target, into)
+            return move_there(root, transition, queue, message_id, links, source, target, into)
         except OSError as error:
             if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
                 raise
     raise Busy("the message's bucket is taken away again and again")
 
 
-def _move(
+def move_there(
     root: Root,
     transition: Transition,
     queue: QueueName,
@@ -150,19 +150,59 @@ def _move(
     target: str,
     into: QueueName | None = None,
 ) -> Flush:
+    """Like `move_alive`, once; what makes the rename durable. ENOENT also where the bucket that it
+    goes to is not there.
+    """
     layout = root.layout
     root.files.rename(
         layout.path(transition.source, queue, message_id, source),
         layout.path(transition.target, into or queue, message_id, target),
     )
+    return arrived(root, transition, queue, message_id, links, source, target, into)
+
+
+def arrived(
+    root: Root,
+    transition: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    links: int,
+    source: str,
+    target: str,
+    into: QueueName | None = None,
+) -> Flush:
+    """What makes a rename durable that was made, of a message that had so many names."""
     flush = folders_of(root, transition, queue, source, target, into)
     root.places.went(flush.folders[-1])
     if links > 1:
         return keep_one_name(root, transition.target, into or queue, message_id, target)
-    if transition.source is State.READY and queue.is_sideline:
-        # Whoever sidelined it may have died before its own flush.
-        return flush._replace(beside=ready_rows(root, queue.counterpart(), message_id))
+    if transition.source is State.READY and (others := crossed_from(root, queue)):
+        return flush._replace(beside=rows_across(root, others, message_id))
     return flush
+
+
+def crossed_from(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
+    """The queues that a message which is ready in this one may have come from, by one who died
+    before its own flush: its sideline, or, of a sideline, its queue, and those that a shovel moves
+    messages between. Whoever moves it on flushes what it left there (`rows_across`).
+    """
+    if others := root.places.crossings.of(queue):
+        return others
+    is_one = queue.is_sideline or root.files.is_there(_sideline_folder(root.layout, queue))
+    return (queue.counterpart(),) if is_one else ()
+
+
+def others_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
+    """The queues in which a message of this one may have its other name, or be by now: those of
+    `crossed_from`, whether they are there or not.
+    """
+    return root.places.crossings.of(queue) or (queue.counterpart(),)
+
+
+@functools.lru_cache(_ENDS_KEPT)
+def _sideline_folder(layout: Layout, queue: QueueName) -> str:
+    # With the slash, a file that somebody has left under the name is none.
+    return f"{layout.queue(queue.sideline())}/"
 
 
 def _lacks_bucket(
@@ -182,8 +222,9 @@ def _lacks_bucket(
 
 
 def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: str) -> None:
-    """Makes what is missing of a bucket; never the folder that it belongs in."""
-    for folder in leading(root.layout.base(transition.target, queue), bucket):
+    """Makes what is missing of a bucket; never the folder that it belongs in, nor below a link."""
+    made = leading(root.layout.base(transition.target, queue), bucket)
+    for folder in itertools.takewhile(lambda each: not root.files.is_link(each), made):
         with contextlib.suppress(FileExistsError):
             root.files.mkdir(folder)
 
@@ -191,31 +232,38 @@ def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: s
 def keep_one_name(
     root: Root, kept: State, queue: QueueName, message_id: MessageId, bucket: str = ""
 ) -> Flush:
-    """Takes a file's other names away, those among the places of the queue's sideline too, or of
-    the queue whose sideline it is; gives what makes that durable.
+    """Takes a file's other names away, those among the places of the queues too that it may
+    have crossed from or to (`others_of`); gives what makes that durable.
 
     A crash between the flushes of a rename's two folders can leave both names (btrfs), and
     rename(2) between two names of one inode does nothing.
     """
-    layout, other_queue = root.layout, queue.counterpart()
+    layout, others_of_it = root.layout, others_of(root, queue)
     kept_path = layout.path(kept, queue, message_id, bucket)
     inode = root.files.status(kept_path)
-    for of, state in itertools.product((queue, other_queue), _ALL):
+    for of, state in itertools.product((queue, *others_of_it), _ALL):
         for spot in root.places.spots(state, of, message_id):
             path = layout.path(state, of, message_id, spot)
             other = None if path == kept_path else root.files.status(path)
             if other is not None and inode is not None and os.path.samestat(other, inode):
                 with contextlib.suppress(FileNotFoundError):
                     root.files.unlink(path)
-    base = layout.base(kept, queue)
-    others = (layout.base(state, queue) for state in _LATEST_FIRST)
+    base, others = layout.base(kept, queue), (layout.base(each, queue) for each in _LATEST_FIRST)
     ways = dict.fromkeys((base, *leading(base, bucket), *others))
     removed = root.layout.parent(State.REMOVED, queue, IN_COMMON.deep(message_id))
     buckets = root.places.buckets(queue, message_id)
     leased = ((folder,) for folder in root.places.leases.folders())
-    counterpart = ready_rows(root, other_queue, message_id)
-    beside = ((os.path.dirname(removed), removed), *buckets, *leased, *counterpart)
+    across = rows_across(root, others_of_it, message_id)
+    beside = ((os.path.dirname(removed), removed), *buckets, *leased, *across)
     return Flush(folders=tuple(ways), beside=beside)
+
+
+def rows_across(
+    root: Root, queues: Iterable[QueueName], message_id: MessageId
+) -> tuple[tuple[str, ...], ...]:
+    """`ready_rows` of several."""
+    rows = (ready_rows(root, queue, message_id) for queue in queues)
+    return tuple(itertools.chain.from_iterable(rows))
 
 
 def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, ...], ...]:
@@ -225,7 +273,7 @@ def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tup
     """
     folder = (root.layout.queue(queue),)
     try:
-        return folder, root.places.buckets(queue, message_id)[1]
+        return ((*folder, *root.places.buckets(queue, message_id)[1]),)
     except SettingsUnreadable:
         return (folder,)
 

@@ -1,9 +1,8 @@
-"""The order of delivery, and the first ready messages of a queue in it; purged ones left out.
+"""The order of delivery, and the first ready messages in it; but for purged and expired ones.
 
 By priority, then by id, merging the queue's own folder with its buckets: a bucket, which holds ids
 from its own digits on, is listed when the merge comes to them, and what stands behind it waits.
-Names are compared as text and parsed when they are taken. In the same way a queue's messages are
-found in a folder that it shares with others, by id alone.
+Names are compared as text. So a queue's messages are found in a folder that others share, by id.
 """
 
 import heapq
@@ -13,21 +12,20 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mq.lifecycle import State
 from mq.limits import FOLDERS_PER_LOOK_MAX, PRIORITY_MAX, UUID_CHARS
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import Bucket, dashed, parse_bucket, shard_of
+from mq.store.expired import unserved_mark
 from mq.store.files import is_gone
-from mq.store.layout import entry_prefix
 from mq.store.listing import is_settled, not_found
-from mq.store.purged import PurgeMark, mark_of
+from mq.store.purged import PurgeMark
 from mq.store.root import Root
-from mq.store.walk import is_bucket, is_deep_folder, walk_spots
+from mq.store.walk import is_bucket, is_deep_folder
 
 _PRIORITY: Final = slice(UUID_CHARS, UUID_CHARS + 3)
 _PRIORITY_BEGINS: Final = ",p="
 RANK_CHARS: Final = 2
-_NO_RANK: Final = f"{PRIORITY_MAX}0"
+NO_RANK: Final = f"{PRIORITY_MAX}0"
 # Names kept of a folder that has more than it should, before those that come late are dropped.
 KEPT: Final = 4
 
@@ -46,12 +44,12 @@ class Order:
         For any text, since a foreign name is told from an id's when it is taken.
         """
         if self.shards == 1 and name[_PRIORITY] != _PRIORITY_BEGINS:
-            return _NO_RANK + name
+            return NO_RANK + name
         try:
             priority = int(name[_PRIORITY.stop]) if name[_PRIORITY] == _PRIORITY_BEGINS else 0
             return f"{PRIORITY_MAX - priority}{self._turn(shard_of(name, self.shards)):x}{name}"
         except (ValueError, IndexError):
-            return _NO_RANK + name
+            return NO_RANK + name
 
     def first_key(self, bucket: Bucket, deep: str = "") -> str:
         """No message of the bucket, or of what lies below it, is before this key."""
@@ -87,11 +85,11 @@ class OfQueue:
 
     def key(self, name: str) -> str:
         """Like Order's; "" for an entry of another queue."""
-        return _NO_RANK + name[len(self.prefix) :] if name.startswith(self.prefix) else ""
+        return NO_RANK + name[len(self.prefix) :] if name.startswith(self.prefix) else ""
 
     def first_key(self, bucket: Bucket, deep: str = "") -> str:
         """Like Order's."""
-        return _NO_RANK + dashed(bucket.digits + deep)
+        return NO_RANK + dashed(bucket.digits + deep)
 
 
 class Candidate(NamedTuple):
@@ -159,7 +157,7 @@ def list_ready(
         raise not_found(root, queue)
     if known is not None and is_unchanged(root, known):
         return None
-    look = Look(root, folder, limit, order, mark_of(root, queue))
+    look = Look(root, folder, limit, order, unserved_mark(root, queue))
     try:
         look.open(folder, "", None)
     except OSError as error:
@@ -174,57 +172,7 @@ def list_ready(
     return Listing(look.found, complete, mark, order, tuple(look.empty))
 
 
-def list_after(
-    root: Root, state: State, queue: QueueName, limit: int, after: MessageId | None = None
-) -> tuple[list[Candidate], bool]:
-    """The queue's first `limit` messages of a state behind this id, or fewer, and whether these are
-    all: ready ones in the order of delivery, others by id.
-
-    No folder is listed that lies wholly before the id, nor any behind the last one found. Blocking.
-    Raises QueueNotFound, OSError.
-    """
-    if state is State.LEASED:
-        return _list_leased(root, queue, limit, after)
-    folder = root.layout.base(state, queue)
-    order = STRICT if state is State.READY else OfQueue(entry_prefix(queue))
-    behind = ""
-    if after is not None:
-        behind = order.key(after.text) if state is State.READY else _NO_RANK + after.text
-    purged = None if state is State.REMOVED else mark_of(root, queue)
-    look = Look(root, folder, limit, order, purged, behind)
-    try:
-        look.open(folder, "", None)
-    except OSError as error:
-        if is_gone(error) and state is State.READY:
-            raise not_found(root, queue) from None
-        raise
-    complete = look.merge()
-    look.found.sort()
-    return look.found, complete
-
-
-def _list_leased(
-    root: Root, queue: QueueName, limit: int, after: MessageId | None
-) -> tuple[list[Candidate], bool]:
-    """`list_after` of leased messages."""
-    order, mark = OfQueue(entry_prefix(queue)), mark_of(root, queue)
-    is_purged = _is_none if mark is None else mark.covers
-    behind = "" if after is None else _NO_RANK + after.text
-    leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
-    found = heapq.nsmallest(
-        limit + 1,
-        (
-            Candidate(key, spot)
-            for spot, entry in leased
-            if (key := order.key(entry.name)) > behind
-            and MessageId.is_written(key[RANK_CHARS:])
-            and not is_purged(key[RANK_CHARS:])
-        ),
-    )
-    return found[:limit], len(found) <= limit
-
-
-def _is_none(name: str) -> bool:
+def covers_nothing(name: str) -> bool:
     """Where nothing was purged."""
     return False
 
@@ -302,7 +250,7 @@ class Look:
             self.mtimes_ns.append((path, status.st_mtime_ns))
             self.settled = self.settled and is_settled(status, self.root.now_ms())
         key_of, behind, kept = self.order.key, self.behind, KEPT * self.limit
-        is_purged = _is_none if self.purged is None else self.purged.covers
+        is_purged = covers_nothing if self.purged is None else self.purged.covers
         keys: list[str] = []
         files = 0
         is_cut = anything = False

@@ -8,6 +8,7 @@ the folders of one hash at a time. FORMAT.md, "sweeping keys", has the steps.
 
 import contextlib
 import itertools
+import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,6 @@ from mq.errors import BadName, Busy, SettingsUnreadable
 from mq.lifecycle import State
 from mq.limits import FIRING_KEPT_S, FORGOTTEN_AFTER_S, SWEPT_LINKS_MAX
 from mq.names import Key, MessageId, QueueName
-from mq.settings import QueueSettings
 from mq.store.configure import Configured
 from mq.store.holders import DELIVERED, is_staged, kept_flush, whereabouts
 from mq.store.keyed import is_young
@@ -101,7 +101,7 @@ def _sweep_folder(root: Root, folder: KeyFolder) -> Steps[tuple[int, int]]:
                 old.append((place, target))
     for place, target in old:
         with contextlib.suppress(Busy, SettingsUnreadable, FileNotFoundError):
-            swept += yield from _sweep_link(root, folder, place, target)
+            swept += yield from sweep_link(root, folder, place, target)
     return seen, swept
 
 
@@ -121,7 +121,7 @@ def kept_s(root: Root, folder: KeyFolder) -> float:
         return FORGOTTEN_AFTER_S
     if folder.kind is Keys.FIRING:
         return FIRING_KEPT_S
-    return Configured.read(root, folder.queue, QueueSettings()).settings.idempotency_s
+    return Configured.read(root, folder.queue).settings.idempotency_s
 
 
 def is_orphan(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> bool:
@@ -136,7 +136,10 @@ def is_orphan(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> b
     return whereabouts(root, folder.queue, holder) not in _ALIVE
 
 
-def _sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> Steps[bool]:
+def sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> Steps[bool]:
+    """Takes a link away that is old enough and means nothing any more, looked at again under its
+    lock; whether it went. Raises Busy, SettingsUnreadable, OSError. Durable on return: no.
+    """
     holder = linked_id(target)
     if folder.kind is Keys.FIRING:
         # If the schedule came back as it was, it would fire again.
@@ -183,3 +186,18 @@ def give_up_publishes(
 
 def _give_up(root: Root, place: LinkPlace, queue: QueueName, message_id: MessageId) -> bool:
     return is_staged(root, queue, message_id) and unlink_link(root, place, message_id.text)
+
+
+def key_place(root: Root, path: str) -> tuple[KeyFolder, LinkPlace] | None:
+    """What a path says of a link: its folder and its place; None: it is none's."""
+    folder = os.path.dirname(path)
+    of_queue = os.path.dirname(folder)
+    for kind in Keys:
+        if os.path.dirname(of_queue) == root.layout.keys(kind):
+            try:
+                queue = QueueName.parse(os.path.basename(of_queue))
+                key = Key.parse_written(os.path.basename(path))
+            except BadName:
+                return None
+            return KeyFolder(kind, queue, folder), root.layout.link(kind, queue, key)
+    return None

@@ -2,29 +2,18 @@
 bytes. No more folders are listed, and no more files opened, than the page needs.
 """
 
-import codecs
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mq.errors import QueueNotFound, Unavailable
 from mq.lifecycle import State
 from mq.limits import PEEK_BODY_BYTES
+from mq.looking import Page, Part, cut
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.moves import message_status, queue_exists
-from mq.store.order import list_after
-from mq.store.read import Part, Reading, read_at
+from mq.store.paging import list_after
+from mq.store.read import Reading, read_at
 from mq.store.root import Root
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """At most `count` messages of these states, each state behind the one before; behind the id
-    `after`, where that is given, with one state alone.
-    """
-
-    states: tuple[State, ...]
-    count: int
-    after: MessageId | None = None
 
 
 def peek(root: Root, queue: QueueName, page: Page) -> list[Reading]:
@@ -90,12 +79,3 @@ def _damaged(
 
 def _choose(size: int, receives: int) -> Part:
     return Part(0, min(size, PEEK_BODY_BYTES))
-
-
-def cut(text: bytes) -> bytes:
-    """What was cut somewhere, cut at the character's beginning where it is UTF-8 up to there."""
-    try:
-        _, whole = codecs.utf_8_decode(text, "strict", False)
-    except UnicodeDecodeError:
-        return text
-    return text[:whole]

@@ -217,7 +217,7 @@ def listings(layout: Layout) -> str:
 
 
 def job_folder(layout: Layout, job: str) -> str:
-    """The folder of one job's attempts."""
+    """The folder of one job's attempts; a file, once the job was given up."""
     return f"{staging(layout)}/{job}"
 
 

@@ -25,6 +25,7 @@ from mq.limits import (
 )
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import IN_COMMON, Shape
+from mq.store.crossings import Crossings
 from mq.store.files import Files
 from mq.store.layout import Layout
 from mq.store.lease_names import OpenLeases
@@ -71,6 +72,8 @@ class Places:
         self._shapes: dict[QueueName, tuple[Version, Shape]] = {}
         self.leases = OpenLeases(layout, files, clock)
         """What holds leased messages."""
+        self.crossings = Crossings(layout, files, clock)
+        """The queues between which messages are being moved."""
 
     def target(self, state: State, queue: QueueName, message_id: MessageId) -> str:
         """The bucket to put the message in; "" for none, also where something else has its name.
@@ -84,11 +87,12 @@ class Places:
         shape = self._shape(state, queue)
         bucket = shape.bucket(message_id)
         path = f"{folder}/{bucket[:-1]}"
-        if path not in self._fills and self._is_foreign(path):
+        if self._is_foreign(path):
             return ""
         if not self._is_full(path):
             return bucket
-        return shape.deep(message_id)
+        deep = shape.deep(message_id)
+        return bucket if self._is_foreign(f"{folder}/{deep[:-1]}") else deep
 
     def targets(self, state: State, queue: QueueName, ids: Sequence[MessageId]) -> list[str]:
         """`target` for each of many that come at once and say the same of their messages. What
@@ -104,15 +108,17 @@ class Places:
             for message_id in ids
             for key in (shape.decides(message_id.uuid),)
         ]
-        found: dict[str, str | None] = {}
+        found: dict[str, str] = {}
         for bucket, count in Counter(deep[:_TO_DEEP] for deep in of_each).items():
             path = f"{folder}/{bucket[:-1]}"
-            if path not in self._fills and self._is_foreign(path):
+            if self._is_foreign(path):
                 found[bucket] = ""
-            else:
-                found[bucket] = None if self._is_full(path, count) else bucket
-        places = ((found[deep[:_TO_DEEP]], deep) for deep in of_each)
-        return [deep if place is None else place for place, deep in places]
+            elif not self._is_full(path, count):
+                found[bucket] = bucket
+        for deep in dict.fromkeys(of_each):
+            if (bucket := deep[:_TO_DEEP]) not in found:
+                found[deep] = bucket if self._is_foreign(f"{folder}/{deep[:-1]}") else deep
+        return [found.get(deep[:_TO_DEEP]) or found.get(deep, "") for deep in of_each]
 
     def went(self, folder: str) -> None:
         """A message was taken from the folder."""
@@ -138,8 +144,11 @@ class Places:
             yield ""
         if state is not State.NEW:
             shape = self._shape(state, queue)
-            yield shape.bucket(message_id)
-            yield shape.deep(message_id)
+            bucket, deep = shape.bucket(message_id), shape.deep(message_id)
+            if not self._files.is_link(self._layout.parent(state, queue, bucket)):
+                yield bucket
+                if not self._files.is_link(self._layout.parent(state, queue, deep)):
+                    yield deep
         if not is_flat:
             yield ""
 

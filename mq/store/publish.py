@@ -15,7 +15,7 @@ from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.message import Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.holders import DELIVERED, free_key, is_sidelined, kept_flush, whereabouts
+from mq.store.holders import DELIVERED, free_key, has_crossed, kept_flush, whereabouts
 from mq.store.keyed import Once, give_back, take_links
 from mq.store.layout import Keys
 from mq.store.moves import folders_of, move, queue_exists
@@ -236,4 +236,4 @@ def _was_delivered(root: Root, draft: Draft) -> bool:
     state = whereabouts(root, draft.queue, draft.id)
     if state is State.REMOVED:
         return root.now_ms() - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
-    return state in DELIVERED or is_sidelined(root, draft.queue, draft.id)
+    return state in DELIVERED or has_crossed(root, draft.queue, draft.id)

@@ -4,14 +4,12 @@ FORMAT.md, "purge a queue", has the steps and what a crash after each leaves.
 """
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from mq.errors import BadName
 from mq.lifecycle import State
 from mq.limits import (
-    BUCKET_TRIES_MAX,
     PURGE_MARK_KEPT_S,
     PURGED_BUCKETS_PER_HOP_MAX,
     PURGED_PER_HOP_MAX,
@@ -19,20 +17,26 @@ from mq.limits import (
 )
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
-from mq.store.bucket_names import is_deep, leading, parse_bucket
-from mq.store.bulk_history import record_removed
-from mq.store.files import is_gone
+from mq.store.bucket_names import leading
 from mq.store.find import leased_rows
 from mq.store.journal import journals
 from mq.store.layout import entry_prefix, is_deleted_folder, parse_entry
-from mq.store.moves import no_such_queue, queue_exists
+from mq.store.moves import no_such_queue, others_of, queue_exists
+from mq.store.published_up_to import goes_whole, ready_up_to, take_bucket
 from mq.store.purged import PurgeMark, forget_mark, mark_of
 from mq.store.queues_lock import queues_locked
 from mq.store.remove import is_full, take_away
 from mq.store.replacing import replace_file
 from mq.store.root import Root
 from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there, folders, is_bucket, is_deep_folder, walk, walk_spots
+from mq.store.walk import (
+    entries_if_there,
+    folders,
+    is_bucket,
+    rows_of,
+    walk,
+    walk_spots,
+)
 
 
 class Taken(NamedTuple):
@@ -92,11 +96,9 @@ def take_purged_buckets(root: Root, queue: QueueName) -> int:
     folder = root.layout.deleted_folder(queue, UuidSource(root.clock).next())
     taken = 0
     for entry in entries_if_there(root.files, root.layout.queue(queue)):
-        if is_bucket(entry) and _goes_whole(root, entry, mark):
+        if is_bucket(entry) and goes_whole(root, entry, mark):
             try:
-                if _move_bucket(root, entry, folder):
-                    taken += 1
-                    record_removed(root, queue, f"{folder}/{entry.name}")
+                taken += take_bucket(root, queue, entry, folder)
             except OSError as error:
                 if is_full(error):
                     break  # Its messages go one by one, which needs no room.
@@ -164,11 +166,8 @@ def _purged_names(
             _, message_id = parse_entry(entry.name)
             if mark.covers(message_id.uuid):
                 yield State.DELAYED, bucket, message_id
-    for entry in entries_if_there(root.files, root.layout.queue(queue)):
-        if not is_bucket(entry):
-            yield from _purged_ready("", entry, mark)
-        elif (of := parse_bucket(entry.name)) is not None and not of.begins_after(mark.ms):
-            yield from _purged_in(root, entry, f"{entry.name}/", mark)
+    for bucket, message_id in ready_up_to(root, queue, mark):
+        yield State.READY, bucket, message_id
 
 
 def _is_leased(root: Root, queue: QueueName, mark: PurgeMark) -> bool:
@@ -179,67 +178,6 @@ def _is_leased(root: Root, queue: QueueName, mark: PurgeMark) -> bool:
         entry.name.startswith(prefix) and mark.covers(entry.name[len(prefix) :])
         for _, entry in leased
     )
-
-
-def _purged_in(
-    root: Root, folder: "os.DirEntry[str]", bucket: str, mark: PurgeMark
-) -> Iterator[tuple[State, str, MessageId]]:
-    for entry in entries_if_there(root.files, folder.path):
-        if bucket.count("/") == 1 and is_deep_folder(entry):
-            yield from _purged_in(root, entry, f"{bucket}{entry.name}/", mark)
-        else:
-            yield from _purged_ready(bucket, entry, mark)
-
-
-def _purged_ready(
-    bucket: str, entry: "os.DirEntry[str]", mark: PurgeMark
-) -> Iterator[tuple[State, str, MessageId]]:
-    if not mark.covers(entry.name) or not MessageId.is_written(entry.name):
-        return
-    if entry.is_file(follow_symlinks=False):
-        yield State.READY, bucket, MessageId.parse(entry.name)
-
-
-def _goes_whole(root: Root, bucket: "os.DirEntry[str]", mark: PurgeMark) -> bool:
-    """Whether a bucket has only what is purged, and something at all. What belongs there and comes
-    meanwhile is purged too.
-    """
-    of = parse_bucket(bucket.name)
-    return of is not None and mark.covers_all(of) and _purged_files(root, bucket.path, mark) > 0
-
-
-def _purged_files(root: Root, folder: str, mark: PurgeMark) -> int:
-    """How many files lie in a bucket, and below it; 0 when one of them is not purged, or is no
-    message's: whoever put it there by hand may mean something by it.
-    """
-    count = 0
-    for entry in entries_if_there(root.files, folder):
-        if is_deep(entry.name) and entry.is_dir(follow_symlinks=False):
-            below = _purged_files(root, entry.path, mark)
-            if not below and next(entries_if_there(root.files, entry.path), None) is not None:
-                return 0
-            count += below
-        elif MessageId.is_written(entry.name) and mark.covers(entry.name):
-            count += 1
-        else:
-            return 0
-    return count
-
-
-def _move_bucket(root: Root, bucket: "os.DirEntry[str]", folder: str) -> bool:
-    for _ in range(BUCKET_TRIES_MAX):
-        with contextlib.suppress(FileExistsError):
-            root.files.mkdir(folder)
-        try:
-            root.files.rename(bucket.path, f"{folder}/{bucket.name}")
-        except OSError as error:
-            if not is_gone(error):
-                raise
-            if root.files.status(bucket.path) is None:
-                return False  # Swept, or the queue was deleted.
-            continue  # The folder was reaped before anything lay in it.
-        return True
-    return False
 
 
 def _drop_mark(root: Root, queue: QueueName, mark: PurgeMark) -> Steps[None]:
@@ -261,5 +199,8 @@ def _drop_mark(root: Root, queue: QueueName, mark: PurgeMark) -> Steps[None]:
             if entry.name.startswith(prefix) and is_deleted_folder(entry.name)
         ]
         rows += leased_rows(root)
+        # What was purged after it had come from there, by one who died before its own flush.
+        for other in others_of(root, queue):
+            rows += rows_of(root.files, layout.queue(other))
         yield Flush(folders=(layout.remove, layout.delay, ready), beside=tuple(rows))
         yield from forget_mark(root, queue)

@@ -29,7 +29,7 @@ class PurgeMark:
     _text: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_text", f"{self.ms >> 16:08x}-{self.ms & 0xFFFF:04x}")
+        object.__setattr__(self, "_text", uuid_beginning(self.ms))
 
     def covers(self, name: str) -> bool:
         """Whether the message of this id, as text, was published by then."""
@@ -38,6 +38,11 @@ class PurgeMark:
     def covers_all(self, bucket: Bucket, deep: str = "") -> bool:
         """Whether all were that belong in the bucket, or in this folder below it."""
         return Bucket(bucket.priority, bucket.digits + deep[:DEEP_DIGITS], None).ends_by(self.ms)
+
+
+def uuid_beginning(ms: int) -> str:
+    """How the ids of this millisecond since the epoch begin: their first TIME_CHARS characters."""
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}"
 
 
 def mark_of(root: Root, queue: QueueName) -> PurgeMark | None:

@@ -6,6 +6,7 @@ what a crash after each leaves.
 """
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,7 @@ from mq.store.files import is_gone
 from mq.store.find import leased_rows
 from mq.store.keys import move_keys
 from mq.store.layout import Keys, is_unfinished, parse_entry, parse_settings
-from mq.store.moves import claimed, move, no_such_queue, queue_exists
+from mq.store.moves import claimed, move, no_such_queue, others_of, queue_exists
 from mq.store.purge import sweep_marks
 from mq.store.purged import forget_mark
 from mq.store.queues_lock import queues_locked
@@ -28,7 +29,7 @@ from mq.store.root import Root, unlink_if_there
 from mq.store.schedules import forget_schedules, sweep_schedules
 from mq.store.settings import forget_settings, write_shape
 from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there, folders, walk, walk_spots
+from mq.store.walk import entries_if_there, folders, rows_of, walk, walk_spots
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
                 yield from forget_mark(root, queue)
                 yield from write_shape(root.layout, root.files, queue, wanted.shape())
                 _make_folder(root, queue)
-                root.places.forget(queue)
+                _forget(root, queue)
                 created = True
     if not created and wanted != ANY_SHAPE and not wanted.fits(root.places.shape(queue)):
         raise ShapeFixed(queue.text)
@@ -78,16 +79,21 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
     return created
 
 
-def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
-    """Deletes the queue with its ready messages; `uuid` names its folder in remove/.
+def delete_queue(
+    root: Root, queue: QueueName, uuid: str, is_to_go: Callable[[], bool] | None = None
+) -> Steps[bool]:
+    """Deletes the queue with its ready messages; `uuid` names its folder in remove/. False where
+    `is_to_go`, which is asked under the lock, says that it stays.
 
     What it has in delay/ and in leases is out of reach from here on; `retire_delayed` takes it
     away.
-    Raises QueueNotFound, Busy. Durable on return: yes.
+    Raises QueueNotFound, Busy, what `is_to_go` raises. Durable on return: yes.
     """
     with queues_locked(root):
         if not queue_exists(root, queue):
             yield from no_such_queue(root, queue)
+        if is_to_go is not None and not is_to_go():
+            return False
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
@@ -95,12 +101,17 @@ def delete_queue(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
         finally:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
-        yield Flush(folders=(root.layout.remove, root.layout.queues))
-        root.places.forget(queue)
+        # What came from its sideline, or, to a sideline, from its queue, by one who died before its
+        # own flush, goes with it, and does not come back there.
+        others = (root.layout.queue(other) for other in others_of(root, queue))
+        beside = tuple(row for folder in others for row in rows_of(root.files, folder))
+        yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
+        _forget(root, queue)
         yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
         yield from forget_settings(root.layout, root.files, queue)
+        return True
 
 
 def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
@@ -113,8 +124,9 @@ def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
         return (yield from _retire_pass(root, frozenset({queue})))
 
 
-def sweep_tombstones(root: Root) -> Steps[int]:
+def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
     """One pass over delay/ and leases for all deleted queues; how many messages went to remove/.
+    It ends behind so many of them (None: behind all), and another finds the rest.
 
     A tombstone goes when nothing needs it any more: one beside a folder, and one for which
     the pass found nothing and that is older than any publish or fetch in hand. Raises Busy.
@@ -123,7 +135,7 @@ def sweep_tombstones(root: Root) -> Steps[int]:
     with queues_locked(root):
         standing = _tombstones(root)
         deleted = frozenset(queue for queue in standing if not queue_exists(root, queue))
-        retired = (yield from _retire_pass(root, deleted)) if deleted else 0
+        retired = (yield from _retire_pass(root, deleted, limit)) if deleted else 0
         yield from sweep_schedules(root)
         for queue, since_ms in standing.items():
             old = root.now_ms() - since_ms >= TOMBSTONE_KEPT_S * 1000
@@ -178,6 +190,12 @@ def _tombstones(root: Root) -> dict[QueueName, int]:
     return found
 
 
+def _forget(root: Root, queue: QueueName) -> None:
+    """What this process knows of it is of the queue that was."""
+    root.places.forget(queue)
+    root.settings.look_again(queue)
+
+
 def _make_folder(root: Root, queue: QueueName) -> None:
     try:
         root.files.mkdir(root.layout.queue(queue))
@@ -213,9 +231,9 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
     yield Flush(folders=(root.layout.tombstones,))
 
 
-def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
+def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = None) -> Steps[int]:
     """Moves what these queues have in delay/ and in leases, or are to get by bulk publishes, to
-    remove/; how many names it met.
+    remove/, or so many of them; how many names it met.
 
     Flushed also when nothing was found: whoever moved the last one from delay/ has perhaps not
     flushed that yet, and a message that came back would turn up in the queue that is made next.
@@ -228,6 +246,8 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
     delayed = walk(root.files, root.layout.delay)
     for transition, found in ((REMOVE_LEASED, leased), (RETIRE, delayed)):
         for bucket, entry in found:
+            if limit is not None and met >= limit:
+                break
             try:
                 queue, message_id = parse_entry(entry.name)
             except BadName:

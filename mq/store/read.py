@@ -11,6 +11,7 @@ from mq.errors import Busy, MessageNotFound, QueueNotFound, StorageFailed, Unava
 from mq.headers import Headers, parse_block
 from mq.lifecycle import State
 from mq.limits import BODY_HELD_BYTES_MAX, READ_LOOKS_MAX
+from mq.looking import Part
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -35,14 +36,6 @@ there is none. Called in any thread.
 def any_room(size: int) -> object:
     """What a caller has who counts nothing."""
     return True
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Bytes of a body: so many, from the one of this number."""
-
-    first: int
-    size: int
 
 
 Choice = Callable[[int, int], Part | None]

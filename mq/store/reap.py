@@ -2,25 +2,33 @@
 
 No unlink is flushed: what a crash brings back is in remove/ still, and is reaped again. A key that
 is freed says that its message was removed for good: that is flushed before.
+
+While an archive is enabled no message goes here: `reap_stored` has those that may. Names are
+listed, then the archive's mark is looked at, then they are unlinked: whoever enables an archive
+lists remove/ after that, so what goes without was removed before.
 """
 
 import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from mq.errors import BadName, SettingsUnreadable
-from mq.limits import REAPED_PER_PASS_MAX
+from mq.limits import REAPED_NAMES_PER_LOOK, REAPED_PER_PASS_MAX
 from mq.names import MessageId, QueueName
+from mq.store.archiving import is_marked
 from mq.store.bucket_names import Bucket, parse_bucket
 from mq.store.files import Files, is_gone
 from mq.store.holders import free_key, kept_flush
 from mq.store.keys import is_link
 from mq.store.layout import (
     Keys,
+    Layout,
     are_deleted_keys,
     is_beside_links,
     is_deleted_folder,
@@ -62,11 +70,12 @@ def reap(
     of it; blocking, in memory that does not grow with what lies there. Where `source` is the
     remove/ of a `root` that has keys, it frees those of the messages that go.
 
-    Names that are no message's, no deleted queue's and no bucket's are left alone. Raises OSError
-    when the folder cannot be listed, and, after all others went, when one could not be seen or
-    unlinked.
+    Names that are no message's, no deleted queue's and no bucket's are left alone, and messages
+    while an archive is enabled in the root that `source` lies in. Raises OSError when the folder
+    cannot be listed, and, after all others went, when one could not be seen or unlinked.
     """
-    passing = _Pass(files, now_ms, round(keep_s * 1000), limit, root)
+    layout = Layout.of(Path(source).parent) if root is None else root.layout
+    passing = _Pass(files, layout, now_ms, round(keep_s * 1000), limit, root)
     passing.over(files.entries(source), None)
     passing.end()
     if passing.failure is not None:
@@ -78,10 +87,18 @@ class _Pass:
     """One pass, folder by folder."""
 
     def __init__(
-        self, files: Files, now_ms: int, keep_ms: int, limit: int, root: Root | None
+        self,
+        files: Files,
+        layout: Layout,
+        now_ms: int,
+        keep_ms: int,
+        limit: int,
+        root: Root | None,
     ) -> None:
         self.failure: OSError | None = None
-        self._root = root if root is not None and _has_keys(root) else None
+        self._layout = layout
+        self._is_archived = False
+        self._root = root if root is not None and has_keys(root) else None
         self._keyed: list[tuple[str, QueueName, MessageId]] = []
         self._files = files
         self._now_ms = now_ms
@@ -104,13 +121,22 @@ class _Pass:
 
     def over(self, entries: "Iterator[os.DirEntry[str]]", bucket: Bucket | None) -> None:
         """remove/, or one of its buckets, or what lies below one."""
-        for entry in entries:
+        for entry in self._listed(entries):
             if self._is_enough():
                 return
             try:
                 self._one(entry, bucket)
             except OSError as error:
                 self.failure = self.failure or error
+
+    def _listed(self, entries: "Iterator[os.DirEntry[str]]") -> "Iterator[os.DirEntry[str]]":
+        """Entries, listed some at a time, and the archive's mark looked at after that."""
+        while some := list(islice(entries, REAPED_NAMES_PER_LOOK)):
+            self._look_at_mark()
+            yield from some
+
+    def _look_at_mark(self) -> None:
+        self._is_archived = self._is_archived or is_marked(self._files, self._layout)
 
     def _one(self, entry: "os.DirEntry[str]", bucket: Bucket | None) -> None:
         if bucket is None and is_bucket(entry):
@@ -120,30 +146,42 @@ class _Pass:
         elif not _is_ours(entry):
             if not entry.name.startswith("."):
                 self._foreign, self._foreign_name = self._foreign + 1, entry.name
+        elif self._is_archived and not entry.is_dir(follow_symlinks=False):
+            return
         elif (status := self._files.status(entry.path)) is not None:
             goes_ms = _came_ms(entry.name, status) + self._keep_ms
             if goes_ms > self._now_ms:
                 self._next_ms = goes_ms if self._next_ms is None else min(self._next_ms, goes_ms)
-            elif is_acknowledged(entry.name):
-                self._lease(entry)
             elif entry.is_dir(follow_symlinks=False):
-                empty = self._empty_keys if are_deleted_keys(entry.name) else self._empty
-                self._deleted_queue(entry, empty)
+                self._folder(entry)
             else:
                 self._message(entry)
+
+    def _folder(self, entry: "os.DirEntry[str]") -> None:
+        if are_deleted_keys(entry.name):
+            self._empty_keys(entry.path)
+            self._gone(entry)
+        elif self._is_archived:
+            if not self._holds_messages(entry.path):
+                self._gone(entry)
+        elif is_acknowledged(entry.name):
+            self._lease(entry)
+        else:
+            self._empty(entry.path)
+            self._emptied(entry)
 
     def _lease(self, folder: "os.DirEntry[str]") -> None:
         """An acknowledged one: its messages, and, once none is left, itself."""
         keyed = len(self._keyed)
-        for entry in entries_if_there(self._files, folder.path):
-            if self._is_enough():
+        for entry in self._listed(entries_if_there(self._files, folder.path)):
+            if self._is_enough() or self._is_archived:
                 return
             if is_message(entry):
                 self._message(entry)
         if len(self._keyed) > keyed:
             self._buckets += 1  # Those go at the pass's end, and the folder at the next one.
         else:
-            self._deleted_queue(folder, lambda path: None)
+            self._emptied(folder)
 
     def _message(self, entry: "os.DirEntry[str]") -> None:
         queue, message_id = parse_entry(entry.name)
@@ -190,28 +228,50 @@ class _Pass:
 
     def _bucket(self, entry: "os.DirEntry[str]", bucket: Bucket | None) -> None:
         self._buckets += 1
-        self.over(entries_if_there(self._files, entry.path), bucket)
-        if bucket is not None and not bucket.may_be_written(self._now_ms):
-            _rmdir(self._files, entry.path)
+        is_old = bucket is not None and not bucket.may_be_written(self._now_ms)
+        if not self._is_archived:
+            self.over(entries_if_there(self._files, entry.path), bucket)
+            if is_old:
+                rmdir_if_empty(self._files, entry.path)
+        elif is_old and not self._holds_messages(entry.path):
+            self._rmdir(entry)
 
-    def _deleted_queue(self, entry: "os.DirEntry[str]", empty: Callable[[str], None]) -> None:
-        empty(entry.path)
-        if self._is_enough():
-            return
-        if _rmdir(self._files, entry.path):
+    def _holds_messages(self, path: str) -> bool:
+        """Whether one lies in the folder; emptied folders in it go. One is enough to know."""
+        for entry in entries_if_there(self._files, path):
+            if is_bucket(entry) or is_deep_folder(entry):
+                if self._holds_messages(entry.path):
+                    return True
+                rmdir_if_empty(self._files, entry.path)
+            elif is_message(entry) or _is_id(entry):
+                return True
+        return False
+
+    def _emptied(self, entry: "os.DirEntry[str]") -> None:
+        """One that had messages. Where an archive was enabled meanwhile, some may be left to it."""
+        if not self._is_archived:
+            self._gone(entry)
+
+    def _gone(self, entry: "os.DirEntry[str]") -> None:
+        """A folder that was emptied goes."""
+        if not self._is_enough() and self._rmdir(entry):
             self._folders += 1
-        else:
+
+    def _rmdir(self, entry: "os.DirEntry[str]") -> bool:
+        went = rmdir_if_empty(self._files, entry.path)
+        if not went:
             self._foreign, self._foreign_name = self._foreign + 1, entry.name
+        return went
 
     def _empty(self, folder: str, depth: int = 0) -> None:
         """Unlinks the messages in a deleted queue's folder, its buckets, and those below them."""
-        for entry in entries_if_there(self._files, folder):
-            if self._is_enough():
+        for entry in self._listed(entries_if_there(self._files, folder)):
+            if self._is_enough() or self._is_archived:
                 return
             if (depth == 0 and is_bucket(entry)) or (depth == 1 and is_deep_folder(entry)):
                 self._empty(entry.path, depth + 1)
-                _rmdir(self._files, entry.path)
-            elif MessageId.is_written(entry.name) and entry.is_file(follow_symlinks=False):
+                rmdir_if_empty(self._files, entry.path)
+            elif _is_id(entry):
                 self._unlink(entry.path)
 
     def _empty_keys(self, folder: str) -> None:
@@ -224,7 +284,7 @@ class _Pass:
                     return
                 if is_beside_links(entry.name) or is_link(entry):
                     self._unlink(entry.path)
-            _rmdir(self._files, of_hash.path)
+            rmdir_if_empty(self._files, of_hash.path)
 
     def _is_enough(self) -> bool:
         return self._unlinked + len(self._keyed) >= self._limit
@@ -237,7 +297,8 @@ class _Pass:
         self._unlinked += 1
 
 
-def _has_keys(root: Root) -> bool:
+def has_keys(root: Root) -> bool:
+    """Whether messages of the root have keys that are to be freed. Raises OSError."""
     return root.files.status(root.layout.keys(Keys.LOOKUP)) is not None
 
 
@@ -259,6 +320,10 @@ def is_message(entry: "os.DirEntry[str]") -> bool:
     return True
 
 
+def _is_id(entry: "os.DirEntry[str]") -> bool:
+    return MessageId.is_written(entry.name) and entry.is_file(follow_symlinks=False)
+
+
 def _came_ms(name: str, status: os.stat_result) -> int:
     """When it came to remove/, milliseconds since the epoch: by its ctime. A lease's folder has
     another one when something goes from it; its name says when it came, by its consumer's clock.
@@ -268,7 +333,8 @@ def _came_ms(name: str, status: os.stat_result) -> int:
     return ctime_ms if came_ms is None else min(ctime_ms, came_ms)
 
 
-def _rmdir(files: Files, path: str) -> bool:
+def rmdir_if_empty(files: Files, path: str) -> bool:
+    """Takes a folder away; False: something is in it. Raises OSError. Durable on return: no."""
     try:
         files.rmdir(path)
     except OSError as error:

@@ -26,8 +26,8 @@ from mq.names import MessageId, QueueName
 from mq.store.files import Files
 from mq.store.history_files import HistoryFiles
 from mq.store.history_layout import Day, date_of, process_name
-from mq.store.history_settings import HistorySettings
 from mq.store.history_sweep import Kept, sweep_history
+from mq.store.known_settings import KnownSettings
 from mq.store.layout import Layout
 from mq.store.space import Space
 
@@ -41,17 +41,25 @@ class Recorder:
     """
 
     def __init__(
-        self, layout: Layout, files: Files, clock: Clock, space: Space, kind: str = "mq"
+        self,
+        layout: Layout,
+        files: Files,
+        clock: Clock,
+        space: Space,
+        kind: str = "mq",
+        settings: KnownSettings | None = None,
     ) -> None:
         self.process = process_name(kind)
         self._layout = layout
         self._files = files
         self._clock = clock
         self._space = space
-        self._settings = HistorySettings(layout, files, clock)
+        self._settings = settings or KnownSettings(layout, files, clock)
         self._open = HistoryFiles(layout, files, self.process)
         self._held: deque[tuple[str, Line]] = deque()
         self._dropped: dict[str, int] = {}
+        self.dropped_total = 0
+        """How many lines could not be written so far."""
         self._writing = threading.Lock()
         self._counting = threading.Lock()
         self._has_thread = False
@@ -78,11 +86,12 @@ class Recorder:
         receives: int | None = None,
         due_ms: int | None = None,
         lease: str = "",
+        reason: str = "",
     ) -> None:
         """Has a line say so, where the queue has a history. Durable on return: no."""
         if not self._settings.is_on(queue):
             return
-        line = Line(self._clock.now_ms(), event, message_id.text, receives, due_ms, lease)
+        line = Line(self._clock.now_ms(), event, message_id.text, receives, due_ms, lease, reason)
         if not self._has_thread:
             self._write_lines(queue.text, (line,))
         elif len(self._held) >= HISTORY_LINES_HELD_MAX:
@@ -143,8 +152,10 @@ class Recorder:
         """
         return self._settings.kept(queue)
 
-    def _drop(self, queue: str, count: int) -> None:
+    def _drop(self, queue: str, count: int, is_told: bool = False) -> None:
+        """`is_told`: they were counted before."""
         with self._counting:
+            self.dropped_total += 0 if is_told else count
             if queue in self._dropped or len(self._dropped) < HISTORY_QUEUES_KNOWN_MAX:
                 self._dropped[queue] = self._dropped.get(queue, 0) + count
 
@@ -212,7 +223,7 @@ class Recorder:
         for queue, count in counts.items():
             line = dropped(now_ms, count, self.process)
             if not self._append(Day(queue, date_of(now_ms)), line):
-                self._drop(queue, count)
+                self._drop(queue, count, is_told=True)
 
     def _append(self, day: Day, lines: bytes) -> bool:
         """Whether they are written."""

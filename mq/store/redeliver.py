@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mq.history import Event
-from mq.lifecycle import FORGET, REDELIVER, REMOVE_DELAYED, RETIRE
-from mq.message import Stamp
+from mq.lifecycle import FORGET, REDELIVER, REMOVE_DELAYED, RETIRE, State
+from mq.message import Reason, Stamp
 from mq.names import MessageId, QueueName
+from mq.store.expire import Expiry, expire_held
+from mq.store.expired import message_expired
 from mq.store.files import is_gone
-from mq.store.moves import claimed, move, move_alive, queue_exists
+from mq.store.moves import Claim, claimed, move, move_alive, queue_exists
 from mq.store.purged import is_purged
 from mq.store.root import Root
-from mq.store.steps import Steps
+from mq.store.sideline import is_at_its_limit, sideline_held
+from mq.store.steps import Flush, Steps
 
 
 class Redelivery(Enum):
@@ -23,6 +26,9 @@ class Redelivery(Enum):
 
     DELIVERED = "delivered"
     RETIRED = "retired"
+    SIDELINED = "sidelined"
+    EXPIRED = "expired"
+    EXPIRED_ASIDE = "expired, to the sideline"
     NOT_DUE = "not due"
     LOST = "lost"
     STRAY = "stray"
@@ -53,36 +59,28 @@ def redeliver(
     root: Root, queue: QueueName, message_id: MessageId, timer: Timer, bucket: str = ""
 ) -> Steps[tuple[Redelivery, int]]:
     """Moves a message that is due from its bucket of delay/ to its queue; to remove/ when the
-    queue was deleted, or purged since.
+    queue was deleted, or purged since; to its sideline when it was received as often as its queue
+    allows; where it has expired, to where such messages of its queue go.
 
     Its mtime is read again under its lock, just before the move: NOT_DUE comes with the due
     time that was found, milliseconds since the epoch. STRAY: the queue is not there and was
-    not deleted either; the message stays. Durable on return: yes.
+    not deleted either; the message stays. Raises SidelineMissing when `create_queue` has to make
+    the sideline first, SidelinePurged, Busy, and other Unavailable: the message stays.
+    Durable on return: yes, but for the removal of one that has expired: it comes back as expired.
     """
     path = root.layout.path(REDELIVER.source, queue, message_id, bucket)
     with claimed(root, path) as claim:
         if claim is None:
             return Redelivery.LOST, 0
-        links = claim.status.st_nlink
         due_ms = timer.due_ms(claim.status.st_mtime_ns, claim.status.st_ctime_ns)
         if due_ms > root.now_ms():
             return Redelivery.NOT_DUE, due_ms
-        try:
-            if is_purged(root, queue, message_id):
-                flush = move(root, REMOVE_DELAYED, queue, message_id, links, bucket)
-                result = Redelivery.RETIRED
-            else:
-                flush = yield from move_alive(root, REDELIVER, queue, message_id, links, bucket)
-                result = Redelivery.DELIVERED
-        except OSError as error:
-            if not is_gone(error):
-                raise
-            if root.files.status(path) is None:
-                return Redelivery.LOST, 0
-            if queue_exists(root, queue) or not _was_deleted(root, queue):
-                return Redelivery.STRAY, due_ms
-            flush = move(root, RETIRE, queue, message_id, links, bucket)
-            result = Redelivery.RETIRED
+        away = yield from _take_away(root, queue, message_id, bucket, claim)
+        if away is not None:
+            return away, due_ms
+        result, flush = yield from _bring_back(root, queue, message_id, bucket, claim)
+    if flush is None:
+        return result, 0 if result is Redelivery.LOST else due_ms
     # Without the lock: whoever fetches it now has won it, flushed or not.
     try:
         yield flush
@@ -91,6 +89,51 @@ def redeliver(
     event = Event.REDELIVERED if result is Redelivery.DELIVERED else Event.REMOVED
     root.history.record(queue, event, message_id, claim.stamp.receives)
     return result, due_ms
+
+
+def _take_away(
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
+) -> Steps[Redelivery | None]:
+    """What became of one that is not to come back: it has expired, or was received often enough.
+    None: it is to. What is purged, or of a queue that is not there, goes as that does.
+    """
+    expired = message_expired(root, queue, message_id)
+    if not expired and not is_at_its_limit(root, queue, claim.stamp.receives):
+        return None
+    if is_purged(root, queue, message_id) or not queue_exists(root, queue):
+        return None
+    where = (State.DELAYED, bucket)
+    if not expired:
+        yield from sideline_held(root, queue, message_id, *where, claim, Reason.RECEIVES)
+        return Redelivery.SIDELINED
+    try:
+        ended = yield from expire_held(root, queue, message_id, *where, claim)
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        return Redelivery.LOST
+    return Redelivery.EXPIRED_ASIDE if ended is Expiry.SIDELINED else Redelivery.EXPIRED
+
+
+def _bring_back(
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
+) -> Steps[tuple[Redelivery, Flush | None]]:
+    """What became of it, and what makes that durable; None: it is where it was, or is gone."""
+    links = claim.status.st_nlink
+    try:
+        if is_purged(root, queue, message_id):
+            flush = move(root, REMOVE_DELAYED, queue, message_id, links, bucket)
+            return Redelivery.RETIRED, flush
+        flush = yield from move_alive(root, REDELIVER, queue, message_id, links, bucket)
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        if root.files.status(root.layout.path(REDELIVER.source, queue, message_id, bucket)) is None:
+            return Redelivery.LOST, None
+        if queue_exists(root, queue) or not _was_deleted(root, queue):
+            return Redelivery.STRAY, None
+        return Redelivery.RETIRED, move(root, RETIRE, queue, message_id, links, bucket)
+    return Redelivery.DELIVERED, flush
 
 
 def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) -> bool:

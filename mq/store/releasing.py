@@ -7,16 +7,16 @@ it; whoever comes next goes on.
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from mq.bulk_limits import LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
 from mq.errors import BadName, Busy, LeaseLost, SettingsUnreadable
 from mq.history import Event
-from mq.lifecycle import RETURN, State
-from mq.limits import BUCKET_TRIES_MAX
+from mq.lifecycle import RETURN, RETURN_DELAYED, State, Transition
+from mq.limits import BUCKET_TRIES_MAX, RECEIVES_MAX
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -27,6 +27,7 @@ from mq.store.moves import (
     folders_of,
     keep_one_name,
     make_ways,
+    others_of,
     queue_exists,
     together,
 )
@@ -34,18 +35,25 @@ from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
 from mq.store.purged import is_purged
 from mq.store.remove import take_away
 from mq.store.root import Root
+from mq.store.sideline import is_at_its_limit
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 
 _GONE_ON: Final = (State.REMOVED, State.DELAYED, State.READY)
 
+_Target: TypeAlias = tuple[Transition, QueueName, str]
+"""By which transition a message goes, in which queue, and to which bucket."""
+_Moved: TypeAlias = tuple[str, int | None, int | None]
+"""A message's id, its receives, and its due time, as histories have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What became of a lease's messages: back in their queues; removed, being purged or of a
-    deleted queue; and `stuck`, since their queue is not there and was not deleted, or its settings
-    cannot be read, or another process is at them. While any is stuck, or `more` are to be looked
-    at, releasing is not at its end.
+    """What became of a lease's messages: returned to their queues, or, of those that were received
+    as often as their queue allows, to delay/, and due; removed, being purged or of a deleted queue;
+    and `stuck`, since their queue is not there and was not deleted, or its settings cannot be read,
+    or another process is at them. While any is stuck, or `more` are to be looked at, releasing is
+    not at its end.
     """
 
     returned: int = 0
@@ -159,56 +167,79 @@ class _Return:
                 self._remove(queue, message_id)
             else:
                 by_queue.setdefault(queue, []).append(message_id)
-        targets: dict[tuple[QueueName, str], list[MessageId]] = {}
+        targets: dict[_Target, list[MessageId]] = {}
         for queue, ids in by_queue.items():
-            for message_id, bucket in self._targets(queue, ids):
-                targets.setdefault((queue, bucket), []).append(message_id)
+            for act, message_id, bucket in self._targets(queue, ids):
+                targets.setdefault((act, queue, bucket), []).append(message_id)
         try:
-            ways = make_ways(self.root, RETURN, targets)
-            if ways.folders or ways.entries:
-                yield ways
+            yield from self._make_ways(targets)
         except OSError as error:
             if not is_gone(error):
                 raise
             targets = {}  # A queue was deleted meanwhile; the next pass decides.
         flushes: dict[Flush, None] = {}
-        moved: dict[QueueName, list[tuple[str, int | None, int | None]]] = {}
-        for (queue, bucket), ids in targets.items():
-            back = moved.setdefault(queue, [])
-            flushes |= dict.fromkeys(self._move(queue, bucket, ids, back))
+        moved: dict[tuple[Transition, QueueName], list[_Moved]] = {}
+        for (act, queue, bucket), ids in targets.items():
+            back = moved.setdefault((act, queue), [])
+            flushes |= dict.fromkeys(self._move(act, queue, bucket, ids, back))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
         # Where all were removed, or had gone on, they left it alone.
         flush = together(flushes) if flushes else Flush(folders=(folder,))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
-        for queue, back in moved.items():
-            self.root.history.record_many(queue, self.event, back, self.lease.text)
+        for (act, queue), back in moved.items():
+            event = self.event if act is RETURN else Event.EXTENDED
+            self.root.history.record_many(queue, event, back, self.lease.text)
+
+    def _make_ways(self, targets: Collection[_Target]) -> Steps[None]:
+        for act in (RETURN, RETURN_DELAYED):
+            ways = make_ways(self.root, act, [target[1:] for target in targets if target[0] is act])
+            if ways.folders or ways.entries:
+                yield ways
 
     def _targets(
         self, queue: QueueName, ids: Sequence[MessageId]
-    ) -> Iterable[tuple[MessageId, str]]:
-        """Where each goes; what belongs nowhere is removed, or stays."""
+    ) -> Iterator[tuple[Transition, MessageId, str]]:
+        """By which transition each goes, and where to; what belongs nowhere is removed, or stays.
+        What has had its receives goes by way of delay/, from where mq-mover sidelines it.
+        """
         root = self.root
         if not queue_exists(root, queue):
             if root.files.status(root.layout.tombstone(queue)) is not None:
                 for message_id in ids:
                     self._remove(queue, message_id)
-            return ()
-        try:
-            return zip(ids, root.places.targets(RETURN.target, queue, ids), strict=True)
-        except SettingsUnreadable:
-            return ()
+            return
+        by_act: dict[Transition, list[MessageId]] = {}
+        for message_id in ids:
+            ends = self._is_at_its_limit(queue, message_id)
+            by_act.setdefault(RETURN_DELAYED if ends else RETURN, []).append(message_id)
+        for act, of in by_act.items():
+            with contextlib.suppress(SettingsUnreadable):
+                targets = root.places.targets(act.target, queue, of)
+                yield from ((act, *each) for each in zip(of, targets, strict=True))
+
+    def _is_at_its_limit(self, queue: QueueName, message_id: MessageId) -> bool:
+        if not is_at_its_limit(self.root, queue, RECEIVES_MAX):
+            return False  # The queue has no limit: nothing is looked at.
+        spot = self.lease.released_spot
+        status = self.root.files.status(
+            self.root.layout.path(RETURN.source, queue, message_id, spot)
+        )
+        return status is not None and is_at_its_limit(
+            self.root, queue, self._received(Stamp.from_mtime_ns(status.st_mtime_ns)).receives
+        )
 
     def _move(
         self,
+        act: Transition,
         queue: QueueName,
         bucket: str,
         ids: Sequence[MessageId],
-        back: list[tuple[str, int | None, int | None]],
+        back: list[_Moved],
     ) -> Iterator[Flush]:
         layout, files, spot = self.root.layout, self.root.files, self.lease.released_spot
-        source = layout.beginning(RETURN.source, queue, spot)
-        target = layout.beginning(RETURN.target, queue, bucket)
+        source = layout.beginning(act.source, queue, spot)
+        target = layout.beginning(act.target, queue, bucket)
         for message_id in ids:
             with claimed(self.root, source + message_id.text) as claim:
                 if claim is None:
@@ -217,7 +248,9 @@ class _Return:
                     files.unlink(source + message_id.text)
                     self.returned += 1
                     continue
-                receives = self._stamp(claim)
+                stamp = self._received(claim.stamp)
+                if stamp != claim.stamp:
+                    files.stamp(claim.descriptor, stamp.mtime_ns())
                 try:
                     files.rename(source + message_id.text, target + message_id.text)
                 except OSError as error:
@@ -225,32 +258,29 @@ class _Return:
                         raise
                     continue  # Its bucket was taken away, or its queue; the next pass decides.
                 if claim.status.st_nlink > 1:
-                    yield keep_one_name(self.root, RETURN.target, queue, message_id, bucket)
+                    yield keep_one_name(self.root, act.target, queue, message_id, bucket)
             self.returned += 1
-            back.append((message_id.text, receives, None))
-            yield folders_of(self.root, RETURN, queue, spot, bucket)
+            due_ms = None if act is RETURN else stamp.due_ms
+            back.append((message_id.text, stamp.receives, due_ms))
+            yield folders_of(self.root, act, queue, spot, bucket)
 
     def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
         """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
         there; or is one that was sidelined.
         """
         root = self.root
-        for of, state in itertools.product((queue, queue.counterpart()), _GONE_ON):
+        for of, state in itertools.product((queue, *others_of(root, queue)), _GONE_ON):
             for spot in root.places.spots(state, of, message_id):
                 status = root.files.status(root.layout.path(state, of, message_id, spot))
                 if status is not None and os.path.samestat(status, claim.status):
                     return True
         return False
 
-    def _stamp(self, claim: Claim) -> int:
-        """Counts that it was received; once, also when who did so died before it moved it. Its
-        receives then.
+    def _received(self, stamp: Stamp) -> Stamp:
+        """The stamp that counts that it was received; once, also when who did so died before it
+        moved it.
         """
-        stamp = claim.stamp
-        if stamp.due_ms != self.due_ms:
-            stamp = stamp.received(self.due_ms)
-            self.root.files.stamp(claim.descriptor, stamp.mtime_ns())
-        return stamp.receives
+        return stamp if stamp.due_ms == self.due_ms else stamp.received(self.due_ms)
 
     def _remove(self, queue: QueueName, message_id: MessageId) -> None:
         spot = self.lease.released_spot

@@ -28,13 +28,15 @@ from mq.store.files import is_gone
 from mq.store.find import PASSES, Precondition, leased_rows, nowhere, places_alive
 from mq.store.holders import free_key
 from mq.store.moves import (
+    Claim,
     claimed,
+    crossed_from,
     keep_one_name,
     message_status,
     move,
     no_such_queue,
     queue_exists,
-    ready_rows,
+    rows_across,
 )
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
@@ -78,8 +80,7 @@ def remove(
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
     # that yet. remove/ comes first, which has the message then.
     beside: tuple[tuple[str, ...], ...] = root.places.buckets(queue, message_id)
-    if queue.is_sideline:
-        beside = (*beside, *ready_rows(root, queue.counterpart(), message_id))
+    beside = (*beside, *rows_across(root, crossed_from(root, queue), message_id))
     starts = (layout.delay, layout.queue(queue))
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
@@ -89,8 +90,6 @@ def remove(
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
             if found is not _Found.HERE or state is State.LEASED:
                 beside = (*beside, *leased_rows(root))
-            if found is not _Found.HERE and not queue.is_sideline:
-                beside = (*beside, *ready_rows(root, queue.counterpart(), message_id))
             if bucket:
                 folders = (layout.remove, *leading(layout.remove, bucket), *starts)
             # A folder that is gone is a queue deleted meanwhile, or a bucket that was reaped.
@@ -128,6 +127,16 @@ def take_away(
         return False
     root.history.record(queue, Event.REMOVED, message_id, _receives(status))
     return True
+
+
+def take_held(
+    root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
+) -> None:
+    """Like `take_away` of a message whose claim the caller has. Raises OSError as rename does."""
+    removal, links = _REMOVALS[state], claim.status.st_nlink
+    target = root.places.target(removal.target, queue, message_id)
+    _remove(root, removal, queue, message_id, links, bucket, target)
+    root.history.record(queue, Event.REMOVED, message_id, claim.stamp.receives)
 
 
 def is_full(error: OSError) -> bool:

@@ -1,4 +1,6 @@
-"""A small file that is written anew as a whole: beside its place, flushed, then one rename."""
+"""A small file that is written anew as a whole: beside its place, then one rename; flushed, or, of
+what is only a hint, not.
+"""
 
 import contextlib
 import os
@@ -43,3 +45,26 @@ def _rename(files: Files, written: str, path: str, made: os.stat_result) -> None
             with contextlib.suppress(OSError):
                 files.unlink(written)
             raise
+
+
+def replace_hint(
+    files: Files, written: str, path: str, content: bytes, mtime_ns: int | None = None
+) -> None:
+    """Like `replace_file`, and nothing is flushed: a power cut leaves an older one, a torn one, or
+    none. Raises OSError; `path` is as it was then.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(written)  # As above.
+    try:
+        descriptor = files.create(written)
+        try:
+            files.write(descriptor, content)
+            if mtime_ns is not None:
+                files.stamp(descriptor, mtime_ns)
+        finally:
+            files.close(descriptor)
+        files.rename(written, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            files.unlink(written)
+        raise

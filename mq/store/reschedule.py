@@ -26,6 +26,7 @@ from mq.store.moves import (
 from mq.store.pipeline_layout import parse_lease_file
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
+from mq.store.sideline import is_at_its_limit
 from mq.store.stamping import check_due, stamp_due
 from mq.store.steps import Flush, Steps
 
@@ -33,13 +34,19 @@ from mq.store.steps import Flush, Steps
 def release(root: Root, delivery: Delivery) -> Steps[bool]:
     """Puts a claimed message that nobody took back into its queue, unless it has moved on.
 
-    Its receives stay counted. Durable on return: yes, when True.
+    Its receives stay counted. One that was received as often as its queue allows is due now, and
+    stays for mq-mover to sideline: False. Durable on return: yes, when True.
     """
     delayed = root.layout.path(RELEASE.source, delivery.queue, delivery.id, delivery.bucket)
     with claimed(root, delayed) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return False
         now = replace(claim.stamp, due_ms=root.now_ms())
+        if is_at_its_limit(root, delivery.queue, now.receives):
+            # Not flushed: a crash has it due when it was to be.
+            root.files.stamp(claim.descriptor, now.mtime_ns())
+            _record(root, Event.EXTENDED, delivery.queue, delivery.id, now)
+            return False
         try:
             yield from _release(root, delivery.queue, delivery.id, delivery.bucket, claim, now)
         except OSError as error:
@@ -76,7 +83,8 @@ def reschedule(
     if_receives: Precondition | None = None,
 ) -> Steps[Stamp]:
     """Has the message be ready in so many seconds from now, 0: at once, wherever it is; its new
-    stamp. Its receives stay as they are.
+    stamp. Its receives stay as they are. What was received as often as its queue allows does not
+    come back from delay/: mq-mover sidelines it, when it is due.
 
     `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
     Raises QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy,
@@ -128,7 +136,10 @@ def _reschedule_at(
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
         due_in_ms = round(due_in_s * 1000)
-        act = _LATER[state] if due_in_ms > 0 else _NOW[state]
+        if state is State.DELAYED and is_at_its_limit(root, queue, claim.stamp.receives):
+            act = _extend  # It is mq-mover's to sideline, once it is due.
+        else:
+            act = _LATER[state] if due_in_ms > 0 else _NOW[state]
         stamp = replace(claim.stamp, due_ms=root.now_ms() + due_in_ms)
         try:
             return (yield from act(root, queue, message_id, bucket, claim, stamp))

@@ -138,6 +138,8 @@ def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
             # NFS may have done it and lost the answer.
             if not is_gone(error) or root.files.status(done) is None:
                 raise
+        # Of two names of one file, which a crash has left, that rename leaves both.
+        unlink_if_there(root.files, path)
         unlink_if_there(root.files, journal_path(layout, name, JournalFile.BEGUN))
     yield Flush(folders=(layout.journal,))
 

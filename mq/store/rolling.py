@@ -22,7 +22,7 @@ from mq.store.files import is_gone
 from mq.store.flush import Flusher
 from mq.store.folds import move_folds
 from mq.store.group import run_alone, run_group
-from mq.store.holders import is_sidelined, whereabouts
+from mq.store.holders import has_crossed, whereabouts
 from mq.store.journal import Journal
 from mq.store.keyed import take_links
 from mq.store.keys import locked
@@ -331,7 +331,7 @@ def is_second_name(
     if names == 1:
         return False
     is_here = whereabouts(root, queue, message_id) in _ENDS
-    if not is_here and not is_sidelined(root, queue, message_id):
+    if not is_here and not has_crossed(root, queue, message_id):
         return False
     unlink_if_there(root.files, path)
     return True

@@ -13,8 +13,12 @@ from mq.errors import AcrossFileSystems, StartupError
 from mq.lifecycle import State
 from mq.limits import FOLDER_FILES_MAX
 from mq.message import Stamp
+from mq.store.archive_layout import archive_folder
 from mq.store.files import Files, is_gone
+from mq.store.history_layout import history_folder
+from mq.store.known_settings import KnownSettings
 from mq.store.layout import FORMAT_LINE, Layout
+from mq.store.pipeline_layout import staging
 from mq.store.places import Places
 from mq.store.recording import Recorder
 from mq.store.space import Space
@@ -37,6 +41,7 @@ class Root:
     clock: Clock
     space: Space
     places: Places
+    settings: KnownSettings
     history: Recorder
 
     @classmethod
@@ -52,7 +57,9 @@ class Root:
         """A root as it is: nothing is made or tried. `kind`: of which program, for histories."""
         space = Space(files, clock, layout.root, reserve_bytes)
         places = Places(layout, files, clock, folder_max)
-        return cls(layout, files, clock, space, places, Recorder(layout, files, clock, space, kind))
+        settings = KnownSettings(layout, files, clock)
+        history = Recorder(layout, files, clock, space, kind, settings)
+        return cls(layout, files, clock, space, places, settings, history)
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""
@@ -75,6 +82,10 @@ def open_root(
     Durable on return: yes, the root, its folders, and those that lead to it.
     """
     layout = Layout.of(path)
+    if files.is_link(layout.root):
+        # Whoever points it elsewhere meanwhile would take every message away.
+        leads_to = os.path.realpath(layout.root)
+        raise StartupError(f"{layout.root} is a symbolic link; say the folder itself, {leads_to}")
     if not os.path.isdir(layout.root):
         _log.debug("a new root", extra={"fields": {"root": layout.root}})
     made = _missing(layout.root)
@@ -82,6 +93,9 @@ def open_root(
         _make_folder(files, missing)
     for folder in layout.folders():
         _make_folder(files, folder)
+    for folder in _made_later(layout):
+        if files.is_link(folder):
+            raise StartupError(f"{folder} is no folder; symbolic links are not followed")
     check_format(layout, files)
     _sync_ancestors(layout.root, files, made)
     files.sync_folder(layout.root)
@@ -170,6 +184,11 @@ def probe_write(root: Root) -> None:
         root.files.close(descriptor)
     root.files.sync_folder(root.layout.folder(State.NEW))
     unlink_if_there(root.files, path)
+
+
+def _made_later(layout: Layout) -> tuple[str, ...]:
+    later = history_folder(layout), archive_folder(layout), staging(layout)
+    return (*layout.made_later(), *later)
 
 
 def _missing(path: str) -> list[str]:

@@ -27,6 +27,7 @@ from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.store.barren import Barren
 from mq.store.bucket_names import Bucket, parse_bucket
+from mq.store.expired import unserved_mark
 from mq.store.files import is_gone
 from mq.store.listing import is_settled, not_found
 from mq.store.order import (
@@ -43,7 +44,6 @@ from mq.store.order import (
     first_ids,
     is_bucket_below,
 )
-from mq.store.purged import mark_of
 from mq.store.root import Root
 
 # A file that cannot be opened for good cannot be fetched: it hides no other.
@@ -73,7 +73,7 @@ class SelectedLook:
             folder,
             limit,
             order,
-            mark_of(root, queue),
+            unserved_mark(root, queue),
             selection=selection,
             barren=barren,
             work_max=names_per_hop,

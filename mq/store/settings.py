@@ -30,6 +30,9 @@ DEFAULT_SHAPE: Final = Shape()
 # What opening says of a folder, a symbolic link, a socket, and of what this user may not read.
 _NO_FILE_ERRORS: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
+# What may take another's place while it is opened, does so seldom.
+_OPENS: Final = 2
+
 
 def settings_version(layout: Layout, files: Files, queue: QueueName) -> Version:
     """Which file the queue has now; NO_FILE where it has none."""
@@ -41,14 +44,9 @@ def read_fields(layout: Layout, files: Files, queue: QueueName) -> dict[str, obj
     """What the queue's file says, {} where it has none. Raises SettingsUnreadable: with a shape
     that is guessed, messages would not be found by their ids.
     """
-    try:
-        descriptor = files.open_claimed(layout.settings_of(queue))
-    except OSError as error:
-        if is_gone(error):
-            return {}
-        if error.errno in _NO_FILE_ERRORS:
-            raise SettingsUnreadable(str(error)) from error
-        raise
+    descriptor = _open(files, layout.settings_of(queue))
+    if descriptor is None:
+        return {}
     try:
         if not stat.S_ISREG(files.descriptor_status(descriptor).st_mode):
             raise SettingsUnreadable("no regular file")
@@ -56,6 +54,23 @@ def read_fields(layout: Layout, files: Files, queue: QueueName) -> dict[str, obj
     finally:
         files.close(descriptor)
     return parse_fields(text)
+
+
+def _open(files: Files, path: str) -> int | None:
+    """None: there is no file. One that was replaced between two calls is another's by then (over
+    a network mount): that is no queue without settings.
+    """
+    for _ in range(_OPENS):
+        try:
+            return files.open_claimed(path)
+        except OSError as error:
+            if error.errno in _NO_FILE_ERRORS:
+                raise SettingsUnreadable(str(error)) from error
+            if not is_gone(error):
+                raise
+        if files.status(path) is None:
+            return None
+    raise SettingsUnreadable("it is there, and cannot be opened")
 
 
 def parse_fields(text: bytes) -> dict[str, object]:

@@ -16,7 +16,7 @@ from mq.errors import (
     SidelinePurged,
 )
 from mq.history import Event
-from mq.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State
+from mq.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State, Transition
 from mq.message import Reason, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
@@ -28,8 +28,9 @@ from mq.store.moves import (
     message_status,
     move_alive,
     no_such_queue,
+    others_of,
     queue_exists,
-    ready_rows,
+    rows_across,
 )
 from mq.store.pipeline_layout import parse_lease_file
 from mq.store.purged import is_purged, refuse_purged
@@ -95,52 +96,91 @@ def _from(
         return None
     if state is State.LEASED:
         raise MessageLeased(parse_lease_file(bucket[:-1])[0].text)
-    into = queue.sideline()
-    if not queue_exists(root, into):
-        raise SidelineMissing(into.text)
+    if not queue_exists(root, queue.sideline()):
+        raise SidelineMissing(queue.sideline().text)
     with claimed(root, path) as claim:
         if claim is None:
             raise Busy("another process is at the message")
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
-        # Whoever made the sideline, or took its purge's mark away, may have died before its own
-        # flush: without the one, or with the other, the message would be lost.
-        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
-        if is_purged(root, queue, message_id):
-            return None
-        if is_purged(root, into, message_id):
-            raise SidelinePurged(into.text)
-        stamp = yield from _move(root, queue, message_id, state, bucket, reason, claim)
-    free_key(root, queue, message_id)
-    root.history.record(queue, Event.SIDELINED, message_id, stamp.receives)
-    return stamp
+        return (yield from sideline_held(root, queue, message_id, state, bucket, claim, reason))
 
 
-def _move(
+def sideline_held(
     root: Root,
     queue: QueueName,
     message_id: MessageId,
     state: State,
     bucket: str,
-    reason: Reason,
     claim: Claim,
+    reason: Reason,
 ) -> Steps[Stamp]:
-    """The rename first: where it fails, nothing has changed. The lock stays until all is flushed:
-    what is fetched, and removed, from the sideline must not come back to the queue.
+    """Moves a message, DELAYED or READY, whose claim the caller has, and keeps meanwhile, to its
+    queue's sideline; its stamp there. Its receives stay as they are; its key is free.
+
+    Raises AlreadySideline for what is a sideline's own; SidelineMissing when `create_queue` has to
+    make the sideline first; SidelinePurged; Busy when it moved all the same, or is purged;
+    StorageFailed, SettingsUnreadable, OSError: the message is where it was, or was moved and not
+    flushed. Durable on return: yes.
     """
-    into, links = queue.sideline(), claim.status.st_nlink
+    if queue.is_sideline:
+        raise AlreadySideline(queue.text)
+    into = queue.sideline()
+    if not queue_exists(root, into):
+        raise SidelineMissing(into.text)
+    # Whoever made the sideline, or took its purge's mark away, may have died before its own
+    # flush: without the one, or with the other, the message would be lost.
+    yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
+    if is_purged(root, queue, message_id):
+        raise Busy("the message is purged")
+    if is_purged(root, into, message_id):
+        raise SidelinePurged(into.text)
+    act = _MOVES[state]
     try:
-        flush = yield from move_alive(
-            root, _MOVES[state], queue, message_id, links, bucket, into=into
-        )
+        stamp = yield from move_stamped(root, act, queue, message_id, bucket, claim, reason, into)
+    except Busy as error:
+        if not queue_exists(root, into):
+            raise SidelineMissing(into.text) from error
+        raise
+    free_key(root, queue, message_id)
+    why = reason.name.lower()
+    root.history.record(queue, Event.SIDELINED, message_id, stamp.receives, reason=why)
+    return stamp
+
+
+def is_at_its_limit(root: Root, queue: QueueName, receives: int) -> bool:
+    """Whether a message was received as often as its queue allows: it goes to the sideline instead
+    of back. Never in a sideline, which has none of its own. Blocking, now and then, for a look at
+    the queue's settings; where these cannot be understood they are as last known.
+    """
+    return not queue.is_sideline and 0 < root.settings.of(queue).max_receives <= receives
+
+
+def move_stamped(
+    root: Root,
+    transition: Transition,
+    queue: QueueName,
+    message_id: MessageId,
+    bucket: str,
+    claim: Claim,
+    reason: Reason,
+    into: QueueName,
+) -> Steps[Stamp]:
+    """Moves a message whose claim the caller has to where it is ready in a sideline, and says since
+    when and why; its stamp there. The rename first: where it fails, nothing has changed. The lock
+    stays until all is flushed: what is fetched, and removed, there must not come back here.
+
+    Raises Busy when it moved all the same, or `into` is gone; OSError. Durable on return: yes.
+    """
+    links = claim.status.st_nlink
+    try:
+        flush = yield from move_alive(root, transition, queue, message_id, links, bucket, into=into)
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         yield flush._replace(files=(claim.descriptor,))
     except OSError as error:
         if not is_gone(error):
             raise
-        if not queue_exists(root, into):
-            raise SidelineMissing(into.text) from error
         # NFS may have done it and lost the answer; or the queue was deleted meanwhile.
         raise Busy("the message moved while it was held") from error
     return stamp
@@ -156,6 +196,7 @@ def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Stamp
             status = message_status(root, root.layout.path(state, into, message_id, bucket))
             if status is not None:
                 flush = kept_flush(root, into, message_id)
-                yield flush._replace(beside=flush.beside + ready_rows(root, queue, message_id))
+                rows = rows_across(root, others_of(root, into), message_id)
+                yield flush._replace(beside=flush.beside + rows)
                 return Stamp.from_mtime_ns(status.st_mtime_ns)
     return None

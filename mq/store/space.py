@@ -4,10 +4,57 @@ Fetch and delete write nothing that grows, but need a block or an inode now and 
 next block); the reserve is theirs.
 """
 
+import os
+from dataclasses import dataclass
+
 from mq.clock import Clock
 from mq.errors import NoInodes, NoSpace
 from mq.limits import RESERVE_BYTES_MAX, RESERVE_INODES_MAX, RESERVE_SHARE, SPACE_AGE_S
 from mq.store.files import Files
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a file system has, what is free of it for this user, and what of that publishers leave
+    alone: bytes and inodes. Without `total_inodes` it makes those as it needs them.
+    """
+
+    total_bytes: int
+    free_bytes: int
+    reserve_bytes: int
+    total_inodes: int
+    free_inodes: int
+    reserve_inodes: int
+
+    @classmethod
+    def of(cls, told: os.statvfs_result, reserve_bytes: int | None) -> "Room":
+        """As the file system tells it; `reserve_bytes` as Space has it."""
+        total_bytes = told.f_blocks * told.f_frsize
+        if reserve_bytes is None:
+            reserve_bytes = min(RESERVE_BYTES_MAX, int(total_bytes * RESERVE_SHARE))
+        return cls(
+            total_bytes,
+            told.f_bavail * told.f_frsize,
+            reserve_bytes,
+            told.f_files,
+            told.f_favail,
+            min(RESERVE_INODES_MAX, int(told.f_files * RESERVE_SHARE)),
+        )
+
+    @property
+    def bytes_left(self) -> int:
+        """What publishers may use."""
+        return self.free_bytes - self.reserve_bytes
+
+    @property
+    def inodes_left(self) -> int | None:
+        """Inodes that they may use; None: as many as they like."""
+        return self.free_inodes - self.reserve_inodes if self.total_inodes else None
+
+    @property
+    def is_low(self) -> bool:
+        """Whether they are refused."""
+        return self.bytes_left < 1 or (self.inodes_left is not None and self.inodes_left < 1)
 
 
 class Space:
@@ -33,6 +80,10 @@ class Space:
         self._ask(self._clock.steady_s())
         return self._bytes_left < 1 or (self._inodes_left is not None and self._inodes_left < 1)
 
+    def room(self) -> Room:
+        """What there is now. Raises OSError when the file system won't say."""
+        return Room.of(self._files.free(self._root), self._reserve_bytes)
+
     def has_no_inode(self) -> bool:
         """Whether it is inodes that lack, of all that ENOSPC may mean."""
         free = self._files.free(self._root)
@@ -52,15 +103,7 @@ class Space:
             self._inodes_left -= inodes
 
     def _ask(self, now_s: float) -> None:
-        free = self._files.free(self._root)
-        total_bytes = free.f_blocks * free.f_frsize
-        reserve = self._reserve_bytes
-        if reserve is None:
-            reserve = min(RESERVE_BYTES_MAX, int(total_bytes * RESERVE_SHARE))
-        self._bytes_left = free.f_bavail * free.f_frsize - reserve
+        room = self.room()
         # A file system that makes inodes as it needs them (btrfs) tells of none.
-        self._inodes_left = None
-        if free.f_files:
-            held_back = min(RESERVE_INODES_MAX, int(free.f_files * RESERVE_SHARE))
-            self._inodes_left = free.f_favail - held_back
+        self._bytes_left, self._inodes_left = room.bytes_left, room.inodes_left
         self._asked_s = now_s

@@ -23,7 +23,9 @@ class Spool:
     def __init__(self, root: Root) -> None:
         """Raises OSError when it cannot be made."""
         self._files = root.files
-        for folder in (staging(root.layout), listings(root.layout)):
+        made = staging(root.layout), listings(root.layout)
+        root.files.refuse_links(*made)
+        for folder in made:
             with contextlib.suppress(FileExistsError):
                 root.files.mkdir(folder)
         self.path = f"{listings(root.layout)}/{UuidSource(root.clock).next()}"

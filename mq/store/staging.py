@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
 from mq.bulk_limits import STAGED_PER_WRITEBACK
-from mq.errors import NoInodes, StorageFailed, unavailable
+from mq.errors import NoInodes, StagedFileGone, StorageFailed, Unavailable, unavailable
 from mq.limits import GROUP_OPERATIONS_MAX, UUID_CHARS
 from mq.message import Stamp
 from mq.names import UUIDS_END, MessageId, QueueName
+from mq.store.files import GONE
 from mq.store.flush import FsyncFlusher
+from mq.store.giving_up import is_given_up
 from mq.store.mounts import FileSystem, file_system_of, tells_syncfs_errors
 from mq.store.pipeline_layout import (
     Attempt,
@@ -36,6 +38,7 @@ from mq.store.writeback import Writeback
 Sync = Literal["syncfs", "fsync"]
 
 _FSYNC_THREADS: Final = 16
+_NO_FOLDER: Final = (*GONE, errno.ENOTDIR)
 # What of a UUID tells its time.
 _MOMENT_CHARS: Final = 13
 
@@ -85,7 +88,7 @@ class StagingWriter:
     """One attempt's writer, for one thread: messages are put one by one in a `with` block, and
     `finish` ends it; what is left by an exception is taken away. `sync`: one syncfs for all, where
     the file system tells its errors, else an fsync a file. Raises Unavailable where the disk does
-    not take it.
+    not take it: StagedFileGone when the job was given up.
     """
 
     def __init__(self, root: Root, job: str, attempt: Attempt, sync: Sync = "syncfs") -> None:
@@ -149,7 +152,9 @@ class StagingWriter:
         self._count(queue, first, len(uuids), size)
 
     def finish(self) -> Staged:
-        """What was staged. Raises StorageFailed. Durable on return: yes, and what leads there."""
+        """What was staged. Raises StorageFailed, StagedFileGone. Durable on return: yes, and what
+        leads there.
+        """
         layout = self._root.layout
         way = (
             *(folder[:-1] for folder in self._folds.values()),
@@ -165,7 +170,8 @@ class StagingWriter:
                 self._sync_files()
                 self._sync(Flush(folders=way))
         except OSError as error:
-            raise StorageFailed(f"what was staged is not stored: {error}") from error
+            gone = self._given_up(error)
+            raise gone or StorageFailed(f"what was staged is not stored: {error}") from error
         finally:
             self.close()
         tally = self._tally
@@ -206,8 +212,10 @@ class StagingWriter:
     def _begin(self, sync: Sync) -> None:
         layout, files = self._root.layout, self._root.files
         attempt = attempt_folder(layout, self._job, self._attempt)
+        made = staging(layout), job_folder(layout, self._job)
         try:
-            for folder in (staging(layout), job_folder(layout, self._job)):
+            files.refuse_links(*made)
+            for folder in made:
                 with contextlib.suppress(FileExistsError):
                     files.mkdir(folder)
             files.mkdir(attempt)
@@ -219,7 +227,7 @@ class StagingWriter:
                 self._flusher = FsyncFlusher(files, _FSYNC_THREADS)
         except OSError as error:
             self.discard()
-            raise unavailable(error) from error
+            raise self._given_up(error) or unavailable(error) from error
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -229,7 +237,13 @@ class StagingWriter:
         except OSError as error:
             if error.errno == errno.ENOSPC and self._root.space.has_no_inode():
                 raise NoInodes(str(error)) from error
-            raise unavailable(error) from error
+            raise self._given_up(error) or unavailable(error) from error
+
+    def _given_up(self, error: OSError) -> Unavailable | None:
+        """What it means that a folder of the job is gone, if it is that."""
+        if error.errno not in _NO_FOLDER or not is_given_up(self._root, self._job):
+            return None
+        return StagedFileGone("the job was given up before this task had staged its part")
 
     def _beginning(self, queue: QueueName) -> str:
         """What stands before an id in the paths of the queue's messages."""

@@ -132,7 +132,10 @@ class Download:
             left -= len(chunk)
 
     async def close(self) -> None:
-        """Gives the descriptor back."""
+        """Gives the descriptor back, and what counted a chunk: who was told of an error may hold
+        this for long.
+        """
+        self._hand = None
         await asyncio.shield(asyncio.create_task(self._file.close()))
 
 

@@ -1,13 +1,16 @@
 """What bulk publishes leave: staging that nobody commits any more, and what the ledger forgets."""
 
 import logging
+import os
 import threading
 
 from mq.bulk_limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
 from mq.errors import MqError
+from mq.limits import FORGOTTEN_AFTER_S
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import job_locked, journal_files, journals, read_journal
+from mq.store.layout import is_unfinished
 from mq.store.pipeline_layout import JournalFile, is_job, job_folder, journal_path, staging
 from mq.store.roll_forward import roll_all_forward
 from mq.store.root import Root, unlink_if_there
@@ -32,7 +35,7 @@ class BulkSweep:
         """Makes a pass, unless one is on its way or there is nothing to do. Raises OSError."""
         if self._thread is not None and self._thread.is_alive():
             return
-        if journal_files(self._root) or _jobs(self._root):
+        if journal_files(self._root) or any(_entries(self._root)):
             work = (self._root, self._flusher)
             self._thread = threading.Thread(target=sweep_bulk, args=work, daemon=True)
             self._thread.start()
@@ -54,7 +57,9 @@ def sweep_bulk(root: Root, flusher: Flusher) -> int:
 
 
 def _sweep_ledger(root: Root) -> Steps[None]:
-    """Publish ids, and when publishes began, that nobody asks for any more."""
+    """Publish ids, and when publishes began, that nobody asks for any more; and what was being
+    written by a process that died.
+    """
     swept = False
     for name, file in journal_files(root):
         if file is not JournalFile.JOURNAL:
@@ -62,14 +67,22 @@ def _sweep_ledger(root: Root) -> Steps[None]:
             if _is_older(root, path, LEDGER_KEPT_S):
                 unlink_if_there(root.files, path)
                 swept = True
+    for entry in entries_if_there(root.files, root.layout.journal):
+        if is_unfinished(entry.name) and _is_older(root, entry.path, FORGOTTEN_AFTER_S):
+            unlink_if_there(root.files, entry.path)
     if swept:
         yield Flush(folders=(root.layout.journal,))
 
 
 def _sweep_staging(root: Root) -> None:
-    """Jobs that wrote nothing for a day and were not committed."""
-    for job in _jobs(root):
-        if not _is_forgotten(root, job):
+    """Jobs that wrote nothing for a day and were not committed; the marks of those that were given
+    up as long ago.
+    """
+    for mark in _marks(root):
+        if _is_older(root, mark, STAGING_FORGOTTEN_S):
+            unlink_if_there(root.files, mark)
+    for job in staged_jobs(root):
+        if not is_forgotten_job(root, job):
             continue
         with job_locked(root, job):
             # Looked at under the lock: whoever commits has it.
@@ -78,16 +91,24 @@ def _sweep_staging(root: Root) -> None:
                 _log.info("forgotten staging removed", extra={"fields": {"job": job}})
 
 
-def _jobs(root: Root) -> list[str]:
-    return [
-        entry.name
-        for entry in entries_if_there(root.files, staging(root.layout))
-        if is_job(entry.name) and entry.is_dir(follow_symlinks=False)
-    ]
+def staged_jobs(root: Root) -> list[str]:
+    """The jobs that have staged anything."""
+    return [entry.name for entry in _entries(root) if entry.is_dir(follow_symlinks=False)]
 
 
-def _is_forgotten(root: Root, job: str) -> bool:
-    """Whether nothing in the job's folder, in its attempts', or in theirs, came for so long."""
+def _marks(root: Root) -> list[str]:
+    return [entry.path for entry in _entries(root) if entry.is_file(follow_symlinks=False)]
+
+
+def _entries(root: Root) -> "list[os.DirEntry[str]]":
+    found = entries_if_there(root.files, staging(root.layout))
+    return [entry for entry in found if is_job(entry.name)]
+
+
+def is_forgotten_job(root: Root, job: str, late_s: float = 0) -> bool:
+    """Whether nothing in the job's folder, in its attempts', or in theirs, came for so long, and
+    `late_s` seconds more.
+    """
     folder = job_folder(root.layout, job)
     folders = [folder]
     for entry in entries_if_there(root.files, folder):
@@ -95,7 +116,7 @@ def _is_forgotten(root: Root, job: str) -> bool:
         if entry.is_dir(follow_symlinks=False):
             staged = entries_if_there(root.files, entry.path)
             folders += [inner.path for inner in staged if inner.is_dir(follow_symlinks=False)]
-    return all(_is_older(root, path, STAGING_FORGOTTEN_S) for path in folders)
+    return all(_is_older(root, path, STAGING_FORGOTTEN_S + late_s) for path in folders)
 
 
 def _is_older(root: Root, path: str, seconds: float) -> bool:

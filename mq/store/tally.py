@@ -24,8 +24,9 @@ _OVERDUE_AFTER_MS: Final = round(OVERDUE_AFTER_S * 1000)
 @dataclass(slots=True)
 class Tally:
     """A queue's messages in a folder: those behind its purge mark, and how many are `hidden`
-    by it. `in_flight` and `overdue` are among the `messages`. `oldest` and `newest` is what of an
-    id's text tells its time; "" where there are no messages.
+    by it. `in_flight` and `overdue` are among the `messages`; `overdue_since_ms`: when the one was
+    due that is overdue longest. `oldest` and `newest` is what of an id's text tells its time; ""
+    where there are no messages.
     """
 
     mark: PurgeMark | None
@@ -35,6 +36,7 @@ class Tally:
     hidden: int = 0
     oldest: str = ""
     newest: str = ""
+    overdue_since_ms: int | None = None
 
     def add(self, name: str) -> bool:
         """Counts the message of this id, as text; whether it is not hidden."""
@@ -86,6 +88,9 @@ class Found:
         from_ms = stamp.due_ms + _OVERDUE_AFTER_MS
         if from_ms < now_ms:
             tally.overdue += 1
+            since_ms = tally.overdue_since_ms
+            if since_ms is None or stamp.due_ms < since_ms:
+                tally.overdue_since_ms = stamp.due_ms
         elif self.overdue_from_ms is None or from_ms < self.overdue_from_ms:
             self.overdue_from_ms = from_ms
         # A claim is a rename and then its stamp, which no folder's mtime tells of.

@@ -49,6 +49,14 @@ def folders(files: Files, top: str) -> list[tuple[str, str]]:
     return found
 
 
+def rows_of(files: Files, top: str) -> list[tuple[str, ...]]:
+    """A folder and its buckets, to be flushed beside others; none where it is not there."""
+    try:
+        return [(top,), *((path,) for _, path in folders(files, top))]
+    except FileNotFoundError:
+        return []
+
+
 def buckets(files: Files, top: str) -> "Iterator[tuple[str, str]]":
     """The buckets of a folder without those below them: (bucket, path)."""
     for entry in files.entries(top):

@@ -4,6 +4,7 @@ to its place as one folder, and no other attempt of the job has messages that be
 FORMAT.md, "bulk publishes", has what that is for. An attempt that gets no window does without.
 """
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from mq.bulk_limits import (
     WINDOW_SPARE_MS,
 )
 from mq.names import UuidSource
+from mq.store.files import is_gone
 from mq.store.pipeline_layout import window_claim
 from mq.store.root import Root
 
@@ -79,6 +81,9 @@ class WindowIds:
         files = self._root.files
         try:
             files.close(files.create(window_claim(self._root.layout, self._job, window)))
-        except FileExistsError:
+        except OSError as error:
+            # Of a job that was given up no folder is there: whoever writes to it is told so.
+            if error.errno not in (errno.EEXIST, errno.ENOTDIR) and not is_gone(error):
+                raise
             return False
         return True

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from harness.faults import FaultyFiles
+from harness.faults import FlushedInCalls
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 
 from mq.errors import StorageFailed
@@ -23,24 +23,13 @@ from mq.store.remove import remove
 from mq.store.reschedule import reschedule
 
 
-class Flushed(FaultyFiles):
-    """Counts what is flushed, and flushes nothing."""
-
-    def sync(self, descriptor: int) -> None:
-        self._pass("sync", self._path(descriptor))
-
-    def sync_folder(self, path: str) -> None:
-        self._pass("sync_folder", path)
-        os.stat(path)
-
-
 @pytest.fixture
-def files() -> Flushed:
-    return Flushed()
+def files() -> FlushedInCalls:
+    return FlushedInCalls()
 
 
 @pytest.fixture(params=[10_000, 2], ids=["flat", "buckets"])
-def place(tmp_path: Path, files: Flushed, request: pytest.FixtureRequest) -> LeasingRoot:
+def place(tmp_path: Path, files: FlushedInCalls, request: pytest.FixtureRequest) -> LeasingRoot:
     flusher = FsyncFlusher(files, 1)
     return LeasingRoot(tmp_path / "root", request.param, files, flusher)
 
@@ -85,7 +74,7 @@ def test_what_has_moved_on_is_left_alone(place: LeasingRoot) -> None:
     assert place.run(release_many(place.root, QUEUE, [back])) == []
 
 
-def test_few_flushes_are_enough_for_many(tmp_path: Path, files: Flushed) -> None:
+def test_few_flushes_are_enough_for_many(tmp_path: Path, files: FlushedInCalls) -> None:
     place = LeasingRoot(tmp_path / "root", files=files, flusher=FsyncFlusher(files, 1))
     deliveries = fetched(place, 2 * RELEASED_PER_FLUSH_MAX)
     since = len(files.calls)
@@ -101,7 +90,7 @@ def test_few_flushes_are_enough_for_many(tmp_path: Path, files: Flushed) -> None
 
 
 def test_a_bucket_is_flushed_before_what_must_not_be_lost_goes_there(
-    tmp_path: Path, files: Flushed
+    tmp_path: Path, files: FlushedInCalls
 ) -> None:
     place = LeasingRoot(tmp_path / "root", 1, files, FsyncFlusher(files, 1))
     deliveries = fetched(place, 3)
@@ -130,7 +119,7 @@ def test_where_the_queue_was_deleted_nothing_comes_back(place: LeasingRoot) -> N
 
 
 @pytest.mark.parametrize("call", ["stamp", "rename", "sync_folder"])
-def test_what_fails_loses_nothing(place: LeasingRoot, files: Flushed, call: str) -> None:
+def test_what_fails_loses_nothing(place: LeasingRoot, files: FlushedInCalls, call: str) -> None:
     deliveries = fetched(place, 3)
     files.fail(call, errno.EIO, times=1, after=1 if call != "sync_folder" else 0)
     with pytest.raises(StorageFailed):

@@ -119,15 +119,16 @@ def test_when_a_publish_began_is_told_to_its_next_try(root: Root, clock: FakeClo
 def test_an_abort_takes_all_away_but_never_what_is_committed(root: Root, tmp_path: Path) -> None:
     staged, _ = stage(root, [b"a"])
     assert abort(root, JOB)
-    assert staged_files(tmp_path) == []
+    assert staged_files(tmp_path) == [JOB]  # The mark.
     assert abort(root, JOB)
-    with pytest.raises(StagedFileGone):
-        committed(root, staged)
-    staged, _ = stage(root, [b"b"])
-    committed(root, staged, publish_id=NAME.text)
-    assert not abort(root, JOB, NAME)
+    for found in ([staged], []):
+        with pytest.raises(StagedFileGone, match="given up"):
+            committed(root, *found)
+    staged, _ = stage(root, [b"b"], job=OTHER_JOB)
+    committed(root, staged, job=OTHER_JOB, publish_id=NAME.text)
+    assert not abort(root, OTHER_JOB, NAME)
     roll_all_forward(root, NoFlusher())
-    assert not abort(root, JOB, NAME)
+    assert not abort(root, OTHER_JOB, NAME)
     assert ready(root) == [b"b"]
 
 
@@ -151,8 +152,8 @@ def test_a_purge_before_the_commit_point_refuses_it_and_later_ids_do(
     abort(root, JOB, NAME)
     clock.advance(1)
     assert run_alone(begin_publish(root, NAME), NoFlusher()) == clock.now_ms()
-    staged, _ = stage(root, [b"a"])
-    rolled(root, committed(root, staged, publish_id=NAME.text).name)
+    staged, _ = stage(root, [b"a"], job=OTHER_JOB)
+    rolled(root, committed(root, staged, job=OTHER_JOB, publish_id=NAME.text).name)
     assert ready(root) == [b"a"]
 
 

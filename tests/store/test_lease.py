@@ -11,6 +11,7 @@ from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in, stamp_
 from mq.bulk_limits import LEASES_OPEN_MAX
 from mq.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
 from mq.names import ConsumerName, MessageId, QueueName
+from mq.store.files import Files
 from mq.store.lease import (
     Lease,
     LeaseState,
@@ -58,6 +59,21 @@ def test_a_claim_takes_the_first_in_the_order_of_fetches(place: LeasingRoot) -> 
     assert ids_in(lease.folder) == texts([*urgent, late[0]])
     assert (lease.seq, lease.messages, lease.size_bytes) == (1, 3, 3)
     assert ready(place) == texts(late[1:])
+
+
+def test_whether_messages_came_from_a_sideline_is_asked_once_of_all(tmp_path: Path) -> None:
+    asked = []
+
+    class Asked(Files):
+        def is_there(self, path: str) -> bool:
+            asked.append(os.path.basename(path.rstrip("/")))
+            return super().is_there(path)
+
+    place = LeasingRoot(tmp_path / "root", files=Asked())
+    place.publish(20)
+    asked.clear()
+    assert place.claimed(20).messages == 20
+    assert asked.count(QUEUE.sideline().text) == 1
 
 
 def test_a_claimed_message_is_as_it_was(place: LeasingRoot) -> None:

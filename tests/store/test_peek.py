@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from mq.lifecycle import State
 from mq.limits import FOLDERS_PER_LOOK_MAX, PEEK_BODY_BYTES
+from mq.looking import Page, cut
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import IN_COMMON, Shape
 from mq.store.files import Files
 from mq.store.order import STRICT
-from mq.store.peek import Page, cut, peek
+from mq.store.peek import peek
 from mq.store.read import Reading
 from mq.store.root import Root, open_root
 

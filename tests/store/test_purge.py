@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from mq.errors import Busy, MessageNotFound, PublishPurged, StorageFailed
 from mq.lifecycle import State
 from mq.limits import PURGE_MARK_KEPT_S
+from mq.looking import Part
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import Bucket, Shape, dashed
 from mq.store.census import Census
@@ -33,7 +34,7 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import Taken, purge, sweep_purged, take_purged, take_purged_buckets
 from mq.store.purged import PurgeMark, is_purged, mark_of
 from mq.store.queues import WantedShape, create_queue, delete_queue, sweep_tombstones
-from mq.store.read import Part, read
+from mq.store.read import read
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule

@@ -14,10 +14,11 @@ from harness.waiting import comes_true
 from mq.errors import Busy, MessageNotFound, QueueNotFound
 from mq.lifecycle import State
 from mq.limits import BODY_HELD_BYTES_MAX, READ_LOOKS_MAX
+from mq.looking import Part
 from mq.names import MessageId, QueueName
 from mq.store.commit import Committer
 from mq.store.flush import NoFlusher
-from mq.store.read import Part, Reading, close, read
+from mq.store.read import Reading, close, read
 from mq.store.root import Root, open_root
 from mq.store.streams import reading
 

@@ -18,7 +18,7 @@ from mq.store.space import Space
 
 FOLDERS = (
     "new", "queues", "delay", "remove", "deleted", "settings", "purged", "keys", "idempotency",
-    "leases", "journal", "schedules", "firings",
+    "leases", "journal", "schedules", "firings", "members", "shovels",
 )  # fmt: skip
 
 

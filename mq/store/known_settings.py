@@ -1,11 +1,11 @@
-"""Which queues have a history, as their settings files say: looked at now and then."""
+"""Settings of queues, as their files say: looked at now and then, asked about each message."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from mq.clock import Clock
 from mq.errors import MqError
-from mq.limits import HISTORY_QUEUES_KNOWN_MAX, SETTINGS_AGE_S
+from mq.limits import SETTINGS_AGE_S, SETTINGS_KNOWN_MAX
 from mq.names import QueueName
 from mq.settings import QueueSettings
 from mq.store.files import Files
@@ -28,9 +28,10 @@ class _Known:
     is_sure: bool
 
 
-class HistorySettings:
-    """What a process knows of queues' histories, at most SETTINGS_AGE_S old. Threads share it. Each
-    call blocks, now and then, for a look at the file; none raises.
+class KnownSettings:
+    """What a process knows of queues' settings, at most SETTINGS_AGE_S old. Threads share it. Each
+    call blocks, now and then, for a look at the file; none raises. What cannot be read, or
+    understood, is as it was last known, and before that as by default.
     """
 
     def __init__(self, layout: Layout, files: Files, clock: Clock) -> None:
@@ -39,13 +40,17 @@ class HistorySettings:
         self._clock = clock
         self._known: dict[str, _Known] = {}
 
-    def is_on(self, queue: QueueName) -> bool:
-        """Whether the queue has a history."""
+    def of(self, queue: QueueName) -> QueueSettings:
+        """The settings of the queue, but for those whose default is the daemon's."""
         # In the way of every message.
         known = self._known.get(queue.text)
         if known is None or self._clock.steady_s() >= known.stale_s:
             known = self._look(queue)
-        return known.settings.history
+        return known.settings
+
+    def is_on(self, queue: QueueName) -> bool:
+        """Whether the queue has a history."""
+        return self.of(queue).history
 
     def kept(self, queue: QueueName) -> Kept | None:
         """The bounds of its history, the defaults' where it is gone; None: nobody can tell."""
@@ -61,7 +66,6 @@ class HistorySettings:
         self._known.pop(queue.text, None)
 
     def _look(self, queue: QueueName) -> _Known:
-        """What cannot be read, or understood, changes nothing."""
         known = self._known.get(queue.text)
         stale_s = self._clock.steady_s() + SETTINGS_AGE_S
         version, settings = (known.version, known.settings) if known else (NO_FILE, _DEFAULTS)
@@ -73,7 +77,7 @@ class HistorySettings:
                 version, settings = found, settings_in(fields, _DEFAULTS)
         except (OSError, MqError):
             is_sure = False  # Who needs the settings tells of it.
-        if len(self._known) >= HISTORY_QUEUES_KNOWN_MAX:
+        if len(self._known) >= SETTINGS_KNOWN_MAX:
             self._known.clear()
         look = self._known[queue.text] = _Known(stale_s, version, settings, is_sure)
         return look
