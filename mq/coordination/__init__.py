@@ -1,0 +1,4 @@
+"""Who does what of the upkeep that one member a queue does: shovels and sweeps.
+
+Floor 2.
+"""
