@@ -1,38 +1,79 @@
 """The command `mq-mover`: flags and environment, then passes until it is stopped."""
 
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
 from mq.clock import SystemClock
+from mq.coordination.opening import COORDINATOR_DEFAULT, open_coordinator
 from mq.errors import AcrossFileSystems, StartupError
+from mq.logs import LogFormat
+from mq.metrics.families import Family
+from mq.metrics.serving import shown
 from mq.options import (
+    Number,
     begin_logs,
     context,
     fail,
     folder_max_option,
+    metrics_option,
     root_option,
+    service_manager,
     upkeep_options,
 )
-from mq.store.files import Files
+from mq.passes import Passes
+from mq.pulse import Pulse
+from mq.store.files import Files, ProgressFiles
 from mq.store.flush import FsyncFlusher
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower, choose_flusher
 from mq.store.redeliver import Timer
-from mq.store.root import Root, open_root
-from mq.store.sweep_bulk import BulkSweep
-from mq.upkeep import Stop, make_passes
-from mq_mover.lapses import LeaseMover
+from mq.store.registry import Registry
+from mq.store.root import Root, open_root, probe_write
+from mq.upkeep import PassVitals, Stop, make_passes
+from mq.upkeep_limits import ASSIGN_EVERY_S, REFRESH_EVERY_S
+from mq_mover.member_name import member_name
+from mq_mover.metrics import of_moving, of_rounds
 from mq_mover.mover import Mover
-from mq_mover.scheduler import Scheduler
-from mq_mover.sweeper import Sweeper
+from mq_mover.rounds import Rounds
 
 _log = logging.getLogger("mq-mover")
 
 _THREADS: Final = 8
+_SAYS: Final = {
+    "moved": "redelivered",
+    "from_leases": "from leases",
+    "fired": "published by schedules",
+    "waiting": "wait",
+}
+
+
+class Shared(NamedTuple):
+    """How the upkeep is shared, and how often all queues are looked at."""
+
+    coordinator: str
+    member: str
+    assign_every_s: float
+    refresh_s: float
+
+
+class Work(NamedTuple):
+    """What is done until it is stopped: a round, when the next is due, and what ends it."""
+
+    run_once: Callable[[], int]
+    next_due_s: Callable[[], float | None]
+    look: Callable[[], object]
+    """Uses the folders, blocking, for whoever asks whether they answer."""
+    status: Callable[[], str]
+    families: Callable[[Passes], Iterator[Family]]
+    """What is shown to Prometheus."""
+    stop: Callable[[], None] = lambda: None
 
 
 @click.command("mq-mover", context_settings=context("MQ_MOVER"))
@@ -55,22 +96,57 @@ _THREADS: Final = 8
 )
 @click.option(
     "--delay",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0.0,
     show_envvar=True,
     help="0: a message leaves when its own due time (its mtime) has passed. N: when it has lain "
     "there for N seconds, whatever its due time.",
 )
+@click.option(
+    "--coordinator",
+    default=COORDINATOR_DEFAULT,
+    show_envvar=True,
+    help="How those who share the root's upkeep agree whose which queue is: `file`, by files in "
+    "the root; `zookeeper://HOST:PORT,.../PREFIX`; or `alone`, where there is no other.",
+)
+@click.option(
+    "--member",
+    default=None,
+    show_envvar=True,
+    help="How this process is called among those who share the root's upkeep; no other may have "
+    "the name. By default the machine's name, the process's number, and something by chance.",
+)
+@click.option(
+    "--assign-every",
+    type=Number(min=0, min_open=True),
+    default=ASSIGN_EVERY_S,
+    show_envvar=True,
+    help="Seconds between two deals of the queues to members; all of them should have the same.",
+)
+@click.option(
+    "--refresh",
+    type=Number(min=0, min_open=True),
+    default=REFRESH_EVERY_S,
+    show_envvar=True,
+    help="Every so many seconds look at all queues, what is new and what their settings are; the "
+    "first time at the start.",
+)
 @folder_max_option
+@metrics_option
 @upkeep_options
 def main(
     root: Path,
     source: Path | None,
     destination: Path | None,
     delay: float,
+    coordinator: str,
+    member: str | None,
+    assign_every: float,
+    refresh: float,
     folder_max: int,
+    metrics: tuple[str, int] | None,
     exit_with_stdin: bool,
-    log_format: str,
+    log_format: LogFormat,
     log_level: str,
 ) -> None:
     """Bring messages back to their queues when they are due, and publish those of schedules.
@@ -83,48 +159,66 @@ def main(
     if exit_with_stdin:
         stop.with_standard_input()
     try:
+        notifier = service_manager()
+        pulse = Pulse(notifier)
+        files = Files() if notifier.watchdog_s is None else ProgressFiles(pulse.beat)
         if (source is None) != (destination is None):
             raise StartupError("--source and --destination go together")
+        timer = Timer(lain_s=delay or None)
         if source is None or destination is None:
-            passes, due_in_s = _over_root(root, delay, folder_max)
+            name = _new_member() if member is None else member
+            shared = Shared(coordinator, name, assign_every, refresh)
+            work = _over_root(root, files, timer, folder_max, shared)
         else:
-            passes, due_in_s = _between(source, destination, delay, folder_max)
+            work = _between(source, destination, files, timer, folder_max)
     except StartupError as error:
         raise fail("mq-mover", error) from error
     except OSError as error:
         raise fail("mq-mover", StartupError(f"cannot begin: {error}")) from error
-    make_passes(passes, due_in_s, stop)
+    passes = Passes(SystemClock())
+    vitals = PassVitals(notifier, pulse, SystemClock(), work.status)
+    try:
+        with shown(metrics, partial(work.families, passes)) as port:
+            if port is not None:
+                _log.info("metrics", extra={"fields": {"port": port}})
+            vitals.begin(work.look)
+            make_passes(passes.counted(work.run_once), work.next_due_s, stop, vitals.after_pass)
+            vitals.ending()
+    except StartupError as error:
+        work.stop()
+        raise fail("mq-mover", error) from error
+    work.stop()
     _log.info("stopped")
 
 
-def _over_root(
-    path: Path, delay_s: float, folder_max: int
-) -> tuple[Callable[[], int], Callable[[], float | None]]:
-    files, clock = Files(), SystemClock()
+def _over_root(path: Path, files: Files, timer: Timer, folder_max: int, shared: Shared) -> Work:
+    clock = SystemClock()
     root = open_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = choose_flusher(root.layout.root, files, _THREADS)
-    mover = Mover(root, flusher, _timer(delay_s))
-    leases = LeaseMover(root, flusher)
-    scheduler = Scheduler(root, flusher)
-    sweeper = Sweeper(root, flusher, BulkSweep(root, flusher).begin)
+    coordinator = open_coordinator(shared.coordinator, root, shared.member, shared.assign_every_s)
+    rounds = Rounds(root, flusher, coordinator, timer, Registry(root, every_s=shared.refresh_s))
+    rounds.start()
     clock_follower = ClockFollower(root, clock)
-    _log.info("moving", extra={"fields": {"root": path, "commit": flusher.name}})
+    fields = {"root": path, "commit": flusher.name, "member": shared.member}
+    _log.info("moving", extra={"fields": fields})
 
-    def passes() -> int:
+    def run_once() -> int:
         clock_follower.follow()
-        moved = mover.run_once() + leases.run_once()
-        return moved + scheduler.run_once() + sweeper.run_if_due()
+        return rounds.run_once()
 
-    def next_due_s() -> float | None:
-        known = (mover.next_due_s(), leases.next_due_s(), scheduler.next_due_s())
-        return min((due_s for due_s in known if due_s is not None), default=None)
+    def status() -> str:
+        done = rounds.redelivery()
+        said = ", ".join(f"{count} {_SAYS[what]}" for what, count in done.items())
+        return f"Moving what is due in {path}: {said}"
 
-    return passes, next_due_s
+    # Of its own files: what it does says nothing of the passes.
+    looked_at = Root.of(root.layout, Files(), clock)
+    look = partial(probe_write, looked_at)
+    families = partial(of_rounds, rounds=rounds)
+    return Work(run_once, rounds.next_due_s, look, status, families, rounds.stop)
 
 
-def _between(
-    source: Path, destination: Path, delay_s: float, folder_max: int
-) -> tuple[Callable[[], int], Callable[[], float | None]]:
+def _between(source: Path, destination: Path, files: Files, timer: Timer, folder_max: int) -> Work:
     layout = Layout.between(source.resolve(), destination.resolve())
     if layout.delay == layout.new:
         raise StartupError(
@@ -136,19 +230,23 @@ def _between(
             raise StartupError(f"{folder} is no folder")
     if source.stat().st_dev != destination.stat().st_dev:
         raise AcrossFileSystems(source, destination)
-    files, clock = Files(), SystemClock()
+    clock = SystemClock()
     root = Root.of(layout, files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = FsyncFlusher(files, _THREADS)
-    mover = Mover(root, flusher, _timer(delay_s))
+    mover = Mover(root, flusher, timer)
     clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"source": source, "destination": destination}})
 
-    def passes() -> int:
+    def run_once() -> int:
         clock_follower.follow()
         return mover.run_once()
 
-    return passes, mover.next_due_s
+    def status() -> str:
+        return f"Moving what is due from {source} to {destination}: {mover.waiting} wait"
+
+    look = partial(Files().free, str(source))
+    return Work(run_once, mover.next_due_s, look, status, partial(of_moving, mover=mover))
 
 
-def _timer(delay_s: float) -> Timer:
-    return Timer(lain_s=delay_s or None)
+def _new_member() -> str:
+    return member_name(socket.gethostname(), os.getpid(), os.urandom(4))

@@ -9,30 +9,51 @@ import logging
 import os
 from typing import Final
 
-from mq.errors import BadName
+from mq.errors import (
+    BadName,
+    NoDescriptors,
+    NoSpace,
+    QuotaExceeded,
+    SidelineMissing,
+    SidelinePurged,
+)
+from mq.histogram import LATE_SECONDS, Histogram
 from mq.lifecycle import State
 from mq.limits import (
     FIRST_SIGHT_S,
     GROUP_OPERATIONS_MAX,
     LOOK_INTERVAL_S,
 )
+from mq.names import QueueName
 from mq.store.bucket_names import leading
 from mq.store.flush import Flusher
-from mq.store.group import Outcome, run_group
+from mq.store.group import Outcome
 from mq.store.layout import parse_delayed, parse_entry
 from mq.store.listing import is_settled, look_pause_s
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.root import Root
 from mq.store.steps import Steps
 from mq.store.walk import walk
+from mq.sweeping import Passing
+from mq_mover.full_passes import FullPasses
+from mq_mover.sidelines import Sidelines
 from mq_mover.timers import Timers
 
 _log = logging.getLogger("mq-mover")
 
 # After these a message that could not be moved is tried again.
 _FAILED_AGAIN_MS: Final = 1_000
-_STRAY_AGAIN_MS: Final = 10_000
+_STUCK_AGAIN_MS: Final = 10_000
 _NS_PER_MS: Final = 1_000_000
+_MOVED: Final = (
+    Redelivery.DELIVERED,
+    Redelivery.RETIRED,
+    Redelivery.SIDELINED,
+    Redelivery.EXPIRED,
+    Redelivery.EXPIRED_ASIDE,
+)
+# The storage's as a whole, and no message's own.
+_OUTAGES: Final = (NoSpace, QuotaExceeded, NoDescriptors)
 
 
 class Mover:
@@ -52,58 +73,96 @@ class Mover:
         self._recheck_again_s = float("-inf")
         self._foreign = 0
         self._strays: set[str] = set()
+        self._passes = FullPasses()
+        self._sidelines = Sidelines(root, flusher)
+        self.results = dict.fromkeys(Redelivery, 0)
+        """How often each was what became of a message."""
+        self.failed = 0
+        """How often one could not be moved."""
+        self.lateness = Histogram(LATE_SECONDS)
+        """How many seconds after they were due messages were back."""
 
     def run_once(self) -> int:
         """Looks at the folder when that is due, then moves one group; how many were moved.
 
         Raises OSError when the folder cannot be listed.
         """
-        self._look_if_due()
+        self._passes.at_work(*self._moment())
+        try:
+            self._look_if_due()
+            self._passes.still_at_work(*self._moment())
+            return self._move_due()
+        except OSError:
+            self._passes.broken()
+            raise
+
+    def _move_due(self) -> int:
         names = self._timers.take_due(self._root.now_ms(), GROUP_OPERATIONS_MAX)
-        if not names:
-            return 0
-        outcomes = run_group(
-            [self._redelivery(name) for name in names],
-            self._flusher,
-        )
-        moved = 0
-        for name, outcome in zip(names, outcomes, strict=True):
-            moved += self._settle(name, outcome)
+        outcomes = self._sidelines.run(names, self._redelivery, _queue_of) if names else []
+        moved = sum(map(self._settle, names, outcomes))
+        if names:
+            self._passes.at_work(*self._moment())
+        self._passes.tried(self._timers.none_before_ms(), self._root.now_ms())
         return moved
+
+    @property
+    def waiting(self) -> int:
+        """How many messages of delay/ are known, and wait for their time."""
+        return len(self._timers)
 
     def next_due_s(self) -> float | None:
         """Seconds until the next message is due; None when none is known."""
         next_ms = self._timers.next_ms()
         return None if next_ms is None else max(0, next_ms - self._root.now_ms()) / 1000
 
+    def passing(self) -> Passing | None:
+        """What it has passed over without a gap; None: nothing yet."""
+        return self._passes.passing
+
+    def _moment(self) -> tuple[float, int]:
+        return self._root.clock.steady_s(), self._root.now_ms()
+
     def _redelivery(self, name: str) -> Steps[tuple[Redelivery, int]]:
         queue, message_id, bucket = parse_delayed(name)
         return redeliver(self._root, queue, message_id, self._timer, bucket)
 
     def _settle(self, name: str, outcome: Outcome) -> int:
+        if isinstance(outcome.error, SidelineMissing | SidelinePurged):
+            self.failed += 1
+            self._sidelines.failed(_queue_of(name), outcome.error)
+            self._timers.put(name, self._root.now_ms() + _STUCK_AGAIN_MS)
+            return 0
         if outcome.error is not None:
+            self.failed += 1
             _log.warning(
                 "a message was not moved",
                 extra={"fields": {"name": name, "error": repr(outcome.error)}},
             )
             self._timers.put(name, self._root.now_ms() + _FAILED_AGAIN_MS)
+            if isinstance(outcome.error, _OUTAGES):
+                self._passes.broken()
             return 0
         result, due_ms = outcome.value
         if result is Redelivery.NOT_DUE:
             self._timers.put(name, due_ms)
         elif result is Redelivery.STRAY:
-            self._timers.put(name, self._root.now_ms() + _STRAY_AGAIN_MS)
+            self._timers.put(name, self._root.now_ms() + _STUCK_AGAIN_MS)
             self._report_stray(name)
-        return result in (Redelivery.DELIVERED, Redelivery.RETIRED)
+        elif result is Redelivery.DELIVERED:
+            self.lateness.observe(max(0, self._root.now_ms() - due_ms) / 1000)
+        self.results[result] += 1
+        return result in _MOVED
 
     def _look_if_due(self) -> None:
         began_s = self._root.clock.steady_s()
         ran_out = self._timers.is_cut and not len(self._timers)
         if began_s < self._look_again_s and not ran_out:
             return
+        began_ms = self._root.now_ms()
         recheck = began_s >= self._recheck_again_s
         if self._folder_changed() or recheck or ran_out:
             self._look(recheck)
+            self._passes.looked(began_ms, self._root.now_ms(), self._timers.cut_ms, recheck)
         ended_s = self._root.clock.steady_s()
         pause_s = look_pause_s(ended_s - began_s)
         self._look_again_s = ended_s + pause_s
@@ -192,3 +251,7 @@ def _is_message(entry: "os.DirEntry[str]") -> bool:
     except BadName:
         return False
     return entry.is_file(follow_symlinks=False)
+
+
+def _queue_of(name: str) -> QueueName:
+    return parse_delayed(name)[0]

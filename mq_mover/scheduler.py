@@ -27,6 +27,7 @@ from mq.store.listing import look_pause_s
 from mq.store.root import Root
 from mq.store.schedule_file import version_of
 from mq.store.schedule_layout import parse_schedule, schedule_path
+from mq.upkeep_errors import QueueExpired
 from mq_mover.timers import Timers
 
 _log = logging.getLogger("mq-mover.schedules")
@@ -149,7 +150,7 @@ class Scheduler:
             ahead_s = (error.before_ms - self._root.now_ms()) / 1000
             if ahead_s <= PURGE_MARK_AHEAD_S:
                 self._uuids.go_past(error.before_ms)
-        is_stuck = isinstance(error, QueueNotFound)
+        is_stuck = isinstance(error, QueueNotFound | QueueExpired)
         self._again(name, error, FIRING_STUCK_AGAIN_S if is_stuck else FIRING_AGAIN_S)
 
     def _again(self, name: str, error: Exception, after_s: float) -> None:

@@ -18,6 +18,8 @@ class Timers:
         self.capacity = capacity
         self.is_cut = False
         """Whether names were left out: what lies in the folder is more than is known here."""
+        self.cut_ms: int | None = None
+        """What was left out is due then or later; None: nothing was."""
         self._due_ms: dict[str, int] = {}
         self._heap: list[tuple[int, str]] = []
 
@@ -52,10 +54,21 @@ class Timers:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
+    def none_before_ms(self) -> int | None:
+        """Nothing of what lay there at the look, known or left out, is due before; None: nothing
+        is due at all.
+        """
+        bounds = [each for each in (self.next_ms(), self.cut_ms) if each is not None]
+        return min(bounds, default=None)
+
     def _cut(self) -> None:
         """Keeps the soonest, and drops what is stale in the heap."""
         self.is_cut = self.is_cut or len(self._due_ms) > self.capacity
         soonest = heapq.nsmallest(self.capacity, self._due_ms.items(), key=lambda item: item[1])
+        if self.is_cut and soonest:
+            self.cut_ms = min(
+                soonest[-1][1], soonest[-1][1] if self.cut_ms is None else self.cut_ms
+            )
         self._due_ms = dict(soonest)
         self._heap = [(due_ms, name) for name, due_ms in soonest]
         heapq.heapify(self._heap)

@@ -2,18 +2,34 @@
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
 
 from mq.clock import SystemClock
 from mq.errors import StartupError
-from mq.options import begin_logs, context, fail, root_option, upkeep_options
-from mq.store.files import Files
+from mq.limits import ARCHIVE_LATE_S_DEFAULT
+from mq.logs import LogFormat
+from mq.metrics.serving import shown
+from mq.options import (
+    Number,
+    begin_logs,
+    context,
+    fail,
+    metrics_option,
+    root_option,
+    service_manager,
+    upkeep_options,
+)
+from mq.passes import Passes
+from mq.pulse import Pulse
+from mq.store.files import Files, ProgressFiles
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower
-from mq.store.root import Root, check_format, open_root
-from mq.upkeep import Stop, make_passes
+from mq.store.root import Root, check_format, open_root, probe_write
+from mq.upkeep import PassVitals, Stop, make_passes
+from mq_reaper.metrics import of_reaping
 from mq_reaper.reaper import Reaper
 
 _log = logging.getLogger("mq-reaper")
@@ -31,33 +47,49 @@ _log = logging.getLogger("mq-reaper")
 )
 @click.option(
     "--keep",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=0.0,
     show_envvar=True,
     help="Seconds that a removed message stays before it is unlinked.",
 )
+@click.option(
+    "--archive-late",
+    type=Number(0),
+    default=ARCHIVE_LATE_S_DEFAULT,
+    show_envvar=True,
+    help="Seconds after which a removed message that an enabled archive has not stored is late: a "
+    "warning says so.",
+)
+@metrics_option
 @upkeep_options
 def main(
     root: Path,
     source: Path | None,
     keep: float,
+    archive_late: float,
+    metrics: tuple[str, int] | None,
     exit_with_stdin: bool,
-    log_format: str,
+    log_format: LogFormat,
     log_level: str,
 ) -> None:
     """Unlink removed messages and deleted queues.
 
-    Everything else that lies in the folder is left alone.
+    Everything else that lies in the folder is left alone; while an archive is enabled, so is what
+    that has not stored.
     """
     begin_logs(log_format, log_level)
     stop = Stop()
     stop.on_signals()
     if exit_with_stdin:
         stop.with_standard_input()
-    files, clock = Files(), SystemClock()
+    clock = SystemClock()
     try:
+        notifier = service_manager()
+        pulse = Pulse(notifier)
+        files = Files() if notifier.watchdog_s is None else ProgressFiles(pulse.beat)
         if source is None:
             folder = Layout.of(root).remove
+            _refuse_links(files, str(root), folder)
             if Path(folder).is_dir():
                 # No more than this: on a full disk nothing can be made, and the reaper frees it.
                 check_format(Layout.of(root), files)
@@ -65,12 +97,13 @@ def main(
                 open_root(str(root), files, clock)
         else:
             folder = _checked(source)
+            _refuse_links(files, str(source))
     except StartupError as error:
         raise fail("mq-reaper", error) from error
     except OSError as error:
         raise fail("mq-reaper", StartupError(f"cannot begin: {error}")) from error
     _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
-    reaper = Reaper(files, clock, folder, keep)
+    reaper = Reaper(files, clock, folder, keep, archive_late)
     layout = replace(Layout.of(Path(folder).parent), remove=folder)
     follower = ClockFollower(Root.of(layout, files, clock), clock)
 
@@ -78,8 +111,28 @@ def main(
         follower.follow()
         return reaper.run_once()
 
-    make_passes(passes, reaper.next_due_s, stop)
+    vitals = PassVitals(notifier, pulse, clock, lambda: f"Reaping {folder}: {reaper.went} gone")
+    counted = Passes(clock)
+    try:
+        with shown(metrics, partial(of_reaping, counted, reaper)) as port:
+            if port is not None:
+                _log.info("metrics", extra={"fields": {"port": port}})
+            # Of its own files: what it does says nothing of the passes.
+            vitals.begin(partial(probe_write, Root.of(layout, Files(), clock)))
+            make_passes(counted.counted(passes), reaper.next_due_s, stop, vitals.after_pass)
+            vitals.ending()
+    except StartupError as error:
+        raise fail("mq-reaper", error) from error
     _log.info("stopped")
+
+
+def _refuse_links(files: Files, *folders: str) -> None:
+    """Raises StartupError for a folder that is a symbolic link: whoever points it elsewhere
+    meanwhile would have other files unlinked.
+    """
+    for folder in folders:
+        if files.is_link(folder.rstrip("/") or "/"):
+            raise StartupError(f"{folder} is a symbolic link; say the folder itself")
 
 
 def _checked(source: Path) -> str:

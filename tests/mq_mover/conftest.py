@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from harness.clock import FakeClock
 from harness.messages import put_entry
+from harness.upkeep import all_policies
 
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher
 from mq.store.redeliver import Timer
 from mq.store.root import Root, open_root
 from mq_mover.mover import Mover
-from mq_mover.sweeper import Sweeper
+from mq_mover.policy import Policies
 from mq_mover.timers import Timers
 
 
@@ -49,8 +50,8 @@ class Bench:
     def mover(self, timer: Timer | None = None, timers: Timers | None = None) -> Mover:
         return Mover(self.root, self.flusher, timer or Timer(), timers)
 
-    def sweeper(self) -> Sweeper:
-        return Sweeper(self.root, self.flusher)
+    def sweeper(self) -> Policies:
+        return all_policies(self.root, self.flusher)
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def make_bench(root: Path) -> Iterator[Callable[[Files], Bench]]:
         clock = FakeClock()
         opened = open_root(str(root), files, clock)
         made.append(Bench(root, clock, opened, FsyncFlusher(files, threads=2)))
-        made[-1].ready.mkdir()
+        made[-1].ready.mkdir(mode=0o700)
         return made[-1]
 
     yield make

@@ -7,6 +7,7 @@ from harness.clock import FakeClock
 from harness.processes import Processes, eventually
 from harness.server import Serve
 from harness.staging import QUEUE, committed, stage
+from harness.upkeep import all_policies
 
 from mq.clock import SystemClock
 from mq.store.files import Files
@@ -16,7 +17,6 @@ from mq.store.journal import journals
 from mq.store.queues import create_queue
 from mq.store.root import Root, open_root
 from mq.store.sweep_bulk import BulkSweep
-from mq_mover.sweeper import Sweeper
 
 
 @pytest.fixture
@@ -62,12 +62,12 @@ def test_mq_mover_rolls_forward_each_minute(root: Path) -> None:
     clock = FakeClock()
     made = open_root(str(root), Files(), clock)
     run_alone(create_queue(made, QUEUE), NoFlusher())
-    sweeper = Sweeper(made, NoFlusher())
-    sweeper.run_if_due()
+    sweeper = all_policies(made, NoFlusher())
+    sweeper.run_once()
     staged, _ = stage(made, [b"a"])
     committed(made, staged)
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert ready(made) == []
     clock.advance(60)
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert ready(made) == [b"a"]

@@ -147,3 +147,41 @@ def test_two_file_systems_are_refused_by_name(pair: tuple[Path, Path], elsewhere
     assert ended.stderr.count("\n") == 1
     assert f"{pair[0]} and {elsewhere} are on different file systems" in ended.stderr
     assert entry.exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--coordinator", "etcd"), "no coordinator 'etcd': say file, alone, or zookeeper://"),
+        (("--member", "no/name"), "no member can be called 'no/name'"),
+    ],
+    ids=["coordinator", "member"],
+)
+def test_what_cannot_share_the_upkeep_is_refused(
+    root: Path, flags: tuple[str, str], said: str
+) -> None:
+    ended = run_command("mq_mover", "--root", str(root), *flags)
+    assert ended.returncode == 1
+    assert said in ended.stderr
+
+
+@pytest.mark.parametrize("value", ["0", "nan"])
+@pytest.mark.parametrize("flag", ["--assign-every", "--refresh"])
+def test_an_interval_of_nothing_is_refused(root: Path, flag: str, value: str) -> None:
+    ended = run_command("mq_mover", "--root", str(root), flag, value)
+    assert ended.returncode == 2
+    assert flag in ended.stderr
+
+
+def test_two_movers_of_one_root_are_told_apart_and_leave_when_they_end(
+    daemons: Processes, root: Path
+) -> None:
+    movers = {
+        name: daemons.mover("--root", str(root), "--member", name, "--assign-every", "1")
+        for name in ("a", "b")
+    }
+    for name in movers:
+        eventually(lambda name=name: (root / "members" / f"{name}.json").exists(), name)
+    for name, mover in movers.items():
+        assert mover.terminate() == 0
+        assert not list((root / "members").glob(f"{name}.*"))

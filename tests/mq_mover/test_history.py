@@ -6,12 +6,12 @@ from pathlib import Path
 
 from harness.leases import LEASE_S, QUEUE, LeasingRoot
 from harness.schedules import TimedRoot
+from harness.upkeep import all_policies
 
 from mq.history import Event
 from mq.limits import HISTORY_KEPT_S_DEFAULT, SWEEP_EVERY_S
 from mq.names import MessageId, QueueName
 from mq_mover.lapses import LeaseMover
-from mq_mover.sweeper import Sweeper
 
 
 def with_history(top: Path, queue: str, **more: object) -> None:
@@ -58,16 +58,16 @@ def test_histories_are_swept_also_of_queues_that_are_gone(root: Path) -> None:
         place.root.history.record(QueueName(name), Event.PUBLISHED, message_id, 0)
     (root / "settings" / "gone.json").unlink()
     (root / "history" / "notes of ours").mkdir()
-    sweeper = Sweeper(place.root, place.flusher)
-    sweeper.run_if_due()
+    sweeper = all_policies(place.root, place.flusher)
+    sweeper.run_once()
     assert lines(root, "gone")
     place.pass_s(HISTORY_KEPT_S_DEFAULT + SWEEP_EVERY_S)
     for path in (root / "history").glob("*/*/*"):
         then_s = place.clock.now_ms() / 1000 - HISTORY_KEPT_S_DEFAULT - 1
         os.utime(path, (then_s, then_s))
-    sweeper.run_if_due()
+    sweeper.run_once()
     place.pass_s(SWEEP_EVERY_S)
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert lines(root, QUEUE.text)
     assert not (root / "history" / "gone").exists()
     assert (root / "history" / "notes of ours").exists()

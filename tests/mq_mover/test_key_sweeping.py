@@ -36,7 +36,7 @@ def test_a_key_stays_while_its_message_lives(bench: "Bench", state: str) -> None
     # One in new/ is written still: its ctime is the machine's.
     if state == "new":
         bench.clock.set_ms(bench.clock.now_ms() - 10_000)
-    bench.sweeper().run_if_due()
+    bench.sweeper().run_once()
     assert os.path.lexists(kept)
 
 
@@ -47,10 +47,10 @@ def test_a_key_of_nothing_goes_when_no_publish_can_be_in_hand(bench: "Bench", ta
     if target == "removed":
         put_file(bench.folder("remove") / f"orders:{message_id}")
     bench.clock.advance(FORGOTTEN_AFTER_S - 10)
-    bench.sweeper().run_if_due()
+    bench.sweeper().run_once()
     assert os.path.lexists(orphan)
     bench.clock.advance(70)
-    bench.sweeper().run_if_due()
+    bench.sweeper().run_once()
     assert not os.path.lexists(orphan)
 
 
@@ -60,10 +60,10 @@ def test_an_idempotency_key_goes_when_its_time_is_over(bench: "Bench") -> None:
     old = link(bench, message_id, kind="idempotency")
     bench.clock.advance(IDEMPOTENCY_S_DEFAULT - 10)
     sweeper = bench.sweeper()
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert os.path.lexists(old)
     bench.clock.advance(60)
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert not os.path.lexists(old)
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_link_stays(bench: "Bench") -> None:
     others.append(put_file(bench.folder("keys") / "README"))
     (folder / "a.b").symlink_to("nowhere")
     bench.clock.advance(FORGOTTEN_AFTER_S + 60)
-    bench.sweeper().run_if_due()
+    bench.sweeper().run_once()
     assert all(path.exists() for path in others)
     assert os.path.lexists(folder / "a.b")
     assert not os.path.lexists(folder / "k")
@@ -85,10 +85,10 @@ def test_a_locked_folder_is_left_to_a_later_pass(bench: "Bench") -> None:
     sweeper = bench.sweeper()
     with (orphan.parent / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        sweeper.run_if_due()
+        sweeper.run_once()
         assert os.path.lexists(orphan)
     bench.clock.advance(60)
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert not os.path.lexists(orphan)
 
 
@@ -115,10 +115,10 @@ def test_what_is_forgotten_loses_its_idempotency_key_first(bench: "Bench") -> No
     sweeper = bench.sweeper()
     with (key.parent / ".lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert sweeper.run_if_due() == 0
+        assert sweeper.run_once() == 0
         assert torn.exists()
     bench.clock.advance(60)
-    assert sweeper.run_if_due() == 1
+    assert sweeper.run_once() == 1
     assert not os.path.lexists(key)
     assert os.path.lexists(other)
     assert bench.removed(torn).exists()
@@ -130,7 +130,7 @@ def test_the_keys_of_a_queue_that_is_gone_go_with_it(bench: "Bench") -> None:
         path.mkdir(parents=True)
         (path / "k").symlink_to("x")
         link(bench, new_id().text, kind=kind)
-    bench.sweeper().run_if_due()
+    bench.sweeper().run_once()
     for kind, suffix in (("keys", "k"), ("idempotency", "i")):
         assert [path.name for path in bench.folder(kind).iterdir()] == ["orders"]
         assert len(list(bench.folder("remove").glob(f"gone:*.{suffix}"))) == 1

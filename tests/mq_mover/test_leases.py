@@ -8,12 +8,12 @@ from harness.faults import FaultyFiles
 from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, stamp_of
 from harness.messages import ctime_ms, new_id
 from harness.processes import Processes, eventually
+from harness.upkeep import all_policies
 
 from mq.bulk_limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
 from mq.store.lease import LeaseState, acknowledge, claim, renew
 from mq.store.queues import delete_queue, sweep_tombstones
 from mq_mover.lapses import LeaseMover
-from mq_mover.sweeper import Sweeper
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_a_deleted_queue_has_nothing_in_leases(place: LeasingRoot) -> None:
 
 def sweep(place: LeasingRoot, after_s: float = 0) -> None:
     place.pass_s(after_s)
-    Sweeper(place.root, place.flusher).run_if_due()
+    all_policies(place.root, place.flusher).run_once()
 
 
 def test_the_newest_manifest_stays(place: LeasingRoot) -> None:

@@ -12,12 +12,16 @@ from harness.faults import FaultyFiles
 from harness.messages import new_id
 from harness.processes import Processes, eventually
 from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot, to_its_end
+from harness.upkeep import all_policies
 
+from mq.clock import rfc3339
 from mq.limits import FIRING_AGAIN_S, FIRING_KEPT_S, FIRING_STUCK_AGAIN_S, FORGOTTEN_AFTER_S
 from mq.message import Stamp
 from mq.names import Key, MessageId, ScheduleName
 from mq.recurrence import Every
 from mq.schedule import Schedule
+from mq.settings import QueueSettings
+from mq.store.configure import change_settings
 from mq.store.files import Files
 from mq.store.firing import Firing, MovedOn, fire, rearm
 from mq.store.group import run_group
@@ -25,7 +29,6 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import purge
 from mq.store.queues import create_queue, delete_queue
 from mq.store.schedules import delete_schedule, put_schedule
-from mq_mover.sweeper import Sweeper
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def place(root: Path) -> TimedRoot:
 
 
 def logged(place: TimedRoot, caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.message for each in caplog.records if each.name == "mq-mover.schedules"]
+    return [each.getMessage() for each in caplog.records if each.name == "mq-mover.schedules"]
 
 
 def test_a_schedule_is_fired_when_it_is_due_and_not_before(place: TimedRoot) -> None:
@@ -174,7 +177,7 @@ def test_what_one_published_who_died_is_not_published_again(place: TimedRoot) ->
     place.pass_s()
     message = place.fire().message
     place.pass_s(2 * FIRING_KEPT_S)
-    Sweeper(place.root, place.flusher).run_if_due()
+    all_policies(place.root, place.flusher).run_once()
     assert len(place.firings()) == 1
     assert place.scheduler().run_once() == 0
     assert place.ready() == [message]
@@ -200,7 +203,7 @@ def test_what_was_staged_and_forgotten_is_fired_anew(place: TimedRoot) -> None:
     assert message is not None
     (place.top / "queues/q" / message.text).rename(place.top / "new" / f"q:{message.text}")
     place.pass_s(FORGOTTEN_AFTER_S + 100)
-    Sweeper(place.root, place.flusher).run_if_due()
+    all_policies(place.root, place.flusher).run_once()
     assert place.firings() == []
     assert place.scheduler().run_once() == 1
     assert place.read().fired == len(place.ready()) == 1
@@ -215,7 +218,7 @@ def test_one_that_comes_late_sees_that_it_was_fired(place: TimedRoot) -> None:
     place.scheduler().run_once()
     place.pass_s(2 * FIRING_KEPT_S)
     place.touch(3600)
-    Sweeper(place.root, place.flusher).run_if_due()
+    all_policies(place.root, place.flusher).run_once()
     assert place.firings() == []
     with pytest.raises(MovedOn):
         to_its_end(late)
@@ -223,7 +226,7 @@ def test_one_that_comes_late_sees_that_it_was_fired(place: TimedRoot) -> None:
     assert not list((place.top / "new").iterdir())
     # Its own link, whose file was forgotten, goes as the others do.
     place.pass_s(2 * FIRING_KEPT_S)
-    Sweeper(place.root, place.flusher).run_if_due()
+    all_policies(place.root, place.flusher).run_once()
     assert place.firings() == []
 
 
@@ -245,15 +248,15 @@ def test_one_whose_message_another_delivered_leaves_its_link(place: TimedRoot) -
 
 def test_links_of_firings_go_in_time_once_the_schedule_went_on(place: TimedRoot) -> None:
     place.put()
-    scheduler, sweeper = place.scheduler(), Sweeper(place.root, place.flusher)
+    scheduler, sweeper = place.scheduler(), all_policies(place.root, place.flusher)
     for _ in range(3):
         place.pass_s()
         scheduler.run_once()
-        sweeper.run_if_due()
+        sweeper.run_once()
     assert len(place.firings()) == 3
     place.pass_s(FIRING_KEPT_S + EVERY_S)
     scheduler.run_once()
-    sweeper.run_if_due()
+    sweeper.run_once()
     assert place.firings() == []
     assert_audits_clean(place.top)
 
@@ -344,6 +347,31 @@ def test_a_deleted_queue_s_schedules_are_not_fired(
     place.pass_s(1)
     assert scheduler.run_once() == 0
     assert scheduler.next_due_s() is None
+
+
+def test_an_expired_queue_s_schedules_wait_and_are_fired_once_it_is_back(
+    place: TimedRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.put()
+    at = rfc3339(place.clock.now_ms() + 1000)
+
+    def configure(expires_at: str | None) -> None:
+        fields = {"expires_at": expires_at}
+        place.run(change_settings(place.root, QUEUE, fields, QueueSettings()))
+
+    configure(at)
+    scheduler = place.scheduler()
+    place.pass_s(EVERY_S)
+    for _ in range(3):
+        assert scheduler.run_once() == 0
+        place.pass_s(FIRING_STUCK_AGAIN_S)
+    assert len(logged(place, caplog)) == 1
+    assert place.read().fired == 0
+    assert place.ready() == []
+    configure(None)
+    place.pass_s(FIRING_STUCK_AGAIN_S)
+    assert scheduler.run_once() == 1
+    assert len(place.ready()) == 1
 
 
 def test_a_file_that_cannot_be_understood_is_told_once_and_fired_when_it_can(

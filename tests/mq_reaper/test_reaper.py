@@ -319,6 +319,26 @@ def test_a_folder_of_messages_that_are_alive_is_refused(
     assert alive.exists()
 
 
+@pytest.mark.parametrize("flag", ["source", "remove", "root"])
+def test_a_link_is_refused(folder: Path, flag: str) -> None:
+    """Whoever points it elsewhere would have other files unlinked."""
+    root, outside = folder.parent, folder.parent.parent / "outside"
+    (root / "format").write_text("mq 1\n")
+    folder.rename(outside)
+    folder.symlink_to(outside)
+    kept = put_entry(outside)
+    said = ("--source", str(folder)) if flag == "source" else ("--root", str(root))
+    if flag == "root":
+        link = root.parent / "link"
+        link.symlink_to(root)
+        said = ("--root", str(link))
+    ended = run_command("mq_reaper", *said, "--keep", "0")
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "is a symbolic link" in ended.stderr
+    assert kept.exists()
+
+
 def test_a_folder_that_is_not_there_is_refused(folder: Path) -> None:
     ended = run_command("mq_reaper", "--source", str(folder / "missing"))
     assert ended.returncode == 1

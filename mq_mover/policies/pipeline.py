@@ -1,0 +1,21 @@
+"""What the pipeline has left: manifests of leases that ended, and listings of long ago."""
+
+from typing import ClassVar
+
+from mq.limits import SWEEP_EVERY_S
+from mq.store.lapses import sweep_leases
+from mq.store.spools import sweep_spools
+from mq_mover.policy import Policy, Turn
+
+
+class Pipeline(Policy):
+    """Takes it away."""
+
+    name: ClassVar[str] = "pipeline"
+    every_s: ClassVar[float] = SWEEP_EVERY_S
+    by_all: ClassVar[bool] = True
+
+    def act(self) -> Turn:
+        """All of it: that is little."""
+        sweep_leases(self.root)
+        return Turn(sweep_spools(self.root))

@@ -1,0 +1,27 @@
+"""What purges have left: messages that are served no more."""
+
+from typing import ClassVar
+
+from mq.limits import SWEEP_EVERY_S
+from mq.names import QueueName
+from mq.store.group import run_alone
+from mq.store.purge import sweep_purged
+from mq.store.purged import PurgeMark
+from mq_mover.policy import Policy, Turn, Work
+
+
+class Purges(Policy):
+    """Takes them away, and at last the purges' marks."""
+
+    name: ClassVar[str] = "purges"
+    every_s: ClassVar[float] = SWEEP_EVERY_S
+    by_all: ClassVar[bool] = True
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self._purged: dict[QueueName, PurgeMark] = {}
+        """Purges of which nothing was left."""
+
+    def act(self) -> Turn:
+        """Some of them. Raises Busy."""
+        return Turn(run_alone(sweep_purged(self.root, self._purged), self.work.flusher))

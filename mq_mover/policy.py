@@ -1,0 +1,175 @@
+"""What each policy is: something that time does, in a file of its own.
+
+A policy reads: when it is due, whether it is this member's, what is to be done (pure), doing it,
+and counting it. `Policies` runs them, a batch at a time, so that none keeps another, or redelivery,
+from its turn for long.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from mq.coordination.coordinator import Coordinator
+from mq.errors import Busy, MqError
+from mq.names import QueueName
+from mq.settings import QueueSettings
+from mq.store.flush import Flusher
+from mq.store.redeliver import Timer
+from mq.store.registry import Registry
+from mq.store.root import Root
+from mq.sweeping import Passing
+
+_log = logging.getLogger("mq-mover.policies")
+
+_BY_MTIME: Final = Timer()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What policies work with."""
+
+    root: Root
+    flusher: Flusher
+    coordinator: Coordinator
+    registry: Registry
+    timer: Timer = _BY_MTIME
+    """When redelivery moves what lies in delay/."""
+    passing: Callable[[], Passing | None] = lambda: None
+    """What redelivery has passed over without a gap."""
+
+    def queues(self) -> Iterator[tuple[QueueName, QueueSettings | None]]:
+        """The queues whose upkeep is this member's, and their settings; None: not understood."""
+        for queue, registered in list(self.registry.queues.items()):
+            if self.coordinator.has(queue):
+                yield queue, registered.settings
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a policy did in a turn: how many it acted on, whether more waits, and, where it is known
+    better than by the policy's interval, in how many seconds it is due again; `aside`: how many of
+    those it acted on are in a sideline now.
+    """
+
+    acted: int = 0
+    more: bool = False
+    again_in_s: float | None = None
+    aside: int = 0
+
+
+@dataclass(slots=True)
+class Count:
+    """What a policy has done since the process began."""
+
+    turns: int = 0
+    acted: int = 0
+    failed: int = 0
+    aside: int = 0
+    last_ms: int | None = None
+    """When it last acted on something, milliseconds since the epoch."""
+    next_ms: int | None = None
+    """When its next turn is due; None: it has had none yet."""
+
+
+class Policy(ABC):
+    """One thing that time does."""
+
+    name: ClassVar[str]
+    """As logs and `/-/members` have it."""
+    first_s: ClassVar[float] = 0.0
+    """How long after the start its first turn is."""
+    every_s: ClassVar[float]
+    by_all: ClassVar[bool] = False
+    """Whether each member does it, and needs no leadership: renames decide. Else it is done for
+    the queues of `Work.queues`, or of which `coordinator.has` is true, alone.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.root = work.root
+
+    @abstractmethod
+    def act(self) -> Turn:
+        """One batch, so small that redelivery is not held up. Raises OSError, MqError: it is tried
+        again after the interval.
+        """
+
+    def stop(self) -> None:  # noqa: B027 - most have nothing to end
+        """Ends what it began beside its turns, before the process ends."""
+
+
+@dataclass(slots=True)
+class _Standing:
+    policy: Policy
+    due_s: float
+    count: Count = field(default_factory=Count)
+    order: int = 0
+    """Its last turn among all turns; of two that are due since the same time, the one that has
+    waited longer comes first.
+    """
+
+
+class Policies:
+    """Runs policies when they are due."""
+
+    def __init__(self, root: Root, policies: Sequence[Policy]) -> None:
+        self._root = root
+        self._turns = 0
+        began_s = root.clock.steady_s()
+        self._standing = [_Standing(each, began_s + each.first_s) for each in policies]
+
+    def run_next(self) -> int:
+        """A turn of the one that has been due longest; how many it acted on. What redelivers is
+        back after each.
+        """
+        first = min(self._standing, key=lambda each: (each.due_s, each.order), default=None)
+        return 0 if first is None or first.due_s > self._now_s() else self._turn(first)
+
+    def run_once(self) -> int:
+        """A turn of each that is due; how many they acted on."""
+        return sum(self._turn(each) for each in self._standing if each.due_s <= self._now_s())
+
+    def next_due_s(self) -> float | None:
+        """Seconds until the next is due; None: there is none."""
+        due_s = min((each.due_s for each in self._standing), default=None)
+        return None if due_s is None else max(0.0, due_s - self._now_s())
+
+    def stop(self) -> None:
+        """Ends what they began beside their turns."""
+        for each in self._standing:
+            each.policy.stop()
+
+    def counts(self) -> dict[str, Count]:
+        """What each has done, by its name."""
+        return {each.policy.name: each.count for each in self._standing}
+
+    def _turn(self, standing: _Standing) -> int:
+        policy, count = standing.policy, standing.count
+        self._turns += 1
+        standing.order = self._turns
+        count.turns += 1
+        again_s = policy.every_s
+        turn = Turn()
+        try:
+            turn = policy.act()
+        except (MqError, OSError) as error:
+            count.failed += 1
+            fields = {"policy": policy.name, "error": repr(error)}
+            level = logging.INFO if isinstance(error, Busy) else logging.WARNING
+            _log.log(level, "a policy's turn failed, and is made again", extra={"fields": fields})
+        if turn.acted:
+            count.acted += turn.acted
+            count.aside += turn.aside
+            count.last_ms = self._root.now_ms()
+        if turn.more:
+            again_s = 0.0
+        elif turn.again_in_s is not None:
+            again_s = turn.again_in_s
+        standing.due_s = self._now_s() + again_s
+        count.next_ms = self._root.now_ms() + round(again_s * 1000)
+        return turn.acted
+
+    def _now_s(self) -> float:
+        return self._root.clock.steady_s()
