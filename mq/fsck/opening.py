@@ -1,0 +1,30 @@
+"""A root as fsck works on it: nothing is made or tried before it is known to be one."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from mq.clock import SystemClock
+from mq.store.audit_opening import open_for_audit
+from mq.store.files import Files, OwnersFiles
+from mq.store.flush import Flusher
+from mq.store.layout import Layout
+from mq.store.mounts import ClockFollower, choose_flusher
+from mq.store.root import Root
+from mq.store.whose import owner_of
+
+_FLUSH_THREADS: Final = 2
+_KIND: Final = "mqctl"
+
+
+def open_for_fsck(path: Path) -> tuple[Root, Flusher]:
+    """The root, whose folders may be away, and what makes changes of it durable; on a mount, with
+    the clock of its server. Raises StartupError when it is none, is of another format, or may not
+    be read.
+    """
+    clock = SystemClock()
+    root = open_for_audit(path, Files(), clock, _KIND)
+    if (owner := owner_of(root)) != os.geteuid():
+        root = Root.of(Layout.of(root.layout.root), OwnersFiles(owner), clock, kind=_KIND)
+    ClockFollower(root, clock).follow()
+    return root, choose_flusher(root.layout.root, root.files, _FLUSH_THREADS)
