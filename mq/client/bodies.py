@@ -1,0 +1,76 @@
+"""Bodies that a caller gives: bytes, text, a file, or pieces as they come."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import BinaryIO, Final, Protocol, TypeAlias, cast, runtime_checkable
+
+from mq.client.limits import PIECE_BYTES
+
+_END: Final = 2
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A file that is open for reading bytes."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes; none at its end."""
+
+
+GivenBody: TypeAlias = bytes | bytearray | memoryview | str | BinaryIO | AsyncIterable[bytes]
+"""What may be said as a message's body."""
+
+
+class StreamedBody:
+    """A body that is sent piece by piece. `can_begin`: whether it can be sent from its beginning;
+    not a second time where it cannot be rewound.
+    """
+
+    __slots__ = ("_file", "_pieces", "_start", "_was_begun", "size")
+
+    def __init__(self, given: BinaryIO | AsyncIterable[bytes]) -> None:
+        self._file: BinaryIO | None = None
+        self._pieces: AsyncIterable[bytes] | None = None
+        self._start: int | None = None
+        self._was_begun = False
+        self.size: int | None = None
+        """Its bytes; None where nobody knows before its end."""
+        if isinstance(given, AsyncIterable):
+            self._pieces = given
+            return
+        self._file = given
+        if given.seekable():
+            self._start = given.tell()
+            self.size = given.seek(0, _END) - self._start
+            given.seek(self._start)
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether it can be sent from its beginning."""
+        return not self._was_begun or self._start is not None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body from its beginning. A file is read in threads, since it may be slow."""
+        again, self._was_begun = self._was_begun, True
+        if self._pieces is not None:
+            async for piece in self._pieces:
+                yield piece
+            return
+        file = cast(BinaryIO, self._file)
+        if again and self._start is not None:
+            await asyncio.to_thread(file.seek, self._start)
+        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+            yield piece
+
+
+def body_of(given: GivenBody) -> bytes | StreamedBody:
+    """A body as a request has it. Raises TypeError for what is none."""
+    if isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, bytearray | memoryview):
+        return bytes(given)
+    if isinstance(given, AsyncIterable | Readable):
+        return StreamedBody(given)
+    raise TypeError(f"a body is bytes, text, a file or an async iterable, not {type(given)}")

@@ -1,0 +1,1 @@
+"""Consuming: messages as they become ready, by a WebSocket or by long polls."""

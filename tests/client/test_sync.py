@@ -1,0 +1,233 @@
+"""The client for threads: its thread, its end, interrupts and forks."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from harness.in_threads import in_thread
+from harness.processes import Processes, eventually
+from harness.server import Server
+from harness.waiting import comes_true
+
+import mq
+from mq import Client
+from mq.client.errors import NotUsable
+from mq.client.sync.portal import Portal
+
+NOTHING = "nothing"
+
+
+def threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "mq-client"]
+
+
+async def nothing() -> None:
+    """What ends nothing."""
+
+
+def run(daemons: Processes, root: Path, program: str) -> str:
+    """What the program says, with every warning an error."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, daemons.mq(root).url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+async def test_a_client_has_a_thread_from_its_first_call_to_its_end(server: Server) -> None:
+    client = Client(server.url)
+    assert threads() == []
+    assert await in_thread(client.is_alive)
+    [thread] = threads()
+    assert thread.daemon
+    await in_thread(client.close)
+    assert threads() == []
+    with pytest.raises(NotUsable):
+        client.is_alive()
+    client.close()
+
+
+async def test_a_client_that_is_dropped_ends_its_thread(server: Server) -> None:
+    client = Client(server.url)
+    await in_thread(client.is_alive)
+    assert len(threads()) == 1
+    del client
+    await in_thread(gc.collect)
+    assert threads() == []
+
+
+async def test_a_queue_keeps_its_client(server: Server) -> None:
+    queue = Client(server.url).queue("orders")
+    await in_thread(gc.collect)
+    assert await in_thread(queue.create)
+    message_id = await in_thread(queue.publish, b"x")
+    message = await in_thread(queue.fetch)
+    assert message.id == message_id
+    del queue
+    await in_thread(message.delete)
+    del message
+    await in_thread(gc.collect)
+    # The thread that was in the last call may let go of the message a moment later.
+    await comes_true(lambda: threads() == [], "the thread's end")
+
+
+async def test_many_threads_use_one_client(server: Server) -> None:
+    with Client(server.url) as client:
+        queue = client.queue("orders")
+        await in_thread(queue.create)
+        publishing = (in_thread(queue.publish, str(n)) for n in range(30))
+        ids = await asyncio.gather(*publishing)
+        found = await in_thread(queue.fetch_many, 100)
+        assert {each.id for each in found} == set(ids)
+        assert len(threads()) == 1
+        await in_thread(client.close)
+
+
+async def test_a_client_that_is_closed_ends_the_calls_of_other_threads(server: Server) -> None:
+    client = Client(server.url)
+    queue = client.queue("orders")
+    await in_thread(queue.create)
+    waiting = asyncio.create_task(in_thread(queue.fetch, wait_s=60))
+    consuming = asyncio.create_task(in_thread(next, queue.consume(), None))
+    await asyncio.sleep(0)
+    await in_thread(queue.describe)
+    await in_thread(client.close)
+    with pytest.raises(NotUsable):
+        await waiting
+    # It ends, or was closed before it began.
+    await asyncio.wait([consuming])
+    assert isinstance(consuming.exception(), NotUsable | None)
+
+
+async def test_a_consumer_of_a_closed_client_hides_nothing(server: Server) -> None:
+    client = Client(server.url)
+
+    def consume() -> None:
+        client.queue("orders").create()
+        with client.consume("orders"):
+            client.close()
+            raise LookupError("the block's own")
+
+    with pytest.raises(LookupError, match="own"):
+        await in_thread(consume)
+
+
+def test_a_portal_is_not_used_from_within() -> None:
+    portal = Portal(nothing)
+
+    async def nested() -> None:
+        portal.run(nested)
+
+    with pytest.raises(NotUsable, match="within"):
+        portal.run(nested)
+    portal.close()
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, traceback
+from mq import Client
+
+with Client(sys.argv[1]) as client:
+    queue = client.queue("orders")
+    queue.create()
+    main = threading.get_ident()
+
+    def interrupt():
+        while "fetch" not in (names := [f.name for f in stack()]) or "wait" not in names:
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def stack():
+        return traceback.extract_stack(sys._current_frames()[main])
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        queue.fetch(wait_s=60)
+    except KeyboardInterrupt:
+        print("interrupted")
+    thread.join()
+    # The fetch was given up: it does not take this one.
+    queue.publish("x")
+    print(queue.fetch(wait_s=20).text())
+"""
+
+
+def test_an_interrupt_cancels_the_call(daemons: Processes, root: Path) -> None:
+    assert run(daemons, root, INTERRUPTED) == "interrupted\nx\n"
+
+
+FORKED = """
+import os, sys, warnings
+from mq import Client
+from mq.client.errors import NotUsable
+
+client = Client(sys.argv[1])
+queue = client.queue("orders")
+queue.create()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    child = os.fork()
+if child == 0:
+    for use in (queue.describe, client.is_alive, queue.consume, lambda: queue.publish(b"x")):
+        try:
+            use()
+        except NotUsable as error:
+            print(error)
+    client.close()
+    with Client(sys.argv[1]) as own:
+        print(own.queue("orders").publish(b"of a child") != "")
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+print(queue.fetch().text())
+client.close()
+"""
+
+
+def test_a_forked_process_makes_its_own_client(daemons: Processes, root: Path) -> None:
+    said = run(daemons, root, FORKED).splitlines()
+    assert len(said) == 6
+    assert all("forked" in line for line in said[:4])
+    assert said[4:] == ["True", "of a child"]
+
+
+LEFT_OPEN = """
+import sys
+from mq import Client
+
+client = Client(sys.argv[1])
+queue = client.queue("orders")
+queue.create()
+queue.publish_many(["1", "2", "3"])
+consumer = queue.consume()
+print(consumer.next().text())
+"""
+
+
+def test_a_process_ends_whatever_it_left_open(daemons: Processes, root: Path) -> None:
+    assert run(daemons, root, LEFT_OPEN) in ("1\n", "2\n", "3\n")
+
+
+def test_nothing_of_the_client_is_loaded_before_it_is_asked_for() -> None:
+    program = (
+        "import sys, mq, mq.names; print('aiohttp' in sys.modules, 'mq.client' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False False\n", done.stderr
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(mq, NOTHING)
+
+
+def test_a_thread_that_ends_is_waited_for() -> None:
+    portal = Portal(nothing)
+    portal.run(nothing)
+    portal.close()
+    eventually(lambda: threads() == [], "the thread ends")

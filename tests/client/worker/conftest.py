@@ -1,0 +1,22 @@
+"""Fixtures: a client of an mq in this loop, and a queue."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from harness.server import Server
+
+from mq.client.client import AsyncClient
+from mq.client.queue.queue import AsyncQueue
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server.url) as made:
+        yield made
+
+
+@pytest.fixture
+async def orders(client: AsyncClient) -> AsyncQueue:
+    queue = client.queue("orders")
+    await queue.create()
+    return queue
