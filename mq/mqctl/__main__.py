@@ -1,0 +1,5 @@
+"""`python -m mq.mqctl`."""
+
+from mq.mqctl.cli import main
+
+main()
