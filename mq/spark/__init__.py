@@ -12,15 +12,31 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from mq.spark.java import ensure_java as ensure_java
+    from mq.spark.jobs.archive import archive as archive
+    from mq.spark.jobs.archived import archived as archived
+    from mq.spark.jobs.audit import audit as audit
+    from mq.spark.jobs.drain import drain as drain
+    from mq.spark.jobs.history import history as history
+    from mq.spark.jobs.load import load as load
+    from mq.spark.jobs.replay import replay as replay
+    from mq.spark.jobs.shovel import shovel as shovel
     from mq.spark.leasing import lease as lease
     from mq.spark.sessions import register as register
     from mq.spark.sessions import session as session
 
 _WHERE: Final = {
+    "archive": "mq.spark.jobs.archive",
+    "archived": "mq.spark.jobs.archived",
+    "audit": "mq.spark.jobs.audit",
+    "drain": "mq.spark.jobs.drain",
     "ensure_java": "mq.spark.java",
+    "history": "mq.spark.jobs.history",
     "lease": "mq.spark.leasing",
+    "load": "mq.spark.jobs.load",
     "register": "mq.spark.sessions",
+    "replay": "mq.spark.jobs.replay",
     "session": "mq.spark.sessions",
+    "shovel": "mq.spark.jobs.shovel",
 }
 
 

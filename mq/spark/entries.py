@@ -2,23 +2,18 @@
 Many names are parsed at once, which takes a fraction of the time.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
 from mq.errors import BadName
 from mq.limits import UUID_CHARS
+from mq.many_ids import are_uuids
 from mq.names import UUID_V7, UUIDS_END, MessageId
 from mq.spark.rows import Attributes
 from mq.store.layout import split_entry
 
 _SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
-_UUID_FORM: Final = b"00000000-0000-0000-0000-000000000000"
-_DIGITS_TO_0: Final = bytes.maketrans(b"0123456789abcdef", b"0" * 16)
-# Where a uuid has its version, 7, and its variant.
-_VERSION: Final = 14
-_VARIANT: Final = 19
 _BARE: Final = Attributes(0, None, 0, ())
 
 
@@ -45,26 +40,13 @@ def entries(top: str, group: Group, at: int, end: int) -> list[Entry]:
     else:
         pairs = [split_entry(name) for name in names]
         queues, texts = [queue for queue, _ in pairs], [text for _, text in pairs]
-    if _are_bare(texts):
+    if texts and are_uuids(texts):
         return list(zip(range(at, end), queues, texts, repeat(_BARE), paths))
     return [
         (number, queue, text, attributes, path)
         for number, queue, text, path in zip(range(at, end), queues, texts, paths, strict=True)
         if (attributes := _attributes(text[UUID_CHARS:])) is not None and _is_id(text)
     ]
-
-
-def _are_bare(texts: Sequence[str]) -> bool:
-    """Whether all are ids that are a uuid and nothing more; of texts of ASCII."""
-    if set(map(len, texts)) != {UUID_CHARS}:
-        return False
-    joined = "".join(texts)
-    return (
-        joined.encode("ascii").translate(_DIGITS_TO_0) == _UUID_FORM * len(texts)
-        and not joined[_VERSION::UUID_CHARS].strip("7")
-        and not joined[_VARIANT::UUID_CHARS].strip("89ab")
-        and max(texts) < UUIDS_END
-    )
 
 
 def _is_id(text: str) -> bool:

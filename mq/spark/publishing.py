@@ -17,10 +17,7 @@ from mq.errors import (
     BadParameter,
     DueTooFar,
     HeadersTooLarge,
-    KeyTaken,
     MqError,
-    PublishPurged,
-    QueueNotFound,
 )
 from mq.headers import Headers, kept, print_block
 from mq.limits import PRIORITY_MAX
@@ -28,6 +25,7 @@ from mq.names import Key, MessageId, QueueName, UuidSource, extension_for, is_de
 from mq.repeatable_ids import RepeatableIds
 from mq.settings import QueueSettings
 from mq.spark.options import BadOption, WriteOptions
+from mq.spark.refusals import explained
 from mq.store.files import Files
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
@@ -84,16 +82,6 @@ class BadRow(MqError):
         return f"mq: {where}, column {self.column}: {self.expected}"
 
 
-@dataclass(eq=False)
-class PublishFailed(MqError):
-    """A publish that cannot be committed; nothing of it is published."""
-
-    detail: str
-
-    def __str__(self) -> str:
-        return f"mq: nothing was published: {self.detail}"
-
-
 def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> None:
     """Raises BadColumns or BadOption for (name, Spark's type) of a data frame's columns."""
     names = [name for name, _ in columns]
@@ -117,12 +105,6 @@ def open_for(options: WriteOptions) -> Root:
     root = attach_root(str(options.path), files, clock)
     ClockFollower(root, clock).follow()
     return root
-
-
-def check_queue(root: Root, queue: QueueName | None) -> None:
-    """Raises PublishFailed when a queue that is named is not there."""
-    if queue is not None and not queue_exists(root, queue):
-        raise PublishFailed(f"there is no queue {queue.text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +156,7 @@ def commit_staged(
             point = commit(root, job, staged, name, options.on_key_taken)
             committed = run_alone(point, flusher)
         except MqError as error:
-            raise _explained(error) from error
+            raise explained(error) from error
         _roll(root, flusher, committed.name)
     finally:
         flusher.close()
@@ -190,17 +172,6 @@ def _roll(root: Root, flusher: Flusher, name: Key) -> None:
     with contextlib.suppress(OSError, MqError):  # Told of with the others.
         roll_forward(root, flusher, name, wait=True)
     roll_all_forward(root, flusher)
-
-
-def _explained(error: MqError) -> MqError:
-    if isinstance(error, QueueNotFound):
-        return PublishFailed(f"there is no queue {error.queue}")
-    if isinstance(error, KeyTaken):
-        taken = f"key {error.key!r} is taken by message {error.id}"
-        return PublishFailed(f"{taken} (onKeyTaken=skip passes such rows by)")
-    if isinstance(error, PublishPurged):
-        return PublishFailed("a queue was purged since its messages were written; publish again")
-    return error
 
 
 def _ids(root: Root, options: WriteOptions, task: Task) -> tuple[_Ids, Callable[[], float]]:

@@ -27,11 +27,11 @@ from mq.spark.publishing import (
     Task,
     abort_staged,
     check_columns,
-    check_queue,
     commit_staged,
     open_for,
     stage_rows,
 )
+from mq.spark.refusals import check_queue
 from mq.store.staging import Staged
 
 _QUERY: Final = "sql.streaming.queryId"

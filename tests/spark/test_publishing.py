@@ -1,7 +1,7 @@
 """Rows to staged messages, without a JVM."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.bulk_limits import FOLD_ROWS_MIN, ROWS_PER_MS
-from mq.errors import StartupError
+from mq.clock import rfc3339
+from mq.errors import StagedFileGone, StartupError
 from mq.headers import parse_block
 from mq.limits import HEADERS_MAX
 from mq.message import Stamp
@@ -23,13 +24,14 @@ from mq.spark.options import BadOption, WriteOptions
 from mq.spark.publishing import (
     BadColumns,
     BadRow,
-    PublishFailed,
     Task,
+    abort_staged,
     check_columns,
     commit_staged,
     open_for,
     stage_rows,
 )
+from mq.spark.refusals import PublishFailed, check_queue
 from mq.store.configure import change_settings
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
@@ -114,6 +116,23 @@ def test_a_queue_says_which_priority_and_how_large(root: Root) -> None:
     assert [each[1].priority for each in messages(root).values()] == [4]
     with pytest.raises(BadRow, match="row 1 of partition 0, column value: has 4 bytes"):
         staged(root, Task(JOB, 0, 1), value=["abc", "abcd"])
+
+
+def test_to_a_queue_that_has_expired_nothing_is_published(root: Root) -> None:
+    of = staged(root, value=["a"])
+    check_queue(root, QUEUE)
+    patch = {"expires_at": rfc3339(root.clock.now_ms())}
+    run_alone(change_settings(root, QUEUE, patch, QueueSettings()), NoFlusher())
+    root.settings.look_again(QUEUE)
+    with pytest.raises(PublishFailed, match="the queue orders has expired at"):
+        check_queue(root, QUEUE)
+    with pytest.raises(PublishFailed, match="the queue orders has expired at"):
+        commit_staged(root, options(root), JOB, [of], None)
+    assert not list(Path(root.layout.queue(QUEUE)).iterdir())
+    run_alone(change_settings(root, QUEUE, {"expires_at": None}, QueueSettings()), NoFlusher())
+    root.settings.look_again(QUEUE)
+    commit_staged(root, options(root), JOB, [of], None)
+    assert list(Path(root.layout.queue(QUEUE)).iterdir())
 
 
 @pytest.mark.parametrize(
@@ -203,6 +222,28 @@ def test_a_publish_that_is_tried_again_has_the_same_ids(root: Root) -> None:
         ids.append(sorted(path.name for path in folder.iterdir()))
     assert ids[0] == ids[1]
     assert len(set(ids[0])) == 40
+
+
+@pytest.mark.usefixtures("one_name")
+@pytest.mark.parametrize("rows", [1, FOLD_ROWS_MIN])
+def test_a_task_that_is_late_stages_nothing_of_a_job_that_was_given_up(
+    root: Root, rows: int
+) -> None:
+    batch = pa.RecordBatch.from_pydict({"value": [b"a"] * rows})
+
+    def given_up_between() -> Iterator[pa.RecordBatch]:
+        yield batch
+        abort_staged(root, JOB, None)
+        assert messages_flat(root) == []
+        yield batch
+
+    with pytest.raises(StagedFileGone, match="given up"):
+        stage_rows(root, options(root), Task(JOB, 0, 0), given_up_between())
+    with pytest.raises(StagedFileGone, match="given up"):
+        stage_rows(root, options(root), Task(JOB, 0, 1), [batch])
+    mark = Path(root.layout.new, ".spark", JOB)
+    assert list(Path(root.layout.new, ".spark").rglob("*")) == [mark]
+    assert mark.read_bytes() == b""
 
 
 def folds(root: Root) -> list[str]:

@@ -165,6 +165,7 @@ def test_a_wheel_knows_the_format_by_itself(tmp_path: Path) -> None:
     (packages / "needed.pth").write_text(f"{SPARK_HOME.parent}\n")
     assert (packages / "pyspark_mq.py").exists()
     assert not (packages / "mq" / "spark" / "toplevel").exists()
+    assert (packages / "mq" / "spark" / "jobs" / "report" / "report.css").exists()
     script = SCRIPT.replace(
         "mq.spark.session({arguments})",
         "mq.spark.ensure_java() and __import__('pyspark').sql.SparkSession.builder.getOrCreate()",

@@ -1,0 +1,19 @@
+"""What spark-submit runs: `spark-submit $(python -m mq.spark.commands.submit --where) JOB ...`."""
+
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """The process's arguments as those of `mqctl pipeline`; ends as that does."""
+    if sys.argv[1:] == ["--where"]:
+        print(__file__)
+        sys.exit(0)
+    from mq.mqctl import cli  # noqa: PLC0415 - spark-submit runs this file by its path.
+
+    sys.argv[1:1] = ["pipeline"]
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

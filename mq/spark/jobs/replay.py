@@ -1,0 +1,288 @@
+"""Publishing archived messages again that an SQL condition chooses, as new messages.
+
+All of a run is one bulk publish, whose publish id is made of the replay id: it is published once,
+however often it is tried, and all of it or nothing. SHOVEL.md, beside this, is for its users.
+"""
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from mq.clock import rfc3339
+from mq.errors import MqError
+from mq.names import Key, QueueName
+from mq.replay_id import ReplayId
+from mq.spark.jobs.archive_schema import ARCHIVE
+from mq.spark.jobs.archived import archived
+from mq.spark.jobs.choosing import check_condition, with_bodies
+from mq.spark.jobs.watching import Unwatched, Watcher
+from mq.spark.opening import open_for_leases
+from mq.spark.refusals import check_queue
+from mq.store.crossing_files import held
+from mq.store.flush import Flusher
+from mq.store.journal import is_published
+from mq.store.root import Root
+
+KeyTaken = Literal["fail", "skip", "drop"]
+
+ID_HEADER: Final = "x-attribute-replay-id"
+OF_HEADER: Final = "x-attribute-replay-of"
+_SHOWN: Final = 10
+_SAID: Final = re.compile(r"\bmq: .+")
+_PUBLISH: Final = "replay-"
+# How long a paced publish is likely to take, so that not all of its beginning is due at once.
+_LEAD_MS: Final = 10_000
+_STAGED_PER_S: Final = 2000
+_PUBLISHED: Final = ("value", "queue", "key", "priority", "at", "headers")
+
+
+class ReplayRefused(MqError):
+    """What cannot be published as it was asked for; nothing is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a condition chose of an archive; `oldest_ms`: when the oldest was published,
+    milliseconds since the epoch, None where there is none.
+    """
+
+    messages: int = 0
+    size_bytes: int = 0
+    damaged: int = 0
+    by_queue: Mapping[str, int] = field(default_factory=dict)
+    by_priority: Mapping[str, int] = field(default_factory=dict)
+    oldest_ms: int | None = None
+    first_ids: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "messages": self.messages,
+            "bytes": self.size_bytes,
+            "damaged": self.damaged,
+            "by_queue": dict(self.by_queue),
+            "by_priority": dict(self.by_priority),
+            "oldest": None if self.oldest_ms is None else rfc3339(self.oldest_ms),
+            "first": list(self.first_ids),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a run did. `was_over`: it was published before, and nothing was done; then nothing is
+    `chosen`. With taken keys passed by, fewer than were chosen may be published.
+    """
+
+    replay_id: str | None
+    target: str | None
+    chosen: Chosen | None = None
+    skipped_damaged: int = 0
+    was_over: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "replay_id": self.replay_id,
+            "to": self.target,
+            "skipped_damaged": self.skipped_damaged,
+            "was_over": self.was_over,
+            "chosen": None if self.chosen is None else self.chosen.facts(),
+        }
+
+
+def replay(
+    spark: SparkSession,
+    root: Path,
+    archive: Path,
+    where: str,
+    *,
+    to: str | None = None,
+    dry_run: bool = False,
+    rate: int | None = None,
+    limit: int | None = None,
+    replay_id: str | None = None,
+    key_taken: KeyTaken = "fail",
+    skip_damaged: bool = False,
+    watcher: Watcher | None = None,
+) -> Replayed:
+    """Publishes the archived messages for which the condition holds, as new ones, to `to`, or each
+    to its own queue: body, priority, key and headers, and two headers that say of which message it
+    is, and of which run. No idempotency key is looked at.
+
+    `rate`: so many become ready a second, in the order in which they were first published; `limit`:
+    so many at most, the oldest first. `key_taken`: what of keys that living messages have: `fail`
+    (nothing is published), `skip` such messages, or `drop` all keys.
+
+    Raises BadCondition, ReplayRefused, PublishFailed, BadName, Busy (another process has the replay
+    id), and what a publish raises: nothing is published then. Durable on return: yes.
+    """
+    watching = watcher or Unwatched()
+    target = None if to is None else QueueName.parse(to)
+    name = ReplayId.new() if replay_id is None else ReplayId.parse(replay_id)
+    here, flusher = open_for_leases(root)
+    try:
+        check_queue(here, target)
+        run = _Run(spark, here, archive, where, target, limit, watching)
+        if dry_run:
+            return Replayed(None, to, run.count())
+        return run.publish(flusher, name, rate, key_taken, skip_damaged)
+    finally:
+        flusher.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    spark: SparkSession
+    root: Root
+    archive: Path
+    where: str
+    target: QueueName | None
+    limit: int | None
+    watcher: Watcher
+
+    def publish(
+        self,
+        flusher: Flusher,
+        name: ReplayId,
+        rate: int | None,
+        key_taken: KeyTaken,
+        skip_damaged: bool,
+    ) -> Replayed:
+        """Once in the life of the id; for 7 days."""
+        to = None if self.target is None else self.target.text
+        publish_id = Key.parse(_PUBLISH + name.text)
+        with held(self.root, flusher, name):
+            if is_published(self.root, publish_id):
+                return Replayed(name.text, to, was_over=True)
+            chosen = self.count()
+            whole = chosen.messages - chosen.damaged
+            if chosen.damaged and not skip_damaged:
+                raise ReplayRefused(
+                    f"{chosen.damaged} of {chosen.messages} messages are damaged: pass them by "
+                    "with --skip-damaged, or leave them out by `not damaged`"
+                )
+            if whole:
+                self.watcher.noted(f"the replay id is {name}")
+                self.watcher.began(f"publishes {whole} messages")
+                rows = self._published(name, rate, key_taken, whole)
+                writing = rows.write.format("mq").mode("append")
+                writing = writing.option("path", self.root.layout.root)
+                writing = writing.option("publishId", publish_id.text)
+                writing = writing.option("onKeyTaken", "skip" if key_taken == "skip" else "fail")
+                _save(writing)
+                self.watcher.advanced(whole)
+        return Replayed(name.text, to, chosen, chosen.damaged)
+
+    def count(self) -> Chosen:
+        """What is chosen. Raises BadCondition; PublishFailed where a queue that it is for is not
+        there.
+        """
+        self.watcher.began("chooses")
+        rows = self._chosen()
+        facts = rows.groupBy("queue", "priority").agg(
+            F.count("*").alias("messages"),
+            F.coalesce(F.sum("size"), F.lit(0)).alias("bytes"),
+            F.sum(F.when(F.expr(_DAMAGED), 1).otherwise(0)).alias("damaged"),
+            F.min(F.expr("unix_millis(published)")).alias("oldest"),
+        )
+        found = facts.collect()
+        by_queue = _sums(found, "queue")
+        for queue in by_queue if self.target is None else ():
+            check_queue(self.root, QueueName.parse(queue))
+        first = rows.select("id").orderBy("id").limit(_SHOWN).collect() if found else []
+        return Chosen(
+            sum(row["messages"] for row in found),
+            sum(row["bytes"] for row in found),
+            sum(row["damaged"] for row in found),
+            by_queue,
+            _sums(found, "priority"),
+            min((row["oldest"] for row in found), default=None),
+            tuple(row["id"] for row in first),
+        )
+
+    def _chosen(self) -> DataFrame:
+        nothing = self.spark.createDataFrame([], ARCHIVE)
+        check_condition(with_bodies(nothing), self.where)
+        rows = with_bodies(self._whole(archived(self.spark, self.archive)))
+        rows = rows.where(F.expr(self.where))
+        return rows if self.limit is None else rows.orderBy("id").limit(self.limit)
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        """With bodies too that lie in files of their own; a task reads those that are asked for."""
+        read = F.udf(
+            functools.partial(_body, os.path.abspath(self.archive)), "binary", useArrow=False
+        )
+        from_file = F.col("body").isNotNull()
+        return rows.withColumn("value", F.when(from_file, read("body")).otherwise(F.col("value")))
+
+    def _published(
+        self, name: ReplayId, rate: int | None, key_taken: KeyTaken, count: int
+    ) -> DataFrame:
+        rows = self._chosen().where(f"not ({_DAMAGED})")
+        if rate is None:
+            rows = rows.withColumn("at", F.lit(None).cast("timestamp"))
+        else:
+            rows = self._paced(rows, rate, count)
+        if key_taken == "drop":
+            rows = rows.withColumn("key", F.lit(None).cast("string"))
+        if self.target is not None:
+            rows = rows.withColumn("queue", F.lit(self.target.text))
+        ours = F.create_map(F.lit(ID_HEADER), F.lit(name.text), F.lit(OF_HEADER), F.col("id"))
+        kept = F.expr(
+            "map_filter(coalesce(headers, map()), "
+            f"(name, value) -> lower(name) not in ('{ID_HEADER}', '{OF_HEADER}'))"
+        )
+        return rows.withColumn("headers", F.map_concat(kept, ours)).select(*_PUBLISHED)
+
+    def _paced(self, rows: DataFrame, rate: int, count: int) -> DataFrame:
+        """Each with the time at which it is to be ready, the first once all are likely published.
+        Only ids are brought together to be put in order, no bodies.
+        """
+        order = Window.orderBy("id")
+        turns = rows.select("id", F.row_number().over(order).alias("turn"))
+        start_ms = self.root.now_ms() + _LEAD_MS + count * 1000 // _STAGED_PER_S
+        at = F.timestamp_millis((F.lit(start_ms) + F.col("turn") * 1000 / rate).cast("bigint"))
+        return rows.join(turns, "id").withColumn("at", at).drop("turn")
+
+
+_DAMAGED: Final = "coalesce(damaged, false) or value is null"
+
+
+def _save(writing: DataFrameWriter) -> None:
+    try:
+        writing.save()
+    except PySparkException as error:
+        # Of all frames of Python's and Java's, what the sink has said.
+        if found := _SAID.findall(str(error)):
+            raise ReplayRefused(found[-1].strip()) from error
+        raise
+
+
+def _sums(rows: list[Row], by: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in sorted(rows, key=lambda row: str(row[by])):
+        found[str(row[by])] = found.get(str(row[by]), 0) + row["messages"]
+    return found
+
+
+def _body(archive: str, body: str | None) -> bytes | None:
+    """What a file below the archive holds; None where it is not there, or lies elsewhere; in a
+    task.
+    """
+    if body is None:
+        return None
+    path = os.path.realpath(os.path.join(archive, body))
+    if not path.startswith(os.path.realpath(archive) + os.sep):
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,69 @@
+"""A run beside consumers of both queues, over HTTP: no message is lost, and none comes twice."""
+
+import asyncio
+from pathlib import Path
+
+from harness.api import call, delete, fetch, make_queue, publish_lines
+from harness.server import Serve, Server
+
+from mq.clock import SystemClock
+from mq.lifecycle import State
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.replay_id import ReplayId
+from mq.spark.jobs.moving import Mover
+from mq.spark.jobs.watching import Unwatched
+from mq.store.crossing_files import Chosen, candidate_of, finish, held, record_chosen
+from mq.store.crossing_layout import Crossing
+from mq.store.files import Files
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.root import attach_root
+
+RUN = Crossing(ReplayId.parse("run"), QueueName.parse("q"), QueueName.parse("other"))
+MESSAGES = 300
+
+
+def moved(top: Path, ids: list[str]) -> int:
+    """How many a run over all of them moves."""
+    root = attach_root(str(top), Files(), SystemClock())
+    flusher = FsyncFlusher(root.files, 2)
+    chosen = []
+    for each in map(MessageId.parse, ids):
+        if (found := candidate_of(root, RUN, each)) is not None:
+            path = root.layout.path(State.READY, RUN.source, each, found.bucket or "")
+            if (status := root.files.status(path)) is not None:
+                chosen.append(Chosen(each, Stamp.from_mtime_ns(status.st_mtime_ns)))
+    with held(root, flusher, RUN.id):
+        run_alone(record_chosen(root, RUN, {}, chosen), flusher)
+        mover = Mover(root, flusher, RUN, 500, Unwatched())
+        mover.run()
+        run_alone(finish(root, RUN, {}), flusher)
+    flusher.close()
+    return mover.done.moved
+
+
+async def consumed(server: Server, queue: str, got: list[str]) -> None:
+    """Until all have been had, by whomever."""
+    while len(got) < MESSAGES:
+        reply = await fetch(server, queue)
+        if reply.status == 204:
+            await call(server, "GET", f"/{queue}")
+            continue
+        got.append(reply.headers["X-Message-Id"])
+        assert (await delete(server, got[-1], queue)).status == 202
+
+
+async def test_each_is_had_once(serve: Serve, root: Path) -> None:
+    server = await serve()
+    for queue in ("q", "other"):
+        await make_queue(server, queue)
+    ids = []
+    for start in range(0, MESSAGES, 100):
+        ids += await publish_lines(server, [b"%d" % (start + n) for n in range(100)])
+    got: list[str] = []
+    consumers = [asyncio.create_task(consumed(server, queue, got)) for queue in ("q", "other")]
+    count = await asyncio.to_thread(moved, root, ids)
+    await asyncio.gather(*consumers)
+    assert sorted(got) == sorted(ids)
+    assert 0 < count < MESSAGES
