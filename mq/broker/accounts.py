@@ -1,6 +1,6 @@
 """What is known of a queue beside its messages: what was done, its counts, its settings file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 from mq.errors import Unavailable
@@ -13,7 +13,8 @@ from mq.store.settings import Version
 class Totals:
     """What this process did with a queue since it began. `redelivered` are those of `fetched` that
     had been fetched before; `extended` were given a due time to come, `released` are to be ready at
-    once.
+    once; `sidelined` are gone to its sideline, or were there when somebody asked; `expired` were
+    about to be fetched, and had lived too long.
     """
 
     published: int = 0
@@ -22,7 +23,14 @@ class Totals:
     deleted: int = 0
     extended: int = 0
     released: int = 0
+    sidelined: int = 0
+    expired: int = 0
     lost_races: int = 0
+
+    def add(self, others: "Totals") -> None:
+        """Adds what was done elsewhere."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(others, each.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,17 @@ class Backlog:
                 self._mark = None
                 del candidates[place]
 
+    def drop(self, is_dropped: Callable[[str], bool]) -> int:
+        """Candidates whose ids' texts satisfy it are none any more; how many. They may lie there
+        still, but a look would not find them.
+        """
+        count = len(self)
+        for candidates in (self._left, self._candidates):
+            for candidate in [each for each in candidates if is_dropped(each.name)]:
+                self._watcher.dropped(candidate.name)
+            candidates[:] = [each for each in candidates if not is_dropped(each.name)]
+        return count - len(self)
+
     def take_first(self, takes: Callable[[str], bool]) -> Candidate | None:
         """The first candidate whose id's text satisfies `takes`, in the order of delivery."""
         for candidates in (self._left, self._candidates):

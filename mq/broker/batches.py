@@ -19,6 +19,7 @@ from mq.limits import (
 from mq.message import Delivery, Envelope
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
+from mq.upkeep_errors import QueueExpired
 
 Published: TypeAlias = MessageId | Exception
 """What became of one message: its id, or why it was not published."""
@@ -173,10 +174,10 @@ async def remove_many(
 
 
 def _raise_without_queue(ends: Iterable[object]) -> None:
-    """Raises QueueNotFound when that is what all of them ended with."""
+    """Raises QueueNotFound, or QueueExpired, when that is what all of them ended with."""
     error = None
     for error in ends:
-        if not isinstance(error, QueueNotFound):
+        if not isinstance(error, QueueNotFound | QueueExpired):
             return
-    if isinstance(error, QueueNotFound):
+    if isinstance(error, QueueNotFound | QueueExpired):
         raise error

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from mq.broker.accounts import Description
+from mq.broker.accounts import Description, Totals
 from mq.broker.consuming import Consuming
 from mq.broker.describing import Describer
 from mq.broker.ids import Ids
@@ -18,21 +18,24 @@ from mq.broker.publisher import Publisher
 from mq.broker.purger import Purger
 from mq.broker.queue import Host, Queue
 from mq.broker.releases import Releaser
+from mq.broker.retiring import retire
 from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
 from mq.broker.watching import Watching
 from mq.errors import PublishPurged, QueueNotFound
 from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
+from mq.looking import Page
 from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
+from mq.serving_limits import WAITERS_MAX_DEFAULT
 from mq.settings import QueueSettings
 from mq.store.by_key import find_key, remove_by_key
 from mq.store.commit import Committer
 from mq.store.configure import Configured, Match
 from mq.store.find import Precondition
 from mq.store.moves import queue_exists
-from mq.store.peek import Page, peek
-from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue, retire_delayed
+from mq.store.peek import peek
+from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue
 from mq.store.read import Choice, Reading
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule
@@ -58,6 +61,7 @@ class Broker:
         peer_index: int | None = None,
         listening: Listening | None = None,
         memory_bytes: int = MEMORY_BYTES_DEFAULT,
+        waiters_max: int = WAITERS_MAX_DEFAULT,
     ) -> None:
         self.root = root
         self.memory = Memory(memory_bytes, root.clock.steady_s)
@@ -69,7 +73,7 @@ class Broker:
         own = chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
         self._uuids = UuidSource(root.clock)
         self.keeper = Keeper(root, committer, settings)
-        self._describer = Describer(root, committer)
+        self.describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
         self.publisher = Publisher(
             root, committer, self._uuids, self.keeper, self._heard, self._forget
@@ -77,7 +81,7 @@ class Broker:
         self._releaser = Releaser(root, committer, self.used)
         self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._heard)
         watching = Watching(root, committer, self.keeper, listening or Listening())
-        self.consuming = Consuming(root, self.queue, self._refreshing, watching)
+        self.consuming = Consuming(root, self.queue, self._refreshing, watching, waiters_max)
         """Fetches, long polls and subscriptions."""
         self._host = Host(
             root,
@@ -90,9 +94,12 @@ class Broker:
             self._forget,
             watching.watch,
             self._refreshing,
+            self._sideliner,
             watching.untold,
         )
         self._queues: dict[str, Queue] = {}
+        self.gone_totals = Totals()
+        """Of queues that this process uses no more."""
         self._turns = Turns()
         self.background: set[asyncio.Task[Any]] = set()
 
@@ -126,7 +133,7 @@ class Broker:
             self._forget(queue)
             raise
         self._forget(queue)
-        self._in_background(self._retire_delayed(name))
+        self._in_background(retire(self.root, self.committer, self._turns, name))
 
     async def settings(self, name: QueueName) -> Configured:
         """The queue's effective settings. Raises QueueNotFound, Unavailable."""
@@ -168,7 +175,7 @@ class Broker:
         queue = await self.queue(name)
         self.keeper.usable(queue)
         try:
-            return queue, await self._describer.describe(queue)
+            return queue, await self.describer.describe(queue)
         except QueueNotFound:
             self._forget(queue)
             raise
@@ -290,10 +297,8 @@ class Broker:
         with_removed: bool = True,
     ) -> Reading:
         """A message as it is, not consumed. Raises QueueNotFound, MessageNotFound, Unavailable."""
-        room = self.memory.hold
-        return await reading(
-            self.root, self.committer, name, message_id, choice, with_removed, room
-        )
+        of = (self.root, self.committer, name, message_id)
+        return await reading(*of, choice, with_removed, self.memory.hold)
 
     async def peek(self, name: QueueName, page: Page) -> list[Reading]:
         """A page of the queue's messages as they are. Raises QueueNotFound, Unavailable."""
@@ -322,10 +327,14 @@ class Broker:
         await self.keeper.refresh(queue)
         return queue
 
+    def in_use(self) -> list[Queue]:
+        """The queues that this process has used."""
+        return list(self._queues.values())
+
     async def drain(self) -> None:
         """Waits for what goes on in the background, and gives the threads back."""
         await self.consuming.drain()
-        for queue in list(self._queues.values()):
+        for queue in self.in_use():
             await queue.drain()
         while self.background:
             await asyncio.wait(self.background)
@@ -347,7 +356,7 @@ class Broker:
         self, queue: Queue, message_id: MessageId, due_in_s: float, future: "asyncio.Future[Stamp]"
     ) -> None:
         if self._heard(queue, future):
-            queue.was_rescheduled(message_id, due_in_s)
+            queue.was_rescheduled(message_id, due_in_s, future.result().receives)
 
     def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
         """Hears of an operation's end, whoever else still does; whether it ended well."""
@@ -386,15 +395,5 @@ class Broker:
         """
         if queue is not None and self._queues.get(queue.name.text) is queue:
             del self._queues[queue.name.text]
+            self.gone_totals.add(queue.totals)
             queue.was_forgotten()
-
-    async def _retire_delayed(self, name: QueueName) -> None:
-        try:
-            await self._turns.take(
-                lambda: self.committer.commit_alone(retire_delayed(self.root, name))
-            )
-        except Exception as error:  # mq-mover and the next PUT do it again.
-            _log.warning(
-                "a deleted queue's messages stay in delay/ for now",
-                extra={"fields": {"queue": name.text, "error": repr(error)}},
-            )

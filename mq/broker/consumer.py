@@ -10,6 +10,7 @@ from mq.errors import MqError, QueueNotFound
 from mq.limits import COHORT_MAX
 from mq.message import Delivery
 from mq.selection import Selection
+from mq.upkeep_errors import QueueExpired
 
 _NOT_INTERESTED: Final = State.NOT_INTERESTED
 
@@ -20,13 +21,13 @@ class Consumer(Interest):
     `on_notified` is called when there may be something for it: it is to `pull`, and, as long as it
     `is_notified` when what it asked for has come, to pull again. It takes no more than its credit:
     each message takes one of that. `on_error` hears of what stands in the way: of QueueNotFound
-    when the queue is gone, and the consumer is closed then; of what may pass, for which it stays.
-    None of both is called after `close`.
+    when the queue is gone, of QueueExpired, and the consumer is closed then; of what may pass, for
+    which it stays. None of both is called after `close`.
     """
 
     __slots__ = (
         "_credit", "_failed_to", "_in_hand", "_is_closed", "_is_paused", "_news", "_on_error",
-        "_on_notified", "_visibility_s", "queue",
+        "_on_notified", "_visibility_s", "on_closed", "queue",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class Consumer(Interest):
         """Whether anything it asked for did not come."""
         self._is_paused = False
         self._is_closed = False
+        self.on_closed: Callable[[], None] = _does_nothing
+        """Called once, when it has ended."""
 
     @property
     def credit(self) -> int:
@@ -129,6 +132,7 @@ class Consumer(Interest):
             future.cancel()
         self._in_hand.clear()
         self.queue.leave(self)
+        self.on_closed()
         # Mostly its own methods or its owner's: nobody is to wait for the garbage collector.
         self._on_notified = self._on_error = _hears_nothing
 
@@ -142,7 +146,7 @@ class Consumer(Interest):
         if self._is_closed:
             return
         on_error = self._on_error
-        if isinstance(error, QueueNotFound):
+        if isinstance(error, QueueNotFound | QueueExpired):
             self.close()
         on_error(error)
 
@@ -165,6 +169,10 @@ class Consumer(Interest):
         else:
             self.queue.tell(interests.found(self))
         self._want()
+
+
+def _does_nothing() -> None:
+    """Where nobody is to hear of an end."""
 
 
 def _hears_nothing(error: MqError | None = None) -> None:

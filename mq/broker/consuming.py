@@ -12,6 +12,8 @@ from mq.errors import MqError
 from mq.message import Delivery
 from mq.names import QueueName
 from mq.selection import Selection
+from mq.serving_errors import TooManyWaiters
+from mq.serving_limits import WAITERS_MAX_DEFAULT
 from mq.store.root import Root
 
 
@@ -27,8 +29,12 @@ class Consuming:
         find: Callable[[QueueName], Awaitable[Queue]],
         refreshing: "Callable[[Queue], asyncio.Task[None] | None]",
         watching: Watching,
+        waiters_max: int = WAITERS_MAX_DEFAULT,
     ) -> None:
         self.watching = watching
+        self.waiters = 0
+        """How many consumers there are, by long polls and subscriptions."""
+        self._waiters_max = waiters_max
         self._root = root
         self._find = find
         self._refreshing = refreshing
@@ -39,6 +45,11 @@ class Consuming:
     def drains(self) -> bool:
         """Whether nobody waits any more."""
         return self._drains
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be no other consumer now."""
+        return self.waiters >= self._waiters_max
 
     async def subscribe(
         self,
@@ -51,14 +62,17 @@ class Consuming:
         visibility_s: float | None = None,
         selection: Selection | None = None,
     ) -> Consumer:
-        """A consumer of the queue, from here on: see there. Raises QueueNotFound, Unavailable.
+        """A consumer of the queue, from here on: see there. Raises QueueNotFound, QueueExpired,
+        TooManyWaiters, Unavailable.
 
         `on_notified` may be called before this returns: the consumer is to be known by then only to
         who called, so that it asks `is_notified` of what it is given.
         """
         queue = await self._find(name)
+        queue.check_life()
         consumer = Consumer(queue, credit, on_notified, on_error, priority, visibility_s, selection)
-        consumer.begin()
+        self._begin(consumer, consumer.begin)
+        self.watching.watch(queue)  # Also one that takes nothing is to hear of the queue's end.
         return consumer
 
     async def fetch(
@@ -69,9 +83,9 @@ class Consuming:
         selection: Selection | None = None,
     ) -> Delivery | None:
         """Claims the queue's next message, for so long when that is said; None when nothing is
-        ready, nor becomes so within `wait_s`. Raises QueueNotFound, also when it is deleted while
-        one waits; Unavailable. A caller that is cancelled meanwhile gets nothing, and what was
-        claimed for it is released. Durable: yes.
+        ready, nor becomes so within `wait_s`. Raises QueueNotFound and QueueExpired, also when that
+        happens while one waits; TooManyWaiters; Unavailable. A caller that is cancelled meanwhile
+        gets nothing, and what was claimed for it is released. Durable: yes.
         """
         queue = await self._find(name)
         if wait_s <= 0:
@@ -105,16 +119,28 @@ class Consuming:
         selection: Selection | None = None,
     ) -> Poll:
         """Like `fetch` that waits, of a queue whose settings need not be those of this moment;
-        whoever is gone before the answer calls its `abandon`. Raises TooManySelections;
-        QueueNotFound where the queue is known to be gone.
+        whoever is gone before the answer calls its `abandon`. Raises TooManySelections,
+        TooManyWaiters; QueueNotFound where the queue is known to be gone.
         """
         end_s = self._root.clock.steady_s() + wait_s
         poll = Poll(queue, self._deadlines, end_s, lambda: self._drains, visibility_s, selection)
         if (refreshing := self._refreshing(queue)) is not None:
-            refreshing.add_done_callback(poll.begin_after)
+            self._begin(poll, lambda: refreshing.add_done_callback(poll.begin_after))
         else:
-            poll.begin()
+            self._begin(poll, poll.begin)
         return poll
+
+    def _begin(self, consumer: Consumer, begin: Callable[[], None]) -> None:
+        """Counts it from here to its end, if it can begin."""
+        if self.is_full:
+            raise TooManyWaiters(self._waiters_max)
+        begin()
+        if not consumer.is_closed:
+            self.waiters += 1
+            consumer.on_closed = self._has_left
+
+    def _has_left(self) -> None:
+        self.waiters -= 1
 
     def stop_waiting(self) -> None:
         """Whoever waits for a message hears now that there is none; nobody waits from here on."""

@@ -18,7 +18,7 @@ class Describer:
     def __init__(self, root: Root, committer: Committer) -> None:
         self._root = root
         self._committer = committer
-        self._census = Census(root)
+        self.census = Census(root)
         self._going_on: dict[Queue, asyncio.Task[Description]] = {}
 
     async def describe(self, queue: Queue) -> Description:
@@ -36,7 +36,7 @@ class Describer:
 
     async def _describe(self, queue: Queue) -> Description:
         began_s = self._root.clock.steady_s()
-        counts = await self._committer.call(count, self._census, queue.name)
+        counts = await self._committer.call(count, self.census, queue.name)
         shape = await self._committer.call(self._root.places.shape, queue.name)
         ended_s = self._root.clock.steady_s()
         fresh_s = max(DESCRIBE_AGE_S, look_pause_s(ended_s - began_s))

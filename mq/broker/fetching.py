@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from mq.broker.accounts import Totals
 from mq.broker.ahead import Ahead
@@ -21,7 +21,14 @@ from mq.broker.bodies import Bodies
 from mq.broker.interests import Interests
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
-from mq.errors import Busy, MqError, QueueNotFound, Unavailable
+from mq.errors import (
+    Busy,
+    MqError,
+    QueueNotFound,
+    SidelineMissing,
+    SidelinePurged,
+    Unavailable,
+)
 from mq.headers import Headers
 from mq.limits import CLAIMS_MAX
 from mq.message import Delivery
@@ -29,8 +36,11 @@ from mq.names import MessageId, QueueName
 from mq.store.commit import Committer
 from mq.store.fetch import fetch
 from mq.store.order import Candidate
+from mq.store.purged import PurgeMark
 from mq.store.reschedule import extend, release
 from mq.store.root import Root
+from mq.upkeep_errors import MessageUnreadable
+from mq.upkeep_limits import EXPIRED_DROPPED_EVERY_MS
 
 _log = logging.getLogger("mq.queue")
 
@@ -45,12 +55,25 @@ class _Claim:
     future: "asyncio.Future[Delivery | None]"
 
 
+class Sidelines(Protocol):
+    """Where what cannot be read goes instead of to whoever fetches."""
+
+    async def prepare(self, name: QueueName) -> bool:
+        """Makes the queue's sideline, where it is missing; whether it is there then."""
+        ...
+
+    def was_sidelined(self, name: QueueName, message_id: MessageId) -> None:
+        """A fetch of the queue has moved the message there."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Common:
     """What all fetches of a queue have in common. `visibility_s`: how long a message is the
-    fetcher's where nobody says otherwise; `became_ready` hears of what is released; `looked`, when
-    a look has ended, and found something or not, or fetches have; `failed`, when a look failed.
-    `fetchings` are all of them.
+    fetcher's where nobody says otherwise; `expired` is what of its messages has expired; `check`
+    raises QueueExpired where none is given out; `became_ready` hears of what is released;
+    `looked`, when a look has ended, and found something or not, or fetches have; `failed`, when a
+    look failed. `fetchings` are all of them.
     """
 
     name: QueueName
@@ -61,9 +84,12 @@ class Common:
     interests: Interests
     bodies: Bodies
     visibility_s: Callable[[], float]
+    expired: Callable[[], PurgeMark | None]
+    check: Callable[[], None]
     became_ready: Callable[[MessageId, Headers], None]
     looked: Callable[[bool], None]
     failed: Callable[[MqError], None]
+    sidelines: Sidelines
     fetchings: list["Fetching"] = field(default_factory=list)
 
 
@@ -86,6 +112,7 @@ class Fetching:
         self._ahead = ahead
         self._claims: deque[_Claim] = deque()
         self._is_to_look = False
+        self._dropped_ms = -EXPIRED_DROPPED_EVERY_MS
         self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self.handling: set[asyncio.Task[None]] = set()
@@ -120,6 +147,12 @@ class Fetching:
             if delivery is not None:
                 self.give_back(delivery)
 
+    def forget(self) -> None:
+        """What is served is another than what is known: the next fetch looks."""
+        self._dropped_ms = -EXPIRED_DROPPED_EVERY_MS
+        self.backlog.forget()
+        self._looks.forget()
+
     def claimed(self) -> list[str]:
         """The ids of what is being claimed."""
         return [claim.candidate.name for claim in self._claims]
@@ -147,6 +180,8 @@ class Fetching:
         try:
             while self.waiters.drop_gone() or self._claims or self._is_to_look:
                 self._changed.clear()
+                self._common.check()
+                self._drop_expired()
                 is_due = self.backlog.is_due_for_look(self._root.clock.steady_s())
                 if not (is_due or self._is_to_look):
                     self._claim(len(self.waiters) - len(self._claims))
@@ -167,6 +202,13 @@ class Fetching:
         finally:
             self._serving = None
         self._common.looked(False)
+
+    def _drop_expired(self) -> None:
+        """Those that expired while they were known: nobody is to wait for a claim of each."""
+        mark = self._common.expired()
+        if mark is not None and mark.ms - self._dropped_ms >= EXPIRED_DROPPED_EVERY_MS:
+            self._dropped_ms = mark.ms
+            self._totals.expired += self.backlog.drop(mark.covers)
 
     def _answer_all(self, error: MqError) -> None:
         while (waiter := self.waiters.next()) is not None:
@@ -251,7 +293,14 @@ class Fetching:
 
     def _settle(self, claim: _Claim) -> None:
         candidate, error = claim.candidate, claim.future.exception()
-        if isinstance(error, Busy):
+        if isinstance(error, MessageUnreadable):
+            self._common.sidelines.was_sidelined(self._name, candidate.id)
+        elif isinstance(error, SidelineMissing | SidelinePurged):
+            # It waits for its sideline; others go first.
+            self.backlog.put_aside(candidate, self._root.clock.steady_s())
+            if isinstance(error, SidelineMissing):
+                self._in_background(self._prepare_sideline(candidate.id))
+        elif isinstance(error, Busy):
             # Whoever holds it may be stopped: nobody waits for that, and others go first.
             self.backlog.put_aside(candidate, self._root.clock.steady_s())
             self._totals.lost_races += 1
@@ -262,13 +311,15 @@ class Fetching:
             self._answer_next(error)
             if isinstance(error, QueueNotFound):
                 self._common.failed(error)
-        elif (delivery := claim.future.result()) is None:
-            self.backlog.was_lost(candidate, self._root.clock.steady_s())
-            self._totals.lost_races += 1
-        else:
+        elif (delivery := claim.future.result()) is not None:
             self._totals.fetched += 1
             self._totals.redelivered += delivery.stamp.receives > 1
             self._hand_over(delivery, claim)
+        elif (expired := self._common.expired()) is not None and expired.covers(candidate.name):
+            self._totals.expired += 1
+        else:
+            self.backlog.was_lost(candidate, self._root.clock.steady_s())
+            self._totals.lost_races += 1
 
     def _hand_over(self, delivery: Delivery, claim: _Claim) -> None:
         """Gives the delivery to one who waited before its claim began: since then the message may
@@ -328,6 +379,11 @@ class Fetching:
             self._let_go(delivery)
             self.waiters.put_back(waiter)
             self._go_on()
+
+    async def _prepare_sideline(self, message_id: MessageId) -> None:
+        """The message has its turn again once it has somewhere to go."""
+        if await self._common.sidelines.prepare(self._name):
+            self._common.became_ready(message_id, ())
 
     async def _give_back(self, delivery: Delivery) -> None:
         self._let_go(delivery)

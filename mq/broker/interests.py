@@ -140,26 +140,31 @@ class Interests:
 
     # What the queue does
 
-    def arrived(self, name: str) -> Interest | None:
-        """A message of this id became ready: the one that is notified. Who was notified before and
-        whom it matches finds it too, and none below is notified of it.
+    def arrived(self, name: str) -> list[Interest]:
+        """A message of this id became ready: one that does not wait for another is notified of it,
+        and those before it in the line. Who was notified before and whom it matches finds it too,
+        and none below is notified of it.
         """
+        woken: list[Interest] = []
         for priority in range(PRIORITY_MAX + 1):
             self._news[priority] += 1
         for priority in sorted(self._active, reverse=True):
-            heads = [
-                next(iter(line))
-                for selection, line in self._lines.get(priority, {}).items()
+            lines = self._lines.get(priority, {})
+            matching = [
+                selection
+                for selection in lines
                 if selection is None or self._known.matches(selection, name)
             ]
-            if heads:
+            while heads := [next(iter(lines[each])) for each in matching if each in lines]:
                 first = min(heads, key=_number)
                 self._notify(first, name)
-                return first
+                woken.append(first)
+                if first.is_armed:
+                    return woken
             if self._is_for_any(name, self._active[priority]):
                 break
         self._dry.clear()
-        return None
+        return woken
 
     def goes_on(self) -> list[Interest]:
         """More may be known, or taken by somebody, than before."""
@@ -177,7 +182,9 @@ class Interests:
         return woken
 
     def wake(self) -> list[Interest]:
-        """Notifies as many as there are messages known that nobody answers for."""
+        """Notifies as many as there are messages known that nobody answers for; who waits for what
+        it asked for answers for no more than that.
+        """
         woken: list[Interest] = []
         for priority in sorted(self._lines, reverse=True):
             lines = self._lines[priority]
@@ -194,8 +201,9 @@ class Interests:
             ]:
                 first = min(heads, key=_number)
                 self._notify(first, None)
-                free[first.selection] -= 1
                 woken.append(first)
+                if first.is_armed:
+                    free[first.selection] -= 1
         return woken
 
     # How it is done

@@ -5,7 +5,7 @@ comes later looks first, and all who come meanwhile wait for the same look.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -29,6 +29,8 @@ class Keeper:
         self._committer = committer
         self._defaults = defaults
         self._looks: dict[Queue, asyncio.Task[None]] = {}
+        self._asked_for: set[Queue] = set()
+        """Those that `refresh_all` looks at in this moment."""
 
     def is_fresh(self, queue: Queue) -> bool:
         """Whether what is known was looked at a moment ago, and understood."""
@@ -57,6 +59,33 @@ class Keeper:
         if queue.seen.error is not None:
             raise queue.seen.error
         return queue.settings
+
+    async def refresh_all(self, queues: Sequence[Queue]) -> None:
+        """Like `refresh` of queues of which nobody asks for anything, in one hop, and only where
+        their files are others by now. Raises Unavailable.
+        """
+        # Where the storage hangs, no more threads are to wait for it with each call.
+        due = [each for each in queues if not self.is_fresh(each) and not self._is_looked_at(each)]
+        if not due:
+            return
+        began_s = self._root.clock.steady_s()
+        self._asked_for.update(due)
+        try:
+            versions = await self._committer.call(self._versions, due)
+        finally:
+            self._asked_for.difference_update(due)
+        for queue, version in zip(due, versions, strict=True):
+            if queue.seen.error is None and queue.seen.file == version:
+                queue.seen = replace(queue.seen, at_s=max(queue.seen.at_s, began_s))
+            else:
+                await self.refresh(queue)
+
+    def _is_looked_at(self, queue: Queue) -> bool:
+        return queue in self._looks or queue in self._asked_for
+
+    def _versions(self, queues: Sequence[Queue]) -> list[Version]:
+        root = self._root
+        return [settings_version(root.layout, root.files, each.name) for each in queues]
 
     async def read(self, queue: Queue) -> Configured:
         """The effective settings, and what tells them from others, as they are now. Raises
@@ -110,7 +139,10 @@ class Keeper:
         return Configured.read(self._root, queue.name, self._defaults)
 
     def _take(self, queue: Queue, found: Configured, seen_s: float) -> None:
+        before = queue.settings.message_ttl_s
         queue.settings, queue.seen = found.settings, Seen(seen_s, found.version)
+        if found.settings.message_ttl_s != before:
+            queue.serves_others()
 
     def _looked(self, queue: Queue, look: "asyncio.Task[None]") -> None:
         del self._looks[queue]

@@ -56,6 +56,9 @@ class Looks:
     def close(self) -> None:
         """Nobody looks any more."""
 
+    def forget(self) -> None:
+        """What was not served may be."""
+
     async def _listing(self, mark: FolderMark | None, limit: int) -> Listing | None:
         """The first of what is ready; None: the folder is as the mark says."""
         return await self._committer.call(self._list, mark, limit)

@@ -19,6 +19,7 @@ from mq.store.publish import Draft, publish
 from mq.store.root import Root
 from mq.store.steps import Steps
 from mq.store.streams import Upload
+from mq.upkeep_errors import QueueExpired
 
 
 class Publisher:
@@ -52,7 +53,12 @@ class Publisher:
         hand: Hand | None,
     ) -> "asyncio.Future[MessageId]":
         """Publishes a body that is held, which `hand` counts; nobody may cancel the future."""
-        draft = self._draft(queue, envelope)
+        try:
+            draft = self._draft(queue, envelope)
+        except QueueExpired as error:
+            refused: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
         queue.publishes((draft.id,), draft.head)
         future = self._committer.submit(publish(self._root, draft, body))
         future.add_done_callback(partial(self._published, queue, draft, body, envelope, hand))
@@ -93,6 +99,7 @@ class Publisher:
 
     def _draft(self, queue: Queue, envelope: Envelope) -> Draft:
         settings = self._keeper.usable(queue)
+        queue.check_life()
         head = print_block(envelope.headers) if envelope.headers else b""
         message_id = MessageId(
             self._uuids.next(),

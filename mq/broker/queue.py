@@ -13,7 +13,7 @@ from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.ahead import Ahead
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies, Watched
-from mq.broker.fetching import Common, Fetching
+from mq.broker.fetching import Common, Fetching, Sidelines
 from mq.broker.ids import Ids
 from mq.broker.interest import Event, Interest, State
 from mq.broker.interests import Interests, Known
@@ -22,6 +22,7 @@ from mq.broker.memory import Hand, Memory
 from mq.broker.selected_looks import SelectedLooks, Shared
 from mq.broker.selections import Selections
 from mq.errors import MqError, QueueNotFound
+from mq.expiry import expired_up_to_ms, is_expired
 from mq.headers import Headers, parse_block
 from mq.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
 from mq.message import Delivery, Held
@@ -29,7 +30,9 @@ from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.settings import QueueSettings
 from mq.store.commit import Committer
+from mq.store.purged import PurgeMark
 from mq.store.root import Root
+from mq.upkeep_errors import QueueExpired
 
 _log = logging.getLogger("mq.queue")
 
@@ -57,6 +60,7 @@ class Host:
     gone: Callable[["Queue"], None]
     waits: Callable[["Queue"], None]
     used: Callable[["Queue"], object]
+    sidelines: Sidelines
     untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]] = _all
     shared: Shared = field(default_factory=Shared)
     """What looks for selections share."""
@@ -87,9 +91,12 @@ class Queue:
             self.interests,
             self.bodies,
             lambda: self.settings.visibility_s,
+            self._expired,
+            self.check_life,
             self._released,
             self._looked,
             self.failed,
+            host.sidelines,
         )
         looks = Looks(name, host.root, host.committer, host.peers, host.peer_index)
         backlog = Backlog(host.peers, host.peer_index, Watched(host.ids, self.bodies))
@@ -135,6 +142,16 @@ class Queue:
             await asyncio.wait(tasks)
 
     # Consumers
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether it has consumers, interested or not."""
+        return bool(self._consumers)
+
+    @property
+    def consumers(self) -> int:
+        """How many it has; who waits for a message is one."""
+        return len(self._consumers)
 
     def join(self, interest: Interest) -> None:
         """A consumer comes. Raises TooManySelections; QueueNotFound where the queue is gone."""
@@ -210,6 +227,19 @@ class Queue:
         waiting = map(self.fetching, self.interests.waiting)
         return [fetching for fetching in waiting if fetching.backlog.may_look(now_s)]
 
+    def check_life(self) -> None:
+        """Raises QueueExpired where it takes and gives nothing any more, as far as is known."""
+        settings = self.settings
+        if settings.expires_at is not None and is_expired(settings, self._host.root.now_ms()):
+            raise QueueExpired(self.name.text, settings.expires_at)
+
+    def end_if_expired(self) -> None:
+        """All who wait for a message hear so where the queue has expired."""
+        try:
+            self.check_life()
+        except QueueExpired as error:
+            self.failed(error)
+
     def failed(self, error: MqError) -> None:
         """Looking failed: all consumers hear so."""
         if isinstance(error, QueueNotFound):
@@ -266,9 +296,12 @@ class Queue:
             known = None if block is None or not len(self._selections) else parse_block(block)
             self.became_ready(*untold, headers=known)
 
-    def was_rescheduled(self, message_id: MessageId, due_in_s: float) -> None:
-        """A message was given another due time by this process's hand, 0: at once."""
-        if due_in_s > 0:
+    def was_rescheduled(self, message_id: MessageId, due_in_s: float, receives: int) -> None:
+        """A message was given another due time by this process's hand, 0: at once. What has had its
+        receives is not ready then, but to be sidelined.
+        """
+        has_had_them = 0 < self.settings.max_receives <= receives and not self.name.is_sideline
+        if due_in_s > 0 or has_had_them:
             self.totals.extended += 1
         else:
             self.totals.released += 1
@@ -283,14 +316,25 @@ class Queue:
         if len(self._selections):
             self._offer_to_selections(ids, headers)
         if self.interests:
-            woken = [self.interests.arrived(message_id.text) for message_id in ids]
-            self.tell(each for each in woken if each is not None)
+            self.tell([woken for each in ids for woken in self.interests.arrived(each.text)])
 
     def was_purged(self) -> None:
         """What is known to be ready is not served any more: the next fetch looks."""
         for each in self._common.fetchings:
             each.backlog.forget()
         self.description = None
+
+    def serves_others(self) -> None:
+        """Its messages live longer than before, or not so long: what was passed over may be
+        served.
+        """
+        for each in self._common.fetchings:
+            each.forget()
+
+    def _expired(self) -> PurgeMark | None:
+        ttl_s = self.settings.message_ttl_s
+        up_to_ms = expired_up_to_ms(ttl_s, self._host.root.now_ms()) if ttl_s else None
+        return None if up_to_ms is None else PurgeMark(up_to_ms)
 
     def _released(self, message_id: MessageId, headers: Headers) -> None:
         self.became_ready(message_id, headers=headers)

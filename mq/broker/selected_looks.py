@@ -43,11 +43,19 @@ class SelectedLooks(Looks):
         self._hops = shared.hops
         self._is_looking = False
         self._is_closed = False
+        self._is_to_forget = False
 
     def close(self) -> None:
         """Nothing is remembered any more."""
         self._is_closed = True
         if not self._is_looking:
+            self._barren.forget()
+
+    def forget(self) -> None:
+        """Where nothing was of the selection, something may be."""
+        if self._is_looking:
+            self._is_to_forget = True
+        else:
             self._barren.forget()
 
     async def _listing(self, mark: FolderMark | None, limit: int) -> Listing | None:
@@ -64,7 +72,8 @@ class SelectedLooks(Looks):
                     return listing
         finally:
             self._is_looking = False
-            if self._is_closed:
+            if self._is_closed or self._is_to_forget:
+                self._is_to_forget = False
                 self._barren.forget()
 
     def _begin(self, limit: int) -> SelectedLook:

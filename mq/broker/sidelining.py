@@ -1,12 +1,13 @@
 """Moving messages to their queues' sidelines, which are made by the first who needs them."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from mq.broker.queue import Queue
-from mq.errors import SidelineMissing
+from mq.errors import MqError, SidelineMissing
 from mq.limits import SIDELINE_TRIES_MAX
 from mq.message import Reason, Stamp
 from mq.names import MessageId, QueueName
@@ -14,6 +15,10 @@ from mq.store.commit import Committer
 from mq.store.find import Precondition
 from mq.store.root import Root
 from mq.store.sideline import sideline
+
+_log = logging.getLogger("mq.queue")
+
+_TOLD_OF_MAX: Final = 1000
 
 
 class Sideliner:
@@ -35,6 +40,7 @@ class Sideliner:
         self._make = make
         self._used = used
         self._heard = heard
+        self._failed: set[QueueName] = set()
 
     async def sideline(
         self,
@@ -69,7 +75,29 @@ class Sideliner:
     def _ended(
         self, name: QueueName, message_id: MessageId, future: "asyncio.Future[Stamp]"
     ) -> None:
-        """Whoever waits for messages of the sideline hears of it, also when nobody else does."""
-        into = self._used(name.sideline().text)
-        if self._heard(self._used(name.text), future) and into is not None:
+        """Also when nobody else hears of it."""
+        if self._heard(self._used(name.text), future):
+            self.was_sidelined(name, message_id)
+
+    def was_sidelined(self, name: QueueName, message_id: MessageId) -> None:
+        """Counts it; whoever waits for messages of the sideline hears of it."""
+        queue, into = self._used(name.text), self._used(name.sideline().text)
+        if queue is not None:
+            queue.totals.sidelined += 1
+        if into is not None:
             into.became_ready(message_id)
+
+    async def prepare(self, name: QueueName) -> bool:
+        """Makes the queue's sideline, where it is missing; whether it is there then. Durable: yes,
+        when it is. Of one that cannot be made the log tells, once.
+        """
+        try:
+            await self._make(name.sideline())
+        except MqError as error:
+            if name not in self._failed and len(self._failed) < _TOLD_OF_MAX:
+                self._failed.add(name)
+                fields = {"queue": name.text, "error": repr(error)}
+                _log.warning("messages cannot go to a sideline", extra={"fields": fields})
+            return False
+        self._failed.discard(name)
+        return True

@@ -140,7 +140,8 @@ class Watching:
         left = []
         for name, watched in self._queues.items():
             watched.queue.check_stalled(now_s)
-            if watched.queue.interests and not watched.queue.is_gone:
+            watched.queue.end_if_expired()
+            if watched.queue.is_consumed and not watched.queue.is_gone:
                 watched.left_s = None
             elif watched.left_s is None:
                 watched.left_s = now_s
@@ -149,6 +150,9 @@ class Watching:
         if self._queues:
             self._set_timer()
             self._look(now_s, (), left)
+        consumed = [each.queue for each in self._queues.values() if each.queue.is_consumed]
+        if consumed:
+            self._in_background(self._keeper.refresh_all(consumed))
 
     def _look_into_new(self) -> None:
         if self._looking is None:

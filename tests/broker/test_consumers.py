@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from harness.faults import FaultyFiles
 from harness.processes import PATIENCE_S
 from harness.waiting import comes_true
 
@@ -321,3 +322,26 @@ async def test_ten_thousand_polls_are_served_each_a_message(broker: Broker) -> N
     broker.stop_waiting()
     await asyncio.wait([each.future for each in polls])
     assert not any(each.future.result() for each in polls[20:])
+
+
+async def test_settings_that_hang_are_looked_at_by_one_thread(tmp_path: Path) -> None:
+    """Consumers that wait have them looked at again and again, and a mount may hang for minutes."""
+    files = FaultyFiles()
+    root = open_root(str(tmp_path / "root"), files, SystemClock())
+    broker = Broker(root, Committer(NoFlusher()), QueueSettings())
+    await broker.create_queue(QUEUE)
+    queue = await broker.queue(QUEUE)
+    await comes_true(lambda: not broker.keeper.is_fresh(queue), "the settings are old")
+    gate = files.hold("status", root.layout.settings_of(QUEUE))
+    first = asyncio.create_task(broker.keeper.refresh_all([queue]))
+    await comes_true(gate.reached.is_set, "a look that hangs")
+    again = [asyncio.create_task(broker.keeper.refresh_all([queue])) for _ in range(3)]
+    try:
+        async with asyncio.timeout(PATIENCE_S / 4):
+            await asyncio.gather(*again)
+        assert gate.arrivals == 1
+    finally:
+        gate.open()
+    await first
+    assert broker.keeper.is_fresh(queue)
+    await broker.drain()

@@ -85,7 +85,7 @@ def interest_in(state: State) -> tuple[Interests, Interest]:
     if state is not NOT:
         assert interests.wants(interest) == []
     if state is TOLD:
-        assert interests.arrived("m") is interest
+        assert interests.arrived("m") == [interest]
     assert interest.state is state
     return interests, interest
 
@@ -203,6 +203,23 @@ async def test_what_somebody_asked_for_wakes_nobody(queue: ModelQueue) -> None:
     queue.fetching().begin(None)
     customer(queue)
     assert queue.woken == []
+
+
+@pytest.mark.parametrize("way", ["publish", "look"])
+async def test_who_waits_for_another_message_answers_for_none_that_comes(
+    queue: ModelQueue, way: str
+) -> None:
+    waiting = customer(queue, 3)
+    queue.publish(message(1))
+    waiting.pause()
+    waiting.resume()
+    free, behind = customer(queue), customer(queue)
+    getattr(queue, way)(message(2))
+    assert queue.woken == [waiting, waiting, free]
+    assert [waiting.in_hand, free.in_hand, behind.in_hand] == [1, 1, 0]
+    queue.serve(2)
+    await turns()
+    assert [waiting.got, free.got] == [[message(1)], [message(2)]]
 
 
 async def test_a_fetch_that_was_given_up_wakes_the_next(queue: ModelQueue) -> None:

@@ -1,0 +1,87 @@
+"""Following what other processes do to queues: made, changed or deleted ones.
+
+Whoever uses a queue looks at it at once; this is for those that nobody asks for, and for those who
+wait: every few minutes, and when anybody asks all processes to.
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from mq.broker.broker import Broker
+from mq.broker.queue import Queue
+from mq.errors import MqError, QueueNotFound
+from mq.store.moves import queue_exists
+from mq.store.registry import Refreshed, Registry
+from mq.upkeep_limits import REFRESH_ASKED_EVERY_S
+
+_log = logging.getLogger("mq.following")
+
+
+class Following:
+    """One process's look at all queues of its root. Lives on the event loop's thread."""
+
+    def __init__(self, broker: Broker, registry: Registry) -> None:
+        self._broker = broker
+        self._registry = registry
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Follows from here on."""
+        self._task = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Follows no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def refresh_all(self) -> Refreshed:
+        """Asks all processes of the root to look, and looks; what this one found. Raises
+        Unavailable. Durable: no.
+        """
+        await self._broker.committer.call(self._registry.ask_all)
+        return await self.refresh()
+
+    async def tell_of_change(self) -> None:
+        """Asks all other processes to look: a queue's settings are others here, and its upkeep is
+        perhaps elsewhere. Where that fails they look a few minutes later. Durable: no.
+        """
+        with contextlib.suppress(MqError):
+            await self._broker.committer.call(self._registry.ask_all)
+
+    async def refresh(self) -> Refreshed:
+        """Looks at all queues: forgets those that are gone, so that whoever waits there hears it,
+        and takes settings that are others. Raises Unavailable.
+        """
+        async with self._lock:
+            # Before the look: what comes into use meanwhile is not to be missing in it.
+            used = self._broker.in_use()
+            found = await self._broker.committer.call(self._registry.refresh)
+            for queue in used:
+                await self._look(queue)
+            return found
+
+    async def _look(self, queue: Queue) -> None:
+        registered = self._registry.queues.get(queue.name)
+        if registered is not None:
+            if registered.version != queue.seen.file:
+                await self._broker.keeper.refresh(queue)
+        elif not await self._broker.committer.call(queue_exists, self._broker.root, queue.name):
+            queue.failed(QueueNotFound(queue.name.text))
+
+    async def _follow(self) -> None:
+        is_failing = False
+        while True:
+            await asyncio.sleep(min(self._registry.next_due_s(), REFRESH_ASKED_EVERY_S))
+            try:
+                if await self._broker.committer.call(self._registry.is_due):
+                    await self.refresh()
+                is_failing = False
+            except MqError as error:
+                if not is_failing:
+                    fields = {"error": repr(error)}
+                    _log.warning("the queues could not be looked at", extra={"fields": fields})
+                is_failing = True
