@@ -3,18 +3,25 @@
 Errors become problems here, by the map in `problems`; nothing else in the package makes one.
 """
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from aiohttp import web
 
 from mq.errors import UnknownParameter
-from mq.http import parameters
+from mq.http.access import admit
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
-from mq.http.direct import DirectWay
-from mq.http.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN, problem_answer
+from mq.http.direct import DirectWay, LongWay
+from mq.http.metering import OPERATION, Measured, number_of
+from mq.http.problems import problem_answer
+from mq.http.room import Bounds
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
 from mq.http.service import Service
+from mq.interface import parameters
+from mq.interface.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN
 from mq.limits import (
     FIELD_BYTES_MAX,
     FIELDS_MAX,
@@ -31,9 +38,22 @@ class Dispatcher:
         self._service = service
         self._routes = Routes(ROUTES)
         self._complaints = complaints
+        self._meter = service.meter
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The request's response; problems for everything that goes wrong."""
+        if self._meter is None:
+            return await self._respond(request)
+        measured = Measured(self._meter, request)
+        try:
+            response = await self._respond(request)
+        except BaseException as error:
+            measured.failed(error)
+            raise
+        measured.ended(response.status)
+        return response
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             answer = await self._answer(request)
         except ConnectionError:
@@ -59,6 +79,9 @@ class Dispatcher:
             if request.method == "OPTIONS":
                 return Answer(204, allow)
             return problem_answer(METHOD_NOT_ALLOWED, headers=allow)
+        request[OPERATION] = number_of(request, request.method, route.pattern)
+        # Before anything else is looked at: nothing is told of queues to those who may not know.
+        admit(self._service.access, request, operation.right, path.get("queue"))
         if request.query_string:
             for parameter in request.query:
                 if parameter not in operation.names:
@@ -67,15 +90,23 @@ class Dispatcher:
         return await operation.handler(self._service, request, path)
 
 
-def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
-    """A runner of the service's server; its cleanup waits `drain_s` for requests in hand.
+Handle: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def make_runner(
+    service: Service, drain_s: float, traced: Callable[[Handle], Handle] | None = None
+) -> web.ServerRunner:
+    """A runner of the service's server; its cleanup waits `drain_s` for requests in hand. `traced`:
+    what stands around each request; then none goes the direct way.
 
     A handler is cancelled when its client hangs up; bodies are byte-exact, never decompressed.
     """
     complaints = service.complaints
+    dispatcher = Dispatcher(service, complaints)
+    direct = DirectWay if traced is None else LongWay
     server = ConnectionServer(
-        Dispatcher(service, complaints),
-        DirectWay(service, complaints),
+        dispatcher if traced is None else traced(dispatcher),
+        direct(service, complaints),
         handler_cancellation=True,
         auto_decompress=False,
         keepalive_timeout=KEEPALIVE_S,
@@ -84,5 +115,9 @@ def make_runner(service: Service, drain_s: float) -> web.ServerRunner:
         max_field_size=FIELD_BYTES_MAX,
         max_headers=FIELDS_MAX,
         access_log=None,
+        bounds=Bounds(
+            service.settings.connections_max, service.settings.head_s, service.settings.unread_s
+        ),
     )
+    service.scrapes.connections = server.counts
     return web.ServerRunner(server, shutdown_timeout=drain_s)

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 from aiohttp import web
 
@@ -16,9 +16,7 @@ from mq.broker import batches
 from mq.broker.memory import Hand
 from mq.broker.queue import Queue
 from mq.errors import (
-    BadBody,
     BadName,
-    BadParameter,
     BatchTooLarge,
     BodyTooLarge,
     NoMemory,
@@ -28,30 +26,24 @@ from mq.http import messages
 from mq.http.answers import SERVER, Answer, json_answer
 from mq.http.bodies import body_chunks, json_object
 from mq.http.carried import download
-from mq.http.envelopes import IDEMPOTENCY_HEADER, envelope_of
-from mq.http.lines import lines_of
-from mq.http.query import Choice, Whole
-from mq.http.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
 from mq.http.service import Service
+from mq.interface.bodies import ids_of
+from mq.interface.envelopes import envelope_of_each
+from mq.interface.fetching import COUNT, terms_of
+from mq.interface.lines import SPLIT, lines_of
+from mq.interface.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
 from mq.limits import (
     BATCH_BYTES_MAX,
-    BATCH_MESSAGES_MAX,
     CHUNK_BYTES,
     SPLIT_LINES_MAX,
 )
-from mq.message import Delivery, Envelope
+from mq.message import Delivery
 from mq.names import MessageId, QueueName
 
 _log = logging.getLogger("mq.http")
 
-SPLIT: Final = Choice("split", ("lines",), "Each line of the body is one message.")
-COUNT: Final = Whole(
-    "count", 1, BATCH_MESSAGES_MAX, "How many messages at most, a line of JSON each, also for one."
-)
-
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 _NOTHING: Final = Answer(204, _NO_STORE)
-_IDS_EXPECTED: Final = f'{{"ids": [1 to {BATCH_MESSAGES_MAX} ids]}}, and nothing else'
 
 
 async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
@@ -60,24 +52,13 @@ async def publish(service: Service, request: web.BaseRequest, path: Mapping[str,
         return await messages.publish(service, request, path)
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
-    envelope = _envelope_of_each(service, request)
+    now_ms = service.broker.root.now_ms()
+    envelope = envelope_of_each(request.query, request.headers, now_ms)
     hand = service.broker.memory.receive()
     lines = await _lines(service, request, hand)
     ends = await batches.publish_many(service.broker, name, lines, envelope)
     rows = (_published(service, request, end) for end in ends)
     return Answer(200, {**_NO_STORE, "Content-Type": MEDIA_TYPE}, b"".join(rows))
-
-
-def _envelope_of_each(service: Service, request: web.BaseRequest) -> Envelope:
-    """What is said of each message. A key would be one message's, and so would be what makes one
-    publish of several. Raises BadParameter, HeadersTooLarge.
-    """
-    envelope = envelope_of(request.query, request.headers, service.broker.root.now_ms())
-    if envelope.key is not None:
-        raise BadParameter("key", "left out where the body is split")
-    if envelope.idempotency is not None:
-        raise BadParameter(IDEMPOTENCY_HEADER.lower(), "left out where the body is split")
-    return envelope
 
 
 async def _lines(service: Service, request: web.BaseRequest, hand: Hand | None) -> list[bytes]:
@@ -114,7 +95,7 @@ async def fetch(
     count = COUNT.of(request.query)
     if count is None:
         return await messages.fetch(service, request, path)
-    visibility_s, wait_s, selection = messages.terms_of(request)
+    visibility_s, wait_s, selection = terms_of(request.query, request.headers)
     name, broker = QueueName.parse(path["queue"]), service.broker
     queue = await broker.queue(name)
     found = await batches.fetch_many(broker, name, count, visibility_s, wait_s, selection)
@@ -194,7 +175,7 @@ async def acknowledge(
     """POST: deletes many messages; 200 with one result each, in their order."""
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)
-    texts = _ids(await json_object(request, service.settings.body_idle_s))
+    texts = ids_of(await json_object(request, service.settings.body_idle_s))
     ids: dict[str, MessageId] = {}
     ends: dict[str, BaseException | None] = {}
     for text in texts:
@@ -206,15 +187,6 @@ async def acknowledge(
         found = await batches.remove_many(service.broker, name, list(ids.values()))
         ends |= {message_id.text: end for message_id, end in found.items()}
     return json_answer({"results": [_result(service, request, each, ends[each]) for each in texts]})
-
-
-def _ids(wanted: dict[str, object]) -> list[str]:
-    ids = wanted.get("ids")
-    if len(wanted) != 1 or not isinstance(ids, list) or not 1 <= len(ids) <= BATCH_MESSAGES_MAX:
-        raise BadBody(_IDS_EXPECTED)
-    if not all(isinstance(each, str) for each in ids):
-        raise BadBody(_IDS_EXPECTED)
-    return cast("list[str]", ids)
 
 
 def _result(

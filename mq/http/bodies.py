@@ -1,24 +1,21 @@
 """Request bodies in, message bodies out; neither held beyond BODY_HELD_BYTES_MAX."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from mq.errors import (
-    BadBody,
     BodyTooLarge,
     BodyTooSlow,
     BodyUnreadable,
     ExpectationUnknown,
-    MediaTypeUnknown,
 )
+from mq.interface.bodies import check_json, object_of
 from mq.limits import JSON_BYTES_MAX
 
-_JSON_TYPES: Final = ("application/json", "application/merge-patch+json")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -54,21 +51,15 @@ async def body_chunks(
         yield chunk
 
 
-async def json_object(request: web.BaseRequest, idle_s: float) -> dict[str, object]:
+async def json_object(request: web.BaseRequest, idle_s: float) -> dict[str, Any]:
     """The request's body, which must be a JSON object of at most JSON_BYTES_MAX.
 
     Raises MediaTypeUnknown, BadBody, and what `body_chunks` does.
     """
-    if request.content_type not in _JSON_TYPES:
-        raise MediaTypeUnknown
-    text = b"".join([chunk async for chunk in body_chunks(request, JSON_BYTES_MAX, idle_s)])
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadBody("a JSON object") from None
-    if not isinstance(found, dict):
-        raise BadBody("a JSON object")
-    return found
+    check_json(request.content_type)
+    return object_of(
+        b"".join([chunk async for chunk in body_chunks(request, JSON_BYTES_MAX, idle_s)])
+    )
 
 
 async def _answer_expectation(request: web.BaseRequest) -> None:

@@ -10,10 +10,11 @@ from multidict import CIMultiDict
 from mq.broker.broker import Broker
 from mq.errors import Unavailable
 from mq.headers import Headers
-from mq.http.answers import SERVER, rfc3339
+from mq.http.answers import SERVER
+from mq.interface.carried import fact_headers, is_content_type
 from mq.limits import CHUNK_BYTES, SMALL_CHUNK_BYTES
 from mq.message import Stamp
-from mq.names import MessageId
+from mq.names import MessageId, QueueName
 from mq.store.streams import Download
 
 _log = logging.getLogger("mq.http")
@@ -22,44 +23,22 @@ _NO_MORE: Final[Mapping[str, str]] = {}
 
 
 def message_headers(
-    message_id: MessageId, stamp: Stamp, kept: Headers, more: Mapping[str, str] = _NO_MORE
+    queue: QueueName,
+    message_id: MessageId,
+    stamp: Stamp,
+    kept: Headers,
+    more: Mapping[str, str] = _NO_MORE,
 ) -> Mapping[str, str]:
     """Those that say what the message is, those that it keeps, and `more` of the answer."""
-    headers = {
-        "X-Message-Id": message_id.text,
-        "X-Message-Receives": str(stamp.receives),
-        "X-Message-Published": rfc3339(message_id.published_ms),
-        "X-Message-Due": rfc3339(stamp.due_ms),
-        "ETag": etag(stamp.receives),
-        "Content-Type": message_id.content_type,
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-        **more,
-    }
+    headers = fact_headers(queue, message_id, stamp, more)
     return _with_kept(headers, kept) if kept else headers
-
-
-def named_headers(content_type: str, kept: Headers) -> dict[str, str]:
-    """A message's Content-Type and those that it keeps, as a member of JSON: by names in lower
-    case; what stands there twice is one value, with a comma (RFC 9110, section 5.3).
-    """
-    found = {"content-type": content_type}
-    named: dict[str, list[str]] = {}
-    for name, value in kept:
-        named.setdefault(name.lower(), []).append(value)
-    return found | {name: ", ".join(values) for name, values in named.items()}
-
-
-def etag(receives: int) -> str:
-    """A message's entity tag."""
-    return f'"{receives}"'
 
 
 def _with_kept(headers: dict[str, str], kept: Headers) -> Mapping[str, str]:
     """All of them: a name may stand there twice, and a Content-Type that was kept is the one."""
     joined = CIMultiDict(headers)
     for name, value in kept:
-        if name.lower() == "content-type":
+        if is_content_type(name):
             joined[name] = value
         else:
             joined.add(name, value)

@@ -1,15 +1,16 @@
 """What went wrong: a problem for the client, and for the log what only the log may know."""
 
 import logging
+from typing import Final
 
+from mq.access.errors import Forbidden, Unauthenticated
 from mq.clock import Clock
 from mq.errors import MqError, Unavailable
 from mq.http.answers import Answer
-from mq.http.problems import (
+from mq.http.problems import error_answer, problem_answer
+from mq.interface.problems import (
     INTERNAL,
-    error_answer,
     facts_of,
-    problem_answer,
     problem_for,
     problem_members,
 )
@@ -17,10 +18,12 @@ from mq.limits import COMPLAINT_EVERY_S
 
 _log = logging.getLogger("mq.http")
 
+_COMPLAINTS: Final = (Unavailable, Unauthenticated, Forbidden)
+
 
 class Complaints:
-    """Answers errors, and logs why a request was answered 503: the first of a kind, and then one
-    a second with how many there were.
+    """Answers errors, and logs why a request was answered 503, and whom it was refused to: the
+    first of a kind, and then one a second with how many there were.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -30,7 +33,7 @@ class Complaints:
     def answer(self, error: BaseException, method: str, path: str) -> Answer:
         """The answer to a request that ended with the error."""
         if isinstance(error, MqError):
-            if isinstance(error, Unavailable):
+            if isinstance(error, _COMPLAINTS):
                 self._complain(error, method, path)
             return error_answer(error)
         fields = {"method": method, "path": path}
@@ -42,11 +45,11 @@ class Complaints:
         if not isinstance(error, MqError):
             self.answer(error, method, path)
             return problem_members(INTERNAL, {})
-        if isinstance(error, Unavailable):
+        if isinstance(error, _COMPLAINTS):
             self._complain(error, method, path)
         return problem_members(problem_for(error), facts_of(error))
 
-    def _complain(self, error: Unavailable, method: str, path: str) -> None:
+    def _complain(self, error: MqError, method: str, path: str) -> None:
         now_s = self._clock.steady_s()
         said_s, more = self._said.get(type(error), (float("-inf"), 0))
         if now_s - said_s < COMPLAINT_EVERY_S:
@@ -54,7 +57,7 @@ class Complaints:
             return
         self._said[type(error)] = (now_s, 0)
         _log.warning(
-            "unavailable",
+            "unavailable" if isinstance(error, Unavailable) else "refused",
             extra={
                 "fields": {
                     "problem": problem_for(error).slug,

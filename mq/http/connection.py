@@ -4,7 +4,7 @@ It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below i
 version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
 `_request_in_progress`, `_handler_waiter`, `_task_handler`, `_keepalive_timeout`,
 `_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`,
-`_payload_parser`, and what pauses reading.
+`_payload_parser`, `_manager`, `_connections`, and what pauses reading.
 """
 
 import asyncio
@@ -20,11 +20,15 @@ from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from mq.errors import HeadersTooLarge
-from mq.http.answers import HAND
+from mq.http.access import Shown
+from mq.http.answers import HAND, Answer
 from mq.http.departures import Departures
 from mq.http.direct import DirectWay, InHand
+from mq.http.doors import Door
 from mq.http.messages import stream
-from mq.http.problems import BAD_REQUEST, INTERNAL, error_answer, problem_answer
+from mq.http.problems import error_answer, problem_answer
+from mq.http.room import Bounds
+from mq.interface.problems import BAD_REQUEST, INTERNAL
 from mq.limits import (
     FIELD_BYTES_MAX,
     HANDLER_END_S,
@@ -44,30 +48,75 @@ class Connection(web.RequestHandler):
     meanwhile is held back.
     """
 
-    __slots__ = ("_departures", "_direct", "_held_back", "_in_hand", "_streaming", "leave")
+    __slots__ = (
+        "_departures",
+        "_direct",
+        "_door",
+        "_head",
+        "_held_back",
+        "_in_hand",
+        "_is_refused",
+        "_streaming",
+        "_unread",
+        "has_spoken",
+        "leave",
+        "shown",
+    )
 
-    def __init__(self, server: "ConnectionServer", direct: DirectWay, **options: Any) -> None:
+    def __init__(
+        self, server: "ConnectionServer", direct: DirectWay, door: Door, **options: Any
+    ) -> None:
         super().__init__(server, **options)
         self._direct = direct
+        self._door = door
+        self._is_refused = False
+        self._head = door.watch(self._head_is_late)
+        self._unread = door.watch_unread()
         self._in_hand: InHand | None = None
         self._streaming: asyncio.Task[None] | None = None
         self._held_back = b""
         self.leave: Callable[[], None] | None = None
         """Has a WebSocket end, when the server drains."""
+        self.has_spoken = False
+        """Whether anything came from the client."""
+        self.shown = Shown(direct.service.access)
+        """Who the client is."""
         self._departures = Departures(self._loop)
         self._parser = cast("HttpParser[Any]", _Sieve(self._parser, self._begin))
+
+    @property
+    def idle_since_s(self) -> float | None:
+        """See Held."""
+        if self._in_hand is not None or self._head.is_on or not self._waits():
+            return None
+        return self._next_keepalive_close_time - self._keepalive_timeout
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Nothing of aiohttp begins for one that there is no room for: it has its answer, whatever
+        it asks.
+        """
+        answer = self._door.refusal(cast("ConnectionServer", self._manager).count)
+        if answer is None:
+            super().connection_made(transport)
+            return
+        self._is_refused = True
+        self._door.turn_away(cast(asyncio.Transport, transport), answer)
 
     def data_received(self, data: bytes) -> None:
         """Also takes the rest of a body, and what a WebSocket says, while the server drains, which
         aiohttp would drop, and ends a body whose transfer coding broke, which aiohttp would wait
         for.
         """
+        self.has_spoken = True
+        if self._is_refused:
+            return
         if self._in_hand is not None:
             self._hold_back(data)
             return
         current = self._current_request
         if current is None:
             super().data_received(data)
+            self._mind_head(data)
             return
         closing, forced = self._close, self._force_close
         if self._payload_parser is not None or not current.content.is_eof():
@@ -86,6 +135,8 @@ class Connection(web.RequestHandler):
         """Whoever asked is gone: a fetch in hand is given up."""
         super().connection_lost(exc)
         self._held_back = b""
+        self._head.end()
+        self._unread.end()
         self._departures.forget()
         if self._streaming is not None:
             self._streaming.cancel()
@@ -98,9 +149,16 @@ class Connection(web.RequestHandler):
         if self.transport is not None:
             self._departures.add(self.transport, held)
 
+    def pause_writing(self) -> None:
+        """No more is written for now. Who takes none of it is given up; a WebSocket has pings."""
+        super().pause_writing()
+        if self.transport is not None and self.leave is None:
+            self._unread.begin(self.transport)
+
     def resume_writing(self) -> None:
         """Whoever waits for it may write again; and what was held for what is sent now goes."""
         super().resume_writing()
+        self._unread.end()
         if self.transport is not None:
             self._departures.look(self.transport)
 
@@ -171,12 +229,25 @@ class Connection(web.RequestHandler):
         response.force_close()
         return response
 
+    def _waits(self) -> bool:
+        """Whether the next request is waited for, and is not there."""
+        return self._waiter is not None and not self._waiter.done() and not self._messages
+
+    def _mind_head(self, data: bytes) -> None:
+        # Also while aiohttp has not begun to wait: of a client that sends at once.
+        idle = self._in_hand is None and self._current_request is None
+        self._head.came(data, idle and not self._messages)
+
+    def _head_is_late(self, answer: Answer) -> None:
+        if self.transport is not None:
+            self.transport.write(answer.encoded())
+            self.force_close()
+
     def _begin(self, message: RawRequestMessage, body: StreamReader) -> bool:
         """Begins a request the direct way, when it is plain and nothing else is in hand."""
-        idle = self._waiter is not None and not self._waiter.done() and not self._messages
-        if not idle or self._in_hand is not None or self._paused or self._close:
+        if not self._waits() or self._in_hand is not None or self._paused or self._close:
             return False
-        in_hand = self._direct.begin(message, body)
+        in_hand = self._direct.begin(message, body, self.shown, self.transport)
         if in_hand is None:
             return False
         self._in_hand = in_hand
@@ -205,12 +276,13 @@ class Connection(web.RequestHandler):
             self.transport.write(answer.body)
         if answer.hand is not None:
             self._departures.add(self.transport, answer.hand)
+        self._direct.ended(in_hand, answer.status)
         self._settle(not answer.closes)
 
     async def _stream(self, in_hand: InHand, delivery: Delivery) -> None:
         """Sends a body that is not held."""
         self._in_hand = replace(in_hand, abandon=None)  # From here on its end gives back.
-        keeps = False
+        keeps, status = False, None
         try:
             task = cast("asyncio.Task[None]", asyncio.current_task())
             writer = StreamWriter(self, self._loop)
@@ -220,10 +292,12 @@ class Connection(web.RequestHandler):
             response = await stream(self._direct.service, request, delivery)
             _, lost = await self.finish_response(request, response, None)
             keeps = bool(response.keep_alive) and not lost
+            status = None if lost else response.status
         except ConnectionError:
             pass
         finally:
             self._streaming = None
+            self._direct.ended(in_hand, status)
             self._settle(keeps)
 
     def _give_up(self) -> None:
@@ -231,6 +305,8 @@ class Connection(web.RequestHandler):
         in_hand = self._in_hand
         if in_hand is None:
             return
+        if self._streaming is None:
+            self._direct.ended(in_hand, None)
         self._settle(False)
         if in_hand.abandon is not None:
             in_hand.abandon()
@@ -295,9 +371,29 @@ class _Sieve:
 class ConnectionServer(web.Server):
     """aiohttp's server, with connections that know the direct way."""
 
-    def __init__(self, handler: Any, direct: DirectWay, **options: Any) -> None:
+    def __init__(self, handler: Any, direct: DirectWay, bounds: Bounds, **options: Any) -> None:
         super().__init__(handler, **options)
         self._direct = direct
+        self._door = Door(bounds, lambda: cast("dict[Connection, Any]", self._connections))
+
+    @property
+    def count(self) -> int:
+        """How many connections there are."""
+        return len(self._connections)
 
     def __call__(self) -> web.RequestHandler:
-        return Connection(self, self._direct, loop=self._loop, **self._kwargs)
+        return Connection(self, self._direct, self._door, loop=self._loop, **self._kwargs)
+
+    def counts(self) -> tuple[int, int]:
+        """How many clients are connected, and how many of those consume by a WebSocket."""
+        there = self.connections
+        consuming = (each for each in there if isinstance(each, Connection) and each.leave)
+        return len(there), sum(1 for _ in consuming)
+
+    def all_have_spoken(self) -> bool:
+        """Whether something came from every client that is connected."""
+        return all(
+            connection.has_spoken
+            for connection in self.connections
+            if isinstance(connection, Connection)
+        )

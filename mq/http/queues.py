@@ -1,37 +1,48 @@
-"""`/{queue}`: make, describe, purge and delete a queue."""
+"""`/{queue}`: make, describe, purge and delete a queue; and `/-/queues`, which lists them."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Final
 
 from aiohttp import web
 
+from mq.access.rules import Needs, is_allowed
+from mq.expiry import is_expired
+from mq.http.access import caller_of
 from mq.http.answers import Answer, json_answer, rfc3339
-from mq.http.query import Whole
 from mq.http.service import Service
-from mq.limits import BUCKET_DIGITS_MAX, BUCKET_DIGITS_MIN, SHARDS_MAX
+from mq.interface.queues import AFTER, COUNT, DIGITS, SHARDS, listed
 from mq.names import QueueName
 from mq.settings import DIGITS_SETTING, SHARDS_SETTING
 from mq.store.counting import FIGURES, AsOf
 from mq.store.queues import WantedShape
+from mq.store.registry import list_queues
+from mq.upkeep_limits import QUEUES_LISTED_DEFAULT
 
-DIGITS: Final = Whole(
-    DIGITS_SETTING, BUCKET_DIGITS_MIN, BUCKET_DIGITS_MAX,
-    "The width of the queue's time windows, as hexadecimal digits of an id. Left out, it asks for "
-    "nothing of a queue that is there.",
-)  # fmt: skip
-SHARDS: Final = Whole(
-    SHARDS_SETTING, 1, SHARDS_MAX,
-    "Into how many shards each window is parted. Left out, it asks for nothing of a queue that is "
-    "there.",
-)  # fmt: skip
+
+async def read_all(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
+    """GET of `/-/queues`: a page of the queues that there are, by name, sidelines too; of those to
+    which the caller has any right.
+    """
+    count = COUNT.of(request.query) or QUEUES_LISTED_DEFAULT
+    after = AFTER.of(request.query)
+    broker = service.broker
+    caller = caller_of(service.access, request)
+
+    def is_shown(queue: QueueName) -> bool:
+        return is_allowed(caller, Needs.ANY, queue.text)
+
+    # One more tells whether there is a next page.
+    found = await broker.committer.call(list_queues, broker.root, count + 1, after, is_shown)
+    return json_answer(listed(found, count), headers={"Cache-Control": "no-store"})
 
 
 async def create(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """PUT: 201 when it was made, 200 when it was there. The body is discarded."""
+    """PUT: 201 when it was made, 200 when it was there, not expired. The body is discarded."""
     name = QueueName.parse(path["queue"])
     wanted = WantedShape(DIGITS.of(request.query), SHARDS.of(request.query))
-    created = await service.broker.create_queue(name, wanted)
+    created = await service.queue_room.create(name, wanted)
+    if not created:
+        (await service.broker.queue(name)).check_life()
     return json_answer({"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"})
 
 
@@ -54,6 +65,7 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             "sidelined": counts.sidelined,
             "foreign": counts.foreign,
             "oldest_ready_age_s": age_s,
+            "expired": is_expired(queue.settings, service.broker.root.now_ms()),
             "totals": asdict(queue.totals),
             "process": {
                 "index": service.settings.process_index,

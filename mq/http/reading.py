@@ -5,27 +5,16 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.errors import RangeUnsatisfiable
 from mq.http.answers import Answer
-from mq.http.carried import download, etag, message_headers, sent
-from mq.http.problems import problem_answer, problem_for
-from mq.http.query import Header
-from mq.http.ranges import Wanted, wanted
+from mq.http.carried import download, message_headers, sent
 from mq.http.service import Service
+from mq.interface.etags import etag
+from mq.interface.ranges import Wanted, wanted
+from mq.looking import Part
 from mq.names import MessageId, QueueName
-from mq.store.read import Part, Reading
+from mq.store.read import Reading
 
 _HEAD: Final = "HEAD"
-RANGE: Final = Header(
-    "Range", {"type": "string"},
-    "`bytes=` with one range. Several, another unit and what is malformed are passed over.",
-    example="bytes=0-99",
-)  # fmt: skip
-IF_RANGE: Final = Header(
-    "If-Range", {"type": "string"},
-    "The entity tag without which the range is passed over.",
-    example='"1"',
-)  # fmt: skip
 
 
 async def read(
@@ -46,16 +35,12 @@ async def read_message(
     """The answer to a GET or HEAD of the message; it has been sent on return where the body is not
     held. What is removed is not found unless `with_removed`.
 
-    Raises QueueNotFound, MessageNotFound, Unavailable.
+    Raises QueueNotFound, MessageNotFound, RangeUnsatisfiable, Unavailable.
     """
-    try:
-        reading = await service.broker.read(
-            queue, message_id, lambda size, receives: _part(request, size, receives), with_removed
-        )
-    except RangeUnsatisfiable as error:
-        facts: dict[str, object] = {"size": error.size}
-        return problem_answer(problem_for(error), facts, {"Content-Range": f"bytes */{error.size}"})
-    status, headers = _head(request, reading)
+    reading = await service.broker.read(
+        queue, message_id, lambda size, receives: _part(request, size, receives), with_removed
+    )
+    status, headers = _head(request, queue, reading)
     if reading.part is None:
         return Answer(status, headers)
     if reading.descriptor is None:
@@ -77,7 +62,9 @@ def _part(request: web.BaseRequest, size: int, receives: int) -> Part | None:
     return Part(0, size) if asked is None else asked.of(size)
 
 
-def _head(request: web.BaseRequest, reading: Reading) -> tuple[int, Mapping[str, str]]:
+def _head(
+    request: web.BaseRequest, queue: QueueName, reading: Reading
+) -> tuple[int, Mapping[str, str]]:
     """The answer's status and headers."""
     more = {"X-Message-State": reading.state.value, "Accept-Ranges": "bytes"}
     status, part = 200, reading.part
@@ -87,4 +74,4 @@ def _head(request: web.BaseRequest, reading: Reading) -> tuple[int, Mapping[str,
         status = 206
         last = part.first + part.size - 1
         more["Content-Range"] = f"bytes {part.first}-{last}/{reading.size}"
-    return status, message_headers(reading.id, reading.stamp, reading.headers, more)
+    return status, message_headers(queue, reading.id, reading.stamp, reading.headers, more)

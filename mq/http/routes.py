@@ -1,116 +1,81 @@
-"""The table of routes: every path, what each method does there, and what it may be told.
+"""The handlers: what answers each request of the table of routes.
 
-`/-/openapi.json` is made from it, and from what `openapi` says of each operation's answers.
+`/-/openapi.json` is made from the routes, and from what `openapi` says of each operation's answers.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from mq.http import (
     batches,
-    envelopes,
     health,
     history,
     keys,
+    members,
     memory,
     messages,
+    metrics,
     peeking,
     queues,
     reading,
     schedules,
     settings,
+    shovels,
     sidelines,
 )
 from mq.http.consume.connection import consume
 from mq.http.openapi.serving import reader_of
-from mq.http.routing import Operation, Route
+from mq.http.routing import Handler, Route
+from mq.interface.routes import routes_of
 
-_PUBLISH: Final = Operation(
-    batches.publish,
-    (
-        envelopes.DELAY,
-        envelopes.AT,
-        envelopes.PRIORITY,
-        envelopes.KEY,
-        envelopes.VISIBILITY,
-        batches.SPLIT,
-    ),
-    (envelopes.IDEMPOTENCY,),
-)
-_FETCH: Final = Operation(
-    batches.fetch,
-    (messages.WAIT, messages.VISIBILITY, batches.COUNT, messages.SELECT),
-    (messages.PREFER,),
-)
-_RANGED: Final = (reading.RANGE, reading.IF_RANGE)
-_MATCHED: Final = (messages.IF_MATCH,)
+_read_openapi: Final = reader_of(lambda: ROUTES)
 
-_OPENAPI: Final = Operation(reader_of(lambda: ROUTES))
+_HANDLERS: Final[Mapping[str, Mapping[str, Handler]]] = {
+    "/{queue}": {
+        "PUT": queues.create,
+        "GET": queues.describe,
+        "HEAD": queues.describe,
+        "DELETE": queues.delete,
+    },
+    "/{queue}/messages": {"POST": batches.publish, "GET": batches.fetch, "DELETE": queues.purge},
+    "/{queue}/acks": {"POST": batches.acknowledge},
+    "/{queue}/messages/{id}": {
+        "GET": reading.read,
+        "HEAD": reading.read,
+        "PATCH": messages.reschedule,
+        "DELETE": messages.delete,
+    },
+    "/{queue}/messages/{id}/sideline": {"POST": sidelines.sideline},
+    "/{queue}/messages/{id}/history": {"GET": history.read, "HEAD": history.read},
+    "/{queue}/peek": {"GET": peeking.peek},
+    "/{queue}/keys/{key}": {"GET": keys.read, "HEAD": keys.read, "DELETE": keys.delete},
+    "/{queue}/settings": {
+        "GET": settings.read,
+        "HEAD": settings.read,
+        "PATCH": settings.change,
+    },
+    "/{queue}/schedules/{schedule}": {
+        "PUT": schedules.put,
+        "GET": schedules.read,
+        "HEAD": schedules.read,
+        "DELETE": schedules.delete,
+    },
+    "/{queue}/schedules": {"GET": schedules.read_all},
+    "/{queue}/shovel": {
+        "POST": shovels.begin,
+        "GET": shovels.read,
+        "HEAD": shovels.read,
+        "DELETE": shovels.stop,
+    },
+    "/-/consume": {"GET": consume},
+    "/-/livez": {"GET": health.livez, "HEAD": health.livez},
+    "/-/readyz": {"GET": health.readyz, "HEAD": health.readyz},
+    "/-/memory": {"GET": memory.read, "HEAD": memory.read},
+    "/-/metrics": {"GET": metrics.read, "HEAD": metrics.read},
+    "/-/queues": {"GET": queues.read_all, "HEAD": queues.read_all},
+    "/-/members": {"GET": members.read_all, "HEAD": members.read_all},
+    "/-/refresh": {"POST": members.refresh},
+    "/-/openapi.json": {"GET": _read_openapi, "HEAD": _read_openapi},
+}
 
-ROUTES: Final[list[Route]] = [
-    Route(
-        "/{queue}",
-        {
-            "PUT": Operation(queues.create, (queues.DIGITS, queues.SHARDS)),
-            "GET": Operation(queues.describe),
-            "HEAD": Operation(queues.describe),
-            "DELETE": Operation(queues.delete),
-        },
-    ),
-    Route(
-        "/{queue}/messages",
-        {"POST": _PUBLISH, "GET": _FETCH, "DELETE": Operation(queues.purge)},
-    ),
-    Route("/{queue}/acks", {"POST": Operation(batches.acknowledge)}),
-    Route(
-        "/{queue}/messages/{id}",
-        {
-            "GET": Operation(reading.read, headers=_RANGED),
-            "HEAD": Operation(reading.read),
-            "PATCH": Operation(messages.reschedule, headers=_MATCHED),
-            "DELETE": Operation(messages.delete, headers=_MATCHED),
-        },
-    ),
-    Route(
-        "/{queue}/messages/{id}/sideline",
-        {"POST": Operation(sidelines.sideline, (sidelines.REASON,), _MATCHED)},
-    ),
-    Route(
-        "/{queue}/messages/{id}/history",
-        {"GET": Operation(history.read), "HEAD": Operation(history.read)},
-    ),
-    Route(
-        "/{queue}/peek",
-        {"GET": Operation(peeking.peek, (peeking.STATE, peeking.COUNT, peeking.AFTER))},
-    ),
-    Route(
-        "/{queue}/keys/{key}",
-        {
-            "GET": Operation(keys.read, headers=_RANGED),
-            "HEAD": Operation(keys.read),
-            "DELETE": Operation(keys.delete, headers=_MATCHED),
-        },
-    ),
-    Route(
-        "/{queue}/settings",
-        {
-            "GET": Operation(settings.read),
-            "HEAD": Operation(settings.read),
-            "PATCH": Operation(settings.change, headers=_MATCHED),
-        },
-    ),
-    Route(
-        "/{queue}/schedules/{schedule}",
-        {
-            "PUT": Operation(schedules.put, schedules.PUT_PARAMETERS),
-            "GET": Operation(schedules.read),
-            "HEAD": Operation(schedules.read),
-            "DELETE": Operation(schedules.delete),
-        },
-    ),
-    Route("/{queue}/schedules", {"GET": Operation(schedules.read_all)}),
-    Route("/-/consume", {"GET": Operation(consume)}),
-    Route("/-/livez", {"GET": Operation(health.livez), "HEAD": Operation(health.livez)}),
-    Route("/-/readyz", {"GET": Operation(health.readyz), "HEAD": Operation(health.readyz)}),
-    Route("/-/memory", {"GET": Operation(memory.read), "HEAD": Operation(memory.read)}),
-    Route("/-/openapi.json", {"GET": _OPENAPI, "HEAD": _OPENAPI}),
-]
+ROUTES: Final[list[Route]] = routes_of(_HANDLERS)

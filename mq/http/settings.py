@@ -6,8 +6,9 @@ from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
 from mq.http.bodies import json_object
-from mq.http.messages import parse_tags
 from mq.http.service import Service
+from mq.interface.bodies import patch_of
+from mq.interface.etags import parse_tags
 from mq.names import QueueName
 from mq.store.configure import Configured
 
@@ -22,14 +23,10 @@ async def change(service: Service, request: web.BaseRequest, path: Mapping[str, 
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
     if_match = parse_tags(request.headers.getall("If-Match", []))
-    said = await json_object(request, service.settings.body_idle_s)
-    patch = {field: _number(value) for field, value in said.items()}
-    return _configured(await service.broker.change_settings(name, patch, if_match))
-
-
-def _number(value: object) -> object:
-    """JSON has one kind of number: 9.0 is whole, as 9 is."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    patch = patch_of(await json_object(request, service.settings.body_idle_s))
+    changed = await service.broker.change_settings(name, patch, if_match)
+    await service.following.tell_of_change()
+    return _configured(changed)
 
 
 def _configured(found: Configured) -> Answer:

@@ -7,6 +7,7 @@ the document does not tell of, and lines of JSON are looked at one by one.
 
 import contextlib
 import json
+import os
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,7 @@ from schemathesis.generation.modes import GenerationMode
 from mq.errors import BadName, BadParameter
 from mq.names import Key, MessageId
 from mq.selection import Selection
+from mq.shovel import Criteria
 
 QUEUES = ("orders", "events")
 # The document's own examples: by these there is always something.
@@ -39,6 +41,7 @@ MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
 ALONE = (("at", "delay"), ("split", "key"))
 ROWS = "application/x-ndjson"
 SHAPE = ("bucket", "shards")
+TOKEN = {"Authorization": f"Bearer {os.environ['MQ_TOKEN']}"}
 
 schemathesis.openapi.format(
     "date-time",
@@ -73,6 +76,8 @@ def map_case(context: Any, case: Any) -> Any:
         query["select"] = SELECT
     if "after" in query and "state" in query:
         query["state"] = _words(query["state"])[:1]
+    if case.path == "/{queue}/shovel":
+        _shovelled(query)
     if case.path == "/{queue}/schedules/{schedule}" and case.method == "PUT":
         without = _of_one_kind(case, query)
     else:
@@ -93,6 +98,18 @@ def _of_one_kind(case: Any, query: Any) -> list[str]:
     if query.get("tz") not in ZONES:
         query.pop("tz", None)
     return ["every", "delay"]
+
+
+def _shovelled(query: Any) -> None:
+    """Has a shovel's key and priority be ones that terms of a selection are made of, which the
+    schemas say no more of than how they look.
+    """
+    for name, default in (("key", KEY), ("priority", "5..")):
+        with contextlib.suppress(KeyError):
+            try:
+                Criteria.of(**{name: str(query[name])})
+            except BadParameter:
+                query[name] = default
 
 
 def _is_in_chain(case: Any) -> bool:
@@ -168,6 +185,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
         return
     url = f"{case.operation.base_url.rstrip('/')}/{queue}"
     with requests.Session() as session:
+        session.headers.update(TOKEN)
         session.put(url)
         if case.path.endswith("/history"):
             session.patch(f"{url}/settings", json={"history": True})
@@ -175,6 +193,11 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             path["id"] = session.post(f"{url}/messages", data=b"{}").json()["id"]
         if path.get("key") == KEY:
             session.post(f"{url}/messages?key={KEY}", data=b"{}")
+        if case.path.endswith("/shovel"):
+            session.delete(f"{url}/shovel")
+            if case.method != "POST":
+                session.patch(f"{url}/settings", json={"shovel_interval_s": 3600})
+                session.post(f"{url}/shovel")
         if path.get("schedule") == SCHEDULE and case.method != "PUT":
             session.put(f"{url}/schedules/{SCHEDULE}?every=3600", data=b"{}")
         if case.method == "GET" and case.path in ("/{queue}/messages", "/{queue}/peek"):
@@ -187,7 +210,9 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     """Has a queue's settings be by default again."""
     if case.method == "PATCH" and case.path.endswith("/settings") and response.status_code == 200:
         changed = dict.fromkeys(response.json().keys() - set(SHAPE))
-        requests.patch(response.request.url, json=changed, headers=MERGE_PATCH, timeout=10)
+        requests.patch(
+            response.request.url, json=changed, headers={**MERGE_PATCH, **TOKEN}, timeout=10
+        )
 
 
 @schemathesis.check

@@ -17,10 +17,10 @@ import mq.http
 from mq.errors import BadParameter
 from mq.http.openapi.document import HEADERS, document_of
 from mq.http.openapi.operations import DESCRIBED
-from mq.http.problems import OTHERS, PROBLEMS, TYPE_PREFIX
-from mq.http.query import Choice, Choices, Parameter, Seconds, Whole
 from mq.http.routes import ROUTES
 from mq.http.routing import Operation
+from mq.interface.problems import OTHERS, PROBLEMS, TYPE_PREFIX
+from mq.interface.query import Choice, Choices, Parameter, Seconds, Whole
 
 PAGE = Path(mq.http.__file__).with_name("HTTP.md").read_text(encoding="utf-8")
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document_of(ROUTES)))

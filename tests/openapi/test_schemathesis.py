@@ -1,5 +1,6 @@
 """Schemathesis asks a real daemon what the document that it serves allows and what it does not,
-each request alone and in chains, with all checks that it has, and finds nothing.
+each request alone and in chains, with all checks that it has, and finds nothing. The daemon asks
+for a token, which it shows, and leaves out to see it refused.
 
 `MQ_TIMES=10` has it draw ten times as much. What it draws depends on SEED alone, but for what it
 takes over from answers.
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.access import Tokens
 from harness.amount import TIMES
 from harness.processes import Processes
 
@@ -30,7 +32,9 @@ PATIENCE_S = 300 * TIMES
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE_S + 30)
 def test_schemathesis_finds_nothing(daemons: Processes, root: Path, tmp_path: Path) -> None:
-    mq = daemons.mq(root, "--standalone")
+    tokens = Tokens(tmp_path / "tokens")
+    token = tokens.add("schemathesis", "*:admin")
+    mq = daemons.mq(root, "--standalone", "--tokens", str(tokens.path))
     for name in ("hooks.py", "schemathesis.toml"):
         shutil.copy(HERE / name, tmp_path)
     report = tmp_path / "report.ndjson"
@@ -38,11 +42,12 @@ def test_schemathesis_finds_nothing(daemons: Processes, root: Path, tmp_path: Pa
         [
             *(sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"),
             *("run", f"{mq.url}{DOCUMENT}", "--continue-on-failure", "--no-color"),
+            *("--header", f"Authorization: Bearer {token}"),
             *("--seed", str(SEED), "--max-examples", str(EXAMPLES * TIMES)),
             *("--report", "ndjson", "--report-ndjson-path", str(report)),
         ],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{TOP}{os.pathsep}{tmp_path}"},
+        env=os.environ | {"PYTHONPATH": f"{TOP}{os.pathsep}{tmp_path}", "MQ_TOKEN": token},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

@@ -7,15 +7,27 @@ is answered when it is done. While COMMANDS_IN_HAND_MAX are not answered, no mor
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
 from aiohttp import web
 
+from mq.access.callers import Caller
+from mq.access.errors import Unauthenticated
 from mq.errors import MqError
+from mq.http.access import caller_of
 from mq.http.connection import Connection
-from mq.http.consume.errors import BadFrame
-from mq.http.consume.frames import (
+from mq.http.consume.permission import Permission
+from mq.http.consume.sending import Acts, Sending
+from mq.http.consume.settling import STATUSES, settle
+from mq.http.consume.socket import Socket
+from mq.http.consume.subscriptions import Subscriptions
+from mq.http.consume.wire import CloseCode
+from mq.http.metering import SETTLES, outcome_of
+from mq.http.service import Service
+from mq.interface.consume.errors import BadFrame
+from mq.interface.consume.frames import (
     Command,
     Grant,
     Settle,
@@ -27,14 +39,8 @@ from mq.http.consume.frames import (
     results_frame,
     unsubscribed_frame,
 )
-from mq.http.consume.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
-from mq.http.consume.sending import Acts, Sending
-from mq.http.consume.session import Session
-from mq.http.consume.settling import STATUSES, settle
-from mq.http.consume.socket import Socket
-from mq.http.consume.subscriptions import Subscriptions
-from mq.http.consume.wire import CloseCode
-from mq.http.service import Service
+from mq.interface.consume.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
+from mq.interface.consume.session import Session
 
 _log = logging.getLogger("mq.http")
 
@@ -48,7 +54,8 @@ async def consume(
     """GET: a WebSocket; on return it has ended."""
     socket = await Socket.accept(request)
     protocol = cast(Connection, request.protocol)
-    consuming = Consuming(service, socket, request.raw_path)
+    who = partial(caller_of, service.access, request)
+    consuming = Consuming(service, socket, request.raw_path, who)
     protocol.leave = consuming.leave
     try:
         await consuming.run()
@@ -59,15 +66,21 @@ async def consume(
 
 
 class Consuming:
-    """A client that consumes, from its handshake to its end. Lives on the event loop's thread."""
+    """A client that consumes, from its handshake to its end. Lives on the event loop's thread.
 
-    def __init__(self, service: Service, socket: Socket, path: str) -> None:
+    Who it is, and what it may, is asked of `who` again and again: both may end before it does.
+    """
+
+    def __init__(
+        self, service: Service, socket: Socket, path: str, who: Callable[[], Caller]
+    ) -> None:
         self._service = service
         self._socket = socket
         self._path = path
+        self._permission = Permission(who)
         self._session = Session()
         self._subscriptions = Subscriptions(
-            service.broker, self._session, self._has_message, self._gone
+            service.broker, self._session, self._has_message, self._gone, service.meter
         )
         acts = Acts(
             on_sent=self._subscriptions.claim,
@@ -82,6 +95,7 @@ class Consuming:
         self._has_room.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_leaving = False
+        self._is_closing = False
         self._silent = 0
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(service.settings.ping_s, self._look_after)
@@ -93,7 +107,7 @@ class Consuming:
         while (said := await self._next()) is not None:
             if isinstance(said, bytes):
                 self._close(CloseCode.UNSUPPORTED, "commands are text")
-            elif said:
+            elif said and self._is_known():
                 await self._do(said)
         # The client's last frame is answered by one of ours, where that was not sent before.
         self._subscriptions.close()
@@ -152,21 +166,66 @@ class Consuming:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
+    def _is_known(self) -> bool:
+        """Whether it is still known who the client is: else the connection ends. Nothing more comes
+        of queues that it may no longer consume.
+        """
+        try:
+            if self._permission.renew():
+                self._end_forbidden()
+        except Unauthenticated:
+            self._subscriptions.close()
+            self._close(CloseCode.POLICY, "the token is good no more")
+            return False
+        return True
+
+    def _end_forbidden(self) -> None:
+        """Ends subscriptions that are not the client's to have any more; what was claimed by them,
+        and is not on its way, is others'.
+        """
+        errors = self._permission.errors(self._subscriptions.queues)
+        if not errors:
+            return
+        reads = not self._subscriptions.is_paused
+        self._subscriptions.pause()
+        self._subscriptions.give_back_unsent()
+        for queue, error in errors.items():
+            self._subscriptions.unsubscribe(queue)
+            self._gone(queue, error)
+        if reads:
+            self._subscriptions.resume()
+
     async def _subscribe(self, wanted: Wanted) -> BaseException | None:
+        if (error := self._permission.error(wanted.queue)) is not None:
+            return error
         try:
             await self._subscriptions.subscribe(wanted)
-        except Exception as error:
-            return error
-        return None
+        except Exception as failed:
+            return failed
+        # It may have been taken away meanwhile.
+        if (error := self._permission.error(wanted.queue)) is not None:
+            _error(partial(self._subscriptions.unsubscribe, wanted.queue))
+        return error
 
     async def _settle(self, command: Command, asked: Settle) -> None:
-        ends: Mapping[str, BaseException | None]
+        queues = {text: self._session.queue_of(text) for text in asked.ids}
+        ends: dict[str, BaseException | None] = {
+            text: None if queue is None else self._permission.error(queue)
+            for text, queue in queues.items()
+        }
+        ids = tuple(text for text in asked.ids if ends[text] is None)
+        meter = self._service.meter
+        began_s = 0.0 if meter is None else meter.steady_s()
         try:
-            ends = await settle(self._service.broker, self._session, asked)
+            ends |= await settle(self._service.broker, self._session, replace(asked, ids=ids))
         except Exception as error:
-            ends = dict.fromkeys(asked.ids, error)
+            ends |= dict.fromkeys(ids, error)
         found = [(text, ends[text]) for text in asked.ids]
-        self._done(command, "id", found, STATUSES[asked.verb])
+        statuses = self._done(command, "id", found, STATUSES[asked.verb])
+        if meter is not None:
+            seconds = meter.steady_s() - began_s
+            for status in statuses:
+                meter.request(SETTLES[asked.verb], outcome_of(status), seconds)
 
     def _begins(self) -> None:
         self._in_hand += 1
@@ -179,15 +238,18 @@ class Consuming:
         what: str,
         ends: Sequence[tuple[str, BaseException | None]],
         status: int = _OK,
-    ) -> None:
-        results = []
+    ) -> list[int]:
+        """Answers it; the status of each."""
+        results, statuses = [], []
         for text, error in ends:
             result: dict[str, object] = {what: text, "status": status}
             if error is not None:
                 problem = self._problem(error)
                 result |= {"status": problem["status"], "problem": problem}
             results.append(result)
+            statuses.append(cast(int, result["status"]))
         self._answer(results_frame(command.ref, results))
+        return statuses
 
     def _answer(self, text: bytes) -> None:
         self._sending.answer(text, self._answered)
@@ -214,7 +276,12 @@ class Consuming:
             self._close(CloseCode.GOING_AWAY, "mq is being stopped")
 
     def _close(self, code: CloseCode, reason: str = "") -> None:
-        """Ends the connection by a frame, and without one when the client does not answer it."""
+        """Ends the connection by a frame, and without one when the client does not answer it, also
+        one that goes on talking.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
         self._subscriptions.end()
         self._sending.close(code, reason)
         self._timer.cancel()
@@ -229,9 +296,12 @@ class Consuming:
         self._socket.abort()
 
     def _look_after(self) -> None:
-        """A client that is silent is asked whether it is there; one from which nothing is read, for
-        what the storage has in hand, need not say anything.
+        """A client that is known no more is told so. One that is silent is asked whether it is
+        there; one from which nothing is read, for what the storage has in hand, need not say
+        anything.
         """
+        if not self._is_known():
+            return
         if self._has_room.is_set() or self._socket.is_full:
             self._silent += 1
         if self._silent > SILENT_PINGS_MAX:

@@ -10,8 +10,8 @@ from typing import Final
 
 from mq.broker.broker import Broker
 from mq.errors import Busy, MessageNotFound, MqError, Unavailable
-from mq.http.consume.frames import Settle, Verb
-from mq.http.consume.session import Session
+from mq.interface.consume.frames import Settle, Verb
+from mq.interface.consume.session import Session
 from mq.message import Delivery
 
 STATUSES: Final = {Verb.ACK: 202, Verb.RELEASE: 200, Verb.SIDELINE: 200}

@@ -13,9 +13,9 @@ from aiohttp.http import WebSocketError
 
 from mq.http.answers import SERVER
 from mq.http.connection import Connection
-from mq.http.consume.errors import ForeignOrigin, NoWebSocket
-from mq.http.consume.limits import COMMAND_BYTES_MAX
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
+from mq.interface.consume.errors import ForeignOrigin, NoWebSocket
+from mq.interface.consume.limits import COMMAND_BYTES_MAX
 from mq.limits import LINGERING_S
 
 _CODES: Final = {code.value: code for code in CloseCode}

@@ -7,21 +7,28 @@ claimed and cannot be sent goes back, and its credit with it.
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from mq.broker.broker import Broker
 from mq.broker.consumer import Consumer
 from mq.errors import MqError, QueueNotFound
-from mq.http.consume.errors import NotSubscribed
-from mq.http.consume.frames import Wanted
-from mq.http.consume.session import Session
+from mq.http.metering import DELIVERS, outcome_of
+from mq.interface.consume.errors import NotSubscribed
+from mq.interface.consume.frames import Wanted
+from mq.interface.consume.session import Session
 from mq.message import Delivery
+from mq.metrics.meter import Meter
 from mq.names import QueueName
 from mq.selection import Selection
+from mq.upkeep_errors import QueueExpired
+
+_CLAIMED: Final = outcome_of(200)
 
 
 class Subscriptions:
     """What a connection is subscribed to. `on_message` is told when there is one to be sent,
-    `on_gone` of a queue that is gone.
+    `on_gone` of a queue that is gone, or has expired; `meter`, where there is one, of each message
+    that was claimed.
     """
 
     def __init__(
@@ -30,14 +37,26 @@ class Subscriptions:
         session: Session,
         on_message: Callable[[], None],
         on_gone: Callable[[str, MqError], None],
+        meter: Meter | None = None,
     ) -> None:
         self._broker = broker
         self._session = session
         self._on_message = on_message
         self._on_gone = on_gone
+        self._meter = meter
         self._consumers: dict[str, Consumer] = {}
         self._is_paused = False
         self._has_ended = False
+
+    @property
+    def queues(self) -> list[str]:
+        """Those whose subscription has begun."""
+        return list(self._consumers)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is claimed for now."""
+        return self._is_paused
 
     async def subscribe(self, wanted: Wanted) -> None:
         """Begins a subscription. Raises BadName, BadParameter, QueueNotFound, AlreadySubscribed,
@@ -89,10 +108,11 @@ class Subscriptions:
             consumer = self._consumers.get(queue)
             if consumer is None:
                 continue  # It is being subscribed to.
+            began_s = 0.0 if self._meter is None else self._meter.steady_s()
             futures = consumer.pull(most)
             self._session.claims(len(futures))
             for future in futures:
-                future.add_done_callback(partial(self._claimed, queue, consumer))
+                future.add_done_callback(partial(self._claimed, queue, consumer, began_s))
 
     def lapsed(self, delivery: Delivery) -> None:
         """A message was not sent in its time: it is nobody's."""
@@ -150,19 +170,25 @@ class Subscriptions:
 
     def _failed(self, queue: str, error: MqError) -> None:
         """Of what may pass the broker says more in the log, and tries again."""
-        if isinstance(error, QueueNotFound) and queue in self._consumers:
+        if isinstance(error, QueueNotFound | QueueExpired) and queue in self._consumers:
             self.unsubscribe(queue)
             self._on_gone(queue, error)
 
     def _claimed(
-        self, queue: str, consumer: Consumer, future: "asyncio.Future[Delivery | None]"
+        self,
+        queue: str,
+        consumer: Consumer,
+        began_s: float,
+        future: "asyncio.Future[Delivery | None]",
     ) -> None:
         self._session.claim_ended()
         error = None if future.cancelled() else future.exception()
-        if isinstance(error, QueueNotFound) and not consumer.is_closed:
+        if isinstance(error, QueueNotFound | QueueExpired) and not consumer.is_closed:
             self._failed(queue, error)
             return
         delivery = None if error is not None or future.cancelled() else future.result()
+        if delivery is not None and self._meter is not None:
+            self._meter.request(DELIVERS, _CLAIMED, self._meter.steady_s() - began_s)
         is_wanted = not self._has_ended and not consumer.is_closed
         if delivery is not None and is_wanted and self._session.arrived(delivery):
             self._on_message()

@@ -4,7 +4,7 @@ import struct
 from enum import IntEnum
 from typing import Final
 
-from mq.http.consume.limits import CLOSE_REASON_BYTES_MAX
+from mq.interface.consume.limits import CLOSE_REASON_BYTES_MAX
 
 _FIN: Final = 0x80
 # Beyond these the payload's length takes two more bytes, and eight.
@@ -33,6 +33,7 @@ class CloseCode(IntEnum):
     PROTOCOL = 1002
     UNSUPPORTED = 1003
     NO_DATA = 1007
+    POLICY = 1008
     TOO_LARGE = 1009
     FAILED = 1011
 

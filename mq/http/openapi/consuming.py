@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from mq.access.errors import Forbidden
 from mq.errors import (
     AlreadySideline,
     BadName,
@@ -15,7 +16,18 @@ from mq.errors import (
     SidelinePurged,
     TooManySelections,
 )
-from mq.http.consume.errors import (
+from mq.http.openapi.described import Described, Success
+from mq.http.openapi.schemas import (
+    COUNT,
+    NAMED_HEADERS,
+    SIDELINED,
+    TEXT,
+    TIME,
+    closed,
+    opened,
+    reference,
+)
+from mq.interface.consume.errors import (
     AlreadySubscribed,
     BadFrame,
     ForeignOrigin,
@@ -24,19 +36,9 @@ from mq.http.consume.errors import (
     TooManySubscriptions,
     TooMuchCredit,
 )
-from mq.http.consume.frames import Verb
-from mq.http.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
-from mq.http.openapi.described import Described, Success
-from mq.http.openapi.schemas import (
-    COUNT,
-    NAMED_HEADERS,
-    TEXT,
-    TIME,
-    closed,
-    opened,
-    reference,
-)
-from mq.http.query import Schema
+from mq.interface.consume.frames import Verb
+from mq.interface.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
+from mq.interface.query import Schema
 from mq.limits import (
     BATCH_MESSAGES_MAX,
     PRIORITY_MAX,
@@ -44,18 +46,23 @@ from mq.limits import (
     VISIBILITY_S_MAX,
     VISIBILITY_S_MIN,
 )
+from mq.serving_errors import TooManyWaiters
+from mq.upkeep_errors import QueueExpired
 
 FRAME_PROBLEM: Final = "FrameProblem"
 
 RAISES: Final[tuple[type[MqError], ...]] = (
     BadFrame,
+    Forbidden,
     BadName,
     QueueNotFound,
+    QueueExpired,
     SettingsUnreadable,
     AlreadySubscribed,
     NotSubscribed,
     TooManySubscriptions,
     TooManySelections,
+    TooManyWaiters,
     TooMuchCredit,
     MessageNotFound,
     MessageLeased,
@@ -147,8 +154,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "published": TIME,
             "due": TIME,
             "headers": NAMED_HEADERS,
+            "sidelined": SIDELINED,
             "size": COUNT,
-        }
+        },
+        optional=("sidelined",),
     ),
 }
 

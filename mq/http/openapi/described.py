@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mq.errors import MqError
-from mq.http.query import Schema
-from mq.http.rows import MEDIA_TYPE as ROWS
+from mq.interface.query import Schema
+from mq.interface.rows import MEDIA_TYPE as ROWS
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -76,6 +76,7 @@ MESSAGE_HEADERS: Final = (
     "X-Message-Receives",
     "X-Message-Published",
     "X-Message-Due",
+    "X-Message-Sidelined",
     "ETag",
     "Cache-Control",
     "X-Content-Type-Options",

@@ -5,9 +5,8 @@ from typing import Any, Final
 
 from mq import __version__
 from mq.errors import BadParameter, MqError
-from mq.http.messages import SELECT
-from mq.http.openapi import consuming, messages, schedules
-from mq.http.openapi.operations import STORAGE, described, malformed_of, path_of
+from mq.http.openapi import consuming, messages, schedules, shovels, upkeep
+from mq.http.openapi.operations import SCHEME, STORAGE, described, malformed_of, path_of
 from mq.http.openapi.problems import (
     base_schema,
     item_schema,
@@ -17,17 +16,24 @@ from mq.http.openapi.problems import (
     slug_of,
 )
 from mq.http.openapi.schemas import SCHEMAS, TIME, reference
-from mq.http.peeking import STATES
-from mq.http.problems import INTERNAL, METHOD_NOT_ALLOWED
-from mq.http.query import Schema
 from mq.http.routing import Route
+from mq.interface.fetching import SELECT
+from mq.interface.peeking import STATES
+from mq.interface.problems import INTERNAL, METHOD_NOT_ALLOWED
+from mq.interface.query import Schema
 from mq.limits import RECEIVES_MAX
+from mq.message import Reason
 
 VERSION: Final = "3.1.1"
 _INFO: Final = (
     "A durable message queue whose broker is a file system. An answer of 2xx to a change means "
     "that it is on stable media. Every path answers OPTIONS with 204 and Allow, and a method that "
     "is not here with 405; a query parameter that is not here is refused."
+)
+_TOKENS: Final = (
+    "A daemon without access control asks for none. x-mq-right is the right that an operation "
+    "needs: publish, consume or admin, which includes the others, to the path's queue, or to all "
+    "where there is none; any of them; or caller: that it is known who asks."
 )
 _TAG: Final[Schema] = {"type": "string", "pattern": '^"[^"]*"$'}
 HEADERS: Final[dict[str, Schema]] = {
@@ -40,11 +46,13 @@ HEADERS: Final[dict[str, Schema]] = {
     "Retry-After": {"type": "integer", "minimum": 1},
     "Sec-WebSocket-Version": {"const": "13"},
     "Upgrade": {"const": "websocket"},
+    "WWW-Authenticate": {"type": "string", "pattern": '^Bearer realm="mq"'},
     "X-Content-Type-Options": {"const": "nosniff"},
     "X-Message-Due": TIME,
     "X-Message-Id": reference("MessageId"),
     "X-Message-Published": TIME,
     "X-Message-Receives": {"type": "integer", "minimum": 0, "maximum": RECEIVES_MAX},
+    "X-Message-Sidelined": {"type": "string", "enum": [each.name.lower() for each in Reason]},
     "X-Message-State": {"type": "string", "enum": list(STATES)},
 }
 
@@ -61,12 +69,17 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
             "schemas": {
                 **SCHEMAS,
                 **schedules.SCHEMAS,
+                **shovels.SCHEMAS,
                 **consuming.SCHEMAS,
+                **upkeep.SCHEMAS,
                 **{name: _item(errors) for name, errors in messages.ITEMS.items()},
                 consuming.FRAME_PROBLEM: _frame_problem(),
                 **{name: item_schema(errors, ()) for name, errors in schedules.ITEMS.items()},
                 "Problem": base_schema(),
                 **problem_schemas(sorted(_malformed(routes))),
+            },
+            "securitySchemes": {
+                SCHEME: {"type": "http", "scheme": "bearer", "description": _TOKENS}
             },
             "headers": {name: {"schema": schema} for name, schema in HEADERS.items()},
             "responses": {

@@ -36,6 +36,8 @@ from mq.http.openapi.described import (
     rows_of,
 )
 from mq.http.openapi.schemas import ACK_PROBLEM, LINE_PROBLEM, reference
+from mq.serving_errors import TooManyWaiters
+from mq.upkeep_errors import QueueExpired
 
 _BYTES: Final = {ANY: Content()}
 _QUEUE: Final = "$request.path.queue"
@@ -53,6 +55,7 @@ ITEMS: Final[dict[str, tuple[type[MqError], ...]]] = {
     LINE_PROBLEM: (
         BodyTooLarge,
         DueTooFar,
+        QueueExpired,
         SettingsUnreadable,
         StagedFileGone,
         PublishPurged,
@@ -83,6 +86,7 @@ DESCRIBED: Final = {
         ),
         (
             QueueNotFound,
+            QueueExpired,
             SettingsUnreadable,
             KeyTaken,
             BatchTooLarge,
@@ -112,7 +116,7 @@ DESCRIBED: Final = {
             ),
             _NOTHING,
         ),
-        (QueueNotFound, SettingsUnreadable, TooManySelections, Busy),
+        (QueueNotFound, QueueExpired, SettingsUnreadable, TooManySelections, TooManyWaiters, Busy),
     ),
     ("POST", "/{queue}/acks"): Described(
         "acknowledge",

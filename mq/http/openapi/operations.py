@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from mq.access.errors import Forbidden, Unauthenticated
+from mq.access.rules import Needs
 from mq.errors import (
     BadBody,
     BadName,
@@ -26,26 +28,31 @@ from mq.errors import (
     Unavailable,
     UnknownParameter,
 )
-from mq.http.envelopes import IDEMPOTENCY
-from mq.http.messages import IF_MATCH
-from mq.http.openapi import consuming, messages, queues, schedules
+from mq.http.openapi import consuming, messages, queues, schedules, shovels, upkeep
 from mq.http.openapi.described import ANY, Content, Described, Success
 from mq.http.openapi.problems import (
     header_references,
     problem_answers,
 )
 from mq.http.openapi.schemas import reference
-from mq.http.problems import BAD_REQUEST, INTERNAL, PATH_UNKNOWN, Problem
-from mq.http.query import Header, Parameter
 from mq.http.routing import Operation, Route
+from mq.interface.envelopes import IDEMPOTENCY
+from mq.interface.etags import IF_MATCH
+from mq.interface.problems import BAD_REQUEST, INTERNAL, PATH_UNKNOWN, Problem
+from mq.interface.query import Header, Parameter
+from mq.serving_errors import HeadTooSlow, TooManyConnections
 
 DESCRIBED: Final[Mapping[tuple[str, str], Described]] = {
     **queues.DESCRIBED,
     **messages.DESCRIBED,
     **schedules.DESCRIBED,
+    **shovels.DESCRIBED,
     **consuming.DESCRIBED,
+    **upkeep.DESCRIBED,
 }
 
+SCHEME: Final = "bearer"
+"""What the document calls the tokens that are shown."""
 STORAGE: Final = (
     Unavailable, NoSpace, NoInodes, QuotaExceeded, NoDescriptors, ReadOnly, StorageFailed,
 )  # fmt: skip
@@ -109,6 +116,9 @@ def _operation(
 ) -> dict[str, Any]:
     said = described(route, method)
     made: dict[str, Any] = {"operationId": said.name, "summary": said.says}
+    # Of none that is open: an empty list says so, whatever holds for the others.
+    made["security"] = [] if operation.right is Needs.NOTHING else [{SCHEME: []}]
+    made["x-mq-right"] = operation.right.value
     if said.more:
         made["description"] = said.more
     parameters = [
@@ -140,8 +150,13 @@ def _operation(
 
 def _errors(route: Route, operation: Operation, said: Described) -> Iterator[type[MqError]]:
     """All that an operation may end with."""
+    if operation.right is not Needs.NOTHING:
+        yield Unauthenticated
+    if operation.right not in (Needs.NOTHING, Needs.CALLER):
+        yield Forbidden
     yield UnknownParameter
     yield HeadersTooLarge
+    yield from (HeadTooSlow, TooManyConnections)
     yield BadParameter
     if route.parameters:
         yield BadName

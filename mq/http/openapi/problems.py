@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, get_type_hints
 
+from mq.access.errors import Forbidden
 from mq.errors import KeyTaken, MqError
 from mq.http.openapi.schemas import of_type, opened, reference
-from mq.http.problems import (
+from mq.interface.problems import (
     MEDIA_TYPE,
     MEMBERS,
     METHOD_NOT_ALLOWED,
@@ -16,11 +17,13 @@ from mq.http.problems import (
     Problem,
     problem_of,
 )
-from mq.http.query import Schema
+from mq.interface.problems import slug_of as problem_slug
+from mq.interface.query import Schema
 
 _SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
 # What says more than a problem can, by status.
 _MORE_HEADERS: Final = {
+    401: ("WWW-Authenticate",),
     416: ("Content-Range",),
     426: ("Upgrade", "Sec-WebSocket-Version"),
     503: ("Retry-After",),
@@ -34,7 +37,7 @@ def problem_name(slug: str) -> str:
 
 def slug_of(error: type[MqError], parameter: str = "") -> str:
     """The end of the type of an error's problem."""
-    return problem_of(error).slug.format(parameter=parameter)
+    return problem_slug(problem_of(error), {"parameter": parameter})
 
 
 def base_schema() -> Schema:
@@ -66,7 +69,7 @@ def _slugs(problem: Problem, parameters: Iterable[str]) -> Iterator[str]:
         yield problem.slug
         return
     for parameter in parameters:
-        yield problem.slug.format(parameter=parameter)
+        yield problem_slug(problem, {"parameter": parameter})
 
 
 def _facts(error: type[MqError]) -> dict[str, Schema]:
@@ -113,6 +116,8 @@ def _answer(status: int, found: dict[str, Problem]) -> dict[str, object]:
     names = list(_MORE_HEADERS.get(status, ()))
     if slug_of(KeyTaken) in found:
         names.append("X-Message-Id")
+    if slug_of(Forbidden) in found:
+        names.append("WWW-Authenticate")
     if METHOD_NOT_ALLOWED.slug in found:
         names.append("Allow")
     return {**answer, "headers": header_references(names)} if names else answer

@@ -14,6 +14,8 @@ from mq.errors import (
 )
 from mq.http.openapi.described import JSON, MERGE_PATCH, Content, Described, Success, json_of
 from mq.http.openapi.schemas import reference
+from mq.serving_errors import TooManyQueues
+from mq.upkeep_errors import QueueExpired
 
 _QUEUE: Final = {"queue": "$response.body#/name"}
 _SETTINGS: Final = Success(
@@ -29,7 +31,7 @@ DESCRIBED: Final = {
             Success(200, "It was there.", json_of(reference("Queue")), ("Location",), _QUEUE),
             Success(201, "It was made.", json_of(reference("Queue")), ("Location",), _QUEUE),
         ),
-        (NameTaken, ShapeFixed, SettingsUnreadable, Busy),
+        (NameTaken, ShapeFixed, SettingsUnreadable, QueueExpired, TooManyQueues, Busy),
         more="A body is discarded.",
     ),
     ("GET", "/{queue}"): Described(
@@ -86,6 +88,22 @@ DESCRIBED: Final = {
         "read_memory",
         "What the process that answers holds in memory of messages, and for whom.",
         (Success(200, "It holds so much.", json_of(reference("Memory")), ("Cache-Control",)),),
+        is_stored=False,
+    ),
+    ("GET", "/-/metrics"): Described(
+        "read_metrics",
+        "What all processes of this mq did and hold, for Prometheus.",
+        (
+            Success(
+                200,
+                "Samples, in the form that was asked for.",
+                {
+                    "text/plain": Content(),
+                    "application/openmetrics-text": Content(),
+                },
+                ("Cache-Control",),
+            ),
+        ),
         is_stored=False,
     ),
     ("GET", "/-/openapi.json"): Described(

@@ -11,7 +11,6 @@ from mq.errors import (
     SettingsUnreadable,
     TooManySchedules,
 )
-from mq.http.envelopes import PRIORITY, VISIBILITY
 from mq.http.openapi.described import ANY, Content, Described, Success, json_of
 from mq.http.openapi.schemas import (
     COUNT,
@@ -22,9 +21,10 @@ from mq.http.openapi.schemas import (
     or_null,
     reference,
 )
-from mq.http.query import Schema
-from mq.http.schedules import COUNT as FIRINGS
-from mq.http.schedules import DELAY, EVERY, OVERLAP
+from mq.interface.envelopes import PRIORITY, VISIBILITY
+from mq.interface.query import Schema
+from mq.interface.schedules import COUNT as FIRINGS
+from mq.interface.schedules import DELAY, EVERY, OVERLAP
 from mq.names import SCHEDULE_PATTERN
 
 SCHEDULE_PROBLEM: Final = "ScheduleProblem"

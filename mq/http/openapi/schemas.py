@@ -10,8 +10,8 @@ from mq.broker.memory_figures import HolderFigures, ShelfFigures
 from mq.broker.readiness import Readiness
 from mq.broker.shelf import Holder
 from mq.history import Event
-from mq.http.peeking import STATES
-from mq.http.query import KEY_SCHEMA, Schema
+from mq.interface.peeking import STATES
+from mq.interface.query import KEY_SCHEMA, Schema
 from mq.limits import (
     BATCH_MESSAGES_MAX,
     DUE_IN_S_MAX,
@@ -22,7 +22,8 @@ from mq.limits import (
 )
 from mq.message import Reason
 from mq.names import ID_PATTERN, QUEUE_PATTERN
-from mq.settings import FIXED_SETTINGS, SETTINGS, Setting, Switch
+from mq.setting_kinds import Kind, Switch, Time, Word
+from mq.settings import FIXED_SETTINGS, SETTINGS
 
 _TYPES: Final[dict[type, Schema]] = {
     int: {"type": "integer"},
@@ -71,16 +72,31 @@ def opened(properties: dict[str, Schema], optional: tuple[str, ...] = ()) -> Sch
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _setting(setting: Setting | Switch) -> Schema:
+def _setting(setting: Kind) -> Schema:
     if isinstance(setting, Switch):
         return of_type(bool)
+    if isinstance(setting, Word):
+        return {"type": "string", "enum": list(setting.words)}
+    if isinstance(setting, Time):
+        return TIME
     kind = "integer" if setting.is_whole else "number"
     return {"type": kind, "minimum": setting.least, "maximum": setting.most}
 
 
 def or_null(schema: Schema) -> Schema:
     """The schema, or null."""
+    if "enum" in schema:
+        return {"enum": [*schema["enum"], None]}
     return {**schema, "type": [schema["type"], "null"]}
+
+
+def _effective(setting: Kind) -> Schema:
+    """A setting as an answer has it: a time that is not set is null."""
+    return or_null(TIME) if isinstance(setting, Time) else _setting(setting)
+
+
+_REASON: Final[Schema] = {"type": "string", "enum": [reason.name.lower() for reason in Reason]}
+SIDELINED: Final = opened({"reason": _REASON, "at": TIME}, optional=("at",))
 
 
 def _message(more: dict[str, Schema]) -> Schema:
@@ -91,11 +107,12 @@ def _message(more: dict[str, Schema]) -> Schema:
         "published": TIME,
         "due": TIME,
         "headers": NAMED_HEADERS,
+        "sidelined": SIDELINED,
         **more,
         "body": TEXT,
         "body_base64": {"type": "string", "contentEncoding": "base64"},
     }
-    return opened(properties, optional=("body", "body_base64"))
+    return opened(properties, optional=("sidelined", "body", "body_base64"))
 
 
 _FIGURES: Final = (
@@ -110,9 +127,10 @@ _EVENT: Final = opened(
         "receives": _RECEIVES,
         "due": TIME,
         "lease": TEXT,
+        "reason": _REASON,
         "process": TEXT,
     },
-    optional=("receives", "due", "lease", "process"),
+    optional=("receives", "due", "lease", "reason", "process"),
 )
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -141,6 +159,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "name": reference("QueueName"),
             **dict.fromkeys(_FIGURES, COUNT),
             "oldest_ready_age_s": {"type": ["number", "null"], "minimum": 0},
+            "expired": {"type": "boolean"},
             "totals": reference("Totals"),
             "process": opened(
                 {
@@ -153,7 +172,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         }
     ),
     "Totals": opened(dict.fromkeys(of_dataclass(Totals), COUNT)),
-    "Settings": opened({name: _setting(each) for name, each in _ALL_SETTINGS.items()}),
+    "Settings": opened({name: _effective(each) for name, each in _ALL_SETTINGS.items()}),
     "SettingsPatch": closed(
         {name: or_null(_setting(each)) for name, each in _ALL_SETTINGS.items()},
         optional=tuple(_ALL_SETTINGS),
@@ -202,7 +221,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "id": reference("MessageId"),
             "queue": reference("QueueName"),
             "receives": _RECEIVES,
-            "reason": {"type": "string", "enum": [reason.name.lower() for reason in Reason]},
+            "reason": _REASON,
         }
     ),
     "History": opened(

@@ -6,8 +6,8 @@ from websockets.frames import Frame
 from websockets.frames import Opcode as Theirs
 from websockets.streams import StreamReader
 
-from mq.http.consume.limits import CLOSE_REASON_BYTES_MAX
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame, head
+from mq.interface.consume.limits import CLOSE_REASON_BYTES_MAX
 
 
 def read(data: bytes) -> Frame:
