@@ -19,13 +19,25 @@ _log = logging.getLogger("mq.children")
 class Child:
     """A python command that runs until it is told to end. In this process's group."""
 
-    def __init__(self, name: str, arguments: Sequence[str], speaks: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        speaks: bool = False,
+        descriptors: Sequence[int] = (),
+    ) -> None:
         """`name`: as the log has it. `speaks`: it writes a word to standard output once it is
-        ready; any other is ready as soon as it runs.
+        ready, and then whenever it likes; any other is ready as soon as it runs. `descriptors`:
+        what it is handed, under the same numbers.
         """
         self.name = name
+        self.words = 0
+        """How often it, or those before it, said something."""
+        self.is_up = False
+        """Whether it runs and was ready."""
         self._arguments = arguments
         self._speaks = speaks
+        self._descriptors = descriptors
         self._status = 0
         self._known = asyncio.Event()
         self._ending = asyncio.Event()
@@ -61,8 +73,15 @@ class Child:
             self.kill()
         await self._task
 
+    def signal(self, number: signal.Signals) -> None:
+        """Sends it a signal, if it runs."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
     def kill(self) -> None:
-        """Ends it at once, if it runs."""
+        """Ends it at once, if it runs: it is up no more, also before that has happened."""
+        self.is_up = False
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -92,12 +111,13 @@ class Child:
     async def _run(self) -> tuple[int, str]:
         """Runs it to its end: its exit status (0 also when it could not be run), and why."""
         try:
-            with _without_interrupts():
+            with _without_signals(*((signal.SIGHUP,) if self._speaks else ())):
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *self._arguments,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE if self._speaks else None,
+                    pass_fds=self._descriptors,
                 )
         except (OSError, RuntimeError) as error:  # No process, descriptor or thread to be had.
             return 0, repr(error)
@@ -109,12 +129,15 @@ class Child:
             self._tell(0)
         else:
             while await process.stdout.read(KIB):
+                self.words += 1
                 self._tell(0)
         status = await process.wait()
+        self.is_up = False
         self._process = None
         return status, f"exit {status}"
 
     def _tell(self, status: int) -> None:
+        self.is_up = status == 0
         if not self._known.is_set():
             self._status = status
             self._known.set()
@@ -156,13 +179,15 @@ class Children:
 
 
 @contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
+def _without_signals(*more: signal.Signals) -> Iterator[None]:
     """What is started inside never sees Ctrl-C, not even before its first line, since a blocked
     signal stays blocked: whoever started it ends it. (uvloop unblocks it; asyncio's own loop, on
-    which the supervisor runs, does not.)
+    which the supervisor runs, does not.) `more`: those that it unblocks by itself, once it hears
+    them.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+    blocked = (signal.SIGINT, *more)
+    signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)

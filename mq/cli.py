@@ -8,11 +8,13 @@ import contextlib
 import resource
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 import uvloop
 
+from mq.access.jwt_settings import JwtSettings
+from mq.caller_options import caller_options
 from mq.children import Children
 from mq.errors import StartupError
 from mq.limits import (
@@ -27,19 +29,34 @@ from mq.limits import (
     VISIBILITY_S_MAX,
     WORKERS_MAX,
 )
+from mq.logs import LogFormat
+from mq.metrics_limits import QUEUES_NAMED_DEFAULT, QUEUES_NAMED_MAX
 from mq.options import (
+    Number,
     begin_logs,
     context,
     daemon_options,
     fail,
     folder_max_option,
+    given_descriptors,
     root_option,
+    service_manager,
     size,
 )
-from mq.process import serve, supervise
+from mq.process import serve, supervise, supervisor_notifier
+from mq.serving_options import serving_options
 from mq.settings import CommitMode, Durability, QueueSettings, ServerSettings
 from mq.standalone import upkeep
 from mq.supervisor import Supervisor
+from mq.upkeep_limits import REFRESH_EVERY_S
+
+
+def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """The numbers of `3,4`."""
+    try:
+        return tuple(map(int, value.split(","))) if value else ()
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no list of numbers") from None
 
 
 @click.command("mq", context_settings=context("MQ"))
@@ -68,6 +85,22 @@ from mq.supervisor import Supervisor
     help="Which of several this is: what their supervisor says to each.",
 )
 @click.option(
+    "--descriptors",
+    callback=_descriptors,
+    default=None,
+    hidden=True,
+    allow_from_autoenv=False,
+    help="Sockets that listen already: what a supervisor hands on.",
+)
+@click.option(
+    "--speak-within",
+    type=Number(0, min_open=True),
+    default=None,
+    hidden=True,
+    allow_from_autoenv=False,
+    help="Seconds within which a supervisor wants to hear that this process lives.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     default=8,
@@ -93,7 +126,7 @@ from mq.supervisor import Supervisor
 )
 @click.option(
     "--visibility",
-    type=click.FloatRange(0.001, VISIBILITY_S_MAX),
+    type=Number(0.001, VISIBILITY_S_MAX),
     default=30.0,
     show_envvar=True,
     help="Seconds after which a fetched message that was not deleted is due again.",
@@ -108,7 +141,7 @@ from mq.supervisor import Supervisor
 )
 @click.option(
     "--body-timeout",
-    type=click.FloatRange(0.01),
+    type=Number(0.01),
     default=BODY_IDLE_S_DEFAULT,
     show_envvar=True,
     help="Seconds without a byte of the body after which a publish is answered 408.",
@@ -149,7 +182,7 @@ from mq.supervisor import Supervisor
 )
 @click.option(
     "--drain-timeout",
-    type=click.FloatRange(0),
+    type=Number(0),
     default=DRAIN_S_DEFAULT,
     show_envvar=True,
     help="Seconds that requests in hand have to end after SIGTERM or SIGINT.",
@@ -167,6 +200,59 @@ from mq.supervisor import Supervisor
     help="Have Linux tell what other processes put into queues in which somebody waits, or look "
     "twice a second.",
 )
+@click.option(
+    "--traces",
+    is_flag=True,
+    show_envvar=True,
+    help="Make a span of each request, and send it by OTLP as OpenTelemetry's variables say "
+    "(OTEL_EXPORTER_OTLP_ENDPOINT ...); by the extra mq[tracing].",
+)
+@click.option(
+    "--refresh",
+    type=Number(min=0, min_open=True),
+    default=REFRESH_EVERY_S,
+    show_envvar=True,
+    help="Every so many seconds look at all queues, which other processes may have changed or "
+    "deleted; the first time after a minute. POST /-/refresh has it done at once.",
+)
+@click.option(
+    "--tokens",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    show_envvar=True,
+    help="A file of tokens: who may do what with which queues; each request shows one. Read again "
+    "on SIGHUP. mqctl token makes it.",
+)
+@click.option(
+    "--allow-anonymous",
+    is_flag=True,
+    show_envvar=True,
+    help="Listen beyond loopback without asking anybody who they are.",
+)
+@click.option(
+    "--metrics-queues",
+    type=click.IntRange(0, QUEUES_NAMED_MAX),
+    default=QUEUES_NAMED_DEFAULT,
+    show_envvar=True,
+    help="How many queues, the first by name, have samples of their own at /-/metrics; all others "
+    "are summed.",
+)
+@click.option(
+    "--timings/--no-timings",
+    default=True,
+    show_envvar=True,
+    help="Measure for /-/metrics how long requests and flushes take.",
+)
+@click.option(
+    "--board",
+    type=click.IntRange(0),
+    default=None,
+    hidden=True,
+    allow_from_autoenv=False,
+    help="Memory in which all of several count: what a supervisor hands on.",
+)
+@caller_options
+@serving_options
 @folder_max_option
 @daemon_options
 def main(
@@ -175,6 +261,8 @@ def main(
     port: int,
     processes: int,
     process_index: int | None,
+    descriptors: tuple[int, ...],
+    speak_within: float | None,
     workers: int,
     peers: int,
     peer_index: int | None,
@@ -189,8 +277,18 @@ def main(
     drain_timeout: float,
     standalone: bool,
     inotify: bool,
+    traces: bool,
+    refresh: float,
+    tokens: Path | None,
+    jwt: JwtSettings | None,
+    tls_clients: Path | None,
+    allow_anonymous: bool,
+    metrics_queues: int,
+    timings: bool,
+    board: int | None,
     folder_max: int,
-    log_format: str,
+    serving: dict[str, Any],
+    log_format: LogFormat,
     log_level: str,
 ) -> None:
     """Serve durable message queues over HTTP from a folder.
@@ -200,6 +298,12 @@ def main(
     """
     is_one_of_several = process_index is not None
     begin_logs(log_format, log_level, {"process": process_index} if is_one_of_several else None)
+    try:
+        notifier, given = service_manager(), given_descriptors()
+    except StartupError as error:
+        raise fail("mq", error) from error
+    if is_one_of_several:
+        notifier = supervisor_notifier(speak_within)
     settings = ServerSettings(
         root=root.absolute(),
         address=address,
@@ -218,19 +322,31 @@ def main(
         drain_s=drain_timeout,
         folder_max=folder_max,
         inotify=inotify,
+        descriptors=descriptors or given,
+        traces=traces,
+        refresh_s=refresh,
+        tokens=None if tokens is None else tokens.absolute(),
+        jwt=jwt,
+        tls_clients=None if tls_clients is None else tls_clients.absolute(),
+        allow_anonymous=allow_anonymous,
+        **serving,
+        metrics_queues=metrics_queues,
+        timings=timings,
+        board=board,
         queue=QueueSettings(visibility_s=visibility, body_bytes_max=max_body),
     )
     children = Children()
     if standalone and not is_one_of_several:
-        children = upkeep(settings, "json" if log_format == "json" else "human", log_level)
+        children = upkeep(settings, log_format, log_level)
     _raise_descriptor_limit()
     try:
         if processes == 1 or is_one_of_several:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(serve(settings, children))
+                runner.run(serve(settings, children, notifier))
         else:
             with asyncio.Runner() as runner:
-                status = runner.run(supervise(Supervisor(settings, sys.argv[1:], children)))
+                supervisor = Supervisor(settings, sys.argv[1:], children, notifier)
+                status = runner.run(supervise(supervisor))
             raise click.exceptions.Exit(status)
     except StartupError as error:
         raise fail("mq", error) from error

@@ -1,4 +1,4 @@
-"""Logs: one line an event, to stderr, for people or as JSON.
+"""Logs: one line an event, to stderr, for people, as JSON, or for the journal.
 
 Floor 0. A record's `fields` (given as `extra={"fields": {...}}`) are the event's facts.
 """
@@ -8,15 +8,18 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
-LogFormat = Literal["human", "json"]
+LogFormat = Literal["human", "json", "journal"]
+
+# As syslog numbers them: journald takes the number off the line, and has times of its own.
+_PRIORITIES: Final = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self, as_json: bool, facts: Mapping[str, object]) -> None:
+    def __init__(self, log_format: LogFormat, facts: Mapping[str, object]) -> None:
         super().__init__()
-        self._as_json = as_json
+        self._format = log_format
         self._facts = facts
 
     def format(self, record: logging.LogRecord) -> str:
@@ -25,7 +28,7 @@ class _Formatter(logging.Formatter):
             fields["exception"] = self.formatException(record.exc_info)
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         when = when.replace("+00:00", "Z")
-        if self._as_json:
+        if self._format == "json":
             head = {
                 "time": when,
                 "level": record.levelname.lower(),
@@ -34,7 +37,10 @@ class _Formatter(logging.Formatter):
             }
             return json.dumps(head | fields, default=str)
         facts = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
-        return f"{when} {record.levelname:<7} {record.name}: {_one_line(record)}{facts}"
+        said = f"{record.name}: {_one_line(record)}{facts}"
+        if self._format == "journal":
+            return f"<{_PRIORITIES.get(record.levelname, 6)}>{said}"
+        return f"{when} {record.levelname:<7} {said}"
 
 
 def configure(
@@ -44,7 +50,7 @@ def configure(
     `facts`.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(log_format == "json", facts or {}))
+    handler.setFormatter(_Formatter(log_format, facts or {}))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for chatty in ("asyncio", "aiohttp"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import io
+import logging
 import os
 import signal
 import sys
@@ -16,15 +17,19 @@ from typing import Final
 from mq.children import Children
 from mq.daemon import Daemon
 from mq.limits import CHILD_END_S, IO_THREADS_MAX, KIB
+from mq.notify import Notifier
 from mq.settings import ServerSettings
 from mq.supervisor import Supervisor
+from mq.vitals import Vitals
+
+_log = logging.getLogger("mq")
 
 _OBJECTS_BEFORE_COLLECTING: Final = 10_000
 
 
-async def serve(settings: ServerSettings, upkeep: Children) -> None:
+async def serve(settings: ServerSettings, upkeep: Children, notifier: Notifier) -> None:
     """Serves until SIGTERM or SIGINT, or until its supervisor is gone, and drains. `upkeep`: what
-    runs beside it. Raises StartupError.
+    runs beside it. `notifier`: who is told how it is. Raises StartupError.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -33,21 +38,42 @@ async def serve(settings: ServerSettings, upkeep: Children) -> None:
         loop.add_signal_handler(number, stopped.set)
     if settings.is_supervised:
         _stop_with_standard_input(loop, stopped)
+    asked = asyncio.Event()
+    if settings.has_files or notifier.is_told:
+        loop.add_signal_handler(signal.SIGHUP, asked.set)
+    # Held back until somebody hears it: a supervisor may tell a child that it has just started.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     daemon = Daemon(settings)
     await daemon.start()
+    reloading = asyncio.create_task(_reload(daemon, asked))
     _spare_the_collector()
-    if settings.is_supervised:
-        _tell_supervisor()
+    vitals = Vitals(daemon, notifier, settings)
+    vitals.begin()
     upkeep.start()
     await stopped.wait()
+    reloading.cancel()
+    vitals.ending()
     upkeep.expect_end()
     await daemon.drain()
     await upkeep.end(CHILD_END_S)
+    vitals.end()
+
+
+async def _reload(daemon: Daemon, asked: asyncio.Event) -> None:
+    """Whenever it is asked for, one after the other: what is asked meanwhile is done once more."""
+    while True:
+        await asked.wait()
+        asked.clear()
+        try:
+            await daemon.reload()
+        except Exception:
+            # The next one is to be heard: it may take somebody's rights away.
+            _log.exception("not read again")
 
 
 async def supervise(supervisor: Supervisor) -> int:
-    """Runs it until SIGTERM or SIGINT; a second one kills what still drains. The exit status.
-    Raises StartupError.
+    """Runs it until SIGTERM or SIGINT; a second one kills what still drains; SIGHUP is for its
+    processes. The exit status. Raises StartupError.
     """
     asked, insisted = asyncio.Event(), asyncio.Event()
 
@@ -57,6 +83,8 @@ async def supervise(supervisor: Supervisor) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, hear)
+    if supervisor.reloads:
+        loop.add_signal_handler(signal.SIGHUP, supervisor.reload)
     return await supervisor.run(asked, insisted)
 
 
@@ -81,7 +109,14 @@ def _stop_with_standard_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.
     loop.add_reader(sys.stdin.fileno(), look)
 
 
-def _tell_supervisor() -> None:
-    """That this process listens. Unbuffered: nothing is left to be written for one that is gone."""
+def supervisor_notifier(watchdog_s: float | None) -> Notifier:
+    """The supervisor of several, which takes any word for a sign of life, and the first one for
+    readiness. `watchdog_s`: after so many seconds without one it kills this process.
+    """
+    return Notifier(_tell_supervisor, watchdog_s)
+
+
+def _tell_supervisor(message: bytes) -> None:
+    """Unbuffered: nothing is left to be written for one that is gone."""
     with contextlib.suppress(OSError):
-        io.FileIO(sys.stdout.fileno(), "w", closefd=False).write(b"listening\n")
+        io.FileIO(sys.stdout.fileno(), "w", closefd=False).write(message + b"\n")

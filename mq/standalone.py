@@ -19,6 +19,7 @@ def upkeep(settings: ServerSettings, log_format: LogFormat, log_level: str) -> C
                 (
                     *("-P", "-m", "mq_mover", "--exit-with-stdin", *flags),
                     *("--folder-max", str(settings.folder_max)),
+                    *("--refresh", str(settings.refresh_s)),
                 ),
             ),
             Child("mq-reaper", ("-P", "-m", "mq_reaper", "--exit-with-stdin", *flags)),
