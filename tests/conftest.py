@@ -1,5 +1,6 @@
 """Fixtures: an mq in this process's event loop over a real socket, and daemons as processes."""
 
+import gc
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import aiohttp
 import hypothesis
 import pytest
+from harness.access import Tokens, tokens_of_all
 from harness.needs import cannot_run
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
@@ -29,6 +31,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Of several workers, each has the tests in one and the same order."""
     if hasattr(config, "workerinput"):
         longest_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """What stays to the end is not looked through each time that garbage is collected."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -66,6 +74,12 @@ async def serve(root: Path) -> AsyncIterator[Serve]:
 async def server(serve: Serve) -> Server:
     """An mq with its defaults."""
     return await serve()
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Tokens:
+    """A file with a token for each of the tests' callers."""
+    return tokens_of_all(tmp_path / "tokens")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from mq.http.consume.limits import CREDIT_MAX
+from mq.interface.consume.limits import CREDIT_MAX
 from tests.bench.ceiling import Commit
 from tests.bench.connection import Connection, request
 from tests.bench.http import FETCH

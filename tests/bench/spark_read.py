@@ -96,10 +96,11 @@ def main(
                 figures.add({what: rate})
                 used.add({what: cpu_us})
         click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
-        click.echo(_table(figures, used))
+        click.echo(table(figures, used))
 
 
-def _table(figures: Figures, used: Figures) -> str:
+def table(figures: Figures, used: Figures) -> str:
+    """A row for each, in their order."""
     rows = [("what", "messages/s", "to the plain loop", "CPU us a message")]
     for what in figures.rounds:
         ratio = figures.median(what) / figures.median(PLAIN)
@@ -107,7 +108,7 @@ def _table(figures: Figures, used: Figures) -> str:
     return drawn(rows)
 
 
-def _cpu_s() -> float:
+def cpu_s() -> float:
     """What all processes of the bench's session have used, those that ended among them: Java and
     Spark's workers too. Where others use the machine it tells more than the time does.
     """
@@ -137,9 +138,9 @@ def _round(
         if cold:
             os.sync()
             Path("/proc/sys/vm/drop_caches").write_text("3")
-        begun, used_s = time.perf_counter(), _cpu_s()
+        begun, used_s = time.perf_counter(), cpu_s()
         read()
-        took_s, used_s = time.perf_counter() - begun, _cpu_s() - used_s
+        took_s, used_s = time.perf_counter() - begun, cpu_s() - used_s
         return messages / took_s, 1e6 * used_s / messages
 
     yield PLAIN, rate(lambda: plain(top, messages))

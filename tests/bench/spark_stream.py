@@ -46,18 +46,18 @@ def _round(where: Path, messages: int, batch: int, cores: int) -> dict[str, floa
     top = where / "root"
     with SparkReads(cores, top, messages) as spark:
         fill(top, _WARMING)
-        _drain(spark, where, _WARMING, batch)
+        drained_s(spark, where, _WARMING, batch)
         shutil.rmtree(top)
         fill(top, messages)
         begun = time.perf_counter()
         plain(top, messages)
         plain_s = time.perf_counter() - begun
-        drained_s = _drain(spark, where, messages, batch)
+        stream_s = drained_s(spark, where, messages, batch)
         shutil.rmtree(top)
-    return {PLAIN: messages / plain_s, f"drain, local[{cores}]": messages / drained_s}
+    return {PLAIN: messages / plain_s, f"drain, local[{cores}]": messages / stream_s}
 
 
-def _drain(spark: SparkReads, where: Path, messages: int, batch: int) -> float:
+def drained_s(spark: SparkReads, where: Path, messages: int, batch: int) -> float:
     """Seconds until the queue is empty and the query has ended."""
     out, checkpoint = where / "parquet", where / "checkpoint"
     reading = spark.session.readStream.format("mq").option("path", str(where / "root"))

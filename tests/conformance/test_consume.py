@@ -23,7 +23,7 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 from websockets.asyncio.client import connect
 
-from mq.http.consume.limits import CREDIT_MAX
+from mq.interface.consume.limits import CREDIT_MAX
 from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
 
 LARGE = BODY_HELD_BYTES_MAX + 3 * CHUNK_BYTES + 7

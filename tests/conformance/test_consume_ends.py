@@ -25,7 +25,7 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 from websockets.frames import Frame, Opcode
 
-from mq.http.consume.limits import COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
+from mq.interface.consume.limits import CLOSE_ANSWER_S, COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
 
 HANDSHAKE = raw_head(
     "GET",
@@ -290,6 +290,16 @@ async def test_a_ping_is_answered(server: Server) -> None:
 
 
 # Ends
+
+
+async def test_who_goes_on_talking_after_the_close_is_hung_up_on(server: Server) -> None:
+    async with by_hand(server) as connection:
+        ending = asyncio.create_task(connection.ended())
+        with contextlib.suppress(ConnectionError):
+            while not ending.done():
+                await connection.send(masked(Opcode.BINARY, b"no text"))  # 1003
+                await asyncio.wait((ending,), timeout=CLOSE_ANSWER_S / 8)
+        assert close_code(await ending) == 1003
 
 
 async def test_a_client_s_close_is_answered(server: Server) -> None:

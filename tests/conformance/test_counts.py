@@ -234,6 +234,8 @@ async def test_the_totals_are_of_what_was_done(server: Server) -> None:
         "deleted": 1,
         "extended": 1,
         "released": 1,
+        "sidelined": 0,
+        "expired": 0,
         "lost_races": 0,
     }
 

@@ -224,6 +224,7 @@ DAMAGE = {
     "zeros": bytes(60),
     "no lines": b"x" * 60,
 }
+UNREADABLE = (DAMAGE["no text"], DAMAGE["zeros"])
 
 
 @pytest.mark.parametrize("block", DAMAGE.values(), ids=DAMAGE)
@@ -236,7 +237,9 @@ async def test_a_damaged_block_gets_nothing_into_an_answer(
     path = the_file(server.root)
     with path.open("r+b") as file:
         file.write(block)
-    for way in (f"/q/messages/{path.name}", "/q/messages"):
+    # What is no text at all is not given out, but sidelined: test_unreadable.
+    ways = [f"/q/messages/{path.name}", "/q/messages"]
+    for way in ways[: 1 if block in UNREADABLE else 2]:
         async with raw_connection(server.port) as connection:
             await connection.send(raw_head("GET", way, "Connection: close"))
             head, _, found = (await connection.ended()).partition(b"\r\n\r\n")
@@ -244,15 +247,14 @@ async def test_a_damaged_block_gets_nothing_into_an_answer(
         names = [line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:]]
         assert len(names) == len(set(names))
         assert not {b"set-cookie", b"x-evil", b"transfer-encoding", b"ce-a"} & set(names)
-    rows = await call(server, "GET", "/q/peek?state=delayed")
-    assert rows.status == 200
+    rows = await call(server, "GET", "/q/peek?state=ready,delayed")
+    assert (rows.status, len(rows.body.splitlines())) == (200, 1)
 
 
-async def test_a_file_cut_within_its_block_is_a_503_and_holds_nothing_up(serve: Serve) -> None:
+async def test_a_file_cut_within_its_block_holds_nothing_up(serve: Serve) -> None:
     server = await serve()
     await make_queue(server)
     await post(server, [b"ce-a: " + b"x" * 50])
     os.truncate(the_file(server.root), 20)
     await publish(server, b"well")
-    assert_problem(await fetch(server), 503, "unavailable")
     assert (await fetch(server)).body == b"well"

@@ -136,7 +136,11 @@ async def test_many_at_once_make_one_sideline(server: Server, root: Path) -> Non
     assert sorted(message_files(root)["queues"]) == sorted(f"{SIDELINE}:{each}" for each in ids)
 
 
-async def test_who_waits_at_the_sideline_hears_of_it(server: Server) -> None:
+@pytest.mark.parametrize("folder_max", [10_000, 1], ids=["flat", "in buckets"])
+async def test_who_waits_at_the_sideline_hears_of_it(serve: Serve, folder_max: int) -> None:
+    # In the machine's time: in one that stands, who is told a moment too early is told no more.
+    server = await serve(folder_max=folder_max)
+    await make_queue(server)
     await make_queue(server, SIDELINE)
     message_id = await fetched(server)
     waiting = asyncio.create_task(call(server, "GET", f"/{SIDELINE}/messages?wait=30"))

@@ -8,10 +8,11 @@ from crash.scripts import Script
 from crash.stage import ORDERS, SOON_S, Stage
 from harness.messages import make_body
 
+from mq.errors import StagedFileGone
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.store.flush import Failures, FsyncFlusher
 from mq.store.group import run_alone
-from mq.store.journal import begin_publish, commit, read_journal
+from mq.store.journal import abort, begin_publish, commit, read_journal
 from mq.store.pipeline_layout import Attempt, JournalFile, journal_path
 from mq.store.roll_forward import roll_all_forward
 from mq.store.rolling import Roller
@@ -50,6 +51,21 @@ class _Bulk:
 
         await self._on.other(work)
         return [message_id for message_id, _, _ in self._facts]
+
+    async def give_up(self) -> None:
+        """Staged, and given up; a task that comes late stages nothing."""
+
+        def work(root: Root, flusher: FsyncFlusher) -> None:
+            self._stage(root, flusher)
+            self._on.known()
+            assert abort(root, JOB, NAME)
+            try:
+                self._stage(root, flusher)
+            except StagedFileGone:
+                return
+            raise AssertionError("a late task has staged its part")
+
+        await self._on.other(work)
 
     def _stage(self, root: Root, flusher: FsyncFlusher) -> list[Staged]:
         run_alone(begin_publish(root, NAME), flusher)
@@ -148,6 +164,12 @@ async def unfold_where_both_names_may_stay(on: Stage) -> None:
 WITH_WHOLE_FOLDS = (roll_folds_forward, roll_folds_forward_that_another_has)
 
 
+async def give_up_a_bulk(on: Stage) -> None:
+    await _begun(on)
+    await _Bulk(on).give_up()
+    await on.clients.publish(300)
+
+
 async def delete_the_queue_of_a_bulk(on: Stage) -> None:
     await _begun(on)
     await _Bulk(on).publish(lambda *_: on.known())
@@ -162,6 +184,6 @@ BULK_SCRIPTS: dict[str, Script] = {
     for script in (
         publish_in_bulk_with_a_key_and_for_later, roll_forward_what_another_has,
         delete_the_queue_of_a_bulk, roll_folds_forward, roll_folds_forward_that_another_has,
-        unfold_where_both_names_may_stay,
+        unfold_where_both_names_may_stay, give_up_a_bulk,
     )
 }  # fmt: skip

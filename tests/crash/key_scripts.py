@@ -29,7 +29,7 @@ async def _published(on: Stage, idempotency: str = "") -> str:
     return message_id
 
 
-def _link(on: Stage, kind: str, key: str) -> Path:
+def link_of(on: Stage, kind: str, key: str) -> Path:
     """Where a key's link is, as FORMAT.md says."""
     return on.root / kind / ORDERS / hashlib.sha256(key.encode()).hexdigest()[:2] / key
 
@@ -46,7 +46,7 @@ def _left_in_new(on: Stage, key: str = "", idempotency: str = "") -> str:
     Files().sync_folder(str(new))
     for kind, name in (("idempotency", idempotency), ("keys", key)):
         if name:
-            link = _link(on, kind, name)
+            link = link_of(on, kind, name)
             link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             link.parent.parent.chmod(0o700)
             link.symlink_to(message_id)
@@ -54,7 +54,7 @@ def _left_in_new(on: Stage, key: str = "", idempotency: str = "") -> str:
 
 
 def _flush_link(on: Stage, kind: str, key: str) -> None:
-    folder = _link(on, kind, key).parent
+    folder = link_of(on, kind, key).parent
     for each in (folder.parent.parent, folder.parent, folder):
         Files().sync_folder(str(each))
 
@@ -129,7 +129,7 @@ async def key_again_that_was_reaped(on: Stage) -> None:
     on.disk.pass_time(10)
     await on.reap()
     assert not on.removed(first).exists()
-    assert not os.path.lexists(_link(on, "keys", KEY))
+    assert not os.path.lexists(link_of(on, "keys", KEY))
     await on.clients.publish_keyed(300, KEY)
 
 
@@ -140,7 +140,7 @@ async def key_again_that_was_swept(on: Stage) -> None:
     os.rename(on.ready(first), on.removed(first))
     on.disk.pass_time(HOURS_S)
     await on.sweep()
-    assert not os.path.lexists(_link(on, "keys", KEY))
+    assert not os.path.lexists(link_of(on, "keys", KEY))
     await on.clients.publish_keyed(300, KEY)
 
 
@@ -166,7 +166,7 @@ async def once_of_one_left_in_new(on: Stage) -> None:
 async def once_of_one_left_between_its_links(on: Stage) -> None:
     await _begin(on)
     left = _left_in_new(on, KEY, ONCE)
-    _link(on, "keys", KEY).unlink()
+    link_of(on, "keys", KEY).unlink()
     on.clients.say(ONCE, 77)
     assert await on.clients.publish_keyed(300, KEY, ONCE) == left
 
@@ -187,7 +187,7 @@ async def once_of_one_whose_key_was_taken(on: Stage) -> None:
     """It was left in new/ between its two links, and cannot be delivered any more."""
     await _begin(on)
     _left_in_new(on, KEY, ONCE)
-    _link(on, "keys", KEY).unlink()
+    link_of(on, "keys", KEY).unlink()
     await on.clients.publish_keyed(300, KEY)
     once = await on.clients.publish_keyed(16, idempotency=ONCE)
     assert await on.clients.publish_keyed(16, idempotency=ONCE) == once
@@ -230,7 +230,7 @@ async def key_in_folders_that_another_made(on: Stage) -> None:
     """Which died before it flushed them."""
     await _begin(on)
     for kind, key in (("keys", KEY), ("idempotency", ONCE)):
-        folder = _link(on, kind, key).parent
+        folder = link_of(on, kind, key).parent
         folder.parent.mkdir(mode=0o700)
         folder.mkdir(mode=0o700)
     first = await on.clients.publish_keyed(300, KEY, ONCE)
@@ -245,7 +245,7 @@ async def forget_once(on: Stage) -> None:
     on.disk.pass_time(HOURS_S)
     await on.sweep()
     assert on.removed(left).exists()
-    assert not os.path.lexists(_link(on, "idempotency", ONCE))
+    assert not os.path.lexists(link_of(on, "idempotency", ONCE))
 
 
 async def drop_keyed(on: Stage) -> None:

@@ -18,20 +18,27 @@ from crash.images import Mark
 from harness.folders import files_below
 from harness.messages import number_in, number_in_file
 
-from mq.errors import MqError
+from mq.errors import MqError, SidelineMissing
 from mq.lifecycle import State
 from mq.limits import SIDELINE_SUFFIX
-from mq.message import Stamp
+from mq.message import Delivery, Stamp
 from mq.names import MessageId, QueueName
+from mq.shovel import ALL
+from mq.store.expire import expire
+from mq.store.expired import message_expired
 from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
+from mq.store.order import STRICT, Candidate
 from mq.store.purge import take_purged
+from mq.store.queues import create_queue
 from mq.store.redeliver import Timer, forget, redeliver
 from mq.store.remove import remove
 from mq.store.root import Root
+from mq.store.shovel import Aim, shovel_many
 from mq.store.sideline import sideline
+from mq.store.steps import Steps
 
 Operation = Callable[[FsyncFlusher], object]
 _Next = tuple[str, Operation, State]
@@ -60,8 +67,8 @@ class Told:
     """Where a daemon has moved it, flushed, and nobody has asked for it since."""
     is_timeless: bool = False
     """Whether it is not promised that it is due there."""
-    sidelined: bool = False
-    """Whether `queue` is the sideline that it was moved to."""
+    crossed: bool = False
+    """Whether `queue` is the sideline that it was moved to, or where it was taken back to."""
 
     @property
     def must_live(self) -> bool:
@@ -92,8 +99,13 @@ class Ledger:
     """Each queue's keys that publishes asked for."""
     idempotent: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """Each queue's idempotency keys, and the messages that were told of; None: none was yet."""
+    is_broken: bool = False
+    """Whether a hand has broken something: fsck puts it right, after the cut at the latest."""
     bulks: list[list[str]] = field(default_factory=list)
     """The messages of bulk publishes, each of which is published as a whole."""
+    is_archive_enabled: bool = False
+    archived: dict[int, set[str]] = field(default_factory=dict)
+    """The messages of each batch that an archive has on stable media."""
 
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
@@ -101,6 +113,10 @@ class Ledger:
         for mark in marks:
             ledger.note(**mark.facts)
         return ledger
+
+    def archived_ids(self) -> set[str]:
+        """All that an archive has."""
+        return {each for ids in self.archived.values() for each in ids}
 
     def note(self, what: str, at_ms: int, **facts: Any) -> None:
         match what:
@@ -119,8 +135,9 @@ class Ledger:
                 told.lies_in = None
             case "lease_asked" | "leased" | "return_asked" | "returned" | "end_asked" | "ended":
                 self._note_lease(what, **facts)
-            case "sideline_asked" | "sidelined":
-                self._note_sideline(what, **facts)
+            case "sideline_asked" | "sidelined" | "shovel_asked" | "shovelled":
+                note = self._note_sideline if "sideline" in what else self._note_shovel
+                note(what, **facts)
             case "fetch_asked" | "purge_asked" | "purged" | "configure_asked" | "configured":
                 self._note_change(what, **facts)
             case "schedule_asked" | "schedule_told":
@@ -131,6 +148,12 @@ class Ledger:
     def _note_other(self, what: str, **facts: Any) -> None:
         if what == "bulk_asked":
             self.bulks.append(facts["ids"])
+        elif what == "broken":
+            self.is_broken = True
+        elif what == "archived":
+            self.archived[facts["seq"]] = set(facts["ids"])
+        elif what.startswith("archive_"):
+            self.is_archive_enabled = what == "archive_enabled"
         elif what not in ("end", "later", "known"):
             self._note_queue(what, facts["queue"])
 
@@ -165,7 +188,16 @@ class Ledger:
         self.queues.setdefault(into, "make_asked")
         if what == "sidelined":
             self.queues[into] = "made"
-            told.queue, told.sidelined, told.lies_in = into, True, READY
+            told.queue, told.crossed, told.lies_in = into, True, READY
+        elif told.queue == queue:
+            told.crossed = False
+
+    def _note_shovel(self, what: str, queue: str, is_timeless: bool = False, **facts: Any) -> None:
+        """Back to the queue; where that was not answered, it may be in either."""
+        told = self._message(queue, **facts)
+        told.due_ms, told.lies_in, told.crossed, told.is_timeless = 0, None, False, is_timeless
+        if what == "shovelled":
+            told.queue, told.crossed, told.lies_in = queue, True, READY
 
     def _note_lease(self, what: str, queue: str, ids: Iterable[str]) -> None:
         """Of a lease as a whole: "end" is that it is acknowledged."""
@@ -257,6 +289,12 @@ class Found:
             tuple(path.name.split(":")): schedule_number(path.read_bytes())
             for path in _files(root / "schedules")
         }
+        self.crossing = {
+            queue.removesuffix(SIDELINE_SUFFIX)
+            for path in _files(root / "crossings")
+            for queue in path.name.split(":")[1:]
+        }
+        """The queues that messages are taken from and to, by runs that are not over."""
         self.places: dict[str, list[Place]] = defaultdict(list)
         for place in _places(root):
             self.places[place.id].append(place)
@@ -388,7 +426,7 @@ def _names(found: Found, two_allowed: bool) -> Iterator[str]:
     for places in found.with_two_names():
         inodes = {place.status.st_ino for place in places}
         queues = {place.queue for place in places}
-        of_one = {queue.removesuffix(SIDELINE_SUFFIX) for queue in queues}
+        of_one = {queue.removesuffix(SIDELINE_SUFFIX) for queue in queues} - found.crossing
         if not two_allowed or len(inodes) > 1 or len(of_one) > 1:
             yield f"{places[0].id} stands in {[place.path for place in places]}"
 
@@ -464,8 +502,8 @@ def _reached(told: Told, found: Found, alive: set[State]) -> Iterator[str]:
 def _moved(ledger: Ledger, told: Told, places: list[Place], states: set[State]) -> Iterator[str]:
     if told.lies_in and states != {told.lies_in}:
         yield f"was moved to {told.lies_in.value}, and is not there alone"
-    if told.sidelined and any(place.queue != told.queue for place in places):
-        yield "came back from its sideline"
+    if told.crossed and any(place.queue != told.queue for place in places):
+        yield "came back from its sideline, or from its queue"
     has_time = told.lies_in is READY and not told.is_timeless
     if has_time and any(place.stamp.due_ms > ledger.until_ms for place in places):
         yield "was put back, and is not due"
@@ -484,11 +522,15 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
     flusher = FsyncFlusher(Files(), 1)
     problems = []
     for places in found.with_two_names():
+        if {place.state for place in places} == {NEW}:
+            continue  # Staged, by two names of its job's folder: only the sweep comes to it.
         exists = places[0].queue in found.queues
         if len({place.queue for place in places}) > 1:
             operations = [each for place in places for each in _next_of_place(root, place)]
         elif found.is_purged(places[0].queue, places[0].id):
             operations = _next_of_purged(root, places, exists)
+        elif exists and _has_expired(root, places[0]):
+            operations = _next_of_expired(root, places)
         else:
             operations = _next_operations(root, places, exists)
         if not operations:
@@ -525,19 +567,63 @@ def _next_of_purged(root: Root, places: list[Place], exists: bool) -> list[_Next
     return operations
 
 
+def _has_expired(root: Root, place: Place) -> bool:
+    return message_expired(root, QueueName.parse(place.queue), MessageId.parse(place.id))
+
+
+def _next_of_expired(root: Root, places: list[Place]) -> list[_Next]:
+    """As below, for a message that nobody is given any more."""
+    states = {place.state for place in places}
+    queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
+    operations: list[_Next] = []
+    if states & set(ALIVE):
+        operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
+    if READY in states and DELAYED not in states:
+        taken = expire(root, queue, message_id, _bucket(root, places, READY))
+        operations.append(("expire", partial(run_alone, taken), REMOVED))
+    return operations
+
+
+def _fetch(root: Root, claim: Steps[Delivery | None], flusher: FsyncFlusher) -> None:
+    delivery = run_alone(claim, flusher)
+    if delivery is not None and delivery.descriptor is not None:
+        root.files.close(delivery.descriptor)
+
+
+def _redeliver(
+    root: Root, queue: QueueName, message_id: MessageId, bucket: str, flusher: FsyncFlusher
+) -> object:
+    """As mq-mover does: it makes the sideline that a message is to go to."""
+    try:
+        return run_alone(redeliver(root, queue, message_id, Timer(lain_s=0), bucket), flusher)
+    except SidelineMissing:
+        run_alone(create_queue(root, queue.sideline()), flusher)
+    return run_alone(redeliver(root, queue, message_id, Timer(lain_s=0), bucket), flusher)
+
+
 def _next_of_place(root: Root, place: Place) -> Iterator[_Next]:
-    """As below, for one name of a message of which the other is its sideline's, or its queue's."""
+    """As below, for one name of a message of which the other is its sideline's, or its queue's,
+    or of a queue that it was moved to.
+    """
     queue, message_id = QueueName.parse(place.queue), MessageId.parse(place.id)
     yield "remove", partial(run_alone, remove(root, queue, message_id)), REMOVED
     if place.state is READY:
         claim = fetch(root, queue, message_id, 60, _bucket(root, [place], READY))
-        yield "fetch", partial(run_alone, claim), DELAYED
+        yield "fetch", partial(_fetch, root, claim), DELAYED
     if place.state is DELAYED:
         bucket = _bucket(root, [place], DELAYED)
-        again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
-        yield "redeliver", partial(run_alone, again), READY
-    if not queue.is_sideline:
+        yield "redeliver", partial(_redeliver, root, queue, message_id, bucket), READY
+    if queue.is_sideline and place.state is READY:
+        yield "shovel", partial(_shovel, root, place), READY
+    has_sideline = Path(root.layout.queue(queue.sideline())).is_dir()
+    if not queue.is_sideline and place.state is not REMOVED and has_sideline:
         yield "sideline", partial(run_alone, sideline(root, queue, message_id)), READY
+
+
+def _shovel(root: Root, place: Place, flusher: FsyncFlusher) -> None:
+    queue = QueueName.parse(place.queue).counterpart()
+    candidate = Candidate(STRICT.key(place.id), _bucket(root, [place], READY))
+    shovel_many(root, flusher, Aim(queue, ALL, root.now_ms()), [candidate])
 
 
 def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> list[_Next]:
@@ -553,10 +639,10 @@ def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> lis
         operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
     if READY in states:
         claim = fetch(root, queue, message_id, 60, _bucket(root, places, READY))
-        operations.append(("fetch", partial(run_alone, claim), DELAYED))
+        operations.append(("fetch", partial(_fetch, root, claim), DELAYED))
     if DELAYED in states:
         bucket = _bucket(root, places, DELAYED)
-        again = redeliver(root, queue, message_id, Timer(lain_s=0), bucket)
         left = READY if queue_exists else REMOVED
-        operations.append(("redeliver", partial(run_alone, again), left))
+        again = partial(_redeliver, root, queue, message_id, bucket)
+        operations.append(("redeliver", again, left))
     return operations

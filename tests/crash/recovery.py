@@ -9,11 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from crash.archived import stored_and_reaped, unkept
 from crash.promises import ALIVE, Found, Ledger, broken, unresolved
+from harness.checking import checked
 from harness.clock import FakeClock
 from harness.messages import check_headers, number_in, number_in_file
+from harness.upkeep import all_policies
 
 from mq.errors import KeyTaken, MqError
+from mq.fsck.checking import Doing
+from mq.fsck.report import Outcome
 from mq.names import Key, MessageId, QueueName, ScheduleName, UuidSource
 from mq.store.audit import audit
 from mq.store.breaches import Audit, Breach
@@ -36,7 +41,6 @@ from mq.store.steps import Steps, T
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.scheduler import Scheduler
-from mq_mover.sweeper import Sweeper
 
 VISIBILITY_S = 60.0
 _NEVER_S = 1e9
@@ -67,6 +71,8 @@ class _Recovery:
         self._clock.set_ms(ledger.until_ms)
         self._flusher = NoFlusher()
         self._root: Root = open_root(str(top), Files(), self._clock)
+        if ledger.is_broken:
+            assert checked(self._root, Doing.REPAIR).outcome is not Outcome.BROKEN
         # As an mq does before it serves, and beside that.
         drop_second_names(self._root)
         roll_all_forward(self._root, self._flusher)
@@ -87,6 +93,7 @@ class _Recovery:
         """What stands right after start-up."""
         found = Found(self._top)
         problems = broken(self._ledger, found, self._two_names)
+        problems += unkept(self._root, self._ledger)
         problems += _breaches(audit(self._root, _NEVER_S), self._may_be)
         if not problems and self._chance.random() < 0.5:
             # For what depends on ctimes, which are of this moment.
@@ -178,7 +185,7 @@ class _Recovery:
         self._clock.advance(_HOURS_S)
         mover = Mover(self._root, self._flusher, Timer())
         leases = LeaseMover(self._root, self._flusher)
-        sweeper = Sweeper(self._root, self._flusher)
+        sweeper = all_policies(self._root, self._flusher)
         scheduler = Scheduler(self._root, self._flusher)
         problems: list[str] = []
         fires_first = self._chance.random() < 0.5
@@ -187,14 +194,17 @@ class _Recovery:
             leases.run_once()
             if fires_first:
                 scheduler.run_once()
-            sweeper.run_if_due()
+            sweeper.run_once()
             scheduler.run_once()
             self._clock.advance(FIRES_EVERY_S)
             if self._ledger.firings:  # Whose messages may have one key.
                 problems += self._drain_all()
         problems += self._drain_all()
         removed = self._root.layout.remove
+        problems += stored_and_reaped(self._root, self._flusher, self._ledger)
         reap(self._root.files, removed, self._clock.now_ms(), 0, root=self._root)
+        # What the sweeper does beside its passes, in a thread of its own, is at its end by then.
+        roll_all_forward(self._root, self._flusher)
         end = audit(self._root)
         problems += _breaches(end, lambda breach, name: False)
         if any(end.messages.values()):

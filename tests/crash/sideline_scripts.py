@@ -5,7 +5,7 @@ from pathlib import Path
 
 from crash.key_scripts import KEY
 from crash.scripts import Script
-from crash.stage import ORDERS, Stage
+from crash.stage import LATER_S, ORDERS, Stage
 
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
@@ -16,6 +16,7 @@ from mq.store.giving_back import release_many
 from mq.store.group import run_alone
 from mq.store.purge import purge as mark
 from mq.store.root import Root
+from mq.store.settings import write_fields
 
 SIDELINE = f"{ORDERS}_SIDELINE"
 
@@ -155,13 +156,52 @@ async def release_much(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+async def _limited(on: Stage, *, with_sideline: bool = True) -> list[str]:
+    """Two messages that were delivered as often as their queue allows; they are due."""
+    await _begin(on, with_sideline=with_sideline)
+
+    def limit(root: Root, flusher: FsyncFlusher) -> None:
+        fields: dict[str, object] = {"max_receives": 1}
+        run_alone(write_fields(root.layout, root.files, QueueName(ORDERS), fields), flusher)
+
+    await on.other(limit)
+    ids = [await on.clients.publish(size) for size in (16, 300)]
+    for message_id in ids:
+        assert await _fetched(on) == message_id
+        on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+    on.disk.pass_time(LATER_S)
+    return ids
+
+
+async def _moves(on: Stage, ids: list[str]) -> None:
+    await on.move_due()
+    for message_id in ids:
+        on.disk.mark("sidelined", queue=ORDERS, id=message_id)
+
+
+async def sideline_at_the_limit(on: Stage) -> None:
+    """By redelivery, which makes the sideline."""
+    ids = await _limited(on, with_sideline=False)
+    on.disk.mark("make_asked", queue=SIDELINE)
+    await _moves(on, ids)
+    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+
+
+async def sideline_at_the_limit_in_what_another_made(on: Stage) -> None:
+    """Which died before it flushed that."""
+    ids = await _limited(on, with_sideline=False)
+    on.disk.mark("make_asked", queue=SIDELINE)
+    (on.root / "queues" / SIDELINE).mkdir(mode=0o700)
+    await _moves(on, ids)
+
+
 SIDELINE_SCRIPTS: dict[str, Script] = {
     script.__name__: script
     for script in (
         sideline, sideline_in_what_another_made, sideline_what_another_has,
         delete_what_another_sidelined, fetch_what_another_sidelined, sideline_keyed,
         key_of_one_that_another_sidelined, sideline_after_a_purge, two_names_of_a_sideline,
-        release_much,
+        release_much, sideline_at_the_limit, sideline_at_the_limit_in_what_another_made,
     )
 }  # fmt: skip
 WITH_TWO_NAMES_OF_A_SIDELINE = (two_names_of_a_sideline,)

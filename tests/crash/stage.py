@@ -12,6 +12,7 @@ from crash.load import Clients
 from harness.clock import FakeClock
 from harness.folders import files_below
 from harness.server import Server
+from harness.upkeep import all_policies
 
 from mq.daemon import Daemon
 from mq.lifecycle import State
@@ -22,7 +23,6 @@ from mq.store.flush import FsyncFlusher
 from mq.store.redeliver import Timer
 from mq.store.root import Root, open_root
 from mq_mover.mover import Mover
-from mq_mover.sweeper import Sweeper
 from mq_reaper.reaper import Reaper
 
 VISIBILITY_S = 600
@@ -106,7 +106,7 @@ class Stage:
 
     async def sweep(self) -> None:
         """mq-mover's other pass."""
-        await self.other(lambda root, flusher: Sweeper(root, flusher).run_if_due())
+        await self.other(lambda root, flusher: all_policies(root, flusher).run_once())
 
     async def reap(self) -> None:
         """mq-reaper's pass."""

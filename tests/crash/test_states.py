@@ -15,11 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crash.archive_scripts import ARCHIVE_SCRIPTS, ARCHIVES_IN_BUCKETS
 from crash.bucket_scripts import BUCKET_SCRIPTS, FLUSHED_BETWEEN, two_names_in_a_bucket
 from crash.bulk_scripts import BULK_SCRIPTS, WITH_WHOLE_FOLDS
 from crash.calls import Log
 from crash.changes import File, Tree
+from crash.crossing_scripts import (
+    CROSSING_SCRIPTS,
+    CROSSINGS_IN_BUCKETS,
+    WITH_TWO_NAMES_OF_A_CROSSING,
+)
+from crash.expiry_scripts import EXPIRY_SCRIPTS
 from crash.forgetting import ForgettingDisk, forgetting_disk
+from crash.fsck_scripts import FSCK_SCRIPTS, WITH_TWO_NAMES_OF_FSCK
 from crash.images import Mark
 from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN
 from crash.lease_scripts import LEASE_SCRIPTS, LEASES_IN_BUCKETS
@@ -29,8 +37,14 @@ from crash.purge_scripts import PURGE_SCRIPTS
 from crash.recovery import recovered
 from crash.schedule_scripts import SCHEDULE_SCRIPTS, SCHEDULES_SIDE_BY_SIDE
 from crash.scripts import SCRIPTS, SIDE_BY_SIDE, WITH_TWO_NAMES, Script
+from crash.shovel_scripts import (
+    SHOVEL_SCRIPTS,
+    SHOVELS_FLUSHED_BETWEEN,
+    WITH_TWO_NAMES_OF_A_SHOVEL,
+)
 from crash.sideline_scripts import SIDELINE_SCRIPTS, WITH_TWO_NAMES_OF_A_SIDELINE
 from crash.stage import ROOT, stage
+from crash.sweep_scripts import SWEEP_SCRIPTS
 from crash.trees import fingerprint, trees
 from harness.amount import TIMES
 from harness.fuse import check_fuse
@@ -41,6 +55,7 @@ from mq.limits import FOLDER_FILES_MAX
 
 EXHAUSTIVE = 128 * TIMES
 SAMPLES = 4 * TIMES
+UPKEEP_SCRIPTS = {**SHOVEL_SCRIPTS, **SWEEP_SCRIPTS, **EXPIRY_SCRIPTS}
 # Stricter rules first: a tree that is legal twice is looked at once.
 WHOLE = (Model.JOURNAL, Model.ATOMIC)
 
@@ -107,12 +122,15 @@ def models(script: Script) -> list[Model]:
     another's rename has just left; mq relies on file systems to lose no file then, as all known
     ones do.
     """
-    if script in (*WITH_TWO_NAMES, *WITH_TWO_NAMES_OF_A_SIDELINE, two_names_in_a_bucket):
+    of_a_sideline = (*WITH_TWO_NAMES_OF_A_SIDELINE, *WITH_TWO_NAMES_OF_A_SHOVEL)
+    of_a_sideline += (*WITH_TWO_NAMES_OF_A_CROSSING, *WITH_TWO_NAMES_OF_FSCK)
+    if script in (*WITH_TWO_NAMES, *of_a_sideline, two_names_in_a_bucket):
         return [model for model in Model if model not in WHOLE]
     if script in WITH_WHOLE_FOLDS:
         return list(WHOLE)
     side_by_side = (*SIDE_BY_SIDE, *SCHEDULES_SIDE_BY_SIDE)
-    left_between = (*side_by_side, *FLUSHED_BETWEEN, *NEW_FLUSHED_BETWEEN)
+    flushed_between = (*FLUSHED_BETWEEN, *NEW_FLUSHED_BETWEEN, *SHOVELS_FLUSHED_BETWEEN)
+    left_between = (*side_by_side, *flushed_between)
     return [model for model in Model if model is not Model.APART or script not in left_between]
 
 
@@ -205,6 +223,22 @@ async def test_every_state_keeps_what_was_leased_from_buckets(
     assert_kept(script, log, memory)
 
 
+@pytest.mark.parametrize("script", ARCHIVE_SCRIPTS.values(), ids=ARCHIVE_SCRIPTS)
+async def test_every_state_keeps_what_was_to_be_archived(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", ARCHIVES_IN_BUCKETS.values(), ids=ARCHIVES_IN_BUCKETS)
+async def test_every_state_keeps_what_was_to_be_archived_from_buckets(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory, folder_max=1)
+    assert_kept(script, log, memory)
+
+
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", PURGE_SCRIPTS.values(), ids=PURGE_SCRIPTS)
 async def test_every_state_keeps_what_was_purged_and_configured(
@@ -220,6 +254,39 @@ async def test_every_state_keeps_what_was_sidelined(
     script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
+@pytest.mark.parametrize("script", UPKEEP_SCRIPTS.values(), ids=UPKEEP_SCRIPTS)
+async def test_every_state_keeps_what_time_did_something_to(
+    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+) -> None:
+    log = await play(script, disk, memory, folder_max)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", CROSSING_SCRIPTS.values(), ids=CROSSING_SCRIPTS)
+async def test_every_state_keeps_what_crossed(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", CROSSINGS_IN_BUCKETS, ids=lambda script: script.__name__)
+async def test_every_state_keeps_what_crossed_into_a_bucket(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory, folder_max=1)
+    assert_kept(script, log, memory)
+
+
+@pytest.mark.parametrize("script", FSCK_SCRIPTS.values(), ids=FSCK_SCRIPTS)
+async def test_every_state_keeps_what_fsck_puts_right(
+    script: Script, disk: ForgettingDisk, memory: Path
+) -> None:
+    log = await play(script, disk, memory)
     assert_kept(script, log, memory)
 
 

@@ -5,8 +5,13 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 
+from crash.calls import Log
 from crash.changes import Change, Choice, Tree
-from crash.legal_states import Disk
+from crash.images import Mark
+from crash.legal_states import Disk, Model
+
+_EXHAUSTIVE = 256
+_SAMPLES = 8
 
 
 def trees(disk: Disk, exhaustive: int, samples: int, chance: random.Random) -> Iterator[Tree]:
@@ -28,6 +33,17 @@ def any_tree(disk: Disk, chance: random.Random) -> Tree:
     keep = chance.random()
     ways = [_some_way(choice, keep, chance) for choice in disk.choices()]
     return disk.tree(list(itertools.chain(*ways)))
+
+
+def left_behind(log: Log, model: Model) -> Iterator[tuple[int, Tree]]:
+    """For a cut before each place of the log each legal tree, and how often was said `kept`."""
+    disk, kept, chance = Disk(model), 0, random.Random(model.name)
+    for entry in [*log, None]:
+        for tree in trees(disk, _EXHAUSTIVE, _SAMPLES, chance):
+            yield kept, tree
+        if entry is not None:
+            kept += isinstance(entry, Mark)
+            disk.apply(entry)
 
 
 def fingerprint(tree: Tree) -> int:

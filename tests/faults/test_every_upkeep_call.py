@@ -16,9 +16,13 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import leased_files, message_files
 from harness.messages import new_id, put_file
+from harness.upkeep import all_policies, work_of
 
 from mq.errors import MqError
 from mq.names import ConsumerName, MessageId, QueueName
+from mq.settings import QueueSettings
+from mq.shovel import ALL
+from mq.store.configure import change_settings
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
 from mq.store.group import run_alone
@@ -29,14 +33,17 @@ from mq.store.reap import reap
 from mq.store.redeliver import Timer
 from mq.store.reschedule import release
 from mq.store.root import Root, open_root
+from mq.store.shovel import shovel_many
+from mq.store.shovelling import Pass
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
-from mq_mover.sweeper import Sweeper
+from mq_mover.policies.message_expiry import MessageExpiry
+from mq_mover.policy import Policies
 
 CODES = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE,
 )  # fmt: skip
-CALLS_MAX = 200
+CALLS_MAX = 400
 QUEUE = QueueName.parse("orders")
 CONSUMER = ConsumerName.parse("etl")
 BODY = b"the body"
@@ -78,6 +85,25 @@ def redelivering(place: Place) -> Work:
     return lambda: moved(place)
 
 
+def _limit(place: Place) -> None:
+    """One delivery at most, which is known already: else a call that fails would hide it."""
+    settings = place.path / "settings" / f"{QUEUE.text}.json"
+    settings.write_text('{"max_receives": 1}')
+    settings.chmod(0o600)
+    assert place.root.settings.of(QUEUE).max_receives == 1
+
+
+def sidelining(place: Place) -> Work:
+    run_alone(create_queue(place.real, QUEUE.sideline()), NoFlusher())
+    return sidelining_the_first(place)
+
+
+def sidelining_the_first(place: Place) -> Work:
+    place.put("delay")
+    _limit(place)
+    return lambda: moved(place)
+
+
 def retiring(place: Place) -> Work:
     place.put("delay")
     run_alone(delete_queue(place.real, QUEUE, new_id().text), NoFlusher())
@@ -87,13 +113,13 @@ def retiring(place: Place) -> Work:
 def sweeping_deleted(place: Place) -> Work:
     place.put("delay", due_in_s=60)
     run_alone(delete_queue(place.real, QUEUE, new_id().text), NoFlusher())
-    return lambda: Sweeper(place.root, place.flusher).run_if_due()
+    return lambda: all_policies(place.root, place.flusher).run_once()
 
 
 def forgetting(place: Place) -> Work:
     place.put("new")
     place.clock.advance(2 * HOUR_S)
-    return lambda: Sweeper(place.root, place.flusher).run_if_due()
+    return lambda: all_policies(place.root, place.flusher).run_once()
 
 
 def reaping(place: Place) -> Work:
@@ -123,7 +149,7 @@ def forgetting_once(place: Place) -> Work:
     place.clock.advance(2 * HOUR_S)
 
     def forget() -> None:
-        Sweeper(place.root, place.flusher).run_if_due()
+        all_policies(place.root, place.flusher).run_once()
         assert states_of(place) == ["new"] or not os.path.lexists(link)
 
     return forget
@@ -138,12 +164,49 @@ def reaping_keyed(place: Place) -> Work:
     return lambda: reap(place.root.files, removed, later_ms, 0, root=place.root)
 
 
+def _configured(place: Place, **fields: object) -> None:
+    """The settings of the queue, by another process."""
+    run_alone(change_settings(place.real, QUEUE, fields, QueueSettings()), NoFlusher())
+
+
+def expiring(place: Place, expired_to: str = "remove") -> Work:
+    _configured(place, message_ttl_s=60, expired_to=expired_to)
+    put_file(place.path / "queues" / QUEUE.text / place.message_id.text, BODY, 1, 0)
+    place.clock.advance(HOUR_S)
+    return lambda: _expire(place)
+
+
+def expiring_to_the_sideline(place: Place) -> Work:
+    """Which is not there yet."""
+    return expiring(place, "sideline")
+
+
+def expiring_when_due(place: Place) -> Work:
+    _configured(place, message_ttl_s=60)
+    place.clock.advance(HOUR_S)
+    place.put("delay")
+
+    def move_and_expire() -> None:
+        # Where its settings could not be read it is brought back, and goes from there.
+        moved(place)
+        _expire(place)
+
+    return move_and_expire
+
+
+def _expire(place: Place) -> None:
+    """Once what is known of the settings is looked at again."""
+    place.clock.advance(1)
+    work = work_of(place.root, place.flusher)
+    Policies(place.root, [MessageExpiry(work)]).run_once()
+
+
 def sweeping_keys(place: Place) -> Work:
     place.message_id = MessageId.parse(f"{place.message_id.text},k=night")
     _link(place, "keys", place.message_id.text)
     place.put("remove")
     place.clock.advance(2 * HOUR_S)
-    return lambda: Sweeper(place.root, place.flusher).run_if_due()
+    return lambda: all_policies(place.root, place.flusher).run_once()
 
 
 def _leased(place: Place, key: str = "") -> LeaseName:
@@ -179,6 +242,11 @@ def giving_back(place: Place) -> Work:
     return lambda: LeaseMover(place.root, place.flusher).run_once()
 
 
+def giving_back_the_last_time(place: Place) -> Work:
+    _limit(place)
+    return giving_back(place)
+
+
 def reaping_a_lease(place: Place) -> Work:
     lease = _leased(place, key="night")
     run_alone(acknowledge(place.real, lease), NoFlusher())
@@ -190,6 +258,42 @@ def reaping_a_lease(place: Place) -> Work:
             reap(place.root.files, removed, later_ms, 0, root=place.root)
 
     return passes
+
+
+def _sidelined(place: Place) -> Path:
+    run_alone(create_queue(place.real, QUEUE.sideline()), NoFlusher())
+    path = place.path / "queues" / QUEUE.sideline().text / place.message_id.text
+    return put_file(path, BODY, place.clock.now_ms(), 1)
+
+
+def _shovel(place: Place) -> None:
+    """One pass."""
+    at = Pass(place.root, QUEUE, ALL)
+    while (batch := at.batch(10)) is not None:
+        if (
+            error := shovel_many(place.root, place.flusher, at.aim, batch.candidates).error
+        ) is not None:
+            raise error
+
+
+def shovelling(place: Place) -> Work:
+    _sidelined(place)
+    return lambda: _shovel(place)
+
+
+def shovelling_keyed(place: Place) -> Work:
+    """Another that had its key has died since; one link says so still."""
+    other = new_id().text
+    place.message_id = MessageId.parse(f"{place.message_id.text},k=night")
+    link = _link(place, "keys", f"{other},k=night")
+    _sidelined(place)
+
+    def shovel() -> None:
+        _shovel(place)
+        is_back = (place.path / "queues" / QUEUE.text / place.message_id.text).exists()
+        assert not is_back or os.readlink(link) == place.message_id.text
+
+    return shovel
 
 
 def starting(place: Place) -> Work:
@@ -213,27 +317,40 @@ def moved(place: Place) -> None:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """Some work, and where the message is before it and when it was done."""
+    """Some work, and where the message is before it and when it was done; and where it may be
+    `between`, once a call has failed.
+    """
 
     begin: Callable[[Place], Work]
     before: str | None
     after: str | None
+    between: tuple[str | None, ...] = ()
 
 
+EXPUNGED = (None,)
+"""By an unlink, where remove/ has no room for a name."""
 UPKEEP = {
     "release": Upkeep(releasing, "delay", "queues"),
     "redeliver": Upkeep(redelivering, "delay", "queues"),
+    "sideline": Upkeep(sidelining, "delay", "sideline"),
+    "sideline-the-first": Upkeep(sidelining_the_first, "delay", "sideline"),
     "retire": Upkeep(retiring, "delay", "remove"),
     "sweep-deleted": Upkeep(sweeping_deleted, "delay", "remove"),
     "forget": Upkeep(forgetting, "new", "remove"),
     "forget-once": Upkeep(forgetting_once, "new", "remove"),
     "reap": Upkeep(reaping, "remove", None),
     "reap-keyed": Upkeep(reaping_keyed, "remove", None),
+    "expire": Upkeep(expiring, "queues", "remove", EXPUNGED),
+    "expire-to-the-sideline": Upkeep(expiring_to_the_sideline, "queues", "sideline"),
+    "expire-when-due": Upkeep(expiring_when_due, "delay", "remove", ("queues", *EXPUNGED)),
     "sweep-keys": Upkeep(sweeping_keys, "remove", "remove"),
     "claim": Upkeep(claiming, "queues", "leases"),
     "finish-claim": Upkeep(finishing_a_claim, "leases", "leases"),
     "acknowledge": Upkeep(acknowledging, "leases", "remove"),
     "give-back": Upkeep(giving_back, "leases", "queues"),
+    "shovel": Upkeep(shovelling, "sideline", "queues"),
+    "shovel-keyed": Upkeep(shovelling_keyed, "sideline", "queues"),
+    "give-back-the-last-time": Upkeep(giving_back_the_last_time, "leases", "delay"),
     "reap-lease": Upkeep(reaping_a_lease, "remove", None),
     "start": Upkeep(starting, "delay", "delay"),
     "start-anew": Upkeep(starting_anew, None, None),
@@ -243,6 +360,8 @@ UPKEEP = {
 def states_of(place: Place) -> list[str | None]:
     name = f"{QUEUE.text}:{place.message_id.text}"
     found = message_files(place.path) | {"leases": leased_files(place.path)}
+    sideline = f"{QUEUE.sideline().text}:{place.message_id.text}"
+    found["sideline"] = [name] if sideline in found["queues"] else []
     return [state for state, names in found.items() if name in names] or [None]
 
 
@@ -272,7 +391,7 @@ def test_every_call_of_upkeep_may_fail(tmp_path: Path, name: str, code: int, pol
         files.heal()
         said = f"{fault} left it in {states_of(place)}"
         assert states_of(place)[1:] == [], said
-        assert states_of(place)[0] in (upkeep.before, upkeep.after), said
+        assert states_of(place)[0] in (upkeep.before, *upkeep.between, upkeep.after), said
         assert files.retried == [], said
         assert files.open_paths() == [], said
         assert_audits_clean(path)
@@ -281,7 +400,8 @@ def test_every_call_of_upkeep_may_fail(tmp_path: Path, name: str, code: int, pol
         place.clock.advance(HOUR_S)
         if name != "release":
             # A release is not tried again: its message comes back when it is due.
-            assert states_of(place) == [upkeep.after], said
+            ends = [upkeep.after, *(EXPUNGED if None in upkeep.between else ())]
+            assert states_of(place) in ([end] for end in ends), said
         flusher.close()
         if not fault.hits:
             assert states_of(place) == [upkeep.after]

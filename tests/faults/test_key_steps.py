@@ -233,7 +233,9 @@ async def test_who_finds_another_at_the_key_s_folder_is_told_so(serve: Serve, ro
     await make_queue(server)
     first = await post(server)
     (root / "queues" / "q" / first.id).unlink()
-    with (root / "keys" / "q" / HASHED / ".lock").open("wb") as lock:
+    path = root / "keys" / "q" / HASHED / ".lock"
+    path.touch(0o600)
+    with path.open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert_problem(await post(server), 503, "message-busy")
     assert message_files(root)["new"] == []

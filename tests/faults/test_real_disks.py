@@ -13,7 +13,7 @@ from harness.audits import assert_audits_clean
 from harness.cases import KIB, MIB, STREAMED_BYTES, commit_modes
 from harness.folders import message_files
 from harness.internals import operations_waiting
-from harness.mounts import device_of, frozen, new_disk, run_tool
+from harness.mounts import device_of, frozen, new_disk, remount, remounted_read_only, run_tool
 from harness.needs import cannot_run
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -21,6 +21,9 @@ from harness.waiting import comes_true
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("needs_root")]
 
 PUBLISHERS = 4
+# More than the load ever writes: a full disk would be another refusal.
+ROOMY = "1G"
+TRIES_AT_ONCE = 100
 
 
 class Load:
@@ -74,7 +77,7 @@ async def all_of_queue(server: Server) -> set[str]:
 async def test_a_frozen_disk_acknowledges_nothing_and_goes_on_when_thawed(
     serve: Serve, root: Path, commit: str
 ) -> None:
-    with new_disk(root, "ext4", "64M"):
+    with new_disk(root, "ext4", ROOMY):
         server = await serve(commit=commit)
         await make_queue(server)
         async with load_on(server) as load:
@@ -109,13 +112,15 @@ async def test_a_frozen_disk_acknowledges_nothing_and_goes_on_when_thawed(
         assert_audits_clean(root)
 
 
-async def remounts(root: Path, option: str) -> None:
-    """Read-only is refused while a file is open for writing: as often as it takes."""
+async def becomes_read_only(root: Path) -> None:
+    """Refused while a file is open for writing: as often as it takes, and at once one after the
+    other, so that the load does not fill the disk meanwhile.
+    """
 
     def done() -> bool:
-        return os.system(f"mount -o remount,{option} {root} 2>/dev/null") == 0
+        return any(remounted_read_only(root) for _ in range(TRIES_AT_ONCE))
 
-    await comes_true(lambda: asyncio.to_thread(done), f"a remount {option}")
+    await comes_true(lambda: asyncio.to_thread(done), "a remount to read-only")
 
 
 async def refuses_changes_only(server: Server, message_id: str) -> None:
@@ -134,17 +139,17 @@ async def refuses_changes_only(server: Server, message_id: str) -> None:
 async def test_a_disk_that_becomes_read_only_under_load_loses_nothing(
     serve: Serve, root: Path, commit: str
 ) -> None:
-    with new_disk(root, "ext4", "64M"):
+    with new_disk(root, "ext4", ROOMY):
         server = await serve(commit=commit)
         await make_queue(server)
         async with load_on(server) as load:
             await load.goes_well()
-            await remounts(root, "ro")
+            await becomes_read_only(root)
             await comes_true(lambda: len(load.refused) > PUBLISHERS, "refusals")
             for reply in load.refused:
                 assert_problem(reply, 503, "read-only")
             await refuses_changes_only(server, next(iter(load.acknowledged)))
-            await remounts(root, "rw")
+            remount(root, "rw")
             await load.goes_well()
         assert (await call(server, "GET", "/-/readyz")).status == 200
         assert load.acknowledged <= await all_of_queue(server)
@@ -155,7 +160,7 @@ async def test_a_disk_that_becomes_read_only_under_load_loses_nothing(
 async def test_ext4s_own_remount_after_an_error_is_read_only_until_it_is_mounted_anew(
     serve: Serve, root: Path
 ) -> None:
-    with new_disk(root, "ext4", "64M"):
+    with new_disk(root, "ext4", ROOMY):
         run_tool("mount", "-o", "remount,errors=remount-ro", str(root))
         trigger = Path(f"/sys/fs/ext4/{device_of(root)}/trigger_fs_error")
         if not trigger.exists():

@@ -11,7 +11,7 @@ from mq.errors import BadName, BadParameter
 from mq.http.openapi.document import document_of
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
-from mq.http.rows import MEDIA_TYPE as ROWS
+from mq.interface.rows import MEDIA_TYPE as ROWS
 
 DOCUMENT = document_of(ROUTES)
 PATHS = Routes(ROUTES)
@@ -46,7 +46,7 @@ def validator_of(pattern: str, method: str, status: str, kind: str) -> Any:
     """Of the body, or of each of its lines; None where it has no schema of its own."""
     answer = DOCUMENT["paths"][pattern][method]["responses"][status]
     content = answer.get("content", {}).get(kind)
-    if content is None:
+    schema = None if content is None else content.get("x-each-line" if kind == ROWS else "schema")
+    if schema is None:
         return None
-    schema = content["x-each-line" if kind == ROWS else "schema"]
     return Draft202012Validator({**schema, "components": DOCUMENT["components"]})

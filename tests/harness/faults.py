@@ -190,6 +190,14 @@ class FaultyFiles(Files):
         self._pass("stamp", self._path(descriptor))
         super().stamp(descriptor, mtime_ns)
 
+    def set_mode(self, path: str, mode: int) -> None:
+        self._pass("set_mode", path)
+        super().set_mode(path, mode)
+
+    def set_owner(self, path: str, user: int, group: int = -1) -> None:
+        self._pass("set_owner", path)
+        super().set_owner(path, user, group)
+
     def sync(self, descriptor: int) -> None:
         """`where` may also be the beginning of what was written, as text."""
         path = self._path(descriptor)
@@ -266,6 +274,17 @@ class FaultyFiles(Files):
     def free(self, path: str) -> os.statvfs_result:
         self._pass("free", path)
         return super().free(path)
+
+
+class FlushedInCalls(FaultyFiles):
+    """Flushes in the calls alone: for tests of their order, in which no power is cut."""
+
+    def sync(self, descriptor: int) -> None:
+        self._pass("sync", self._path(descriptor))
+
+    def sync_folder(self, path: str) -> None:
+        self._pass("sync_folder", path)
+        os.stat(path)
 
 
 def _say(fault: Fault | None) -> None:

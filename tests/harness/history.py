@@ -87,10 +87,6 @@ class Reschedule:
     def is_acknowledged(self) -> bool:
         return self.status == 200
 
-    @property
-    def may_have_acted(self) -> bool:
-        return self.status not in (404, 412)
-
 
 @dataclass(frozen=True, slots=True)
 class Create:
@@ -181,9 +177,22 @@ class History:
         sooner = (
             each.began_us + each.due_in_us
             for each in self.reschedules_of.get(fetch.id or "", [])
-            if each.receives == fetch.receives and each.may_have_acted
+            if each.receives == fetch.receives and self.may_have_acted(each)
         )
         return min([fetch.due_us, *sooner])
+
+    def may_have_acted(self, reschedule: Reschedule) -> bool:
+        """Whether the message may have another due time by it: not after a refusal; but a 404 may
+        be of a queue that was dropped when all but the answer was done.
+        """
+        if reschedule.status == 404:
+            return any(
+                drop.may_have_removed
+                and drop.began_us < reschedule.ended_us
+                and drop.ended_us > reschedule.began_us
+                for drop in self.drops
+            )
+        return reschedule.status != 412
 
     @cached_property
     def changes(self) -> list[Create | Drop]:

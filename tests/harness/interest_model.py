@@ -55,6 +55,7 @@ class ModelQueue(Queue):
             _nothing,
             _nothing,
             _nothing,
+            cast(Any, None),
         )
         super().__init__(QueueName.parse("q"), host, QueueSettings())
 
@@ -99,8 +100,7 @@ class ModelQueue(Queue):
     def publish(self, *ids: MessageId) -> None:
         """Messages become ready."""
         self.known = sorted({*self.known, *ids}, key=lambda each: (-each.priority, each.text))
-        woken = [self.interests.arrived(each.text) for each in ids]
-        self.tell([each for each in woken if each is not None])
+        self.tell([woken for each in ids for woken in self.interests.arrived(each.text)])
 
     def look(self, *ids: MessageId) -> None:
         """Messages are found that others published."""

@@ -2,6 +2,7 @@
 
 from harness.server import Server
 from mq.broker.accounts import Totals
+from mq.http.connection import Connection
 from mq.names import QueueName
 
 
@@ -12,6 +13,15 @@ def connections(server: Server) -> int:
     assert runner.server is not None
     # A handler that still cleans up behind a client that went counts no more.
     return sum(1 for each in runner.server.connections if each.transport is not None)
+
+
+def in_hand_directly(server: Server) -> int:
+    """How many requests are in hand on the direct way."""
+    runner = server.daemon._runner
+    assert runner is not None
+    assert runner.server is not None
+    found = [each for each in runner.server.connections if isinstance(each, Connection)]
+    return sum(1 for each in found if each._in_hand is not None)
 
 
 def operations_waiting(server: Server) -> int:
@@ -76,3 +86,26 @@ def selections(server: Server, queue: str) -> tuple[int, int, int]:
     allowances = broker._host.shared.allowances
     kept = 0 if found is None else len(found._selections)
     return kept, allowances.folders.left, allowances.names.left
+
+
+def in_use(server: Server) -> set[str]:
+    """The queues that the server has used."""
+    broker = server.daemon._broker
+    assert broker is not None
+    return {each.name.text for each in broker.in_use()}
+
+
+def visibility_s(server: Server, queue: str) -> float:
+    """What the server takes for a queue's visibility when nobody asks for it."""
+    broker = server.daemon._broker
+    assert broker is not None
+    return broker._queues[queue].settings.visibility_s
+
+
+async def stop_following(server: Server) -> None:
+    """From here on the server asks nothing of the disk that no request asks of it: it does not look
+    whether other processes have changed queues.
+    """
+    following = server.daemon._following
+    assert following is not None
+    await following.stop()

@@ -19,9 +19,11 @@ from harness.clock import FakeClock
 from harness.folders import files_below, message_files, mtime_ns
 from harness.keyring import ClockedFiles, links_below
 from harness.model import REMOVED, WHOLE, Known, Model
+from harness.upkeep import all_policies
 from mq.broker.broker import Broker
 from mq.errors import MqError
 from mq.limits import FOLDER_FILES_MAX, SWEEP_EVERY_S
+from mq.looking import Part
 from mq.message import Delivery, Stamp
 from mq.names import QueueName
 from mq.settings import QueueSettings
@@ -31,18 +33,16 @@ from mq.store.commit import Committer
 from mq.store.find import Precondition
 from mq.store.flush import NoFlusher
 from mq.store.queues import ANY_SHAPE
-from mq.store.read import Part
 from mq.store.reap import reap
 from mq.store.redeliver import Timer
 from mq.store.root import Root, open_root
 from mq_mover.mover import Mover
-from mq_mover.sweeper import Sweeper
 
 NAMES = [QueueName.parse(text) for text in ("a", "a_SIDELINE")]
 DEFAULTS = QueueSettings(visibility_s=30.0)
 DAY_S = 24 * 3600
 # The model says itself what is due, and which keys stay; only a mover's pass is awaited for both.
-IN_TIME = frozenset({Breach.OVERDUE, Breach.ORPHAN})
+IN_TIME = frozenset({Breach.OVERDUE, Breach.ORPHAN, Breach.LEFTOVER})
 
 # One of them more often: what is asked of it meets what is there.
 queues = st.sampled_from([NAMES[0], NAMES[0], NAMES[1]])
@@ -84,7 +84,7 @@ class Machine(RuleBasedStateMachine):
         self.root = self.open_root()
         self.broker = self.run(self.new_broker())
         self.mover = Mover(self.root, NoFlusher(), Timer())
-        self.sweeper = Sweeper(self.root, NoFlusher())
+        self.sweeper = all_policies(self.root, NoFlusher())
 
     def open_root(self) -> Root:
         return open_root(str(self.path), self.files, self.clock, folder_max=self.folder_max)
@@ -151,7 +151,7 @@ class Machine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([SWEEP_EVERY_S, 400, 3700]))
     def sweep(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.sweeper.run_if_due()
+        self.sweeper.run_once()
         self.model.swept(self.whole(), self.clock.now_ms())
 
     @rule()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, multiple, rule
 
+from harness.keyring import links_below
 from harness.machine import (
     NAMES,
     Machine,
@@ -91,7 +92,9 @@ class WithKeys(Machine):
         if holder is None:
             # Of those that are told apart by nothing but a key that is in use at once, one wins.
             ids = {each for each in ends if isinstance(each, MessageId)}
-            for message_id in ids:
+            # Where a queue remembers no idempotency key, the last of them has its link.
+            linked = self.idempotency_link(queue, envelope.idempotency)
+            for message_id in sorted(ids, key=lambda each: (each.text == linked, each.text)):
                 self.became(queue, message_id, bodies, envelope)
                 made.append((queue, message_id))
             is_repeat = envelope.idempotency is not None and for_s > 0
@@ -111,21 +114,31 @@ class WithKeys(Machine):
             self.model.keys.failed(queue, envelope.idempotency)
         return made
 
+    def idempotency_link(self, queue: QueueName, key: Key | None) -> str | None:
+        """What the disk says of an idempotency key."""
+        found = links_below(self.path)["idempotency"]
+        return None if key is None else found.get(f"{queue}/{key.written()}")
+
     def ends_of(
         self, queue: QueueName, bodies: Sequence[bytes], envelope: Envelope
     ) -> list[MessageId | BaseException]:
-        """What came of publishes at once; said again where a purge refused them."""
+        """What came of publishes at once; said again where a purge refused one of them."""
 
-        async def publish() -> list[MessageId | BaseException]:
+        async def publish(bodies: Sequence[bytes]) -> list[MessageId | BaseException]:
             publishes = (self.broker.publish(queue, body, envelope) for body in bodies)
             return await asyncio.gather(*publishes, return_exceptions=True)
 
-        ends: list[MessageId | BaseException] = self.run(publish())
-        if any(isinstance(each, PublishPurged) for each in ends):
-            assert self.model.marks_ms[queue] >= self.clock.now_ms()
-            assert all(isinstance(each, PublishPurged) for each in ends)
-            ends = self.run(publish())
-        return ends
+        ends: list[MessageId | BaseException] = self.run(publish(bodies))
+        if not any(isinstance(each, PublishPurged) for each in ends):
+            return ends
+        assert self.model.marks_ms[queue] >= self.clock.now_ms()
+        # From the first that is refused on ids begin after the mark: who got one later may have
+        # come through, or have met the key of one that was about to be refused.
+        made = [each for each in ends if isinstance(each, MessageId)]
+        left = [
+            body for body, each in zip(bodies, ends, strict=True) if not isinstance(each, MessageId)
+        ]
+        return made + self.run(publish(left))
 
     def became(
         self,

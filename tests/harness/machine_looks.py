@@ -7,11 +7,11 @@ from harness.machine import Machine, all_of_it, messages, queues
 from harness.model import DELAYED, READY, REMOVED, Known
 from mq.errors import QueueNotFound
 from mq.lifecycle import State
+from mq.looking import Page
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.census import Census
 from mq.store.counting import count
-from mq.store.peek import Page
 from mq.store.read import Reading
 
 STATES = {READY: State.READY, DELAYED: State.DELAYED, REMOVED: State.REMOVED}

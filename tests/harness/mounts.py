@@ -1,15 +1,21 @@
 """Small file systems, mounted for a test and gone after it."""
 
 import contextlib
+import ctypes
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, eventually
 
 # btrfs on a busy machine takes long to let go.
 UNMOUNT_PATIENCE_S = 120.0
+_MS_RDONLY: Final = 1
+_MS_REMOUNT: Final = 32
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 @contextlib.contextmanager
@@ -99,6 +105,12 @@ def frozen(where: Path) -> Iterator[None]:
         yield
     finally:
         run_tool("fsfreeze", "--unfreeze", str(where))
+
+
+def remounted_read_only(where: Path) -> bool:
+    """Whether the file system became read-only; it does not while a file is open for writing."""
+    flags = _MS_REMOUNT | _MS_RDONLY
+    return _libc.mount(None, os.fsencode(where), None, ctypes.c_ulong(flags), None) == 0
 
 
 def device_of(where: Path) -> str:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -130,9 +130,10 @@ class Processes:
         env: dict[str, str] | None = None,
         python: tuple[str, ...] = (),
         own_group: bool = False,
+        descriptors: Sequence[int] = (),
     ) -> Process:
         """`python -m module flags`, without waiting for anything. `own_group`: in a process group
-        of its own, as a terminal makes one for a command.
+        of its own, as a terminal makes one for a command. `descriptors`: what it inherits.
         """
         popen = subprocess.Popen(
             [sys.executable, *python, "-m", module, *flags],
@@ -142,6 +143,7 @@ class Processes:
             text=True,
             env=os.environ | (env or {}),
             start_new_session=own_group,
+            pass_fds=descriptors,
         )
         process = Process(popen)
         threading.Thread(target=process.read_log, daemon=True).start()

@@ -117,7 +117,9 @@ def hastened(history: History) -> Iterator[Breach]:
         for change in changes:
             others = [
                 each for each in changes
-                if each is not change and each.may_have_acted and each.ended_us > change.began_us
+                if each is not change
+                and history.may_have_acted(each)
+                and each.ended_us > change.began_us
             ]  # fmt: skip
             if not change.is_acknowledged or others:
                 continue

@@ -19,6 +19,7 @@ LONG = (
     "tests/openapi/test_schemathesis.py",
     "tests/test_standalone.py",
     "tests/cluster/",
+    "tests/coordination/",
 )
 
 

@@ -123,6 +123,11 @@ BAD = {
             published(1, 0, 10), delivered(1, 20, 30), delivered(1, 25, 45, 2, due=1100),
             deleted(1, 40, 50),
         ),
+        # That a release is refused has no drop behind it.
+        history(
+            made(0, 5), published(1, 10, 15), delivered(1, 20, 30), put_off(40, 90, 0, 404),
+            delivered(1, 45, 60, 2), dropped(100, 150),
+        ),
     ],
     "claimed_early": [
         history(
@@ -284,6 +289,10 @@ GOOD = {
     "released, perhaps": history(
         published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 0, None),
         delivered(1, 60, 70, 2), deleted(1, 80, 90),
+    ),
+    "released, and its queue dropped before that was answered": history(
+        made(0, 5), published(1, 10, 15), delivered(1, 20, 30), put_off(40, 200, 0, 404),
+        delivered(1, 45, 60, 2), dropped(100, 150),
     ),
     "put off, and then brought forward": history(
         published(1, 0, 10), delivered(1, 20, 30), put_off(40, 50, 5000), put_off(60, 70, 100),

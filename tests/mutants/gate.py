@@ -13,14 +13,19 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from mutants.orderings import reordered
 from mutants.sites import Mutant, left_out
+from mutants.warm import Run, Warm
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
+# What these flush is no message: probes and a daemon's pulse, which promise nothing, and the jobs'
+# own folders, of which the jobs' own tests cut the power.
+ELSEWHERE = (Path("mq/doctor"), Path("mq/daemon.py"), Path("mq/spark/jobs"))
 # The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
     "tests/faults/test_steps.py",
@@ -32,7 +37,9 @@ SUITE = (
     "tests/mq_mover/test_scheduler.py",
     "tests/crash/test_states.py",
 )
+# Only the plugins that these tests need: a mutant's run is mostly imports.
 PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
+PLUGIN_WORDS = tuple(word for name in PLUGINS for word in ("-p", name))
 # All take some ten minutes, and longer beside others: a mutant that lives must not pass for
 # one that hangs.
 PATIENCE_S = 1800.0
@@ -63,17 +70,25 @@ def mutants(words: Sequence[str] = ()) -> list[Mutant]:
 
 
 def red_without_a_mutant(verdicts: Sequence[Verdict]) -> str:
-    """Which of the tests that killed turns red on the package as it is: then that says nothing.
-    Empty: none.
+    """Which of the tests that killed turns red on the package as it is, run in the same way: then
+    that says nothing. Empty: none.
     """
     killers = {verdict.killer for verdict in verdicts if verdict.is_killed} - {_DID_NOT_END}
-    return _first_failure(CHECKOUT, sorted(killers)) if killers else ""
+    if not killers:
+        return ""
+    with _warm(CHECKOUT) as warm:
+        return _first_failure(warm, CHECKOUT, sorted(killers))
 
 
 def judge(chosen: Sequence[Mutant], threads: int | None = None) -> Iterator[Verdict]:
     """A verdict for each mutant, in their order; several run side by side."""
-    with _compiled() as pattern, ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        yield from pool.map(functools.partial(_judge, pattern), chosen)
+    count = threads or os.cpu_count() or 1
+    with _compiled() as pattern, contextlib.ExitStack() as stack:
+        idle: SimpleQueue[Warm] = SimpleQueue()
+        for _ in range(count):
+            idle.put(stack.enter_context(_warm(pattern)))
+        pool = stack.enter_context(ThreadPoolExecutor(count))
+        yield from pool.map(functools.partial(_judge, pattern, idle), chosen)
 
 
 @contextlib.contextmanager
@@ -87,12 +102,26 @@ def _compiled() -> Iterator[Path]:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(CHECKOUT / name, pattern / name, ignore=ignored)
         shutil.copy(CHECKOUT / "pyproject.toml", pattern)
-        _run(pattern, ["--collect-only", *SUITE], PYTHONDONTWRITEBYTECODE="")
+        _compile(pattern)
         yield pattern
 
 
+def _compile(pattern: Path) -> None:
+    """Imports all modules once."""
+    collect = ["-p", "no:cacheprovider", *PLUGIN_WORDS, "--collect-only", "-q", *SUITE]
+    subprocess.run(
+        [sys.executable, "-m", "pytest", *collect],
+        cwd=pattern,
+        env=_environment() | {"PYTHONPATH": str(pattern), "PYTHONDONTWRITEBYTECODE": ""},
+        stdout=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+
+
 def _modules(package: str) -> Iterator[Path]:
-    return (path.relative_to(CHECKOUT) for path in (CHECKOUT / package).rglob("*.py"))
+    found = (path.relative_to(CHECKOUT) for path in (CHECKOUT / package).rglob("*.py"))
+    return (path for path in found if not any(each in (path, *path.parents) for each in ELSEWHERE))
 
 
 def remembered() -> dict[str, str]:
@@ -109,7 +138,7 @@ def remember(verdicts: Sequence[Verdict]) -> None:
     REMEMBERED.write_text("".join(f"{line}\n" for line in lines if line.startswith("tests/")))
 
 
-def _judge(pattern: Path, mutant: Mutant) -> Verdict:
+def _judge(pattern: Path, idle: "SimpleQueue[Warm]", mutant: Mutant) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
         checkout = Path(folder)
         shutil.copytree(pattern, checkout, copy_function=os.link, dirs_exist_ok=True)
@@ -121,48 +150,39 @@ def _judge(pattern: Path, mutant: Mutant) -> Verdict:
         mutant.write(checkout)
         began = time.monotonic()
         killer = ""
-        if (hint := remembered().get(mutant.name)) is not None:
-            killer = _first_failure(checkout, [hint])
-        killer = killer or _first_failure(checkout, SUITE)
+        warm = idle.get()
+        try:
+            if (hint := remembered().get(mutant.name)) is not None:
+                killer = _first_failure(warm, checkout, [hint])
+            killer = killer or _first_failure(warm, checkout, SUITE)
+        finally:
+            idle.put(warm)
         return Verdict(mutant.name, killer, time.monotonic() - began)
 
 
-def _first_failure(checkout: Path, tests: Sequence[str]) -> str:
+def _first_failure(warm: Warm, checkout: Path, tests: Sequence[str]) -> str:
     """The test that turns red first; empty when none does, or there is no such test."""
-    try:
-        done = _run(checkout, ["-x", *tests])
-    except subprocess.TimeoutExpired:
+    # One process is enough for what seldom is more than one test.
+    words = ["-q", "-p", "no:cacheprovider", *PLUGIN_WORDS, "-x", *tests]
+    # Runs that end at a time would take each other's folders away.
+    with tempfile.TemporaryDirectory(prefix="mq-gate-", ignore_cleanup_errors=True) as folder:
+        ran = warm.run(Run(str(checkout), [*words, f"--basetemp={folder}/tests"], PATIENCE_S))
+    if ran.code is None:
         return _DID_NOT_END
-    failed = [
-        line
-        for line in done.stdout.splitlines()
-        if line.startswith(("FAILED tests", "ERROR tests"))
-    ]
-    if done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR):
+    if ran.code in (pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR):
         return ""
-    assert done.returncode == 1, done.stdout[-2000:] + done.stderr
+    failed = [
+        line for line in ran.said.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
+    ]
+    assert ran.code == 1, ran.said[-2000:]
     return failed[0].split(" - ")[0].partition(" ")[2]
 
 
-def _run(
-    checkout: Path, arguments: Sequence[str], **variables: str
-) -> "subprocess.CompletedProcess[str]":
-    """pytest in a checkout, with the packages that are there."""
-    # One process is enough for what seldom is more than one test.
-    # Only the plugins that these tests need: a mutant's run is mostly imports.
-    plugins = [word for name in PLUGINS for word in ("-p", name)]
-    plain = ("-q", "-p", "no:cacheprovider", *plugins)
-    command = [sys.executable, "-m", "pytest", *plain, *arguments]
-    # Its tests' own tallies are not this gate's.
+def _environment() -> dict[str, str]:
+    """That of pytest, with the plugins that it is told of. Their tallies are not the gate's."""
     env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
-    env |= {"PYTHONPATH": str(checkout), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
-    # Runs that end at a time would take each other's folders away.
-    with tempfile.TemporaryDirectory(prefix="mq-gate-", ignore_cleanup_errors=True) as folder:
-        return subprocess.run(
-            [*command, f"--basetemp={folder}/tests"],
-            cwd=checkout,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
+    return env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
+def _warm(checkout: Path) -> Warm:
+    return Warm(checkout, [*PLUGIN_WORDS, *SUITE], _environment())

@@ -181,34 +181,32 @@ def _release(
         "a sideline's mark of a purge is looked at before what says of it is flushed",
         "mq/store/sideline.py",
         """\
-        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
-        if is_purged(root, queue, message_id):
-            return None
-        if is_purged(root, into, message_id):
-            raise SidelinePurged(into.text)
+    yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
+    if is_purged(root, queue, message_id):
+        raise Busy("the message is purged")
+    if is_purged(root, into, message_id):
+        raise SidelinePurged(into.text)
 """,
         """\
-        if is_purged(root, queue, message_id):
-            return None
-        if is_purged(root, into, message_id):
-            raise SidelinePurged(into.text)
-        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
+    if is_purged(root, queue, message_id):
+        raise Busy("the message is purged")
+    if is_purged(root, into, message_id):
+        raise SidelinePurged(into.text)
+    yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
 """,
     ),
     Ordering(
         "a sideline's mark of a purge takes what comes later",
         "mq/store/sideline.py",
-        "        if is_purged(root, into, message_id):\n",
-        "        if False:\n",
+        "    if is_purged(root, into, message_id):\n",
+        "    if False:\n",
     ),
     Ordering(
         "a message is stamped before it is sidelined",
         "mq/store/sideline.py",
         """\
     try:
-        flush = yield from move_alive(
-            root, _MOVES[state], queue, message_id, links, bucket, into=into
-        )
+        flush = yield from move_alive(root, transition, queue, message_id, links, bucket, into=into)
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
 """,
@@ -216,9 +214,7 @@ def _release(
     try:
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
-        flush = yield from move_alive(
-            root, _MOVES[state], queue, message_id, links, bucket, into=into
-        )
+        flush = yield from move_alive(root, transition, queue, message_id, links, bucket, into=into)
 """,
     ),
     Ordering(
@@ -238,7 +234,7 @@ def _release(
     Ordering(
         "of two names a sideline's stays",
         "mq/store/moves.py",
-        "    for of, state in itertools.product((queue, other_queue), _ALL):\n",
+        "    for of, state in itertools.product((queue, *others_of_it), _ALL):\n",
         "    for of, state in itertools.product((queue,), _ALL):\n",
     ),
     Ordering(
@@ -250,8 +246,100 @@ def _release(
     Ordering(
         "what is moved on from a sideline comes back to its queue",
         "mq/store/moves.py",
-        "    if transition.source is State.READY and queue.is_sideline:\n",
+        "    is_one = queue.is_sideline or root.files.is_there(",
+        "    is_one = not queue.is_sideline and root.files.is_there(",
+    ),
+    Ordering(
+        "what is moved on from a queue comes back to its sideline",
+        "mq/store/moves.py",
+        "    is_one = queue.is_sideline or root.files.is_there(",
+        "    is_one = queue.is_sideline and root.files.is_there(",
+    ),
+    Ordering(
+        "what is moved on comes back to a queue that a shovel took it from",
+        "mq/store/moves.py",
+        "    if others := root.places.crossings.of(queue):\n        return others\n    is_one",
+        "    is_one",
+    ),
+    Ordering(
+        "of two names that of the queue that a shovel took it from stays",
+        "mq/store/moves.py",
+        "    return root.places.crossings.of(queue) or (queue.counterpart(),)\n",
+        "    return (queue.counterpart(),)\n",
+    ),
+    Ordering(
+        "queues are joined by one run alone",
+        "mq/store/crossings.py",
+        "            together |= joined.get(queue, set())\n",
+        "            pass\n",
+    ),
+    Ordering(
+        "a run is forgotten before what it left is flushed",
+        "mq/store/crossing_files.py",
+        "    for queue in (crossing.target, crossing.source):\n",
+        "    unlink_if_there(root.files, chosen_path(root.layout, crossing))\n"
+        "    for queue in (crossing.target, crossing.source):\n",
+    ),
+    Ordering(
+        "another delivery than the one that was chosen is moved",
+        "mq/store/shovel.py",
+        "    if not aim.is_as_chosen(message_id, status):\n",
         "    if False:\n",
+    ),
+    Ordering(
+        "a message is stamped before it is taken back from a sideline",
+        "mq/store/shovel.py",
+        """\
+        flush = yield from _move(root, aim, message_id, source, claim)
+        if isinstance(flush, Why):
+            return flush
+        stamp = Stamp(root.now_ms(), claim.stamp.receives, _reason(aim, claim))
+        _stamp(root, claim, stamp)
+""",
+        """\
+        stamp = Stamp(root.now_ms(), claim.stamp.receives, _reason(aim, claim))
+        _stamp(root, claim, stamp)
+        flush = yield from _move(root, aim, message_id, source, claim)
+        if isinstance(flush, Why):
+            return flush
+""",
+    ),
+    Ordering(
+        "the lock of a message that is taken back ends before it is flushed",
+        "mq/store/shovel.py",
+        "            yield flush._replace(files=(claim.descriptor,))\n",
+        "            root.files.unlock(claim.descriptor)\n"
+        "            yield flush._replace(files=(claim.descriptor,))\n",
+    ),
+    Ordering(
+        "a message that is taken back shows without its key",
+        "mq/store/shovel.py",
+        "        yield from take_key(root, queue, message_id, key)\n",
+        "        go, place = go, root.layout.link(Keys.LOOKUP, queue, key)\n        return go()\n",
+    ),
+    Ordering(
+        "a message is taken back though its link says another by then",
+        "mq/store/shovel.py",
+        "        return go() if root.files.linked(place.path) == message_id.text else None\n",
+        "        return go()\n",
+    ),
+    Ordering(
+        "a message is taken back without a look whether it was purged meanwhile",
+        "mq/store/shovel.py",
+        "    if (why := _why_not_now(root, aim, message_id)) is not None:\n",
+        "    if (why := _why_not_now(root, aim, message_id)) is not None and False:\n",
+    ),
+    Ordering(
+        "a key's link is taken over though its message lives by then",
+        "mq/store/keyed.py",
+        "(lives(root, queue, holder) or across(root, queue, holder) != seen)",
+        "False",
+    ),
+    Ordering(
+        "a key's link is taken over though its message came and went meanwhile",
+        "mq/store/keyed.py",
+        "(lives(root, queue, holder) or across(root, queue, holder) != seen)",
+        "lives(root, queue, holder)",
     ),
     Ordering(
         "a released message is stamped after its flush",
@@ -282,19 +370,27 @@ def _release(
         finally:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
-        yield Flush(folders=(root.layout.remove, root.layout.queues))
-        root.places.forget(queue)
+        # What came from its sideline, or, to a sideline, from its queue, by one who died before its
+        # own flush, goes with it, and does not come back there.
+        others = (root.layout.queue(other) for other in others_of(root, queue))
+        beside = tuple(row for folder in others for row in rows_of(root.files, folder))
+        yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
+        _forget(root, queue)
 """,
         """\
         _move_folder(root, queue, uuid)
-        yield Flush(folders=(root.layout.remove, root.layout.queues))
+        # What came from its sideline, or, to a sideline, from its queue, by one who died before its
+        # own flush, goes with it, and does not come back there.
+        others = (root.layout.queue(other) for other in others_of(root, queue))
+        beside = tuple(row for folder in others for row in rows_of(root.files, folder))
+        yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
             root.files.close(descriptor)
-        root.places.forget(queue)
+        _forget(root, queue)
 """,
     ),
     Ordering(
@@ -368,8 +464,12 @@ def _release(
         "mq/store/queues.py",
         """\
         _move_folder(root, queue, uuid)
-        yield Flush(folders=(root.layout.remove, root.layout.queues))
-        root.places.forget(queue)
+        # What came from its sideline, or, to a sideline, from its queue, by one who died before its
+        # own flush, goes with it, and does not come back there.
+        others = (root.layout.queue(other) for other in others_of(root, queue))
+        beside = tuple(row for folder in others for row in rows_of(root.files, folder))
+        yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
+        _forget(root, queue)
         yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
@@ -377,8 +477,12 @@ def _release(
         """\
         yield from forget_mark(root, queue)
         _move_folder(root, queue, uuid)
-        yield Flush(folders=(root.layout.remove, root.layout.queues))
-        root.places.forget(queue)
+        # What came from its sideline, or, to a sideline, from its queue, by one who died before its
+        # own flush, goes with it, and does not come back there.
+        others = (root.layout.queue(other) for other in others_of(root, queue))
+        beside = tuple(row for folder in others for row in rows_of(root.files, folder))
+        yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
+        _forget(root, queue)
         yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
 """,
@@ -395,17 +499,62 @@ def _release(
     Ordering(
         "a claim does not look whether the message was purged",
         "mq/store/fetch.py",
-        """\
-            if claim is not None and is_purged(root, queue, message_id):
-                return None
-""",
-        "",
+        "    return is_purged(root, queue, message_id) or ",
+        "    return ",
+    ),
+    Ordering(
+        "a claim does not look whether the message has expired",
+        "mq/store/fetch.py",
+        " or message_expired(root, queue, message_id)\n",
+        "\n",
+    ),
+    Ordering(
+        "a mover brings expired messages back",
+        "mq/store/redeliver.py",
+        "    expired = message_expired(root, queue, message_id)\n",
+        "    expired = False\n",
+    ),
+    Ordering(
+        "what was listed as expired is not looked at again under its lock",
+        "mq/store/expire.py",
+        "        if not message_expired(root, queue, message_id):\n",
+        "        if False:\n",
+    ),
+    Ordering(
+        "a bucket goes by settings that are known, not by those of the queues' lock",
+        "mq/store/expire.py",
+        "            settings = Configured.read(root, queue).settings\n",
+        "            settings = root.settings.of(queue)\n",
+    ),
+    Ordering(
+        "an expired queue is deleted without a look under the lock",
+        "mq/store/queues.py",
+        "        if is_to_go is not None and not is_to_go():\n",
+        "        if False:\n",
     ),
     Ordering(
         "a mover brings purged messages back",
         "mq/store/redeliver.py",
-        "            if is_purged(root, queue, message_id):\n",
-        "            if False:\n",
+        "        if is_purged(root, queue, message_id):\n",
+        "        if False:\n",
+    ),
+    Ordering(
+        "what was received often enough comes back",
+        "mq/store/redeliver.py",
+        "    if not expired and not is_at_its_limit(root, queue, claim.stamp.receives):\n",
+        "    if not expired:\n",
+    ),
+    Ordering(
+        "a release brings back what was received often enough",
+        "mq/store/reschedule.py",
+        "        if is_at_its_limit(root, delivery.queue, now.receives):\n",
+        "        if False:\n",
+    ),
+    Ordering(
+        "a release of many brings back what was received often enough",
+        "mq/store/giving_back.py",
+        "    if not is_at_its_limit(root, delivery.queue, delivery.stamp.receives):\n",
+        "    if True:\n",
     ),
     Ordering(
         "an id is made again for a time that was purged",
@@ -610,11 +759,11 @@ def _release(
             if first is not None:
                 return first
         if message_id.key is not None:
-            yield from _take_key(root, queue, message_id, message_id.key)
+            yield from take_key(root, queue, message_id, message_id.key)
 """,
         """\
         if message_id.key is not None:
-            yield from _take_key(root, queue, message_id, message_id.key)
+            yield from take_key(root, queue, message_id, message_id.key)
         if once is not None:
             first = yield from _take_once(root, queue, message_id, once)
             if first is not None:
@@ -651,8 +800,8 @@ def _release(
         "mq/store/keyed.py",
         """\
             yield kept_flush(root, queue, holder)
-        replace = partial""",
-        "        replace = partial",
+        take_over = partial""",
+        "        take_over = partial",
     ),
     Ordering(
         "whoever met a key flushes where its message came from before where it is",
@@ -676,9 +825,9 @@ def _release(
     ),
     Ordering(
         "what is forgotten goes from new/ while its idempotency key stands",
-        "mq_mover/sweeper.py",
-        "            kept = run_alone(give_up_publishes(self._root, staged), self._flusher)\n",
-        "            kept: frozenset[tuple[QueueName, MessageId]] = frozenset()\n",
+        "mq_mover/policies/forgotten.py",
+        "        kept = run_alone(give_up_publishes(self.root, staged), self.work.flusher)\n",
+        "        kept: frozenset[tuple[QueueName, MessageId]] = frozenset()\n",
     ),
     Ordering(
         "a bulk publish is committed though its name is taken",
@@ -790,6 +939,54 @@ def _release(
         "mq/store/orphans.py",
         "_ONCE: Final = (Keys.IDEMPOTENCY, Keys.FIRING)\n",
         "_ONCE: Final = (Keys.IDEMPOTENCY,)\n",
+    ),
+    Ordering(
+        "of two names the earlier one goes before the later one is flushed",
+        "mq/store/putting_right.py",
+        """\
+    yield Flush(folders=(os.path.dirname(os.path.dirname(kept)), os.path.dirname(kept)))
+    there, here = root.files.status(kept), root.files.status(gone)
+    if there is None or not os.path.samestat(there, claim.status):
+        return None
+    if here is None or not os.path.samestat(here, claim.status):
+        return None
+    root.files.unlink(gone)
+""",
+        """\
+    root.files.unlink(gone)
+    yield Flush(folders=(os.path.dirname(os.path.dirname(kept)), os.path.dirname(kept)))
+""",
+    ),
+    Ordering(
+        "of two names the earlier one goes though the later one has gone meanwhile",
+        "mq/store/putting_right.py",
+        "    if there is None or not os.path.samestat(there, claim.status):\n",
+        "    if False:\n",
+    ),
+    Ordering(
+        "of two names the earlier one goes though it is another file by then",
+        "mq/store/putting_right.py",
+        "    if here is None or not os.path.samestat(here, claim.status):\n",
+        "    if False:\n",
+    ),
+    Ordering(
+        "what is set aside is not looked at again under its lock",
+        "mq/store/putting_aside.py",
+        "        if status is None or not is_wrong(status):\n            return None\n",
+        "        if status is None:\n            return None\n",
+    ),
+    Ordering(
+        "a message is put where another file has its name",
+        "mq/store/putting_right.py",
+        "        if any(root.files.status(each.path(root.layout)) is not None for each in others):"
+        "\n",
+        "        if False:\n",
+    ),
+    Ordering(
+        "a queue that was deleted is made again by fsck",
+        "mq/store/putting_right.py",
+        "        if root.files.status(root.layout.tombstone(queue)) is not None:\n",
+        "        if False:\n",
     ),
 )
 

@@ -7,12 +7,13 @@ Two of them over one folder are two clients of one server. What applications see
 - lost replies and stale handles (`faults.py`); what another client unlinked is stale when open;
 - a file that is open here when its name goes keeps a `.nfs` name until it is closed;
 - a name that was looked for in vain is not there for a while, though another client makes it;
-  listings are fresh, and so is what this client makes itself;
+- what a folder's times and names were is told again for a while, though another client changed it;
+  what this client changes itself it sees at once, and its listing is never older than its times;
 - times of the server's clock, and mtimes as coarse as the server's file system keeps them;
 - flock works between the clients, as it does from NFS 4 on.
 
-Attributes are always fresh, as NFS's are after an open and a lock. One request is served at a
-time. Nothing is flushed: the server stays up. Ends when it is unmounted.
+Attributes of files are always fresh, as NFS's are after an open and a lock. One request is served
+at a time. Nothing is flushed: the server stays up. Ends when it is unmounted.
 """
 
 import contextlib
@@ -53,6 +54,19 @@ class Options:
     """How far the server's clock is ahead of this machine's."""
     negative_s: float = 0.0
     """How long a name that was not there is not looked for again."""
+    folder_looks: int = 0
+    """How often a folder's times and names are told again before the server is asked."""
+    own_times_step_ns: int = 1
+    """How coarse the times are that the server sets by its own clock: not those that it is told."""
+
+
+@dataclass
+class Kept:
+    """A folder as this client last saw it, and how often it is still believed."""
+
+    facts: dict[str, Any]
+    looks: int
+    names: list[tuple[str, dict[str, int], int]] | None = None
 
 
 class Client(mfusepy.Operations):  # type: ignore[misc]
@@ -68,6 +82,9 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         self._offset_ns = options.clock_offset_ms * 1_000_000
         self._opened: dict[int, Opened] = {}
         self._missing: dict[str, float] = {}
+        self._kept: dict[str, Kept] = {}
+        self._listed: dict[int, str] = {}
+        """The paths of folders that are open."""
         self._numbers = itertools.count()
         # Commands come in a thread of their own.
         self.guard = threading.Lock()
@@ -75,6 +92,13 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
     def forget(self) -> None:
         """The names that are not there are looked for again."""
         self._missing.clear()
+        self._kept.clear()
+
+    def _changed(self, *paths: str) -> None:
+        """This client has changed what these names mean."""
+        for path in paths:
+            self._kept.pop(os.path.dirname(path), None)
+            self._kept.pop(path, None)
 
     # The names that this client believes in.
 
@@ -112,6 +136,10 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         if path is None:
             assert fh is not None
             return self._facts(os.fstat(self._alive(fh)))
+        kept = self._kept.get(path)
+        if kept is not None and kept.looks > 0:
+            kept.looks -= 1
+            return kept.facts
         try:
             found = os.lstat(self._here(path))
         except FileNotFoundError:
@@ -119,31 +147,53 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
                 self._missing[path] = time.monotonic() + self._options.negative_s
             raise
         with self._answering("getattr", path):
-            return self._facts(found)
+            facts = self._facts(found)
+            if stat.S_ISDIR(found.st_mode) and self._options.folder_looks:
+                self._kept[path] = Kept(facts, self._options.folder_looks)
+            return facts
 
     def _facts(self, found: os.stat_result) -> dict[str, Any]:
         names = ("st_mode", "st_ino", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks")
         facts = {name: getattr(found, name) for name in names}
         for name in ("st_atime", "st_mtime", "st_ctime"):
-            facts[name] = self._rounded(getattr(found, f"{name}_ns") + self._offset_ns)
+            time_ns = getattr(found, f"{name}_ns") + self._offset_ns
+            # Those of files' contents are told by whoever sets them: see `utimens`.
+            is_own = name == "st_ctime" or stat.S_ISDIR(found.st_mode)
+            step_ns = self._options.own_times_step_ns if is_own else 1
+            facts[name] = self._rounded(time_ns) // step_ns * step_ns
         return facts
 
     def _rounded(self, time_ns: int) -> int:
         return time_ns // self._options.mtime_step_ns * self._options.mtime_step_ns
 
     def opendir(self, path: str) -> int:
-        return os.open(self._here(path), os.O_RDONLY | os.O_DIRECTORY)
+        with self._answering("opendir", path):
+            handle = os.open(self._here(path), os.O_RDONLY | os.O_DIRECTORY)
+        self._listed[handle] = path
+        return handle
 
     def readdir(self, path: str | None, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
         for name in (".", ".."):
             yield name, {"st_mode": stat.S_IFDIR}, 0
-        with os.scandir(fh) as entries:
+        with self._answering("readdir", self._listed[fh]):
+            kept = self._kept.get(self._listed[fh])
+            if kept is None:
+                yield from self._names(fh)
+                return
+            if kept.names is None:
+                kept.names = list(self._names(fh))
+            yield from kept.names
+
+    @staticmethod
+    def _names(handle: int) -> Iterator[tuple[str, dict[str, int], int]]:
+        with os.scandir(handle) as entries:
             for entry in list(entries):
                 kind = stat.S_IFDIR if entry.is_dir(follow_symlinks=False) else stat.S_IFREG
                 kind = stat.S_IFLNK if entry.is_symlink() else kind
                 yield entry.name, {"st_mode": kind, "st_ino": entry.inode()}, 0
 
     def releasedir(self, path: str | None, fh: int) -> int:
+        del self._listed[fh]
         os.close(fh)
         return 0
 
@@ -161,6 +211,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
             return self._keep(path, os.open(self._here(path), flags | os.O_NOFOLLOW))
 
     def create(self, path: str, mode: int, flags: int) -> int:
+        self._changed(path)
         return self._keep(path, os.open(self._made(path), flags | os.O_CREAT, mode))
 
     def _keep(self, path: str, handle: int) -> int:
@@ -218,6 +269,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
             source, target = self._here(old), self._folder + new
             self._keep_open_file(target)
             os.rename(source, target)
+            self._changed(old, new)
         self._made(new)  # Not where the reply was lost: nothing says that the name is there.
         for each in self._opened.values():
             if each.path == old or each.path.startswith(old + "/"):
@@ -227,11 +279,13 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
     def link(self, target: str, source: str) -> int:
         with self._answering("link", target, source):
             os.link(self._here(source), self._made(target), follow_symlinks=False)
+            self._changed(target)
         return 0
 
     def symlink(self, target: str, source: str) -> int:
         with self._answering("symlink", target):
             os.symlink(source, self._made(target))
+            self._changed(target)
         return 0
 
     def readlink(self, path: str) -> str:
@@ -242,16 +296,19 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         with self._answering("unlink", path):
             if not self._keep_open_file(self._here(path)):
                 os.unlink(self._here(path))
+            self._changed(path)
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
         with self._answering("mkdir", path):
             os.mkdir(self._made(path), mode)
+            self._changed(path)
         return 0
 
     def rmdir(self, path: str) -> int:
         with self._answering("rmdir", path):
             os.rmdir(self._here(path))
+            self._changed(path)
         return 0
 
     def _keep_open_file(self, path: str) -> bool:

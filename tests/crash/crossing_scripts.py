@@ -1,0 +1,274 @@
+"""Taking chosen messages from one queue to another, each in a script like those of `scripts.py`."""
+
+import os
+from collections.abc import Sequence
+
+from crash.key_scripts import KEY, link_of
+from crash.lease_scripts import CONSUMER, LEASE_S
+from crash.scripts import Script
+from crash.stage import ORDERS, Stage
+
+from mq.lifecycle import State
+from mq.message import Stamp
+from mq.names import MessageId, QueueName
+from mq.replay_id import ReplayId
+from mq.shovel import ALL, Why
+from mq.store.crossing_files import (
+    Chosen,
+    candidate_of,
+    chosen_of,
+    finish,
+    held,
+    keep_chosen,
+    leave_one_name,
+    record_chosen,
+)
+from mq.store.crossing_layout import Crossing
+from mq.store.files import Files
+from mq.store.flush import FsyncFlusher, NoFlusher
+from mq.store.group import run_alone
+from mq.store.lease import acknowledge, claim
+from mq.store.root import Root
+from mq.store.shovel import Aim, Shovelled, shovel_many
+
+OTHER = "other"
+CROSSING = Crossing(ReplayId("run"), QueueName(ORDERS), QueueName(OTHER))
+
+
+async def _begin(on: Stage, *queues: str) -> None:
+    """As in `first_start`, which is cut there too."""
+    await on.start()
+    for queue in queues or (ORDERS, OTHER):
+        await on.clients.make(queue)
+    on.known()
+
+
+async def _published(on: Stage, *sizes: int) -> list[str]:
+    return [await on.clients.publish(size) for size in sizes]
+
+
+def _choose(root: Root, ids: Sequence[str], flusher: FsyncFlusher | NoFlusher) -> None:
+    chosen = []
+    for each in map(MessageId.parse, ids):
+        found = candidate_of(root, CROSSING, each)
+        assert found is not None
+        path = root.layout.path(State.READY, CROSSING.source, each, found.bucket or "")
+        chosen.append(Chosen(each, Stamp.from_mtime_ns(os.stat(path).st_mtime_ns)))
+    run_alone(record_chosen(root, CROSSING, {}, chosen), flusher)
+
+
+def _move(root: Root, flusher: FsyncFlusher) -> Shovelled:
+    """All that was chosen and is there."""
+    chosen = list(chosen_of(root, CROSSING))
+    found = [candidate_of(root, CROSSING, each.id) for each in chosen]
+    stamps = {each.id.text: each.stamp for each in chosen}
+    aim = Aim(CROSSING.target, ALL, root.now_ms(), CROSSING.source, stamps)
+    return shovel_many(root, flusher, aim, [each for each in found if each is not None])
+
+
+def _run(root: Root, flusher: FsyncFlusher, ids: Sequence[str] = ()) -> Shovelled:
+    """A whole run; without ids it goes on with what another has chosen."""
+    with held(root, flusher, CROSSING.id):
+        if ids:
+            _choose(root, ids, flusher)
+        else:
+            run_alone(keep_chosen(root, CROSSING), flusher)
+        became = _move(root, flusher)
+        run_alone(finish(root, CROSSING, {"moved": len(became.moved)}), flusher)
+    return became
+
+
+def _asked(on: Stage, what: str, ids: Sequence[str]) -> None:
+    for message_id in ids:
+        on.disk.mark(what, queue=OTHER, id=message_id)
+
+
+async def _crossed(
+    on: Stage, asked: Sequence[str], *stay: Why, ids: Sequence[str] | None = None
+) -> None:
+    """`asked` are moved, of `ids`, or of what another has chosen; the others stay, as said."""
+    _asked(on, "shovel_asked", asked)
+    became = Shovelled()
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        nonlocal became
+        became = _run(root, flusher, asked if ids is None else ids)
+
+    await on.other(work)
+    assert became.error is None
+    assert sorted(each.text for each in became.moved) == sorted(asked)
+    assert list(became.stayed) == list(stay)
+    _asked(on, "shovelled", asked)
+
+
+async def _chosen_by_another(on: Stage, ids: Sequence[str], *, is_flushed: bool = True) -> None:
+    """Which died before it moved any."""
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        with held(root, flusher, CROSSING.id):
+            _choose(root, ids, flusher if is_flushed else NoFlusher())
+
+    await on.other(work)
+
+
+async def _moved_by_another(on: Stage, ids: Sequence[str]) -> None:
+    """Which died before it flushed that."""
+    await _chosen_by_another(on, ids)
+    _asked(on, "shovel_asked", ids)
+    for message_id in ids:
+        os.rename(on.ready(message_id), on.root / "queues" / OTHER / message_id)
+
+
+async def _fetched(on: Stage, queue: str = OTHER) -> str:
+    on.disk.mark("fetch_asked", queue=queue)
+    message_id = await on.clients.fetch(queue)
+    assert message_id is not None
+    return message_id
+
+
+async def cross(on: Stage) -> None:
+    """Two, together, of three."""
+    await _begin(on)
+    ids = await _published(on, 16, 300, 300)
+    await _crossed(on, ids[:2])
+    assert await _fetched(on) in ids
+    for message_id in ids[:2]:
+        await on.clients.delete(message_id, OTHER)
+
+
+async def cross_keyed(on: Stage) -> None:
+    """It takes its key along: there it has it, and here another gets it."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    await _crossed(on, [first])
+    second = await on.clients.publish_keyed(300, KEY)
+    assert second != first
+    await _crossed(on, [], Why.KEY_TAKEN, ids=[second])
+    await on.clients.delete(first, OTHER)
+
+
+async def go_on_with_what_another_chose(on: Stage) -> None:
+    """Which died before it flushed that it had."""
+    await _begin(on)
+    ids = await _published(on, 300, 16)
+    await _chosen_by_another(on, ids, is_flushed=False)
+    await _crossed(on, ids, ids=())
+
+
+async def go_on_with_what_another_began(on: Stage) -> None:
+    """Which died before it flushed what it had moved: that is known as durable at the end."""
+    await _begin(on)
+    ids = await _published(on, 300, 16)
+    await _chosen_by_another(on, ids)
+    _asked(on, "shovel_asked", ids)
+    os.rename(on.ready(ids[0]), on.root / "queues" / OTHER / ids[0])
+    await _crossed(on, ids[1:], ids=())
+    _asked(on, "shovelled", ids[:1])
+    await on.clients.delete(ids[0], OTHER)
+
+
+async def fetch_what_another_crossed(on: Stage) -> None:
+    await _begin(on)
+    ids = await _published(on, 300)
+    await _moved_by_another(on, ids)
+    assert await _fetched(on) == ids[0]
+    await on.clients.delete(ids[0], OTHER)
+
+
+async def delete_what_another_crossed(on: Stage) -> None:
+    await _begin(on)
+    ids = await _published(on, 300)
+    await _moved_by_another(on, ids)
+    await on.clients.delete(ids[0], OTHER)
+
+
+async def lease_what_another_crossed(on: Stage) -> None:
+    await _begin(on)
+    ids = await _published(on, 300)
+    await _moved_by_another(on, ids)
+    on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        lease = run_alone(claim(root, CONSUMER, [CROSSING.target], 10, LEASE_S), flusher)
+        assert lease is not None
+        run_alone(acknowledge(root, lease.name), flusher)
+
+    await on.other(work)
+    on.disk.mark("deleted", queue=OTHER, id=ids[0])
+
+
+async def sideline_what_another_crossed(on: Stage) -> None:
+    """From there on it lies where no run takes messages."""
+    await _begin(on, ORDERS, OTHER, f"{OTHER}_SIDELINE")
+    ids = await _published(on, 300)
+    await _moved_by_another(on, ids)
+    on.disk.mark("sideline_asked", queue=OTHER, id=ids[0], is_timeless=True)
+    os.rename(
+        on.ready(ids[0], OTHER), on.root / "queues" / f"{OTHER}_SIDELINE" / ids[0]
+    )  # By one who died as well.
+    await on.clients.delete(ids[0], f"{OTHER}_SIDELINE")
+
+
+async def drop_with_what_another_crossed(on: Stage) -> None:
+    """The queue that it came from stays, and the message is not there again."""
+    await _begin(on)
+    ids = await _published(on, 300)
+    await _moved_by_another(on, ids)
+    on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
+    await on.clients.drop(OTHER)
+    on.disk.mark("deleted", queue=OTHER, id=ids[0])
+    await on.stop()
+
+
+async def key_of_one_that_another_crossed(on: Stage) -> None:
+    """Who has its key next, in the queue that it left, has it alone."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    link = link_of(on, "keys", KEY)
+    there = on.root / "keys" / OTHER / link.parent.name
+    there.mkdir(parents=True, mode=0o700)
+    (there / link.name).symlink_to(first)
+    for folder in (there, there.parent, there.parent.parent):
+        Files().sync_folder(str(folder))
+    await _moved_by_another(on, [first])
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def cross_to_what_another_made(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await _begin(on, ORDERS)
+    ids = await _published(on, 300)
+    on.disk.mark("make_asked", queue=OTHER)
+    (on.root / "queues" / OTHER).mkdir(mode=0o700)
+    await _crossed(on, ids)
+
+
+async def two_names_of_a_crossing(on: Stage) -> None:
+    """An earlier crash has left messages at both ends of the rename."""
+    await _begin(on)
+    ids = await _published(on, 300, 300, 300)
+    await _chosen_by_another(on, ids)
+    _asked(on, "shovel_asked", ids)
+    for message_id in ids:
+        os.link(on.ready(message_id), on.root / "queues" / OTHER / message_id)
+    for queue in (ORDERS, OTHER):
+        Files().sync_folder(str(on.root / "queues" / queue))
+    await on.clients.delete(ids[0], OTHER)
+    assert await _fetched(on) == ids[1]
+    await on.other(lambda root, flusher: leave_one_name(root, flusher, CROSSING))
+    _asked(on, "shovelled", ids[2:])
+
+
+CROSSING_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        cross, cross_keyed, go_on_with_what_another_chose, go_on_with_what_another_began,
+        fetch_what_another_crossed, delete_what_another_crossed, lease_what_another_crossed,
+        sideline_what_another_crossed, drop_with_what_another_crossed,
+        key_of_one_that_another_crossed, cross_to_what_another_made, two_names_of_a_crossing,
+    )
+}  # fmt: skip
+CROSSINGS_IN_BUCKETS = (cross, cross_keyed, fetch_what_another_crossed)
+"""Those that are played with messages in buckets, too."""
+WITH_TWO_NAMES_OF_A_CROSSING = (two_names_of_a_crossing,)
+"""Those that only a file system without whole renames plays."""

@@ -1,0 +1,214 @@
+"""Expiry of messages and of queues, each in a script like those of `scripts.py`.
+
+Where a message must live in the end, only the mover that expires it is told that it has lived long
+enough: the settings on the disk do not say so, and what comes after the cut delivers it.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from crash.key_scripts import KEY
+from crash.scripts import Script
+from crash.stage import LATER_S, ORDERS, Stage
+
+from mq.clock import rfc3339
+from mq.lifecycle import State
+from mq.names import MessageId, QueueName, UuidSource
+from mq.settings import REMOVE, SIDELINE, QueueSettings
+from mq.store.configure import change_settings
+from mq.store.expire import (
+    Expiry,
+    delete_expired_queue,
+    expire,
+    expire_bucket,
+    expired_ready,
+)
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.known_settings import KnownSettings
+from mq.store.queues import retire_delayed
+from mq.store.redeliver import Redelivery, Timer, redeliver
+from mq.store.root import Root
+
+TTL_S = 300.0
+QUEUE = QueueName.parse(ORDERS)
+ASIDE = QUEUE.sideline().text
+
+Work = Callable[[Root, FsyncFlusher], object]
+
+
+class _Aged(KnownSettings):
+    """Those of a root in which nothing lives longer than a moment."""
+
+    expired_to: str = REMOVE
+
+    def of(self, queue: QueueName) -> QueueSettings:
+        known = super().of(queue)
+        return dataclasses.replace(known, message_ttl_s=0.001, expired_to=self.expired_to)
+
+
+async def _aged(on: Stage, expired_to: str, work: Work) -> None:
+    """What a mover does, to whom all has expired."""
+
+    def aged(root: Root, flusher: FsyncFlusher) -> None:
+        settings = _Aged(root.layout, root.files, root.clock)
+        settings.expired_to = expired_to
+        work(dataclasses.replace(root, settings=settings), flusher)
+
+    await on.other(aged)
+
+
+def _expire_ready(ends: Expiry, count: int) -> Work:
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        found = expired_ready(root, QUEUE, 100)
+        assert len(found) == count
+        for bucket, message_id in found:
+            assert run_alone(expire(root, QUEUE, message_id, bucket), flusher) is ends
+
+    return work
+
+
+def _redeliver(message_id: str, result: Redelivery) -> Work:
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        parsed = MessageId.parse(message_id)
+        for bucket in root.places.spots(State.DELAYED, QUEUE, parsed):
+            path = root.layout.path(State.DELAYED, QUEUE, parsed, bucket)
+            if root.files.status(path) is not None:
+                again = redeliver(root, QUEUE, parsed, Timer(), bucket)
+                assert run_alone(again, flusher)[0] is result
+                return
+        raise AssertionError("it is not in delay/")
+
+    return work
+
+
+async def _begin(on: Stage, *, with_sideline: bool = False) -> None:
+    """As in `first_start`, which is cut there too."""
+    await on.start()
+    await on.clients.make(ORDERS)
+    if with_sideline:
+        await on.clients.make(ASIDE)
+    on.known()
+
+
+async def _fetched(on: Stage) -> str:
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    message_id = await on.clients.fetch(ORDERS)
+    assert message_id is not None
+    return message_id
+
+
+def _may_go(on: Stage, ids: Sequence[str]) -> None:
+    """They were given up: what becomes of them is nobody's loss, but each is in one place."""
+    for message_id in ids:
+        on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
+
+
+async def expire_to_remove(on: Stage) -> None:
+    """Of the queue and of delay/; nothing is flushed, and what comes back has expired again."""
+    await _begin(on)
+    ids = [await on.clients.publish(size) for size in (16, 300, 300)]
+    assert await _fetched(on) == ids[0]
+    _may_go(on, ids)
+    on.disk.pass_time(LATER_S)
+    await _aged(on, REMOVE, _expire_ready(Expiry.REMOVED, 2))
+    await _aged(on, REMOVE, _redeliver(ids[0], Redelivery.EXPIRED))
+    await on.clients.publish(300)
+
+
+async def expire_keyed(on: Stage) -> None:
+    """The next message of its key makes the removal durable before it takes the key."""
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    _may_go(on, [first])
+    on.disk.pass_time(LATER_S)
+    await _aged(on, REMOVE, _expire_ready(Expiry.REMOVED, 1))
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def expire_fetched_keyed(on: Stage) -> None:
+    await _begin(on)
+    first = await on.clients.publish_keyed(300, KEY)
+    assert await _fetched(on) == first
+    _may_go(on, [first])
+    on.disk.pass_time(LATER_S)
+    await _aged(on, REMOVE, _redeliver(first, Redelivery.EXPIRED))
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def expire_to_the_sideline(on: Stage) -> None:
+    await _begin(on, with_sideline=True)
+    ids = [await on.clients.publish(size) for size in (16, 300, 300)]
+    assert await _fetched(on) == ids[0]
+    on.disk.pass_time(LATER_S)
+    for message_id in ids:
+        on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+    await _aged(on, SIDELINE, _expire_ready(Expiry.SIDELINED, 2))
+    await _aged(on, SIDELINE, _redeliver(ids[0], Redelivery.EXPIRED_ASIDE))
+    for message_id in ids:
+        on.disk.mark("sidelined", queue=ORDERS, id=message_id, is_timeless=True)
+
+
+async def expire_keyed_to_the_sideline(on: Stage) -> None:
+    await _begin(on, with_sideline=True)
+    first = await on.clients.publish_keyed(300, KEY)
+    on.disk.pass_time(LATER_S)
+    on.disk.mark("sideline_asked", queue=ORDERS, id=first)
+    await _aged(on, SIDELINE, _expire_ready(Expiry.SIDELINED, 1))
+    on.disk.mark("sidelined", queue=ORDERS, id=first, is_timeless=True)
+    assert await on.clients.publish_keyed(300, KEY) != first
+
+
+async def expire_a_bucket(on: Stage) -> None:
+    """By one rename, and what is flat by itself. A key of one of them is the next one's."""
+    await _begin(on)
+    ids = [await on.clients.publish(300)]
+    ids += [await on.clients.publish_keyed(300, KEY), await on.clients.publish(300)]
+    _may_go(on, ids)
+    on.disk.pass_time(LATER_S)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        def configure(ttl_s: float | None) -> None:
+            fields: dict[str, object] = {"message_ttl_s": ttl_s}
+            run_alone(change_settings(root, QUEUE, fields, QueueSettings()), flusher)
+            root.settings.look_again(QUEUE)
+
+        configure(TTL_S)
+        while expire_bucket(root, QUEUE):
+            pass
+        for bucket, message_id in expired_ready(root, QUEUE, 100):
+            run_alone(expire(root, QUEUE, message_id, bucket), flusher)
+        assert not expired_ready(root, QUEUE, 1)
+        configure(None)  # What is published next must be delivered hours later.
+
+    await on.other(work)
+    assert await on.clients.publish_keyed(300, KEY) not in ids
+
+
+async def delete_an_expired_queue(on: Stage) -> None:
+    await _begin(on)
+    await on.clients.publish(300)
+    await on.clients.publish_keyed(300, KEY)
+    await _fetched(on)
+    on.disk.mark("drop_asked", queue=ORDERS)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        fields: dict[str, object] = {"expires_at": rfc3339(root.now_ms()), "expiry_grace_s": 0}
+        run_alone(change_settings(root, QUEUE, fields, QueueSettings()), flusher)
+        uuid = UuidSource(root.clock).next()
+        assert run_alone(delete_expired_queue(root, QUEUE, uuid), flusher)
+
+    await on.other(work)
+    on.disk.mark("dropped", queue=ORDERS)
+    await on.other(lambda root, flusher: run_alone(retire_delayed(root, QUEUE), flusher))
+    await on.clients.make(ORDERS)
+    await on.clients.publish_keyed(300, KEY)
+
+
+EXPIRY_SCRIPTS: dict[str, Script] = {
+    script.__name__: script
+    for script in (
+        expire_to_remove, expire_keyed, expire_fetched_keyed, expire_to_the_sideline,
+        expire_keyed_to_the_sideline, expire_a_bucket, delete_an_expired_queue,
+    )
+}  # fmt: skip

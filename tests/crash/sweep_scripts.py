@@ -1,0 +1,89 @@
+"""Sweeping what is overdue, each in a script like those of `scripts.py`."""
+
+from pathlib import Path
+
+from crash.key_scripts import KEY
+from crash.scripts import Script
+from crash.sideline_scripts import SIDELINE
+from crash.stage import ORDERS, Stage
+
+from mq.lifecycle import State
+from mq.names import MessageId, QueueName
+from mq.store.flush import FsyncFlusher
+from mq.store.group import run_alone
+from mq.store.overdue import Swept, sweep_overdue
+from mq.store.root import Root
+
+
+async def _begin(on: Stage) -> None:
+    await on.start()
+    for queue in (ORDERS, SIDELINE):
+        await on.clients.make(queue)
+    on.known()
+
+
+async def _fetched(on: Stage, queue: str) -> str:
+    on.disk.mark("fetch_asked", queue=queue)
+    message_id = await on.clients.fetch(queue)
+    assert message_id is not None
+    return message_id
+
+
+async def _sweep(on: Stage, message_id: str, queue: str, expected: Swept) -> None:
+    """By an mq-mover whose redelivery has tried for long."""
+    bucket = _bucket(on.delayed(message_id, queue))
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        swept = sweep_overdue(
+            root, QueueName(queue), MessageId.parse(message_id), bucket, lambda status: True
+        )
+        assert run_alone(swept, flusher) is expected
+
+    await on.other(work)
+
+
+def _bucket(path: Path) -> str:
+    below = path.parts[path.parts.index("delay") + 1 : -1]
+    return "".join(f"{part}/" for part in below)
+
+
+async def sweep(on: Stage) -> None:
+    """What was fetched goes to the sideline, and from there on."""
+    await _begin(on)
+    for size in (16, 300):
+        await on.clients.publish(size)
+    for _ in range(2):
+        message_id = await _fetched(on, ORDERS)
+        on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+        await _sweep(on, message_id, ORDERS, Swept.SIDELINED)
+        on.disk.mark("sidelined", queue=ORDERS, id=message_id)
+    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+
+
+async def sweep_keyed(on: Stage) -> None:
+    """Its key is the next one's."""
+    await _begin(on)
+    message_id = await on.clients.publish_keyed(300, KEY)
+    assert await _fetched(on, ORDERS) == message_id
+    on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+    await _sweep(on, message_id, ORDERS, Swept.SIDELINED)
+    on.disk.mark("sidelined", queue=ORDERS, id=message_id)
+    await on.clients.publish_keyed(300, KEY)
+
+
+async def sweep_back_to_the_sideline(on: Stage) -> None:
+    await _begin(on)
+    for size in (16, 300):
+        await on.clients.sideline(await on.clients.publish(size))
+    for _ in range(2):
+        message_id = await _fetched(on, SIDELINE)
+        on.disk.mark("reschedule_asked", queue=SIDELINE, id=message_id, due_ms=0)
+        await _sweep(on, message_id, SIDELINE, Swept.RETURNED)
+        ready = State.READY.value
+        on.disk.mark("moved", queue=SIDELINE, id=message_id, to=ready, is_timeless=True)
+    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+
+
+SWEEP_SCRIPTS: dict[str, Script] = {
+    script.__name__: script for script in (sweep, sweep_keyed, sweep_back_to_the_sideline)
+}

@@ -1,0 +1,100 @@
+"""The page about access: every command of it, in order, against an mq that asks for tokens."""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+from harness.mqctl import Mqctl, mqctl_for, mqctl_server_at
+
+from mq.cli import main as mq_command
+from mq.mqctl.cli import mqctl as mqctl_command
+
+from .test_examples import as_shown, examples_in
+
+PAGE = (Path(__file__).parents[2] / "deploy" / "ACCESS.md").read_text(encoding="utf-8")
+EXAMPLES = examples_in(PAGE)
+MARK = "== the next example"
+HANG_UP = "kill -HUP $(pgrep -o -f 'mq --root /tmp/mq')"
+URL = "mq=http://localhost:8080"
+
+
+def outputs(begin: str, script: str, folder: Path) -> list[str]:
+    """What each example of a script says, whose files are in the folder."""
+    script = begin + script.replace("/tmp/", f"{folder}/")
+    done = subprocess.run(
+        ["bash", "-eu", "-c", f"exec 2>&1\n{script}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={name: value for name, value in os.environ.items() if not name.startswith("MQ_")},
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout.replace(str(folder), "/tmp").split(f"\n{MARK}\n")[:-1]
+
+
+def marked(commands: str) -> str:
+    return f"{commands}printf '\\n{MARK}\\n'\n"
+
+
+def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
+    first, *others = EXAMPLES
+    folder = tmp_path / "said"
+    folder.mkdir()
+    with mqctl_server_at(tmp_path / "before"):
+        # The page's file is there before mq is.
+        function = function_at(tmp_path / "before")
+        said = outputs(function, marked(first.commands), folder)
+    with mqctl_for(tmp_path, "--tokens", str(folder / "tokens")) as (mqctl, mq):
+        script = "".join(marked(each.commands) for each in others)
+        assert script.count(HANG_UP) == 1
+        assert script.count(URL) == 1
+        script = script.replace(HANG_UP, f"kill -HUP {mq.popen.pid}")
+        script = script.replace(URL, f"mq={mq.url}\nexport MQ_URL={mq.url}")
+        curl = 'curl() { command curl -sS "$@"; echo; }\n'
+        again = first.commands.splitlines()[0]
+        said += outputs(mqctl.function() + curl, f"{again}\n{script}", folder)
+        mq.wait_for_log(" read again")
+    for example, output in zip(EXAMPLES, said, strict=True):
+        lines = iter(output.replace("\r", "").splitlines())
+        for shown in example.lines:
+            pattern = as_shown(shown)
+            assert any(pattern.fullmatch(line) for line in lines), (
+                f"{example.commands}shows no more:\n{shown}\nbut:\n{output}"
+            )
+
+
+def function_at(path: Path) -> str:
+    return Mqctl(path, "http://127.0.0.1:1").function()
+
+
+def test_what_is_not_run_has_flags_that_there_are() -> None:
+    lines = re.findall(r"^(mq|mqctl) (.*)$", "\n".join(not_run()), re.MULTILINE)
+    assert {name for name, _ in lines} == {"mq", "mqctl"}
+    for name, arguments in lines:
+        command: click.Command = mq_command
+        words = shlex.split(arguments)
+        if name == "mqctl":
+            for _ in range(2):
+                group = command if isinstance(command, click.Group) else mqctl_command
+                found = group.get_command(click.Context(group), words.pop(0))
+                assert found is not None
+                command = found
+        command.make_context(name, words)
+
+
+def not_run() -> list[str]:
+    """The blocks of the page that no shell is given."""
+    blocks = re.findall(r"```(\w*)\n(.*?)```\n", PAGE, re.DOTALL)
+    return [text for kind, text in blocks if not kind]
+
+
+def test_each_flag_of_access_is_told_of() -> None:
+    context = click.Context(mq_command, **mq_command.context_settings)
+    for option in ("tokens", "allow-anonymous"):
+        assert any(f"--{option}" in each.opts for each in mq_command.params)
+        assert f"`--{option}" in PAGE
+        assert f"`{context.auto_envvar_prefix}_{option.upper().replace('-', '_')}`" in PAGE
