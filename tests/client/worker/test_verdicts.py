@@ -59,12 +59,22 @@ async def test_false_sidelines(
     assert (found.body, found.sidelined) == (b"one", "rejected")
 
 
-@pytest.mark.parametrize("handler", doing(lambda _: False))
+_refused: set[str] = set()
+
+
+def refuse(message: Any) -> bool:
+    _refused.add(message.id)
+    return False
+
+
+@pytest.mark.parametrize("handler", doing(refuse))
 async def test_or_has_it_lapse(server: Server, orders: AsyncQueue, handler: Handler) -> None:
     await published(orders, ["one"])
     worker = Worker(server.url, "orders", handler, on_false="lapse")
     async with working(worker):
-        await comes_true(lambda: orders.peek(states=("delayed",)))
+        (found,) = await comes_true(lambda: orders.peek(states=("delayed",)))
+        # A worker that is told to end before gives it back.
+        await comes_true(lambda: found.id in _refused)
     (found,) = await orders.peek(states=("delayed",))
     assert found.receives == 1
     assert not (await orders.describe()).totals["extended"]
