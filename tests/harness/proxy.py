@@ -23,13 +23,16 @@ http {{
     fastcgi_temp_path {work}/fastcgi;
     uwsgi_temp_path {work}/uwsgi;
     scgi_temp_path {work}/scgi;
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://127.0.0.1:{upstream};
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-        }}
+    {sites}
+}}
+"""
+_SITE = """
+server {{
+    listen 127.0.0.1:{port};
+    location / {{
+        proxy_pass http://127.0.0.1:{upstream};
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
     }}
 }}
 """
@@ -38,24 +41,36 @@ http {{
 @contextlib.asynccontextmanager
 async def nginx(upstream: int, work: Path) -> AsyncIterator[int]:
     """Passes requests on to a port of this machine; its own port. `work` is a folder."""
+    port = free_port()
+    async with serving(_SITE.format(port=port, upstream=upstream), port, work):
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def serving(sites: str, port: int, work: Path) -> AsyncIterator[None]:
+    """An nginx with what these say of its sites, one of which listens on this port."""
     found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if found is None:
         cannot_run("nginx is missing")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     path = work / "nginx.conf"
-    path.write_text(_CONFIGURATION.format(work=work, port=port, upstream=upstream))
+    path.write_text(_CONFIGURATION.format(work=work, sites=sites))
     process = await asyncio.create_subprocess_exec(
         str(found), "-e", str(work / "error.log"), "-p", str(work), "-c", str(path)
     )
     try:
         await comes_true(lambda: _is_there(process, port), "nginx")
-        yield port
+        yield
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         async with asyncio.timeout(PATIENCE_S):
             await process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody has for now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 async def _is_there(process: asyncio.subprocess.Process, port: int) -> bool:
