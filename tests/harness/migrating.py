@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.processes import eventually
 from tests.examples.migrate.moving import Source, Taken
 
 TOP = Path(__file__).parents[2]
@@ -47,12 +48,17 @@ class Mortal:
 def begin(name: str, *flags: str) -> "subprocess.Popen[str]":
     """`python -m tests.examples.migrate.{name}`."""
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", f"tests.examples.migrate.{name}", *flags],
+        [sys.executable, "-m", f"tests.examples.migrate.{name}", *flags],
         cwd=TOP,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def move_all(name: str, *flags: str) -> None:
+    """The same until nothing is left: servers take a moment to see that a program was killed."""
+    eventually(lambda: move(name, *flags)[0] == 0, "an empty source", patience_s=90)
 
 
 def move(name: str, *flags: str) -> tuple[int, str, str]:

@@ -100,8 +100,8 @@ class Beanstalkd:
 
 
 def priority(pri: int) -> int:
-    """9 for beanstalkd's most urgent, 0 for its least, by the power of two: 0 is 9, 1024 (what its
-    clients call urgent is less) 6, 65536 (greenstalk's default) 4, 2**32 - 1 is 0.
+    """9 for beanstalkd's most urgent, 0 for its least, by the power of two: 0 is 9, 1024 (what
+    beanstalkd counts as urgent is less) 6, 65536 (greenstalk's default) 4, 2**32 - 1 is 0.
     """
     return 9 - min(9, pri.bit_length() * 10 // (URGENT_BITS + 1))
 
