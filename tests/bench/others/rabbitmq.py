@@ -3,13 +3,14 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import Popen
 from typing import Final
 
 from tests.bench.load import load
 from tests.bench.others.rival import Rival, Serving, free_port, process
 
 # Not /usr/sbin/rabbitmq-server, which becomes another user and looks elsewhere for its data.
-_PROGRAM: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+PROGRAM: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 _ACKS: Final = (
     "An ACK's receipt does not wait for the disk, and who has a message is not written: after a "
     "restart it is sent again."
@@ -34,11 +35,13 @@ def _queue(port: int, name: str, headers: str) -> str:
 
 
 @contextlib.contextmanager
-def _serving(folder: Path, headers: str) -> Iterator[Serving]:
-    port = free_port()
-    conf, plugins = folder / "rabbitmq.conf", folder / "enabled_plugins"
-    conf.write_text(f"listeners.tcp = none\nstomp.listeners.tcp.1 = 127.0.0.1:{port}\n")
-    plugins.write_text("[rabbitmq_stomp].\n")
+def rabbitmq(folder: Path, port: int, conf: str, plugins: str) -> "Iterator[Popen[bytes]]":
+    """Runs one with this configuration until the port answers; all that it has is in the folder.
+
+    Raises BenchError.
+    """
+    (folder / "rabbitmq.conf").write_text(conf)
+    (folder / "enabled_plugins").write_text(f"[{plugins}].\n")
     with _epmd(folder) as epmd_port:
         env = {
             "HOME": str(folder),
@@ -47,18 +50,26 @@ def _serving(folder: Path, headers: str) -> Iterator[Serving]:
             "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"),
-            "RABBITMQ_CONFIG_FILE": str(conf),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
         }
-        with process(folder, port, _PROGRAM, env=env) as popen:
-            yield Serving(lambda name: _queue(port, name, headers), popen)
+        with process(folder, port, PROGRAM, env=env) as popen:
+            yield popen
+
+
+@contextlib.contextmanager
+def _serving(folder: Path, headers: str) -> Iterator[Serving]:
+    port = free_port()
+    conf = f"listeners.tcp = none\nstomp.listeners.tcp.1 = 127.0.0.1:{port}\n"
+    with rabbitmq(folder, port, conf, "rabbitmq_stomp") as popen:
+        yield Serving(lambda name: _queue(port, name, headers), popen)
 
 
 def _rabbitmq(kind: str, headers: str, publishes: str) -> Rival:
     return Rival(
         name=f"RabbitMQ, {kind} queue",
-        program=_PROGRAM,
+        program=PROGRAM,
         packages=("rabbitmq-server",),
         version=("dpkg-query", "--show", "rabbitmq-server"),
         publish_on_disk="yes",
