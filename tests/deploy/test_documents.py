@@ -31,6 +31,7 @@ RUN_BY = {
     "deploy/CLUSTERING.md": "deploy/test_clustering.py",
     "deploy/DAEMONS.md": "deploy/test_documents.py",
     "deploy/METRICS.md": "deploy/test_metrics_page.py",
+    "deploy/MIGRATING.md": "deploy/test_migrating.py",
     "deploy/MOUNTS.md": "deploy/test_pages.py",
     "deploy/OPERATING.md": "examples/test_operating.py",
     "deploy/SECURITY.md": "deploy/test_pages.py",
