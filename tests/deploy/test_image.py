@@ -2,18 +2,20 @@
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness.container import Container, container
-from harness.image import Image, image
+from harness.image import DOCKERFILE, Image, image
 from harness.processes import eventually
 
 from mq import __version__
 
 # Building takes a minute, most of it waiting for packages.
 pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(900)]
+PAGE = DOCKERFILE.with_name("CONTAINERS.md")
 ANONYMOUS = {"MQ_ALLOW_ANONYMOUS": "1"}
 
 
@@ -30,11 +32,6 @@ def volume(built: Image, tmp_path: Path) -> Path:
     of_image = built.rootfs / "var/lib/mq"
     where.mkdir(mode=of_image.stat().st_mode & 0o777)
     shutil.chown(where, of_image.stat().st_uid, of_image.stat().st_gid)
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.stat().st_uid == 0 and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-        if parent == Path("/tmp"):
-            break
     return where
 
 
@@ -44,8 +41,13 @@ def health(mq: Container) -> list[str]:
     return command
 
 
+def until_logged(each: Container, says: str) -> None:
+    eventually(lambda: says in each.log or each.popen.poll() is not None, says, 120)
+    assert says in each.log, each.log
+
+
 def until_healthy(mq: Container) -> None:
-    eventually(lambda: "listening" in mq.log or mq.popen.poll() is not None, "mq", 120)
+    until_logged(mq, "listening")
     mq.execute(*health(mq))
 
 
@@ -67,6 +69,8 @@ def test_mq_serves_drains_and_writes_in_its_volume_alone(
     owners = {path.lstat().st_uid for path in volume.rglob("*")}
     assert owners == {10001}
     assert len(list((volume / "delay").iterdir())) == 1
+    saved = kept(volume, tmp_path)
+    assert saved == {path.name: path.lstat().st_mtime_ns for path in (volume / "delay").iterdir()}
     # And another one goes on where it was.
     with container(built, volume, tmp_path / "again", env=ANONYMOUS) as mq:
         until_healthy(mq)
@@ -83,11 +87,10 @@ def test_without_a_word_on_access_it_does_not_start(
 
 
 def test_it_is_unhealthy_when_nobody_answers(built: Image, volume: Path, tmp_path: Path) -> None:
-    with (
-        container(built, volume, tmp_path / "log", "mq-reaper") as other,
-        pytest.raises(AssertionError, match="cannot be reached"),
-    ):
-        other.execute(*health(other))
+    with container(built, volume, tmp_path / "log", "mq-reaper") as other:
+        until_logged(other, "reaping")
+        with pytest.raises(AssertionError, match="cannot be reached"):
+            other.execute(*health(other))
 
 
 @pytest.mark.parametrize(("daemon", "says"), [("mq-mover", "moving"), ("mq-reaper", "reaping")])
@@ -95,19 +98,34 @@ def test_the_others_run_by_it_too(
     built: Image, volume: Path, tmp_path: Path, daemon: str, says: str
 ) -> None:
     with container(built, volume, tmp_path / "log", daemon) as other:
-        eventually(lambda: says in other.log or other.popen.poll() is not None, daemon, 120)
+        until_logged(other, says)
         assert other.stop() == 0, other.log
 
 
 def test_it_has_what_it_needs_and_no_more(built: Image) -> None:
-    packages = {path.name for path in (built.rootfs / "opt/mq/lib").glob("python3.*/site-packages/*")}
+    installed = (built.rootfs / "opt/mq/lib").glob("python3.*/site-packages/*")
+    packages = {path.name for path in installed}
     assert {"mq", "mq_mover", "mq_reaper", "kazoo", "jwt", "opentelemetry"} <= packages
     assert f"mq-{__version__}.dist-info" in packages
     assert not {"pip", "pytest", "hatchling", "pyspark"} & packages
     assert not (built.rootfs / "src").exists()
-    assert not list((built.rootfs / "etc").glob("pip.conf"))
+    # Where this machine's was while it was built.
+    assert not (built.rootfs / "etc/pip.conf").stat().st_size
     assert built.config["StopSignal"] == "SIGTERM"
     assert list(built.config["Volumes"]) == [built.environment["MQ_ROOT"]]
+
+
+def kept(volume: Path, work: Path) -> dict[str, int]:
+    """The times of what waits, out of an archive that was made as the page says."""
+    copy = work / "copy"
+    copy.mkdir()
+    archive = str(work / "root.tar")
+    making = re.search(r" (tar --format=posix .*)", PAGE.read_text())
+    assert making is not None
+    command = making.group(1).replace("/backup/root.tar", archive)
+    subprocess.run(command.replace("/var/lib/mq", str(volume)).split(), check=True)
+    subprocess.run(["tar", "-xf", archive, "-C", str(copy)], check=True)
+    return {path.name: path.lstat().st_mtime_ns for path in (copy / "delay").iterdir()}
 
 
 def files(top: Path) -> set[tuple[str, int]]:

@@ -48,8 +48,9 @@ class Container:
         return self._log.read_text()
 
     def execute(self, *command: str, env: dict[str, str] | None = None) -> str:
-        """What a further process in it says, as `docker exec` would start one; it has to end well."""
-        done = self._within(("--mount", "--pid", "--root"), _as_user(self.image, self._env | (env or {})), command)
+        """What a further process in it says, as `docker exec` starts one; it has to end well."""
+        before = _as_user(self.image, self._env | (env or {}))
+        done = self._within(("--mount", "--pid", "--root"), before, command)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}{self.log}"
         return done.stdout
 

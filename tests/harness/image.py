@@ -1,8 +1,8 @@
 """The container image as buildah builds it, with no daemon and no container engine beside it.
 
-Its base comes from a registry of images, which not every machine reaches. In its place stands what it
-is made of: `python:3.13-slim-trixie` is Debian trixie with a Python of its own making; here it is
-Debian trixie with Debian's Python, of the same version.
+Its base comes from a registry of images, which not every machine reaches. In its place stands what
+it is made of: `python:3.13-slim-trixie` is Debian trixie with a Python of its own making; here it
+is Debian trixie with Debian's Python, of the same version.
 """
 
 import ast
