@@ -102,6 +102,20 @@ def test_the_others_run_by_it_too(
         assert other.stop() == 0, other.log
 
 
+def test_several_processes_and_the_rest_beside_them_need_no_other_folder_either(
+    built: Image, volume: Path, tmp_path: Path
+) -> None:
+    command = ("mq", "--standalone", "--processes", "2")
+    with container(built, volume, tmp_path / "log", *command, env=ANONYMOUS) as mq:
+        until_logged(mq, "moving")
+        until_healthy(mq)
+        mq.execute("mqctl", "create", "orders")
+        mq.execute("mqctl", "send", "orders", "later", "--delay", "1")
+        got = mq.execute("mqctl", "receive", "orders", "--ack", "--wait", "60", "--count", "1")
+        assert "later" in got
+        assert mq.stop() == 0, mq.log
+
+
 def test_it_has_what_it_needs_and_no_more(built: Image) -> None:
     installed = (built.rootfs / "opt/mq/lib").glob("python3.*/site-packages/*")
     packages = {path.name for path in installed}
