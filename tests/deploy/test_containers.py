@@ -307,6 +307,14 @@ def test_a_flag_that_docker_compose_does_not_know_would_be_seen() -> None:
     assert "--remove" in done.stderr
 
 
+def test_what_the_page_has_the_image_run_is_a_command() -> None:
+    commands = re.findall(rf" mq:{re.escape(__version__)} (mq(?:-\w+)? .*)$", PAGE, re.MULTILINE)
+    assert commands
+    for each in commands:
+        if "--help" not in each:
+            parsed(shlex.split(each))
+
+
 def test_paths_of_the_page_s_kubectl_commands_are_there() -> None:
     named = re.findall(r"kubectl apply -[fk] (\S+)", PAGE)
     assert named
