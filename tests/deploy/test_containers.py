@@ -205,6 +205,8 @@ def test_one_user_root_and_port(composed: dict[str, Any]) -> None:
                 each["source"]: each["target"] for each in service["volumes"]
             }.items()
     for name, pod in pods().items():
+        assert pod["enableServiceLinks"] is False, "a Service mq would say MQ_PORT"
+        assert pod["automountServiceAccountToken"] is False
         security = pod["securityContext"]
         assert security["runAsNonRoot"]
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
