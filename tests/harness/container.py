@@ -56,14 +56,14 @@ class Container:
 
     def curl(self, *arguments: str) -> str:
         """What this machine's curl gets in its network."""
-        done = self._within(("--net",), ["curl", "-sS", "--max-time", str(PATIENCE_S)], arguments)
+        done = self._within(("--net",), ["curl", "-sS", "--max-time", str(4 * PATIENCE_S)], arguments)
         assert done.returncode == 0, f"{arguments}: {done.stderr}{self.log}"
         return done.stdout
 
     def stop(self) -> int:
         """What it ends with after SIGTERM."""
         subprocess.run(["kill", "-TERM", str(self._first())], check=True)
-        return self.popen.wait(PATIENCE_S)
+        return self.popen.wait(4 * PATIENCE_S)
 
     def _first(self) -> int:
         """The pid, outside, of its first process."""
