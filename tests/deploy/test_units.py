@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import pytest
+from harness.flags import COMMANDS, variables
 from harness.manager import manager
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, eventually
@@ -28,7 +27,6 @@ TOP = Path(__file__).parents[2]
 UNITS = TOP / "deploy" / "systemd"
 PAGE = (UNITS / "SYSTEMD.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = {"mq": mq, "mq-mover": mq_mover, "mq-reaper": mq_reaper}
 SERVICES = ("mq.service", "mq@8081.service", "mq-mover.service", "mq-reaper.service")
 EXPOSURE_MAX = 1.5
 # A process that may not make memory it has written executable, as MemoryDenyWriteExecute= has it.
@@ -84,19 +82,6 @@ def settings(unit: Path | str) -> list[tuple[str, str]]:
 
 def values(unit: Path | str, name: str) -> list[str]:
     return [value for each, value in settings(unit) if each == name]
-
-
-def variables(command: click.Command) -> set[str]:
-    """The variables of a command's flags."""
-    context = click.Context(command, **command.context_settings)
-    return {name for option in command.params for name in _names(option, context)}
-
-
-def _names(option: click.Parameter, context: click.Context) -> Iterator[str]:
-    if isinstance(option.envvar, str):
-        yield option.envvar
-    elif getattr(option, "allow_from_autoenv", False):
-        yield f"{context.auto_envvar_prefix}_{str(option.name).upper()}"
 
 
 # As installed.

@@ -9,6 +9,7 @@ LONG = (
     "tests/faults/test_every_call.py",
     "tests/spark/failures/",
     "tests/spark/",
+    "tests/deploy/test_image.py",
     "tests/crash/",
     "tests/histories/",
     "tests/nfs/",

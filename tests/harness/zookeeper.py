@@ -36,6 +36,7 @@ class ZooKeeper:
 
     work: Path
     port: int = 0
+    configuration: str = _CONFIGURATION
     _popen: "subprocess.Popen[bytes] | None" = None
 
     def start(self) -> None:
@@ -50,7 +51,7 @@ class ZooKeeper:
             with socket.create_server(("127.0.0.1", 0)) as free:
                 self.port = free.getsockname()[1]
         path = self.work / "zoo.cfg"
-        path.write_text(_CONFIGURATION.format(tick=TICK_MS, data=data, port=self.port))
+        path.write_text(self.configuration.format(tick=TICK_MS, data=data, port=self.port))
         flags = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(JAR))
         with (self.work / "log").open("ab") as log:
             self._popen = subprocess.Popen(
@@ -97,9 +98,9 @@ class ZooKeeper:
 
 
 @contextlib.contextmanager
-def zookeeper(work: Path) -> Iterator[ZooKeeper]:
+def zookeeper(work: Path, configuration: str = _CONFIGURATION) -> Iterator[ZooKeeper]:
     """A server that runs; `work` is a folder of its own, made where it is missing."""
-    server = ZooKeeper(work)
+    server = ZooKeeper(work, configuration=configuration)
     try:
         server.start()
         yield server
