@@ -65,7 +65,7 @@ export class Chart {
       element("ul", { class: "legend" }, ...legend),
       element("details", {},
         element("summary", {}, "As a table", element("span", { class: "unseen" }, `: ${title}`)),
-        element("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": title },
+        element("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `Table: ${title}` },
           element("table", {},
             element("thead", {}, element("tr", {}, ...head.map((each) => element("th", { scope: "col" }, each)))),
             this.#body))));
