@@ -101,7 +101,7 @@ export class Messages {
         element("dl", { class: "headers" }, ...headers.map(([name, value]) =>
           element("div", {}, element("dt", {}, name), element("dd", {}, value)))),
         element("p", { class: "hint" }, what),
-        element("pre", { class: "body", tabindex: "0", role: "region", "aria-label": "Body" }, text)),
+        element("pre", { class: "body", tabindex: "0", role: "region", "aria-label": `Body of ${message.id}` }, text)),
       this.#actions(message));
   }
 
