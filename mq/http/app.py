@@ -15,6 +15,7 @@ from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
 from mq.http.direct import DirectWay, LongWay
 from mq.http.metering import OPERATION, Measured, number_of
+from mq.http.origins import refuse_foreign
 from mq.http.problems import problem_answer
 from mq.http.room import Bounds
 from mq.http.routes import ROUTES
@@ -22,6 +23,7 @@ from mq.http.routing import Routes
 from mq.http.service import Service
 from mq.interface import parameters
 from mq.interface.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN
+from mq.interface.routes import changes
 from mq.limits import (
     FIELD_BYTES_MAX,
     FIELDS_MAX,
@@ -82,6 +84,8 @@ class Dispatcher:
         request[OPERATION] = number_of(request, request.method, route.pattern)
         # Before anything else is looked at: nothing is told of queues to those who may not know.
         admit(self._service.access, request, operation.right, path.get("queue"))
+        if changes(request.method, route.pattern):
+            refuse_foreign(self._service.access, request)
         if request.query_string:
             for parameter in request.query:
                 if parameter not in operation.names:

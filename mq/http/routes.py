@@ -25,6 +25,7 @@ from mq.http import (
 )
 from mq.http.consume.connection import consume
 from mq.http.openapi.serving import reader_of
+from mq.http.page import serving as page
 from mq.http.routing import Handler, Route
 from mq.interface.routes import routes_of
 
@@ -76,6 +77,8 @@ _HANDLERS: Final[Mapping[str, Mapping[str, Handler]]] = {
     "/-/members": {"GET": members.read_all, "HEAD": members.read_all},
     "/-/refresh": {"POST": members.refresh},
     "/-/openapi.json": {"GET": _read_openapi, "HEAD": _read_openapi},
+    "/-/": {"GET": page.read, "HEAD": page.read},
+    "/-/page/{asset}": {"GET": page.read_asset, "HEAD": page.read_asset},
 }
 
 ROUTES: Final[list[Route]] = routes_of(_HANDLERS)

@@ -16,6 +16,11 @@ IF_MATCH: Final = Header(
     "The entity tag of what the client knows, several with commas, or `*` for any.",
     example='"1"',
 )  # fmt: skip
+IF_NONE_MATCH: Final = Header(
+    "If-None-Match", {"type": "string"},
+    "Entity tags of what the client has, several with commas, or `*`: 304 where it is one of them.",
+    example='"0123456789abcdef"',
+)  # fmt: skip
 
 
 def etag(receives: int) -> str:
@@ -46,3 +51,15 @@ def parse_tags(values: list[str]) -> Callable[[str], bool] | None:
         raise BadPrecondition
     tags = {tag for weak, tag in _ENTITY_TAG.findall(text) if not weak}
     return lambda tag: tag in tags
+
+
+def is_known(values: list[str], tag: str) -> bool:
+    """Whether If-None-Match names this tag, compared weakly (RFC 9110, section 13.1.2). What is no
+    list of tags names none.
+    """
+    text = ", ".join(values).strip()
+    if text == "*":
+        return True
+    return _ENTITY_TAGS.fullmatch(text) is not None and any(
+        f'"{each}"' == tag for _, each in _ENTITY_TAG.findall(text)
+    )

@@ -132,7 +132,7 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     ForeignOrigin: Problem(
         "foreign-origin", 403, "Foreign origin",
-        "A page of another origin may not consume messages.",
+        "A page of another origin may not do this.",
     ),
     Unauthenticated: Problem(
         "unauthenticated", 401, "Unauthenticated", "A token that is good is to be shown here."

@@ -25,7 +25,7 @@ from mq.interface import (
     shovels,
     sidelines,
 )
-from mq.interface.etags import IF_MATCH
+from mq.interface.etags import IF_MATCH, IF_NONE_MATCH
 from mq.interface.query import Header, Parameter
 
 H = TypeVar("H")
@@ -75,6 +75,8 @@ _RANGED: Final = Told(headers=(ranges.RANGE, ranges.IF_RANGE), right=Right.CONSU
 _MATCHED: Final = Told(headers=(IF_MATCH,), right=Right.CONSUME)
 _LISTED: Final = Told((queues.AFTER, queues.COUNT), right=Needs.CALLER)
 _MEMBERS: Final = Told((members.QUEUE,))
+# What it shows it asks for by itself, as whoever looks at it may.
+_PAGE: Final = Told(headers=(IF_NONE_MATCH,), right=Needs.NOTHING)
 
 TABLE: Final[Mapping[str, Mapping[str, Told]]] = {
     "/{queue}": {
@@ -132,8 +134,19 @@ TABLE: Final[Mapping[str, Mapping[str, Told]]] = {
     "/-/members": {"GET": _MEMBERS, "HEAD": _MEMBERS},
     "/-/refresh": {"POST": _ADMINISTERS},
     "/-/openapi.json": {"GET": _OPEN, "HEAD": _OPEN},
+    "/-/": {"GET": _PAGE, "HEAD": _PAGE},
+    "/-/page/{asset}": {"GET": _PAGE, "HEAD": _PAGE},
 }
 """By a path's pattern, `{name}` standing for a segment, and a method."""
+
+_READING: Final = {"GET", "HEAD"}
+_CHANGED_BY_READING: Final = {"/{queue}/messages"}
+"""Where a GET is no reading: who fetches has what is fetched."""
+
+
+def changes(method: str, pattern: str) -> bool:
+    """Whether a request changes anything: what no page of another origin may have a browser do."""
+    return method not in _READING or pattern in _CHANGED_BY_READING
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +173,7 @@ class Route(Generic[H]):
     segments: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "segments", tuple(self.pattern.strip("/").split("/")))
+        object.__setattr__(self, "segments", tuple(self.pattern.removeprefix("/").split("/")))
 
     @property
     def parameters(self) -> tuple[str, ...]:

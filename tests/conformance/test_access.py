@@ -24,7 +24,10 @@ OPERATIONS = [
     for method, operation in route.operations.items()
 ]
 # What each operation is to need: said a second time, by hand.
-ANYBODY = "GET HEAD /-/livez; GET HEAD /-/readyz; GET HEAD /-/openapi.json"
+ANYBODY = (
+    "GET HEAD /-/livez; GET HEAD /-/readyz; GET HEAD /-/openapi.json; "
+    "GET HEAD /-/; GET HEAD /-/page/{asset}"
+)
 KNOWN = "GET HEAD /-/queues; GET /-/consume"
 ANY = "GET HEAD /{queue}; GET HEAD /{queue}/settings; GET HEAD /-/metrics"
 PUBLISH = (
@@ -62,7 +65,7 @@ async def guarded(serve: Serve, tokens: Tokens) -> Server:
 
 
 def path_of(pattern: str, queue: str) -> str:
-    return pattern.format(queue=queue, id=UNKNOWN_ID, key="k", schedule="s")
+    return pattern.format(queue=queue, id=UNKNOWN_ID, key="k", schedule="s", asset="page.css")
 
 
 def bearer(token: str) -> dict[str, str]:

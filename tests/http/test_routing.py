@@ -17,6 +17,8 @@ ROUTER = Routes(ROUTES)
         ("/a%2Fb/messages", "/{queue}/messages", {"queue": "a/b"}),
         ("/a/messages/x%00", "/{queue}/messages/{id}", {"queue": "a", "id": "x\x00"}),
         ("/-/livez", "/-/livez", {}),
+        ("/-/", "/-/", {}),
+        ("/-/page/main.js", "/-/page/{asset}", {"asset": "main.js"}),
     ],
 )
 def test_a_path_finds_its_route(path: str, pattern: str, values: dict[str, str]) -> None:
@@ -26,7 +28,8 @@ def test_a_path_finds_its_route(path: str, pattern: str, values: dict[str, str])
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/", "//", "/-", "/-/", "/-/x", "/a/", "/a/b", "/a/messages/", "/a/messages/b/c"]
+    "path",
+    ["", "/", "//", "/-", "/-/x", "/-/page/", "/a/", "/a/b", "/a/messages/", "/a/messages/b/c"],
 )
 def test_other_paths_lead_nowhere(path: str) -> None:
     assert ROUTER.find(path) is None

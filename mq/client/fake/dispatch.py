@@ -66,6 +66,8 @@ _HANDLERS: Final[Mapping[str, Mapping[str, Handler]]] = {
     "/-/members": {"GET": queues.members, "HEAD": queues.members},
     "/-/refresh": {"POST": queues.refresh},
     "/-/openapi.json": {"GET": described.read, "HEAD": described.read},
+    "/-/": {"GET": described.page, "HEAD": described.page},
+    "/-/page/{asset}": {"GET": described.asset, "HEAD": described.asset},
 }
 _ROUTES: Final[Routes[Handler]] = Routes(routes_of(_HANDLERS))
 

@@ -6,7 +6,6 @@ message in fragments.
 
 import asyncio
 from typing import Final, cast
-from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
 from aiohttp.http import WebSocketError
@@ -14,6 +13,7 @@ from aiohttp.http import WebSocketError
 from mq.http.answers import SERVER
 from mq.http.connection import Connection
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
+from mq.http.origins import is_foreign
 from mq.interface.consume.errors import ForeignOrigin, NoWebSocket
 from mq.interface.consume.limits import COMMAND_BYTES_MAX
 from mq.limits import LINGERING_S
@@ -128,6 +128,5 @@ class Socket:
 
 def _check_origin(request: web.BaseRequest) -> None:
     """Browsers let any page open a WebSocket to anywhere, and read what comes."""
-    origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
+    if is_foreign(request):
         raise ForeignOrigin

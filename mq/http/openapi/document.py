@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from mq import __version__
 from mq.errors import BadParameter, MqError
-from mq.http.openapi import consuming, messages, schedules, shovels, upkeep
+from mq.http.openapi import consuming, messages, page, schedules, shovels, upkeep
 from mq.http.openapi.operations import SCHEME, STORAGE, described, malformed_of, path_of
 from mq.http.openapi.problems import (
     base_schema,
@@ -39,7 +39,7 @@ _TAG: Final[Schema] = {"type": "string", "pattern": '^"[^"]*"$'}
 HEADERS: Final[dict[str, Schema]] = {
     "Accept-Ranges": {"const": "bytes"},
     "Allow": {"type": "string"},
-    "Cache-Control": {"const": "no-store"},
+    "Cache-Control": {"enum": ["no-store", "no-cache"]},
     "Content-Range": {"type": "string", "pattern": r"^bytes (?:[0-9]+-[0-9]+|[*])/[0-9]+$"},
     "ETag": _TAG,
     "Location": {"type": "string", "format": "uri-reference"},
@@ -72,6 +72,7 @@ def document_of(routes: Iterable[Route]) -> dict[str, Any]:
                 **shovels.SCHEMAS,
                 **consuming.SCHEMAS,
                 **upkeep.SCHEMAS,
+                **page.SCHEMAS,
                 **{name: _item(errors) for name, errors in messages.ITEMS.items()},
                 consuming.FRAME_PROBLEM: _frame_problem(),
                 **{name: item_schema(errors, ()) for name, errors in schedules.ITEMS.items()},

@@ -28,7 +28,7 @@ from mq.errors import (
     Unavailable,
     UnknownParameter,
 )
-from mq.http.openapi import consuming, messages, queues, schedules, shovels, upkeep
+from mq.http.openapi import consuming, messages, page, queues, schedules, shovels, upkeep
 from mq.http.openapi.described import ANY, Content, Described, Success
 from mq.http.openapi.problems import (
     header_references,
@@ -36,10 +36,12 @@ from mq.http.openapi.problems import (
 )
 from mq.http.openapi.schemas import reference
 from mq.http.routing import Operation, Route
+from mq.interface.consume.errors import ForeignOrigin
 from mq.interface.envelopes import IDEMPOTENCY
 from mq.interface.etags import IF_MATCH
 from mq.interface.problems import BAD_REQUEST, INTERNAL, PATH_UNKNOWN, Problem
 from mq.interface.query import Header, Parameter
+from mq.interface.routes import changes
 from mq.serving_errors import HeadTooSlow, TooManyConnections
 
 DESCRIBED: Final[Mapping[tuple[str, str], Described]] = {
@@ -49,6 +51,7 @@ DESCRIBED: Final[Mapping[tuple[str, str], Described]] = {
     **shovels.DESCRIBED,
     **consuming.DESCRIBED,
     **upkeep.DESCRIBED,
+    **page.DESCRIBED,
 }
 
 SCHEME: Final = "bearer"
@@ -62,6 +65,7 @@ _PATH_SCHEMAS: Final = {
     "id": "MessageId",
     "key": "Key",
     "schedule": "ScheduleName",
+    "asset": "AssetName",
 }
 # Parsed as what it names; its problem is a parameter's.
 _KEY: Final = "key"
@@ -135,7 +139,7 @@ def _operation(
     made["responses"] = {
         **{str(each.status): _success(each, routes) for each in said.successes},
         **problem_answers(
-            _errors(route, operation, said),
+            _errors(route, method, operation, said),
             _others(route),
             sorted(malformed_of(route, operation, said)),
         ),
@@ -148,12 +152,16 @@ def _operation(
     return made
 
 
-def _errors(route: Route, operation: Operation, said: Described) -> Iterator[type[MqError]]:
+def _errors(
+    route: Route, method: str, operation: Operation, said: Described
+) -> Iterator[type[MqError]]:
     """All that an operation may end with."""
     if operation.right is not Needs.NOTHING:
         yield Unauthenticated
     if operation.right not in (Needs.NOTHING, Needs.CALLER):
         yield Forbidden
+    if changes(method, route.pattern):
+        yield ForeignOrigin
     yield UnknownParameter
     yield HeadersTooLarge
     yield from (HeadTooSlow, TooManyConnections)

@@ -19,7 +19,7 @@ class NoWebSocket(MqError):
 
 
 class ForeignOrigin(MqError):
-    """A browser's page of another origin asks for a WebSocket."""
+    """A browser's page of another origin asks for a change, or a WebSocket."""
 
 
 @dataclass(eq=False)

@@ -6,20 +6,32 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mq import __version__
-from mq.client.fake.asked import Asked, Reply, json_reply
+from mq.client.fake.asked import Asked, Reply, json_reply, problem_reply
 from mq.client.fake.world import World
+from mq.interface.problems import PATH_UNKNOWN
 from mq.interface.query import Header, Parameter
 from mq.interface.routes import TABLE, Told
 from mq.names import ID_PATTERN, QUEUE_PATTERN
 
 _VERSION: Final = "3.1.1"
 _TEXT: Final = {"type": "string"}
-_IN_PATHS: Final = ("queue", "id", "key", "schedule")
+_IN_PATHS: Final = ("queue", "id", "key", "schedule", "asset")
+_PAGE: Final = b"<!doctype html>\n<title>mq (a fake)</title>\n"
 
 
 def read(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
     """GET or HEAD: an OpenAPI document of the requests alone."""
     return json_reply(_document())
+
+
+def page(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
+    """GET or HEAD: that it is there; nobody looks at a fake."""
+    return Reply(200, {"Content-Type": "text/html; charset=utf-8"}, _PAGE)
+
+
+def asset(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
+    """GET or HEAD: a fake's page is made of nothing else."""
+    return problem_reply(PATH_UNKNOWN)
 
 
 def _document() -> dict[str, Any]:

@@ -1,0 +1,40 @@
+// Showing who looks: a token, kept until the tab is closed and never part of a URL.
+
+import { hasToken, useToken } from "./api.js";
+
+const dialog = document.getElementById("token");
+const value = document.getElementById("token-value");
+const unknown = document.getElementById("unknown");
+let wasAsked = false;
+
+function open() {
+  value.value = "";
+  if (!dialog.open) dialog.showModal();
+  value.focus();
+}
+
+/** `changed` is called when somebody else looks from here on. */
+export function watchToken(changed) {
+  const use = (token) => {
+    useToken(token);
+    value.value = "";
+    unknown.hidden = true;
+    dialog.close();
+    changed();
+  };
+  document.getElementById("show-token").addEventListener("click", open);
+  document.getElementById("ask-token").addEventListener("click", open);
+  document.getElementById("token-no").addEventListener("click", () => dialog.close());
+  document.getElementById("token-forget").addEventListener("click", () => use(null));
+  document.getElementById("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    use(value.value.trim());
+  });
+  document.addEventListener("unauthenticated", () => {
+    unknown.firstChild.data = hasToken() ? "mq does not know this token. " : "mq asks who you are. ";
+    unknown.hidden = false;
+    // Once by itself; who closed it is not asked again and again.
+    if (!wasAsked) open();
+    wasAsked = true;
+  });
+}

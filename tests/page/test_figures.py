@@ -1,0 +1,134 @@
+"""What the page shows is what mq says, and goes on being so."""
+
+import pytest
+from harness.api import call
+from harness.browser import Browser
+from harness.page import FIGURES, shown
+from harness.processes import Processes
+from harness.server import Server
+from harness.waiting import comes_true
+from playwright.async_api import expect
+
+
+async def test_figures_follow_what_happens(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    await call(server, "PUT", "/events")
+    ids = [(await call(server, "POST", "/orders/messages", data=b"pizza")).id for _ in range(4)]
+    await call(server, "POST", "/orders/messages?delay=600", data=b"later")
+    seen = await shown(chromium, server.url)
+    await seen.has_figures("orders", ready=4, in_flight=0, delayed=1, sidelined=0)
+    await seen.has_figures("events", ready=0, in_flight=0, delayed=0, sidelined=0)
+    await call(server, "GET", "/orders/messages?visibility=600")
+    await call(server, "POST", f"/orders/messages/{ids[-1]}/sideline")
+    await call(server, "POST", "/events/messages", data=b"one")
+    await seen.has_figures("orders", ready=2, in_flight=1, delayed=1, sidelined=1)
+    await seen.has_figures("events", ready=1)
+    await seen.has_figures("orders_SIDELINE", ready=1)
+    said = (await call(server, "GET", "/orders")).json()
+    for name in FIGURES:
+        assert await seen.figure("orders", name).text_content() == str(said[name])
+    await expect(seen.figure("events", "oldest")).to_contain_text("s")
+    # A queue that goes is gone here too.
+    await call(server, "DELETE", "/orders_SIDELINE")
+    await expect(seen.row("orders_SIDELINE")).to_have_count(0)
+    assert seen.outside(server.url) == []
+
+
+async def test_rates_are_drawn_and_written(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    seen = await shown(chromium, server.url)
+    await expect(seen.figure("orders", "in")).to_have_text("0.0")
+
+    published = 0
+
+    async def rises() -> bool:
+        nonlocal published
+        published += 1
+        await call(server, "POST", "/orders/messages", data=b"x")
+        text = await seen.figure("orders", "in").text_content()
+        return float(text or 0) > 0
+
+    await comes_true(rises, "a rate of what comes in")
+    assert await seen.row("orders").locator("svg path").count() == 2
+    await seen.look_into("orders")
+    charts = seen.page.locator("svg.chart")
+    await expect(charts).to_have_count(2)
+    await seen.page.get_by_text("As a table").first.click()
+    rows = seen.page.locator("figure table tbody tr")
+    await expect(rows.first).to_be_visible()
+    await expect(rows.first.locator("td").first).to_have_text(str(published))
+    assert seen.is_clean(server.url)
+
+
+async def test_messages_are_looked_at_and_not_consumed(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    headers = {"Content-Type": "text/plain", "x-attribute-shop": "north"}
+    await call(server, "POST", "/orders/messages", data=b"two pizzas", headers=headers)
+    await call(server, "POST", "/orders/messages", data=b"\xff\xfe")
+    await call(server, "POST", "/orders/messages", data=b"a" * 5000)
+    await call(server, "POST", "/orders/messages?delay=600", data=b"later")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.messages()).to_have_count(3)
+    first = seen.messages().first
+    await first.locator("summary").click()
+    await expect(first.locator("pre")).to_have_text("two pizzas")
+    await expect(first.locator(".headers")).to_contain_text("x-attribute-shop")
+    await expect(first.locator(".facts")).to_contain_text("ready")
+    await expect(seen.messages().nth(1)).to_contain_text("base64")
+    await expect(seen.messages().nth(2)).to_contain_text("the first 4.0 KiB of 4.9 KiB")
+    await seen.choose_state("delayed")
+    await expect(seen.messages()).to_have_count(1)
+    await expect(seen.messages().first).to_contain_text("delayed")
+    said = (await call(server, "GET", "/orders")).json()
+    assert (said["ready"], said["in_flight"]) == (3, 0)
+    assert seen.is_clean(server.url)
+
+
+async def test_a_long_queue_is_read_a_page_at_a_time(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    lines = "\n".join(f"line {number}" for number in range(30))
+    await call(server, "POST", "/orders/messages?split=lines", data=lines.encode())
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.messages()).to_have_count(25)
+    await seen.page.get_by_role("button", name="Next page").click()
+    await expect(seen.messages()).to_have_count(5)
+    await expect(seen.messages().last).to_contain_text("line 29")
+    await expect(seen.page.get_by_role("button", name="Next page")).to_be_disabled()
+
+
+@pytest.mark.slow
+async def test_members_are_shown(server: Server, daemons: Processes, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    daemons.mover("--root", str(server.root))
+    seen = await shown(chromium, server.url, "#/members")
+    await expect(seen.page.locator("[data-member]")).to_have_count(1)
+    await expect(seen.page.locator("[data-member]")).to_contain_text("there")
+    said = (await call(server, "GET", "/-/members")).json()["members"]
+    await expect(seen.page.locator(f'[data-member="{said[0]["member"]}"]')).to_have_count(1)
+    assert seen.is_clean(server.url)
+
+
+async def test_of_many_queues_some_are_shown_and_asked_about(
+    server: Server, chromium: Browser
+) -> None:
+    for number in range(60):
+        await call(server, "PUT", f"/q{number:02}")
+    seen = await shown(chromium, server.url)
+    rows = seen.page.locator("[data-queue]")
+    await expect(rows).to_have_count(25)
+    await seen.has_figures("q24", ready=0)
+    asked = {each.rpartition("/")[2] for each in seen.tab.requests}
+    assert not asked & {f"q{number:02}" for number in range(25, 60)}
+    await expect(seen.page.get_by_text("1 to 25 of 60")).to_be_visible()
+    for expected in ("q25", "q50"):
+        await seen.page.get_by_role("button", name="Next").click()
+        await expect(rows.first).to_have_attribute("data-queue", expected)
+    await expect(rows).to_have_count(10)
+    await expect(seen.page.get_by_role("button", name="Next")).to_be_disabled()
+    await seen.page.get_by_label("Filter by name").fill("Q3")
+    await expect(rows).to_have_count(10)
+    await expect(rows.first).to_have_attribute("data-queue", "q30")
+    await seen.page.get_by_label("Filter by name").fill("none")
+    await expect(rows).to_have_count(0)
+    await expect(seen.page.get_by_text("No queue")).to_be_visible()
+    assert seen.is_clean(server.url)
