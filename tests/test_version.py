@@ -41,9 +41,9 @@ def test_an_image_is_of_this_version() -> None:
 def test_it_is_a_version_that_the_changelog_tells_of() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", __version__)
     newest = re.findall(r"^## (.+)$", CHANGELOG, re.MULTILINE)[0]
-    assert re.fullmatch(
-        rf"{re.escape(__version__)} - (unreleased|\d{{4}}-\d\d-\d\d)", newest
-    ), newest
+    assert re.fullmatch(rf"{re.escape(__version__)} - (unreleased|\d{{4}}-\d\d-\d\d)", newest), (
+        newest
+    )
 
 
 @pytest.mark.parametrize("heading", ["Added", "Disk format"])

@@ -35,6 +35,7 @@ from mq import __version__
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 COMMANDS = ("mq", "mq-mover", "mq-reaper", "mqctl")
 PINS = TOP / "deploy" / "requirements.txt"
+PIN = re.compile(r"[a-z0-9-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")
 # What a plain install leaves out: each needs an extra.
 EXTRAS = (
     "mq.access.jwt", "mq.access.keys", "mq.access.key_url", "mq.client.worker.traced",
@@ -241,8 +242,7 @@ def pins(path: Path) -> dict[str, str]:
 def test_the_pins_are_by_hash_and_name_no_place(name: str) -> None:
     text = (TOP / "deploy" / name).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    assert all(re.fullmatch(r"[a-z0-9-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?", line)
-               for line in lines)  # fmt: skip
+    assert all(PIN.fullmatch(line) for line in lines)
     blocks = re.split(r"^(?=[a-z])", "\n".join(lines), flags=re.MULTILINE)
     assert all("--hash" in block for block in blocks if block)
     assert not re.search(r"://|index-url|find-links", text)

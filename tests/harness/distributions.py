@@ -57,7 +57,9 @@ def checkout(folder: Path) -> Path:
         timeout=_PATIENCE_S,
     )
     if listed.returncode:
-        shutil.copytree(TOP, folder, ignore=shutil.ignore_patterns(".venv", "__pycache__", ".*_cache"))
+        shutil.copytree(
+            TOP, folder, ignore=shutil.ignore_patterns(".venv", "__pycache__", ".*_cache")
+        )
         return folder
     for name in filter(None, listed.stdout.split("\0")):
         if (TOP / name).is_file():
@@ -68,7 +70,16 @@ def checkout(folder: Path) -> Path:
 
 def built(source: Path, into: Path) -> Distributions:
     """Both, made of these sources by what pyproject.toml says makes them."""
-    said_by(sys.executable, "-m", "hatchling", "build", "-d", str(into), cwd=source, SOURCE_DATE_EPOCH=EPOCH)
+    said_by(
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-d",
+        str(into),
+        cwd=source,
+        SOURCE_DATE_EPOCH=EPOCH,
+    )
     (sdist,), (wheel,) = into.glob("*.tar.gz"), into.glob("*.whl")
     return Distributions(sdist, wheel)
 
