@@ -254,7 +254,7 @@ def test_what_is_pinned_is_installed_by_hash_and_is_all_that_mq_needs(
     release: Distributions, tmp_path: Path
 ) -> None:
     commands = fresh_venv(Path(sys.executable).resolve(), tmp_path / "venv")
-    pip = (str(commands / "pip"), "--no-cache-dir")
+    pip = (str(commands / "pip"),)
     said_by(*pip, "install", "-q", "--require-hashes", "-r", str(PINS), cwd=tmp_path)
     said_by(*pip, "install", "-q", "--no-deps", str(release.wheel), cwd=tmp_path)
     # Its ranges too: pip looks whether each that is needed is there, and of a version that will do.

@@ -14,7 +14,7 @@ TOP = Path(__file__).parents[2]
 OLDEST = (3, 11)
 # 2026-01-01: a date that a zip can say, and that is nobody's own.
 EPOCH = "1767225600"
-_PATIENCE_S = 170.0
+_PATIENCE_S = 500.0
 
 
 @dataclass(frozen=True)
