@@ -31,7 +31,8 @@ comes() {
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    return [text for each, text in found if each == language]
 
 
 def one(page: str, words: str, language: str = "sh") -> str:
