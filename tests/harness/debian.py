@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.needs import cannot_run
 
-_PACKAGES = "ca-certificates,curl,passwd,python3,python3-venv,systemd"
+_PACKAGES = "ca-certificates,curl,passwd,procps,python3,python3-venv,systemd"
 _PATIENCE_S = 550.0
 # In namespaces of its own: its mounts and processes go with the command; it has loopback, whose
 # ports are all free, and no other network.
@@ -46,6 +46,7 @@ class Machine:
             "debootstrap", "--variant=minbase", f"--include={_PACKAGES}", release.group(1),
             str(folder),
         )  # fmt: skip
+        (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
         self.wheels = folder / "srv" / "wheels"
         self.wheels.mkdir()
 
@@ -69,7 +70,7 @@ class Machine:
         return _run(
             "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
             "bash", "-c", _ENTER, "enter", str(self.folder), sys.executable,
-            *as_user, "env", f"HOME={home}", f"USER={user}", f"--chdir={home}", *command,
+            *as_user, "env", f"--chdir={home}", f"HOME={home}", f"USER={user}", *command,
         )  # fmt: skip
 
 
