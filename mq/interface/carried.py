@@ -28,6 +28,9 @@ def fact_headers(
         "Content-Type": message_id.content_type,
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
+        # A browser that is led here shows what somebody published, and runs nothing of it: it would
+        # run as a page of this mq's.
+        "Content-Security-Policy": "sandbox",
         **more,
     }
     reason = sidelined_for(queue, stamp)

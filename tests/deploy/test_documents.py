@@ -34,9 +34,11 @@ RUN_BY = {
     "deploy/MIGRATING.md": "deploy/test_migrating.py",
     "deploy/MOUNTS.md": "deploy/test_pages.py",
     "deploy/OPERATING.md": "examples/test_operating.py",
+    "deploy/RELEASING.md": "deploy/test_release.py",
     "deploy/SECURITY.md": "deploy/test_pages.py",
     "deploy/TLS.md": "examples/test_tls.py",
     "deploy/TRACES.md": "http/test_traces.py",
+    "deploy/container/CONTAINERS.md": "deploy/test_composition.py",
     "deploy/systemd/SYSTEMD.md": "deploy/test_units.py",
     "mq/client/CLIENT.md": "examples/test_client.py",
     "mq/client/fake/FAKE.md": "client/fake/test_page.py",
@@ -45,6 +47,7 @@ RUN_BY = {
     "mq/fsck/FSCK.md": "examples/test_fsck.py",
     "mq/http/EXAMPLES.md": "examples/test_examples.py",
     "mq/http/HTTP.md": "deploy/test_documents.py",
+    "mq/http/page/PAGE.md": "page/test_serving.py",
     "mq/mqctl/MQCTL.md": "examples/test_mqctl.py",
     "mq/spark/PIPELINE.md": "spark/test_pipeline_page.py",
     "mq/spark/jobs/ARCHIVE.md": "spark/jobs/test_archive_page.py",
@@ -57,9 +60,20 @@ RUN_BY = {
 }
 COMMANDS: tuple[click.Command, ...] = (mq, mq_mover, mq_reaper, mqctl)
 # Flags of other programs that pages name: JuiceFS's; systemd-analyze's; Celery's, beside those of
-# `mqctl worker`; of a Spark master.
-OTHERS = {"--writeback", "--threshold", "--autoscale", "--concurrency", "--threads", "--host"}
-PROGRAMS = (*(TOP / "tests" / "bench").rglob("*.py"), *(TOP / "tests" / "examples").glob("*.py"))
+# `mqctl worker`; of a Spark master; of docker run; of uv.
+OTHERS = {
+    "--writeback",
+    "--threshold",
+    "--autoscale",
+    "--concurrency",
+    "--threads",
+    "--host",
+    "--read-only",
+    "--user",
+    "--cap-drop",
+    "--upgrade",
+}
+PROGRAMS = (*(TOP / "tests" / "bench").rglob("*.py"), *(TOP / "tests" / "examples").rglob("*.py"))
 
 
 def links(page: str) -> Iterator[str]:

@@ -56,7 +56,8 @@ class Container:
 
     def curl(self, *arguments: str) -> str:
         """What this machine's curl gets in its network."""
-        done = self._within(("--net",), ["curl", "-sS", "--max-time", str(4 * PATIENCE_S)], arguments)
+        asked = ["curl", "-sS", "--max-time", str(4 * PATIENCE_S)]
+        done = self._within(("--net",), asked, arguments)
         assert done.returncode == 0, f"{arguments}: {done.stderr}{self.log}"
         return done.stdout
 

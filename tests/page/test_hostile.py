@@ -63,3 +63,17 @@ async def test_it_is_in_nobody_s_frame(server: Server, chromium: Browser) -> Non
     frame = tab.page.frames[-1]
     assert await frame.locator("#main h1").count() == 0
     assert seen.is_clean(server.url)
+
+
+@pytest.mark.parametrize("path", ["/orders/messages/{id}", "/orders/messages"])
+async def test_a_body_that_is_opened_by_itself_runs_nothing(
+    server: Server, chromium: Browser, path: str
+) -> None:
+    await call(server, "PUT", "/orders")
+    body = f"<p>a pizza</p>{HARM}".encode()
+    reply = await call(
+        server, "POST", "/orders/messages", data=body, headers={"Content-Type": "text/html"}
+    )
+    tab = await chromium.open(server.url + path.format(id=reply.id))
+    await expect(tab.page.get_by_text("a pizza")).to_be_visible()
+    assert await tab.page.title() == ""

@@ -79,6 +79,7 @@ MESSAGE_HEADERS: Final = (
     "X-Message-Sidelined",
     "ETag",
     "Cache-Control",
+    "Content-Security-Policy",
     "X-Content-Type-Options",
 )
 """Those of an answer that is a message."""

@@ -40,6 +40,7 @@ HEADERS: Final[dict[str, Schema]] = {
     "Accept-Ranges": {"const": "bytes"},
     "Allow": {"type": "string"},
     "Cache-Control": {"enum": ["no-store", "no-cache"]},
+    "Content-Security-Policy": {"const": "sandbox"},
     "Content-Range": {"type": "string", "pattern": r"^bytes (?:[0-9]+-[0-9]+|[*])/[0-9]+$"},
     "ETag": _TAG,
     "Location": {"type": "string", "format": "uri-reference"},

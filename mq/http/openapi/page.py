@@ -3,11 +3,10 @@
 from typing import Final
 
 from mq.http.openapi.described import Content, Described, Success
-from mq.http.openapi.schemas import TEXT
-from mq.http.page.assets import HTML, MEDIA_TYPES
+from mq.http.page.assets import HTML, MEDIA_TYPES, assets
 from mq.interface.query import Schema
 
-SCHEMAS: Final[dict[str, Schema]] = {"AssetName": TEXT}
+SCHEMAS: Final[dict[str, Schema]] = {"AssetName": {"type": "string", "enum": [*assets()]}}
 
 _HEADERS: Final = ("Cache-Control", "ETag", "X-Content-Type-Options")
 _KNOWN: Final = Success(304, "The client has it.", headers=_HEADERS)
