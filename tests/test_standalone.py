@@ -467,7 +467,8 @@ def test_the_log_says_why_a_publish_was_unavailable(daemons: Processes, root: Pa
     mq = daemons.mq(root)
     assert _request(mq, "PUT", "/q") == 201
     (root / "new").rename(root / "elsewhere")
-    with pytest.raises(urllib.error.HTTPError):
+    with pytest.raises(urllib.error.HTTPError) as refused:
         _request(mq, "POST", "/q/messages", b"x")
+    refused.value.close()
     line = mq.wait_for_log("unavailable")
     assert "No such file" in line.string
