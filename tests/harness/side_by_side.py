@@ -10,6 +10,8 @@ LONG = (
     "tests/spark/failures/",
     "tests/spark/",
     "tests/deploy/test_image.py",
+    "tests/deploy/test_new_user.py",
+    "tests/deploy/test_release.py",
     "tests/crash/",
     "tests/histories/",
     "tests/nfs/",
