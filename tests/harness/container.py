@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.apart import apart
 from harness.image import Image
 from harness.processes import PATIENCE_S, eventually
 
@@ -96,7 +97,7 @@ def container(
     with log.open("w") as said:
         popen = subprocess.Popen(
             [
-                "unshare", "--mount", "--pid", "--fork", "--kill-child", "--ipc", "--uts", "--net",
+                *apart("--pid", "--fork", "--kill-child", "--ipc", "--uts", "--net"),
                 "sh", "-c", _ENTER.format(python=sys.executable, up=_UP), "sh",
                 str(image.rootfs), str(volume), target, image.config["WorkingDir"],
                 *_as_user(image, environment), *(command or image.config["Cmd"]),

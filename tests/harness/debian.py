@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.apart import apart
 from harness.needs import cannot_run
 
 _PACKAGES = "ca-certificates,curl,passwd,procps,python3,python3-venv,systemd"
@@ -68,7 +69,7 @@ class Machine:
         """
         as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups")
         return _run(
-            "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child",
+            *apart("--net", "--pid", "--fork", "--kill-child"),
             "bash", "-c", _ENTER, "enter", str(self.folder), sys.executable,
             *as_user, "env", f"--chdir={home}", f"HOME={home}", f"USER={user}", *command,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.apart import apart
 from harness.needs import cannot_run
 
 TOP = Path(__file__).parents[2]
@@ -122,7 +123,7 @@ def _buildah(work: Path, *arguments: str) -> str:
 
 def _run(*command: str) -> str:
     done = subprocess.run(
-        command,
+        [*apart(), *command],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
