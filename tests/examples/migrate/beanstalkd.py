@@ -29,7 +29,7 @@ STATES = ("ready", "reserved", "delayed", "buried")
 class Beanstalkd:
     """A tube."""
 
-    def __init__(self, client: greenstalk.Client, tube: str) -> None:
+    def __init__(self, client: greenstalk.Client[bytes], tube: str) -> None:
         self._client = client
         self._tube = tube
 
@@ -54,8 +54,8 @@ class Beanstalkd:
 
     def left(self) -> int:
         """All that the tube has."""
-        told = self._client.stats_tube(self._tube)
-        return sum(int(told[f"current-jobs-{state}"]) for state in STATES)
+        told = dict(self._client.stats_tube(self._tube))
+        return sum(int(str(told[f"current-jobs-{state}"])) for state in STATES)
 
     def _next(self, wait_s: int) -> Taken | None:
         try:
@@ -80,7 +80,7 @@ class Beanstalkd:
         job = self._client.reserve_job(job_id)
         return self._taken(job, delay_s=left_s, is_buried=told["state"] == "buried")
 
-    def _taken(self, job: greenstalk.Job, delay_s: int, *, is_buried: bool = False) -> Taken:
+    def _taken(self, job: greenstalk.Job[bytes], delay_s: int, *, is_buried: bool = False) -> Taken:
         told = self._client.stats_job(job)
         told_too = {f"beanstalkd-{name}": str(told[name]) for name in ("id", "pri", "age")}
         new = NewMessage(
@@ -93,7 +93,7 @@ class Beanstalkd:
         )
         return Taken(str(job.id), job, new, is_set_aside=is_buried)
 
-    def _key(self, job: greenstalk.Job) -> str:
+    def _key(self, job: greenstalk.Job[bytes]) -> str:
         """A server that is begun anew without a binlog counts from 1 again: so not the id alone."""
         digest = hashlib.sha256(self._tube.encode() + b"\0" + job.body).hexdigest()
         return f"{job.id}-{digest[:40]}"

@@ -29,7 +29,7 @@ def mq(daemons: Processes, root: Path) -> Process:
     return daemons.mq(root, "--standalone")
 
 
-def connected(server: str, tube: str) -> greenstalk.Client:
+def connected(server: str, tube: str) -> greenstalk.Client[bytes]:
     host, _, port = server.rpartition(":")
     return greenstalk.Client((host, int(port)), encoding=None, use=tube, watch=[tube])
 
