@@ -132,3 +132,16 @@ async def test_of_many_queues_some_are_shown_and_asked_about(
     await expect(rows).to_have_count(0)
     await expect(seen.page.get_by_text("No queue")).to_be_visible()
     assert seen.is_clean(server.url)
+
+
+async def test_no_rate_is_said_to_be_of_more_processes_than_it_is(
+    server: Server, chromium: Browser
+) -> None:
+    seen = await shown(chromium, server.url)
+    said = await seen.page.evaluate("""async () => {
+        const { told } = await import(new URL("page/overview.js", document.baseURI));
+        const of = (counted) => ({ latest: { process: { index: 0, of: 2 } }, rates: { counted } });
+        return [told([of(2), of(1)]), told([of(2), of(2)])];
+    }""")
+    assert "what at least 1 of the 2 processes" in said[0]
+    assert "what at least 2 of the 2 processes" in said[1]
