@@ -145,3 +145,20 @@ async def test_no_rate_is_said_to_be_of_more_processes_than_it_is(
     }""")
     assert "what at least 1 of the 2 processes" in said[0]
     assert "what at least 2 of the 2 processes" in said[1]
+
+
+async def test_a_queue_that_goes_while_it_is_looked_at_has_no_figures(
+    server: Server, chromium: Browser
+) -> None:
+    await call(server, "PUT", "/orders")
+    await call(server, "POST", "/orders/messages", data=b"x")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("1")
+    await call(server, "DELETE", "/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("\N{EN DASH}")
+    missing = (await call(server, "GET", "/orders")).json()
+    await expect(seen.page.locator(".queue > .note")).to_contain_text(missing["detail"])
+    # It may come again.
+    await call(server, "PUT", "/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("0")
+    await expect(seen.page.locator(".queue > .note")).to_have_text("")

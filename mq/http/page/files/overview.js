@@ -145,13 +145,18 @@ export function told(all) {
   return `Counts are of the whole root, at most some seconds old. Rates are what ${whose} at this address published and fetched, sampled while this page is seen; another mq on the same root has its own.`;
 }
 
-/** Asks what a queue is like; a refusal is the queue's. Throws Lost, and what ends a look. */
+/** Asks what a queue is like; a refusal is the queue's. The problem where there is none of that name,
+ * else null. Throws Lost, and what ends a look. */
 export async function see(board, name, signal) {
   try {
     board.take(name, await api.describe(name, signal), Date.now());
   } catch (error) {
     if (!(error instanceof api.Problem) || error.status === 401) throw error;
-    if (error.slug === "queue-not-found") board.forget(name);
-    else board.refused(name, error);
+    if (error.slug !== "queue-not-found") board.refused(name, error);
+    else {
+      board.forget(name);
+      return error;
+    }
   }
+  return null;
 }
