@@ -66,10 +66,9 @@ async function ask(method, segments, { query = {}, headers = {}, body, signal } 
     if (signal?.aborted) throw error;
     throw new Lost(error.name === "TimeoutError" ? "mq takes too long to answer" : "mq does not answer");
   }
+  document.dispatchEvent(new Event(response.status === 401 ? "unauthenticated" : "authenticated"));
   if (response.ok) return text;
-  const problem = new Problem(response.status, membersOf(text));
-  if (problem.status === 401) document.dispatchEvent(new Event("unauthenticated"));
-  throw problem;
+  throw new Problem(response.status, membersOf(text));
 }
 
 function membersOf(text) {
