@@ -48,13 +48,14 @@ function urlOf(segments, query) {
 
 /** A request; its answer's body as text. Throws Problem, Lost, or the signal's AbortError. */
 async function ask(method, segments, { query = {}, headers = {}, body, signal } = {}) {
+  const sent = headersOf(token === null ? headers : { ...headers, Authorization: `Bearer ${token}` });
   const patience = AbortSignal.timeout(PATIENCE_MS);
   let response;
   let text;
   try {
     response = await fetch(urlOf(segments, query), {
       method,
-      headers: token === null ? headers : { ...headers, Authorization: `Bearer ${token}` },
+      headers: sent,
       body,
       cache: "no-store",
       credentials: "same-origin",
@@ -69,6 +70,15 @@ async function ask(method, segments, { query = {}, headers = {}, body, signal } 
   document.dispatchEvent(new Event(response.status === 401 ? "unauthenticated" : "authenticated"));
   if (response.ok) return text;
   throw new Problem(response.status, membersOf(text));
+}
+
+/** Throws Problem for what no header may have: nothing is sent then, so it is not mq that is silent. */
+function headersOf(members) {
+  try {
+    return new Headers(members);
+  } catch {
+    throw new Problem(0, { title: "A token or content type has characters that cannot be sent" });
+  }
 }
 
 function membersOf(text) {
