@@ -162,3 +162,18 @@ async def test_a_queue_that_goes_while_it_is_looked_at_has_no_figures(
     await call(server, "PUT", "/orders")
     await expect(seen.figure_of_view("ready")).to_have_text("0")
     await expect(seen.page.locator(".queue > .note")).to_have_text("")
+
+
+async def test_a_table_says_what_its_picture_shows_when_mq_is_silent(
+    server: Server, chromium: Browser
+) -> None:
+    await call(server, "PUT", "/orders")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("0")
+    await call(server, "POST", "/orders/messages", data=b"x")
+    await expect(seen.figure_of_view("ready")).to_have_text("1")
+    await seen.page.context.set_offline(True)
+    await expect(seen.page.get_by_role("alert")).to_contain_text("mq does not answer")
+    await seen.page.get_by_text("As a table").first.click()
+    newest = seen.page.get_by_role("table").first.get_by_role("row").nth(1)
+    await expect(newest.get_by_role("cell").first).to_have_text("1")
