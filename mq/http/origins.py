@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
+from mq.access.bearer import token_of
 from mq.http.access import Access
 from mq.interface.consume.errors import ForeignOrigin
 
@@ -21,9 +22,10 @@ _OWN: Final = {"same-origin", "none"}
 
 def refuse_foreign(access: Access, request: web.BaseRequest) -> None:
     """Raises ForeignOrigin for a request that changes something and that a page of another origin
-    has sent. Who shows a token that is asked for is believed: no browser adds that by itself.
+    has sent. Who shows a token that is asked for is believed: no browser adds that by itself. A
+    name and a password (`Basic`) it does add, and who calls is the certificate then.
     """
-    if access.is_on and hdrs.AUTHORIZATION in request.headers:
+    if access.is_on and token_of(request.headers.getall(hdrs.AUTHORIZATION, ())) is not None:
         return
     site = request.headers.get(_SITE)
     if is_foreign(request) if site is None else site not in _OWN:

@@ -201,3 +201,13 @@ async def test_a_queue_is_purged_and_deleted(server: Server, chromium: Browser) 
 
     await comes_true(is_gone, "the queue's end")
     assert seen.is_clean(server.url)
+
+
+async def test_what_cannot_be_sent_is_not_blamed_on_mq(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    seen = await opened(server, chromium)
+    form = seen.page.get_by_role("region", name="Publish")
+    await form.get_by_label("Content type").fill("text/plain; x=☃")
+    await form.get_by_role("button", name="Publish").click()
+    await seen.answer("Publish")
+    await seen.said("Not done. A token or content type has characters that cannot be sent")

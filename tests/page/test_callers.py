@@ -5,7 +5,7 @@ from harness.api import call
 from harness.browser import Browser
 from harness.page import Shown, shown
 from harness.server import Serve, Server
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 
 async def guarded(serve: Serve, tokens: Tokens) -> Server:
@@ -92,3 +92,23 @@ async def test_another_one_s_queue_is_not_shown(
     await seen.page.get_by_role("link", name="All queues").click()
     await expect(seen.page.locator("[data-queue]")).to_have_count(1)
     await seen.has_figures("events", ready=0)
+
+
+async def test_a_token_that_is_known_again_is_not_said_to_be_unknown(
+    serve: Serve, tokens: Tokens, chromium: Browser
+) -> None:
+    server = await guarded(serve, tokens)
+    seen = await shown(chromium, server.url)
+    await show_token(seen, tokens.of["root"])
+    await seen.has_figures("orders", ready=1)
+    unknown = seen.page.get_by_text("mq does not know this token.")
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=401)
+
+    await seen.page.route("**/-/queues*", refuse)
+    await expect(unknown).to_be_visible()
+    await seen.page.unroute("**/-/queues*")
+    await call(server, "POST", "/orders/messages", data=b"y", headers=tokens.header("root"))
+    await seen.has_figures("orders", ready=2)
+    await expect(unknown).to_be_hidden()

@@ -132,3 +132,48 @@ async def test_of_many_queues_some_are_shown_and_asked_about(
     await expect(rows).to_have_count(0)
     await expect(seen.page.get_by_text("No queue")).to_be_visible()
     assert seen.is_clean(server.url)
+
+
+async def test_no_rate_is_said_to_be_of_more_processes_than_it_is(
+    server: Server, chromium: Browser
+) -> None:
+    seen = await shown(chromium, server.url)
+    said = await seen.page.evaluate("""async () => {
+        const { told } = await import(new URL("page/overview.js", document.baseURI));
+        const of = (counted) => ({ latest: { process: { index: 0, of: 2 } }, rates: { counted } });
+        return [told([of(2), of(1)]), told([of(2), of(2)])];
+    }""")
+    assert "what at least 1 of the 2 processes" in said[0]
+    assert "what at least 2 of the 2 processes" in said[1]
+
+
+async def test_a_queue_that_goes_while_it_is_looked_at_has_no_figures(
+    server: Server, chromium: Browser
+) -> None:
+    await call(server, "PUT", "/orders")
+    await call(server, "POST", "/orders/messages", data=b"x")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("1")
+    await call(server, "DELETE", "/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("\N{EN DASH}")
+    missing = (await call(server, "GET", "/orders")).json()
+    await expect(seen.page.locator(".queue > .note")).to_contain_text(missing["detail"])
+    # It may come again.
+    await call(server, "PUT", "/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("0")
+    await expect(seen.page.locator(".queue > .note")).to_have_text("")
+
+
+async def test_a_table_says_what_its_picture_shows_when_mq_is_silent(
+    server: Server, chromium: Browser
+) -> None:
+    await call(server, "PUT", "/orders")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.figure_of_view("ready")).to_have_text("0")
+    await call(server, "POST", "/orders/messages", data=b"x")
+    await expect(seen.figure_of_view("ready")).to_have_text("1")
+    await seen.page.context.set_offline(True)
+    await expect(seen.page.get_by_role("alert")).to_contain_text("mq does not answer")
+    await seen.page.get_by_text("As a table").first.click()
+    newest = seen.page.get_by_role("table").first.get_by_role("row").nth(1)
+    await expect(newest.get_by_role("cell").first).to_have_text("1")

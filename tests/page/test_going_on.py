@@ -107,3 +107,20 @@ async def test_it_stands_behind_a_prefix(server: Server, chromium: Browser) -> N
     await tab.page.goto("http://prefixed.test/mq/-/")
     await expect(tab.page.locator('[data-queue="orders"] [data-field="ready"]')).to_have_text("0")
     assert all(each.startswith(("http://prefixed.test/mq/", "about:")) for each in tab.requests)
+
+
+async def test_what_was_not_answered_may_be_done(server: Server, chromium: Browser) -> None:
+    await published(server.url)
+    seen = await shown(chromium, server.url, "#/queue/orders")
+
+    async def lose_the_answer(route: Route) -> None:
+        await route.fetch()
+        await route.abort()
+
+    await seen.page.route("**/orders/messages", lose_the_answer)
+    form = seen.page.get_by_role("region", name="Publish")
+    await form.get_by_label("Body").fill("again?")
+    await form.get_by_role("button", name="Publish").click()
+    await seen.answer("Publish")
+    await seen.said("It may be done or not, look before you do it again: mq does not answer")
+    assert b"again?" in (await call(server, "GET", "/orders/peek")).body

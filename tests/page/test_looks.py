@@ -162,3 +162,14 @@ async def test_it_is_read_aloud(server: Server, chromium: Browser) -> None:
         )
 
     await comes_true(is_told, "what the picture says")
+
+
+async def test_the_focus_is_not_lost_on_the_last_page(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    for _ in range(26):
+        await call(server, "POST", "/orders/messages", data=b"x")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    await expect(seen.messages()).to_have_count(25)
+    await seen.page.get_by_role("button", name="Next page").press("Enter")
+    await expect(seen.messages()).to_have_count(1)
+    await expect(seen.page.get_by_role("heading", name="Messages")).to_be_focused()

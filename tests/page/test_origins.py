@@ -1,9 +1,15 @@
 """What pages of other origins may not have a browser do to an mq that it can reach."""
 
+import ssl
+from pathlib import Path
+
+import aiohttp
 import pytest
 from harness.access import Tokens
 from harness.api import UNKNOWN_ID, assert_problem, call
 from harness.browser import Browser
+from harness.certificates import HERE, Authority
+from harness.processes import Processes
 from harness.server import Serve, Server
 
 from mq.http.routes import ROUTES
@@ -77,6 +83,26 @@ async def test_who_shows_a_token_is_believed(serve: Serve, tokens: Tokens) -> No
 async def test_a_token_that_nobody_asks_for_says_nothing(server: Server) -> None:
     headers = {"Authorization": "Bearer x", **FOREIGN[0]}
     assert_problem(await call(server, "PUT", "/orders", headers=headers), 403, "foreign-origin")
+
+
+async def test_a_password_for_a_proxy_is_no_token(
+    daemons: Processes, root: Path, tmp_path: Path
+) -> None:
+    authority, clients = Authority(tmp_path), tmp_path / "clients"
+    own, proxy = authority.pair("server", *HERE), authority.pair("proxy")
+    clients.write_text('[[client]]\ncertificate = "CN=proxy"\ngrants = ["*:admin"]\n')
+    clients.chmod(0o644)
+    mq = daemons.mq(
+        root, "--tls-cert", str(own.cert), "--tls-key", str(own.key),
+        "--tls-client-ca", str(authority.ca), "--tls-clients", str(clients),
+    )  # fmt: skip
+    context: ssl.SSLContext = proxy.load(authority.context())
+    password = {"Authorization": "Basic dzp4"}
+    async with aiohttp.ClientSession(headers=password) as session:
+        for headers, status in (({}, 201), *((each, 403) for each in FOREIGN)):
+            url = f"https://localhost:{mq.port}/orders"
+            async with session.put(url, headers=headers, ssl=context) as reply:
+                assert reply.status == status
 
 
 async def test_a_real_browser_s_page_of_another_port_changes_nothing(

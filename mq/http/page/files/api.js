@@ -48,13 +48,14 @@ function urlOf(segments, query) {
 
 /** A request; its answer's body as text. Throws Problem, Lost, or the signal's AbortError. */
 async function ask(method, segments, { query = {}, headers = {}, body, signal } = {}) {
+  const sent = headersOf(token === null ? headers : { ...headers, Authorization: `Bearer ${token}` });
   const patience = AbortSignal.timeout(PATIENCE_MS);
   let response;
   let text;
   try {
     response = await fetch(urlOf(segments, query), {
       method,
-      headers: token === null ? headers : { ...headers, Authorization: `Bearer ${token}` },
+      headers: sent,
       body,
       cache: "no-store",
       credentials: "same-origin",
@@ -66,10 +67,18 @@ async function ask(method, segments, { query = {}, headers = {}, body, signal } 
     if (signal?.aborted) throw error;
     throw new Lost(error.name === "TimeoutError" ? "mq takes too long to answer" : "mq does not answer");
   }
+  document.dispatchEvent(new Event(response.status === 401 ? "unauthenticated" : "authenticated"));
   if (response.ok) return text;
-  const problem = new Problem(response.status, membersOf(text));
-  if (problem.status === 401) document.dispatchEvent(new Event("unauthenticated"));
-  throw problem;
+  throw new Problem(response.status, membersOf(text));
+}
+
+/** Throws Problem for what no header may have: nothing is sent then, so it is not mq that is silent. */
+function headersOf(members) {
+  try {
+    return new Headers(members);
+  } catch {
+    throw new Problem(0, { title: "A token or content type has characters that cannot be sent" });
+  }
 }
 
 function membersOf(text) {

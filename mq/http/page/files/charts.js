@@ -47,6 +47,7 @@ export class Chart {
   #lines;
   #svg = drawn("svg", { class: "chart", role: "img" });
   #body = element("tbody");
+  #samples = [];
   #title;
   #write;
 
@@ -63,7 +64,7 @@ export class Chart {
       element("figcaption", {}, title),
       this.#svg,
       element("ul", { class: "legend" }, ...legend),
-      element("details", {},
+      element("details", { ontoggle: () => this.#tabulate() },
         element("summary", {}, "As a table", element("span", { class: "unseen" }, `: ${title}`)),
         element("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `Table: ${title}` },
           element("table", {},
@@ -94,7 +95,8 @@ export class Chart {
     this.#svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     this.#svg.setAttribute("aria-label", this.#said(samples));
     this.#svg.replaceChildren(...parts);
-    if (this.#body.closest("details").open || !this.#body.firstChild) this.#tabulate(samples);
+    this.#samples = samples;
+    this.#tabulate();
   }
 
   #said(samples) {
@@ -103,8 +105,10 @@ export class Chart {
     return `${this.#title}. Now: ${now}`;
   }
 
-  #tabulate(samples) {
-    const rows = samples.slice(-ROWS_MAX).reverse().map((each) => element("tr", {},
+  /** Has the table say what the picture shows, where it is seen. */
+  #tabulate() {
+    if (!this.#body.closest("details").open) return;
+    const rows = this.#samples.slice(-ROWS_MAX).reverse().map((each) => element("tr", {},
       element("th", { scope: "row" }, clock(each.at)),
       ...this.#lines.map((line) => element("td", {}, this.#write(each[line.name])))));
     this.#body.replaceChildren(...rows);

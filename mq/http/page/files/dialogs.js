@@ -29,14 +29,13 @@ export function confirm(title, text, action) {
 
 /** Says it, seen and heard. */
 export function say(text, kind = "done") {
-  const mark = kind === "failed" ? "Not done. " : "";
   const close = element(
     "button",
     { type: "button", "aria-label": "Dismiss", onclick: () => outcome.replaceChildren() },
     "×",
   );
   outcome.className = kind;
-  outcome.replaceChildren(element("p", {}, mark + text), close);
+  outcome.replaceChildren(element("p", {}, text), close);
 }
 
 /** Does it and says so; whether it was done. What went wrong is said as mq says it. */
@@ -47,7 +46,9 @@ export async function attempt(act, done) {
     return true;
   } catch (error) {
     if (!(error instanceof Lost) && !(error instanceof Problem)) throw error;
-    say(reason(error), "failed");
+    // Who asked and was not answered may have been heard all the same: done again, it is done twice.
+    const mark = error instanceof Lost ? "It may be done or not, look before you do it again:" : "Not done.";
+    say(`${mark} ${reason(error)}`, "failed");
     return false;
   }
 }

@@ -75,7 +75,10 @@ export class Messages {
     }
     if (mine !== this.#reading) return;
     this.#last = found.at(-1)?.id ?? null;
+    // A button that can be pressed no more loses the focus: it goes to what was pressed for.
+    const isLeft = document.activeElement === this.#next && found.length < COUNT;
     this.#next.disabled = found.length < COUNT;
+    if (isLeft) this.heading.focus();
     this.#list.replaceChildren(...found.map((message) => this.#item(message)));
     const more = found.length < COUNT ? "" : ", and perhaps more";
     const which = STATES.find(([value]) => value === this.#state.value)[1].toLowerCase();

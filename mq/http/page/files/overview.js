@@ -139,18 +139,24 @@ export class Overview {
 export function told(all) {
   const known = all.filter((seen) => seen?.latest);
   const processes = Math.max(1, ...known.map((seen) => seen.latest.process.of));
-  const counted = Math.max(0, ...known.map((seen) => seen.rates.counted));
-  const whose = processes > 1 ? `${counted} of the ${processes} processes that answer` : "the process that answers";
+  // Of the queue of which the fewest are known: no rate is said to be of more than it is.
+  const counted = Math.min(processes, ...known.map((seen) => seen.rates.counted));
+  const whose = processes > 1 ? `at least ${counted} of the ${processes} processes that answer` : "the process that answers";
   return `Counts are of the whole root, at most some seconds old. Rates are what ${whose} at this address published and fetched, sampled while this page is seen; another mq on the same root has its own.`;
 }
 
-/** Asks what a queue is like; a refusal is the queue's. Throws Lost, and what ends a look. */
+/** Asks what a queue is like; a refusal is the queue's. The problem where there is none of that name,
+ * else null. Throws Lost, and what ends a look. */
 export async function see(board, name, signal) {
   try {
     board.take(name, await api.describe(name, signal), Date.now());
   } catch (error) {
     if (!(error instanceof api.Problem) || error.status === 401) throw error;
-    if (error.slug === "queue-not-found") board.forget(name);
-    else board.refused(name, error);
+    if (error.slug !== "queue-not-found") board.refused(name, error);
+    else {
+      board.forget(name);
+      return error;
+    }
   }
+  return null;
 }

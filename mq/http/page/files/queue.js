@@ -24,6 +24,7 @@ const OTHERS = [["oldest", "Oldest ready"], ["in", "In /s"], ["out", "Out /s"], 
 
 export class QueueView {
   #board;
+  #gone = null;
   #figures = {};
   #counts = new Chart("Messages", COUNTS, (value) => String(value));
   #rates = new Chart("Messages in and out a second", RATES, rate);
@@ -98,13 +99,16 @@ export class QueueView {
   }
 
   async look(signal) {
-    await see(this.#board, this.name, signal);
+    this.#gone = await see(this.#board, this.name, signal);
     this.show();
   }
 
   show() {
     const seen = this.#board.seen(this.name);
     if (!seen) {
+      // Of one that was deleted nothing stays that looks like a figure of now.
+      write(this.#problem, this.#gone ? reason(this.#gone) : "");
+      for (const figure of Object.values(this.#figures)) write(figure, "–");
       this.#counts.draw([]);
       this.#rates.draw([]);
       return;

@@ -30,6 +30,8 @@ export function watchToken(changed) {
     event.preventDefault();
     use(value.value.trim());
   });
+  // mq may come to know a token again, or ask for none any more.
+  document.addEventListener("authenticated", () => { unknown.hidden = true; });
   document.addEventListener("unauthenticated", () => {
     unknown.firstChild.data = hasToken() ? "mq does not know this token. " : "mq asks who you are. ";
     unknown.hidden = false;
