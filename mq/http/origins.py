@@ -15,6 +15,7 @@ from mq.access.bearer import token_of
 from mq.http.access import Access
 from mq.interface.consume.errors import ForeignOrigin
 
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 _SITE: Final = "Sec-Fetch-Site"
 _OWN: Final = {"same-origin", "none"}
 """A page of this mq; or nobody's page, but what a person typed."""
@@ -38,6 +39,9 @@ def is_foreign(request: web.BaseRequest) -> bool:
     if origin is None:
         return False
     try:
-        return urlsplit(origin).netloc.lower() != request.host.lower()
+        said = urlsplit(origin)
     except ValueError:
         return True  # What is no URL is no origin of this mq.
+    # A browser leaves it out; a proxy may put it into the Host that it passes on.
+    port = _DEFAULT_PORTS.get(said.scheme, "")
+    return said.netloc.lower() != request.host.lower().removesuffix(port)

@@ -211,3 +211,17 @@ async def test_what_cannot_be_sent_is_not_blamed_on_mq(server: Server, chromium:
     await form.get_by_role("button", name="Publish").click()
     await seen.answer("Publish")
     await seen.said("Not done. A token or content type has characters that cannot be sent")
+
+
+async def test_who_goes_elsewhere_means_nothing_of_what_was_asked(
+    server: Server, chromium: Browser
+) -> None:
+    (message_id,) = await published(server, b"x")
+    seen = await shown(chromium, server.url)
+    await seen.look_into("orders")
+    await seen.page.get_by_role("button", name="Purge").click()
+    await expect(seen.page.get_by_role("dialog")).to_be_visible()
+    await seen.page.go_back()
+    await expect(seen.page.get_by_role("dialog")).to_have_count(0)
+    await expect(seen.page.get_by_role("heading", level=1)).to_have_text("Queues")
+    assert (await state_of(server, message_id)).headers["X-Message-State"] == "ready"

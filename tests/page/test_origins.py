@@ -122,3 +122,10 @@ async def test_a_real_browser_s_page_of_another_port_changes_nothing(
     await tab.page.evaluate(ways, f"{server.url}/orders/messages")
     (row,) = (await call(server, "GET", "/orders/peek")).body.splitlines()
     assert b'"receives": 0' in row
+
+
+async def test_a_port_that_a_browser_leaves_out_is_no_other_origin(server: Server) -> None:
+    headers = {"Host": "mq.example:443", "Origin": "https://mq.example"}
+    assert (await call(server, "PUT", "/orders", headers=headers)).status == 201
+    headers["Host"] = "mq.example:8443"
+    assert_problem(await call(server, "PUT", "/more", headers=headers), 403, "foreign-origin")

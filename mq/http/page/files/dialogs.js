@@ -13,6 +13,8 @@ let answer = null;
 yes.addEventListener("click", () => dialog.close("yes"));
 no.addEventListener("click", () => dialog.close("no"));
 dialog.addEventListener("cancel", () => { dialog.returnValue = "no"; });
+// What was asked is of the view that it was asked in.
+window.addEventListener("hashchange", () => { if (dialog.open) dialog.close("no"); });
 dialog.addEventListener("close", () => answer?.(dialog.returnValue === "yes"));
 
 /** Whether a person means it. The focus goes back to where it was. */
