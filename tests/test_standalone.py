@@ -277,6 +277,14 @@ def test_a_flag_that_is_unknown_is_a_clear_error(module: str) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_a_port_that_kubernetes_sets_is_told_as_such(root: Path) -> None:
+    ended = run_command("mq", "--root", str(root), env={"MQ_PORT": "tcp://10.0.0.1:8080"})
+    assert ended.returncode == 2
+    assert "MQ_PORT" in ended.stderr
+    assert "enableServiceLinks: false" in ended.stderr
+    assert not root.exists()
+
+
 @pytest.mark.parametrize(
     ("module", "flag", "value"),
     [
