@@ -33,6 +33,7 @@ from mq.logs import LogFormat
 from mq.metrics_limits import QUEUES_NAMED_DEFAULT, QUEUES_NAMED_MAX
 from mq.options import (
     Number,
+    Port,
     begin_logs,
     context,
     daemon_options,
@@ -64,7 +65,7 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
 @click.option("--address", default="127.0.0.1", show_envvar=True, help="The address to listen on.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=Port(0, 65535),
     default=8080,
     show_envvar=True,
     help="The port to listen on; 0 takes a free one and logs it.",

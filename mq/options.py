@@ -60,6 +60,21 @@ class Number(click.FloatRange):
         return number
 
 
+class Port(click.IntRange):
+    """A port. Says which variable a bad one is from: Kubernetes sets MQ_PORT to an address."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See click. Raises click's BadParameter."""
+        if isinstance(value, str) and value.startswith("tcp://"):
+            self.fail(
+                f"{value!r} is no port. In MQ_PORT Kubernetes sets that for a Service called mq: "
+                "enableServiceLinks: false in the pod's spec ends it, --port goes before it",
+                param,
+                ctx,
+            )
+        return int(super().convert(value, param, ctx))
+
+
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """An option's value in bytes: a number, with KiB, MiB or GiB behind it where wanted."""
     if value is None:

@@ -99,8 +99,8 @@ class Work(NamedTuple):
     type=Number(0),
     default=0.0,
     show_envvar=True,
-    help="0: a message leaves when its own due time (its mtime) has passed. N: when it has lain "
-    "there for N seconds, whatever its due time.",
+    help="With --source. 0: a message leaves when its own due time (its mtime) has passed. N: when "
+    "it has lain there for N seconds, whatever its due time.",
 )
 @click.option(
     "--coordinator",
@@ -164,6 +164,12 @@ def main(
         files = Files() if notifier.watchdog_s is None else ProgressFiles(pulse.beat)
         if (source is None) != (destination is None):
             raise StartupError("--source and --destination go together")
+        if delay and source is None:
+            # A message would come back while it is somebody's, or before the time it is for.
+            raise StartupError(
+                "--delay (MQ_MOVER_DELAY) goes with --source and --destination: in a root each "
+                "message leaves when it is due"
+            )
         timer = Timer(lain_s=delay or None)
         if source is None or destination is None:
             name = _new_member() if member is None else member

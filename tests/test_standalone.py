@@ -254,15 +254,16 @@ def test_a_flag_goes_before_the_environment(daemons: Processes, tmp_path: Path) 
 
 
 def test_mover_and_reaper_take_theirs_from_the_environment(daemons: Processes, root: Path) -> None:
+    reaper = daemons.start("mq_reaper", env={"MQ_ROOT": str(root), "MQ_REAPER_KEEP": "3600"})
+    assert reaper.wait_for_log(r"reaping .*keep_s=3600").string.count(str(root))
+    for folder in ("delay", "queues/orders"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
     environment = {
-        "MQ_ROOT": str(root),
-        "MQ_REAPER_KEEP": "3600",
+        "MQ_MOVER_SOURCE": str(root / "delay"),
+        "MQ_MOVER_DESTINATION": str(root / "queues"),
         "MQ_MOVER_DELAY": "0.01",
     }
-    reaper = daemons.start("mq_reaper", env=environment)
-    assert reaper.wait_for_log(r"reaping .*keep_s=3600").string.count(str(root))
     daemons.start("mq_mover", env=environment).wait_for_log("moving")
-    (root / "queues" / "orders").mkdir()
     # Due in the year 2286: only --delay moves it now.
     entry = put_entry(root / "delay", due_ms=10**13)
     eventually(lambda: not entry.exists())
@@ -274,6 +275,14 @@ def test_a_flag_that_is_unknown_is_a_clear_error(module: str) -> None:
     assert ended.returncode == 2
     assert re.search("No such option:? '?--colour", ended.stderr)
     assert "Traceback" not in ended.stderr
+
+
+def test_a_port_that_kubernetes_sets_is_told_as_such(root: Path) -> None:
+    ended = run_command("mq", "--root", str(root), env={"MQ_PORT": "tcp://10.0.0.1:8080"})
+    assert ended.returncode == 2
+    assert "MQ_PORT" in ended.stderr
+    assert "enableServiceLinks: false" in ended.stderr
+    assert not root.exists()
 
 
 @pytest.mark.parametrize(

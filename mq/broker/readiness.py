@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import Unavailable
+from mq.errors import NoInodes, NoSpace
 from mq.store.commit import Committer
 from mq.store.files import Files
 from mq.store.flush import Flusher
@@ -63,7 +63,8 @@ class ReadinessProbe:
             if not low:
                 raise
             # The reserve is gone too; fetch and delete may still work, publishing does not.
-            raise Unavailable("no room for a probe") from None
+            lacking = NoInodes if self._root.space.has_no_inode() else NoSpace
+            raise lacking("no room for a probe") from None
         free = files.free(self._root.layout.root)
         return Readiness(
             durability=promise(self._flusher, self._file_system, files),

@@ -93,7 +93,6 @@ def test_the_commands_of_the_readme(tmp_path: Path) -> None:
     script = commands.replace("mqctl top ", "mqctl top --once ").replace("/tmp/mq", "root")
     script = script.replace("--seconds 5", "--seconds 0.2")
     with mqctl_for(tmp_path, "--standalone") as (mqctl, _):
-        assert mqctl("create", "orders").code == 0
         done = subprocess.run(
             ["bash", "-eu", "-c", mqctl.function() + script],
             capture_output=True,

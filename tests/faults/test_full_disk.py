@@ -51,6 +51,19 @@ async def test_a_read_only_root_refuses_changes_and_can_still_be_looked_at(
         await assert_works(server)
 
 
+@pytest.mark.needs_root
+async def test_a_disk_that_is_full_to_its_end_is_what_readyz_says(
+    needs_root: None, serve: Serve, root: Path
+) -> None:
+    with tmpfs(root, "size=8m"):
+        server = await serve()
+        with pytest.raises(OSError, match="No space"):
+            (root / "junk").write_bytes(bytes(9 * KIB * KIB))
+        assert_problem(await call(server, "GET", "/-/readyz"), 503, "no-space")
+        (root / "junk").unlink()
+        assert (await call(server, "GET", "/-/readyz")).status == 200
+
+
 async def fill(server: Server, size: int) -> tuple[list[str], Reply]:
     """Publishes until that is refused; the ids, and the refusal."""
     ids = []

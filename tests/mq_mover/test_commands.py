@@ -133,6 +133,13 @@ def test_half_a_pair_is_refused(tmp_path: Path, flag: str) -> None:
     assert "--source and --destination go together" in ended.stderr
 
 
+def test_a_root_takes_no_delay(root: Path) -> None:
+    ended = run_command("mq_mover", "--root", str(root), env={"MQ_MOVER_DELAY": "1"})
+    assert ended.returncode == 1
+    assert "--delay (MQ_MOVER_DELAY) goes with --source and --destination" in ended.stderr
+    assert not root.exists()
+
+
 def test_a_folder_that_is_not_there_is_refused(pair: tuple[Path, Path]) -> None:
     missing = pair[0] / "missing"
     ended = run_command("mq_mover", "--source", str(missing), "--destination", str(pair[1]))

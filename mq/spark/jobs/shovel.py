@@ -14,12 +14,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from mq.clock import rfc3339
-from mq.errors import MqError, QueueNotFound
+from mq.errors import MqError
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.replay_id import ReplayId
 from mq.shovel import Why, why_the_queue_takes_none
 from mq.spark.jobs.choosing import ready_rows
+from mq.spark.jobs.job_errors import NoSuchQueue
 from mq.spark.jobs.moving import Mover
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.spark.opening import open_for_leases
@@ -174,7 +175,7 @@ def _check(root: Root, source: QueueName, target: QueueName) -> None:
     """
     for queue in (source, target):
         if not queue_exists(root, queue):
-            raise QueueNotFound(queue.text)
+            raise NoSuchQueue(queue.text)
         root.places.shape(queue)
     why = why_the_queue_takes_none(settings_of(root, target), root.now_ms())
     if why is Why.QUEUE_EXPIRED:

@@ -136,6 +136,9 @@ def test_what_is_refused(spark: SparkSession, place: LeasingRoot) -> None:
     ):
         with pytest.raises(error):
             shovel(spark, place.top, queue, "true", to=to)
+    with pytest.raises(QueueNotFound) as said:
+        shovel(spark, place.top, "none", "true", to="q")
+    assert str(said.value) == "there is no queue none"
     place.run(
         change_settings(place.root, OTHER, {"expires_at": "2020-01-01T00:00:00Z"}, QueueSettings())
     )
