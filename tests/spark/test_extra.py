@@ -6,6 +6,7 @@ import tomllib
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
+import pytest
 from harness.spark import CHECKOUT, PATIENCE_S, environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -67,6 +68,8 @@ def brought() -> set[str]:
     return found
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE_S + 60)
 def test_a_job_runs_on_what_the_extra_brings(tmp_path: Path) -> None:
     open_root(str(tmp_path / "root"), Files(), SystemClock())
     there = brought() | {"mq"}
@@ -81,6 +84,6 @@ def test_a_job_runs_on_what_the_extra_brings(tmp_path: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=2 * PATIENCE_S,
     )
     assert "TOLD 1 1 True" in ended.stdout, ended.stderr
