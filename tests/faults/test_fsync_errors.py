@@ -81,8 +81,8 @@ async def test_after_a_failed_syncfs_only_the_bad_file_is_refused(serve: Serve) 
     server = await serve(files=files, commit="syncfs")
     await make_queue(server)
     files.fail("sync_file_system", errno.EIO)
-    files.fail("sync", errno.EIO, "bad")
-    good, bad = await asyncio.gather(post(server, b"good"), post(server, b"bad"))
+    files.fail("sync", errno.EIO, "poison")
+    good, bad = await asyncio.gather(post(server, b"good"), post(server, b"poison"))
     assert good.status == 201
     assert_problem(bad, 503, "storage-failed")
     assert message_files(server.root)["queues"] == [f"q:{good.id}"]

@@ -83,9 +83,9 @@ async def test_one_messages_failure_does_not_fail_its_batch(serve: Serve) -> Non
     await comes_true(lambda: gate.arrivals == 1)
     plugs.append(asyncio.create_task(post(server, b"plug")))
     await comes_true(lambda: gate.arrivals == 2)
-    batch = [asyncio.create_task(post(server, b"bad" if n == 3 else b"good")) for n in range(8)]
+    batch = [asyncio.create_task(post(server, b"poison" if n == 3 else b"good")) for n in range(8)]
     await comes_true(lambda: operations_waiting(server) == 8, "a batch of eight")
-    files.fail("sync", errno.EIO, "bad")
+    files.fail("sync", errno.EIO, "poison")
     gate.open()
     replies = await asyncio.gather(*batch)
     assert [reply.status for reply in replies] == [201, 201, 201, 503, 201, 201, 201, 201]
