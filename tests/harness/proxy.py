@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S
 from harness.waiting import comes_true
+from tests.bench.others.rival import free_port
 
 _CONFIGURATION = """
 daemon off;
@@ -65,12 +65,6 @@ async def serving(sites: str, port: int, work: Path) -> AsyncIterator[None]:
             process.terminate()
         async with asyncio.timeout(PATIENCE_S):
             await process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody has for now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 async def _is_there(process: asyncio.subprocess.Process, port: int) -> bool:

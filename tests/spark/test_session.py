@@ -23,6 +23,7 @@ from harness.spark import (
 
 import mq.spark
 from mq.spark.schema import COLUMNS
+from tests.bench.others.rival import free_port
 
 # The time is for a machine that has much else to do.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
@@ -92,13 +93,6 @@ def test_under_spark_submit(tmp_path: Path) -> None:
     assert told["ui"] == "true"
     assert told["columns"] == list(COLUMNS)
     assert told["sum"] == 45
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")
