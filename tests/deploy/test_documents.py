@@ -73,7 +73,7 @@ OTHERS = {
     "--cap-drop",
     "--upgrade",
 }
-PROGRAMS = (*(TOP / "tests" / "bench").rglob("*.py"), *(TOP / "tests" / "examples").rglob("*.py"))
+PROGRAMS = (*(TOP / "deploy" / "bench").rglob("*.py"), *(TOP / "tests" / "examples").rglob("*.py"))
 
 
 def links(page: str) -> Iterator[str]:

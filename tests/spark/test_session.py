@@ -22,8 +22,8 @@ from harness.spark import (
 )
 
 import mq.spark
+from deploy.bench.others.rival import free_port
 from mq.spark.schema import COLUMNS
-from tests.bench.others.rival import free_port
 
 # The time is for a machine that has much else to do.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
