@@ -1,4 +1,4 @@
-"""What a root must hold, by its operations alone: the model of `broker/test_model.py`.
+"""What a root must hold, by its operations alone: the model of `broker/test_broker_model.py`.
 
 Each operation of the interface is one method, which says what is to come of it and changes the
 model; whoever adds an operation adds a method here and a rule there. What keys mean is in

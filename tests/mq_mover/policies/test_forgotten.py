@@ -9,7 +9,7 @@ from harness.messages import ctime_ms, new_id, put_entry, put_file
 from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX, PURGED_PER_PASS_MAX, TOMBSTONE_KEPT_S
 
 if TYPE_CHECKING:
-    from .conftest import Bench
+    from tests.mq_mover.conftest import Bench
 
 
 def test_a_file_in_new_goes_to_remove_when_it_is_an_hour_old(bench: "Bench") -> None:

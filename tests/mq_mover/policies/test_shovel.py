@@ -33,7 +33,7 @@ from mq_mover.policies.shovel import Due, Shovel, decide
 from mq_mover.policy import Policies, Work
 
 if TYPE_CHECKING:
-    from .conftest import Bench
+    from tests.mq_mover.conftest import Bench
 
 ORDERS = QueueName("orders")
 EVERY_S = 600

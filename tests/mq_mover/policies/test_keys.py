@@ -15,7 +15,7 @@ from mq.store.group import run_alone
 from mq.store.orphans import OrphanSweep
 
 if TYPE_CHECKING:
-    from .conftest import Bench
+    from tests.mq_mover.conftest import Bench
 
 
 def link(bench: "Bench", target: str, key: str = "k", kind: str = "keys") -> Path:

@@ -31,7 +31,7 @@ from mq_mover.policies.overdue import Overdue
 from mq_mover.policy import Policies, Work
 
 if TYPE_CHECKING:
-    from .conftest import Bench
+    from tests.mq_mover.conftest import Bench
 
 SIDELINE = "orders_SIDELINE"
 

@@ -5,12 +5,12 @@ listed, written, renamed or unlinked, whatever is asked and however much time pa
 from pathlib import Path
 
 import pytest
+from conformance.exercise import ask_all, end_all, make_room, now, upkeep
 from harness.api import assert_works, make_queue
 from harness.commands import run_command
 from harness.messages import new_id
 from harness.planted import SECRET, Outside
 from harness.server import Serve
-from planted.exercise import ask_all, end_all, make_room, now, upkeep
 
 from mq.errors import StartupError
 

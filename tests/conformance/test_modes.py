@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conformance.exercise import ask_all, end_all, upkeep
 from harness.api import make_queue
 from harness.messages import new_id
 from harness.server import Serve
-from planted.exercise import ask_all, end_all, upkeep
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

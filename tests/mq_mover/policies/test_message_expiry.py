@@ -33,8 +33,7 @@ from mq.upkeep_limits import EXPIRED_PER_TURN_MAX, MESSAGE_EXPIRY_EVERY_S, QUEUE
 from mq_mover.policies.message_expiry import MessageExpiry
 from mq_mover.policies.queue_expiry import QueueExpiry
 from mq_mover.policy import Policies, Work
-
-from .conftest import Bench
+from tests.mq_mover.conftest import Bench
 
 ORDERS = QueueName.parse("orders")
 SIDELINE = ORDERS.sideline()

@@ -7,7 +7,7 @@ import pytest
 
 from mq import __version__
 
-TOP = Path(__file__).parents[1]
+TOP = Path(__file__).parents[2]
 PLACES = ("mq", "mq_mover", "mq_reaper", "deploy")
 CHANGELOG = (TOP / "CHANGELOG.md").read_text(encoding="utf-8")
 STATED = re.compile(rf"(?<![\w.]){re.escape(__version__)}(?![\w.]*\d)")
