@@ -8,8 +8,8 @@ import pytest
 from conformance.exercise import ask_all, end_all, make_room, now, upkeep
 from harness.api import assert_works, make_queue
 from harness.commands import run_command
+from harness.damage.nodes import SECRET, Outside
 from harness.messages import new_id
-from harness.planted import SECRET, Outside
 from harness.server import Serve
 
 from mq.errors import StartupError

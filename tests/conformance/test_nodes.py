@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from conformance.exercise import ask_all, end_all, make_room, now, upkeep
 from harness.api import assert_works, make_queue
+from harness.damage.nodes import Plant, fifo, socket_node, zeros
 from harness.messages import new_id
 from harness.needs import cannot_run
-from harness.planted import Plant, fifo, socket_node, zeros
 from harness.processes import PATIENCE_S
 from harness.server import Serve
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from crash.recovery import FIRES_EVERY_S
 from crash.scripts import Script
 from crash.stage import HOURS_S, ORDERS, Stage
+from harness.crashing import MortalFiles
 from harness.messages import make_body, new_id
-from harness.mortal import MortalFiles
 
 from mq.errors import ScheduleNotFound
 from mq.message import Stamp

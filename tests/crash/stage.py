@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
-from crash.forgetting import ForgettingDisk
+from crash.faulty_disk import ForgettingDisk
 from crash.load import Clients
 from harness.clock import FakeClock
 from harness.folders import files_below

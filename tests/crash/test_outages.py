@@ -1,10 +1,10 @@
 """Outages in a row, in the middle of a load: what mq answered holds after each. A hundred of each
 kind, half of them with messages in buckets.
 
-In the one test the power is cut: the file system (`forgetting_server.py`) fails from a call on that
-chance chooses, the daemons are killed, and it comes back with one of the trees that the cut may
-have left. In the other the daemons are killed, and nothing is lost. The same promises are checked,
-those of all earlier rounds too. MQ_TIMES=10 makes ten times as many outages, and
+In the one test the power is cut: the file system (`faulty_disk_server.py`) fails from a call on
+that chance chooses, the daemons are killed, and it comes back with one of the trees that the cut
+may have left. In the other the daemons are killed, and nothing is lost. The same promises are
+checked, those of all earlier rounds too. MQ_TIMES=10 makes ten times as many outages, and
 MQ_OUTAGE_SEED plays others; it is printed.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from crash.forgetting import ForgettingDisk, forgetting_disk
+from crash.faulty_disk import ForgettingDisk, forgetting_disk
 from crash.legal_states import Model
 from crash.load import QUEUE, SIZES, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken

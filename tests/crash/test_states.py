@@ -26,7 +26,7 @@ from crash.crossing_scripts import (
     WITH_TWO_NAMES_OF_A_CROSSING,
 )
 from crash.expiry_scripts import EXPIRY_SCRIPTS
-from crash.forgetting import ForgettingDisk, forgetting_disk
+from crash.faulty_disk import ForgettingDisk, forgetting_disk
 from crash.fsck_scripts import FSCK_SCRIPTS, WITH_TWO_NAMES_OF_FSCK
 from crash.images import Mark
 from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean, looked_at
+from harness.crashing import Died, MortalFiles
 from harness.faults import FaultyFiles
 from harness.messages import new_id
-from harness.mortal import Died, MortalFiles
 from harness.schedules import EVERY_S, NAME, QUEUE, TimedRoot
 
 from mq.errors import MqError

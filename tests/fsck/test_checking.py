@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from harness.checking import checked
-from harness.damage import DAMAGES, Damage, Lived
+from harness.damage.by_chance import DAMAGES, Damage, Lived
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

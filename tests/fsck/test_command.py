@@ -12,9 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from harness.clock import FakeClock
+from harness.damage.each_breach import Place, symlink, with_mode, with_settings
 from harness.messages import new_id, put_file
 from harness.processes import eventually
-from harness.spoilt import Place, symlink, with_mode, with_settings
 
 from mq.doctor.command import doctor
 from mq.fsck.command import fsck

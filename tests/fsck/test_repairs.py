@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from harness.checking import Heard, checked
+from harness.damage.each_breach import SPOILT, Place, keyed, misplaced, put_leased
 from harness.folders import files_below
 from harness.messages import new_id, put_file
-from harness.spoilt import SPOILT, Place, keyed, misplaced, put_leased
 
 from mq.fsck.checking import Doing
 from mq.fsck.report import Outcome

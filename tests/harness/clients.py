@@ -14,7 +14,7 @@ import aiohttp
 
 from harness.history import Delete, Fetch, Operation, Publish, Reschedule
 from harness.messages import make_body, number_in
-from harness.nemesis import Member
+from harness.process_faults import Member
 from harness.processes import PATIENCE_S
 from harness.raw import raw_connection, raw_head
 from mq.limits import BODY_HELD_BYTES_MAX

@@ -15,8 +15,8 @@ import aiohttp
 from harness.clients import QUEUE, Client, Recorder
 from harness.folders import message_files
 from harness.history import US_PER_MS, History, Stall
-from harness.nemesis import Member
 from harness.owners import Owner
+from harness.process_faults import Member
 from harness.processes import Process, Processes
 from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, Rule, check, report

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.clock import FakeClock
+from harness.crashing import Died, MortalFiles
 from harness.leases import LEASE_S
-from harness.mortal import Died, MortalFiles
 from mq.errors import LeaseLost
 from mq.spark.listing import is_leased, lease_blocks
 from mq.spark.options import StreamOptions

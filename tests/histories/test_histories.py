@@ -27,7 +27,7 @@ from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
-from harness.nemesis import Member, schedule, torment
+from harness.process_faults import Member, schedule, torment
 from harness.processes import Processes
 from harness.rules import ALWAYS, WITHOUT_FAULTS
 from harness.siblings import Sibling

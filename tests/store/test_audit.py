@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.damage.each_breach import SPOILT, Place, lay_out_all_that_is_allowed, unstamped
 from harness.messages import new_id, put_file
-from harness.spoilt import SPOILT, Place, lay_out_all_that_is_allowed, unstamped
 
 from mq.lifecycle import State
 from mq.limits import OVERDUE_AFTER_S

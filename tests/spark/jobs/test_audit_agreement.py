@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 from harness.checking import checked
-from harness.damage import DAMAGES, Damage, Lived
+from harness.damage.by_chance import DAMAGES, Damage, Lived
+from harness.damage.each_breach import SPOILT, Place, lay_out_all_that_is_allowed
 from harness.messages import new_id, put_file
-from harness.spoilt import SPOILT, Place, lay_out_all_that_is_allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean
+from harness.crashing import Died, MortalFiles
 from harness.faults import FaultyFiles
 from harness.folders import files_below, leased_files
 from harness.leases import QUEUE, LeasingRoot
-from harness.mortal import Died, MortalFiles
 
 from mq.errors import Unavailable
 from mq.names import QueueName

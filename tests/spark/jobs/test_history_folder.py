@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from harness.crashing import Died, MortalFiles
 from harness.faults import FaultyFiles
-from harness.mortal import Died, MortalFiles
 
 from mq.spark.jobs.history_assembly import Row
 from mq.spark.jobs.history_folder import FolderTaken, owned

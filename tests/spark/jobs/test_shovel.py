@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from harness.crashing import Died, MortalFiles
 from harness.leases import QUEUE, LeasingRoot, stamp_of
-from harness.mortal import Died, MortalFiles
 from pyspark.sql import SparkSession
 
 from mq.errors import Busy, QueueNotFound

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from harness.damage.each_breach import Place, keyed
 from harness.messages import new_id, put_file
-from harness.spoilt import Place, keyed
 from mq.names import QueueName
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone

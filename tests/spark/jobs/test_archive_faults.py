@@ -24,9 +24,9 @@ from harness.archiving import (
     put_removed,
     rows_of,
 )
+from harness.crashing import Died, MortalFiles
 from harness.faults import FaultyFiles
 from harness.logged_files import LoggedFiles
-from harness.mortal import Died, MortalFiles
 
 from mq.errors import MqError
 from mq.spark.jobs.archive_commit import newest_batch

@@ -1,4 +1,4 @@
-"""A file system that forgets, mounted: orders for it, and its log (`forgetting_server.py`)."""
+"""A file system that forgets, mounted: orders for it, and its log (`faulty_disk_server.py`)."""
 
 import contextlib
 import json
@@ -66,7 +66,7 @@ class ForgettingDisk:
 def forgetting_disk(work: Path) -> Iterator[ForgettingDisk]:
     """Mounts an empty one."""
     with contextlib.ExitStack() as cleanup:
-        where = cleanup.enter_context(served("crash.forgetting_server", work / "forgetting"))
+        where = cleanup.enter_context(served("crash.faulty_disk_server", work / "forgetting"))
         control = os.open(where / "control", os.O_WRONLY)
         cleanup.callback(os.close, control)
         yield ForgettingDisk(where / "disk", control)

@@ -1,4 +1,4 @@
-"""`python -m faults.dying REQUEST FOLDER`: daemons that kill themselves, each before another
+"""`python -m faults.killing REQUEST FOLDER`: daemons that kill themselves, each before another
 call on files.
 
 For every n there is a root `FOLDER/{n}`, a process (a fork, made before any thread) that serves

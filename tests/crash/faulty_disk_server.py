@@ -1,6 +1,6 @@
 """The process of a file system that forgets what was not flushed, and logs every change.
 
-    python -m crash.forgetting_server MOUNT_POINT
+    python -m crash.faulty_disk_server MOUNT_POINT
 
 All is in memory. Below `disk/` lies an ordinary file system. What is written to `control` is an
 order, see `Forgetting.write`. One request is served at a time, so the log has one order. The kernel
