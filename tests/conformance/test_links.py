@@ -15,7 +15,7 @@ from harness.server import Serve
 from mq.errors import StartupError
 
 # Those of a group do not stand in each other's way. With a slash behind it: a link to a folder.
-PLANTED = {
+NAMES = {
     "queues": (
         "queues/linked/",
         "queues/q/{bucket}/",
@@ -51,9 +51,9 @@ def outside(tmp_path: Path) -> Outside:
     return Outside(tmp_path / "outside")
 
 
-@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
 async def test_what_a_link_leads_to_stays_as_it_is(
-    serve: Serve, root: Path, outside: Outside, planted: tuple[str, ...]
+    serve: Serve, root: Path, outside: Outside, names: tuple[str, ...]
 ) -> None:
     server = await serve(folder_max=3)
     await make_queue(server)
@@ -61,8 +61,8 @@ async def test_what_a_link_leads_to_stays_as_it_is(
     message_id = new_id().text
     outside.lay_out(message_id)
     with upkeep(root) as passing:
-        links = [root / now(path, message_id) for path in planted]
-        for link, path in zip(links, planted, strict=True):
+        links = [root / now(path, message_id) for path in names]
+        for link, path in zip(links, names, strict=True):
             make_room(link)
             link.symlink_to(outside.folder if path.endswith("/") else outside.file)
         with outside.watched():

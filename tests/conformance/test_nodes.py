@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conformance.exercise import ask_all, end_all, make_room, now, upkeep
 from harness.api import assert_works, make_queue
-from harness.damage.nodes import Plant, fifo, socket_node, zeros
+from harness.damage.nodes import Damage, fifo, socket_node, zeros
 from harness.messages import new_id
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S
@@ -36,20 +36,20 @@ def _device(path: Path) -> None:
         cannot_run("needs root, to make a device")
 
 
-@pytest.mark.parametrize("plant", [fifo, socket_node, _device])
-@pytest.mark.parametrize("planted", [MESSAGES, BESIDE, LOCKS], ids=["messages", "beside", "locks"])
+@pytest.mark.parametrize("damage", [fifo, socket_node, _device])
+@pytest.mark.parametrize("names", [MESSAGES, BESIDE, LOCKS], ids=["messages", "beside", "locks"])
 async def test_nobody_waits_for_it_and_the_rest_works(
-    serve: Serve, root: Path, plant: Plant, planted: tuple[str, ...]
+    serve: Serve, root: Path, damage: Damage, names: tuple[str, ...]
 ) -> None:
     server = await serve(folder_max=3)
     await make_queue(server)
     await make_queue(server, "other")
     message_id = new_id().text
-    nodes = [root / now(path, message_id) for path in planted]
+    nodes = [root / now(path, message_id) for path in names]
     with upkeep(root) as passing:
         for node in nodes:
             make_room(node)
-            plant(node)
+            damage(node)
         async with asyncio.timeout(2 * PATIENCE_S):
             replies = await ask_all(server, "q", message_id)
             await asyncio.to_thread(passing.pass_time)
@@ -68,13 +68,13 @@ def _take_away(node: Path) -> None:
         node.unlink()
 
 
-@pytest.mark.parametrize("plant", [fifo, socket_node])
+@pytest.mark.parametrize("damage", [fifo, socket_node])
 async def test_a_daemon_starts_beside_them_or_says_why_not(
-    serve: Serve, root: Path, plant: Callable[[Path], None]
+    serve: Serve, root: Path, damage: Callable[[Path], None]
 ) -> None:
     await serve()
     for path in ("queues/q", "delay/x", "new/x", "remove/x", "settings/q.json", "members/x"):
-        plant(root / path)
+        damage(root / path)
     async with asyncio.timeout(PATIENCE_S):
         server = await serve()
         await make_queue(server, "other")

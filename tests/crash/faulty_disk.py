@@ -1,4 +1,4 @@
-"""A file system that forgets, mounted: orders for it, and its log (`faulty_disk_server.py`)."""
+"""A file system that loses what was not flushed (`faulty_disk_server.py`): its orders, its log."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from harness.fuse import served
 
 
 @dataclass
-class ForgettingDisk:
+class FaultyDisk:
     """A mounted one."""
 
     top: Path
@@ -63,10 +63,10 @@ class ForgettingDisk:
 
 
 @contextlib.contextmanager
-def forgetting_disk(work: Path) -> Iterator[ForgettingDisk]:
+def faulty_disk(work: Path) -> Iterator[FaultyDisk]:
     """Mounts an empty one."""
     with contextlib.ExitStack() as cleanup:
-        where = cleanup.enter_context(served("crash.faulty_disk_server", work / "forgetting"))
+        where = cleanup.enter_context(served("crash.faulty_disk_server", work / "faulty"))
         control = os.open(where / "control", os.O_WRONLY)
         cleanup.callback(os.close, control)
-        yield ForgettingDisk(where / "disk", control)
+        yield FaultyDisk(where / "disk", control)

@@ -1,10 +1,10 @@
-"""The process of a file system that forgets what was not flushed, and logs every change.
+"""The process of a file system that loses what was not flushed, and logs every change.
 
     python -m crash.faulty_disk_server MOUNT_POINT
 
 All is in memory. Below `disk/` lies an ordinary file system. What is written to `control` is an
-order, see `Forgetting.write`. One request is served at a time, so the log has one order. The kernel
-passes no syncfs on to FUSE: mq runs with --commit=fsync.
+order, see `FaultyOperations.write`. One request is served at a time, so the log has one order. The
+kernel passes no syncfs on to FUSE: mq runs with --commit=fsync.
 """
 
 import errno
@@ -62,7 +62,7 @@ class Node:
         self.mtime_ns = self.ctime_ns = time.time_ns()
 
 
-class Forgetting(mfusepy.Operations):  # type: ignore[misc]
+class FaultyOperations(mfusepy.Operations):  # type: ignore[misc]
     """The calls of the kernel. After a cut each fails with EIO, until the power is on again."""
 
     use_ns = True
@@ -334,4 +334,4 @@ class _Fuse(mfusepy.FUSE):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    _Fuse(Forgetting(), sys.argv[1], foreground=True, nothreads=True, fsname="mq-forgetting")
+    _Fuse(FaultyOperations(), sys.argv[1], foreground=True, nothreads=True, fsname="mq-faulty")

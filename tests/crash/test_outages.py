@@ -19,7 +19,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from crash.faulty_disk import ForgettingDisk, forgetting_disk
+from crash.faulty_disk import FaultyDisk, faulty_disk
 from crash.legal_states import Model
 from crash.load import QUEUE, SIZES, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken
@@ -166,14 +166,14 @@ async def start(daemons: Processes, root: Path) -> tuple[Process, Process]:
 
 
 @pytest.fixture
-def disk(needs_root: None, tmp_path: Path) -> Iterator[ForgettingDisk]:
+def disk(needs_root: None, tmp_path: Path) -> Iterator[FaultyDisk]:
     check_fuse()
-    with forgetting_disk(tmp_path) as disk:
+    with faulty_disk(tmp_path) as disk:
         yield disk
 
 
 async def work_until_the_power_goes(
-    disk: ForgettingDisk, herd: Herd, clients: Clients, daemons: Processes
+    disk: FaultyDisk, herd: Herd, clients: Clients, daemons: Processes
 ) -> None:
     """One time in ten it goes so soon that the daemons hardly start."""
     soon = herd.chance.random() < 0.1
@@ -197,7 +197,7 @@ async def work_until_the_power_goes(
 @pytest.mark.needs_root
 @folders
 async def test_a_hundred_power_cuts(
-    disk: ForgettingDisk, tiny: bool, monkeypatch: pytest.MonkeyPatch
+    disk: FaultyDisk, tiny: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"MQ_OUTAGE_SEED={SEED}")
     if tiny:

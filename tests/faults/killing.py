@@ -28,7 +28,7 @@ CALLS_MAX = 200
 QUEUE = "q"
 
 
-class DyingFiles(FaultyFiles):
+class KillingFiles(FaultyFiles):
     """Kills the process before the call that it was armed for."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Known:
 
 
 async def serve_and_die(request: Request, folder: Path, calls: int) -> None:
-    files, root = DyingFiles(), folder / str(calls)
+    files, root = KillingFiles(), folder / str(calls)
     daemon = Daemon(ServerSettings(root=root, port=0), files=files)
     port = await daemon.start()
     async with aiohttp.ClientSession(auto_decompress=False) as session:

@@ -1,4 +1,4 @@
-"""A process that dies in the middle of what it does, without dying: its Files do no more."""
+"""Files of a process that crashes in the middle of what it does: they do no more."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ class Died(BaseException):
     """The process is no more."""
 
 
-class MortalFiles(Files):
+class CrashingFiles(Files):
     """Dies instead of a change of the disk, once so many were made (None: never). Whatever cleans
     up after that finds that it cannot; descriptors are closed, as the kernel would.
     """
@@ -25,9 +25,9 @@ class MortalFiles(Files):
         self.changes = 0
         self.is_dead = False
         for name in CHANGES:
-            setattr(self, name, self._mortal(getattr(self, name)))
+            setattr(self, name, self._until_the_crash(getattr(self, name)))
 
-    def _mortal(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _until_the_crash(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def change(*arguments: Any) -> Any:
             if self.is_dead:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))

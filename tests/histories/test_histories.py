@@ -196,12 +196,12 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
     over, drained = asyncio.Event(), asyncio.Event()
     async with _session() as session:
         await _make_queues(cluster, session)
-        spoilt = await asyncio.to_thread(cluster.spoil, chance)
+        armed = await asyncio.to_thread(cluster.arm, chance)
         keeping = [
             asyncio.create_task(member.keep(lambda: chance.uniform(*STOP_S), drained.is_set))
-            for member in spoilt
+            for member in armed
         ]
-        for member in spoilt:
+        for member in armed:
             member.process.popen.kill()  # It comes back as one that stops itself.
         running = _begin(cluster, session, seed, 0.15, over.is_set, cluster.servers[-1:])
         await comes_true(

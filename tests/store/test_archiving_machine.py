@@ -31,7 +31,7 @@ class Died(BaseException):
     """The process was killed."""
 
 
-class MortalFiles(Files):
+class CrashingFiles(Files):
     """Files of a process that dies before one of the calls that change the disk, or flush it. What
     cleans up after that finds that it cannot.
     """
@@ -81,9 +81,9 @@ class MortalFiles(Files):
 class Session:
     """Flushes, each a call of the process."""
 
-    name = "mortal"
+    name = "crashing"
 
-    def __init__(self, files: MortalFiles) -> None:
+    def __init__(self, files: CrashingFiles) -> None:
         self._files = files
 
     def session(self) -> "Session":
@@ -113,7 +113,7 @@ class Archiving(RuleBasedStateMachine):
         self.patched = (reap.REAPED_NAMES_PER_LOOK, archiving.ARCHIVE_LEDGERS_MAX)
         reap.REAPED_NAMES_PER_LOOK, archiving.ARCHIVE_LEDGERS_MAX = 2, 3  # type: ignore[misc]
         self.top = Path(tempfile.mkdtemp(prefix="mq-archiving-", dir="/dev/shm"))
-        self.files = MortalFiles()
+        self.files = CrashingFiles()
         flusher = Session(self.files)
         self.place = ArchivingRoot(self.top / "root", 2, self.files, flusher)  # type: ignore[arg-type]
         self.place.make_queue(OTHER)
@@ -175,7 +175,7 @@ class Archiving(RuleBasedStateMachine):
 
     @rule()
     def enable(self) -> None:
-        self._mortal(None, lambda: self.place.enable(self._to()))
+        self._until_a_crash(None, lambda: self.place.enable(self._to()))
         if not self.enabled:
             self._anew()
         self.enabled = True
@@ -183,7 +183,7 @@ class Archiving(RuleBasedStateMachine):
     @rule(dies=st.none() | st.integers(0, 12))
     def enable_and_die(self, dies: int | None) -> None:
         was = self.enabled
-        self._mortal(dies, lambda: self.place.enable(self._to()))
+        self._until_a_crash(dies, lambda: self.place.enable(self._to()))
         self.enabled = archiving.is_archived(self.root)
         if self.enabled and not was:
             self._anew()
@@ -191,13 +191,13 @@ class Archiving(RuleBasedStateMachine):
     @precondition(lambda self: self.enabled)
     @rule(dies=st.none() | st.integers(0, 12))
     def disable(self, dies: int | None) -> None:
-        self._mortal(dies, lambda: disable(self.root, self.flusher))
+        self._until_a_crash(dies, lambda: disable(self.root, self.flusher))
         self.enabled = archiving.is_archived(self.root)
 
     @precondition(lambda self: self.enabled)
     @rule(limit=st.integers(1, 6), dies=st.none() | st.integers(0, 12))
     def begin(self, limit: int, dies: int | None) -> None:
-        self._mortal(dies, lambda: begin_batch(self.root, self.flusher, limit))
+        self._until_a_crash(dies, lambda: begin_batch(self.root, self.flusher, limit))
         batch = unfinished_batch(self.root)
         if batch is not None:
             names = self.place.names(batch)
@@ -209,7 +209,7 @@ class Archiving(RuleBasedStateMachine):
         batch = unfinished_batch(self.root)
         if batch is not None:
             self._put(batch.seq, self.place.names(batch))
-            self._mortal(dies, lambda: stored(self.root, self.flusher, batch))
+            self._until_a_crash(dies, lambda: stored(self.root, self.flusher, batch))
 
     @precondition(lambda self: self.enabled)
     @rule()
@@ -223,7 +223,7 @@ class Archiving(RuleBasedStateMachine):
     @rule(number=numbers, dies=st.none() | st.integers(0, 8))
     def reap(self, number: int, dies: int | None) -> None:
         reaper = self.reapers[number % len(self.reapers)]
-        self._mortal(dies, reaper.run_once)
+        self._until_a_crash(dies, reaper.run_once)
         if dies is not None:
             self.reapers = self._new_reapers()
 
@@ -279,7 +279,7 @@ class Archiving(RuleBasedStateMachine):
         self.stored.clear()
         self.batches.clear()
 
-    def _mortal(self, dies: int | None, work: Callable[[], object]) -> None:
+    def _until_a_crash(self, dies: int | None, work: Callable[[], object]) -> None:
         self.files.left = dies
         try:
             work()

@@ -19,7 +19,7 @@ NOBODYS_NS = 1_700_000_000_123_456_789
 
 
 class Place:
-    """A root with a queue, where a test puts things as mq would, and then spoils them."""
+    """A root with a queue, where a test puts things as mq would, and then damages them."""
 
     def __init__(self, top: Path, files: Files | None = None) -> None:
         self.top = top
@@ -294,7 +294,7 @@ JOURNAL = (
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 
-SPOILT: list[tuple[Breach, Callable[[Place], Path]]] = [
+BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.FORMAT, lambda place: without(place, "format")),
     (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 2\n")),
     (Breach.FOLDER, lambda place: without(place, "delay")),

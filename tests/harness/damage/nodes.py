@@ -13,7 +13,7 @@ import inotify_simple  # type: ignore[import-untyped]
 
 from harness.messages import new_id, put_file
 
-Plant = Callable[[Path], None]
+Damage = Callable[[Path], None]
 
 SECRET = b"outside of the root"
 # All that somebody can do with a file but to look what it is.

@@ -24,7 +24,7 @@ from harness.archiving import (
     put_removed,
     rows_of,
 )
-from harness.crashing import Died, MortalFiles
+from harness.crashing import CrashingFiles, Died
 from harness.faults import FaultyFiles
 from harness.logged_files import LoggedFiles
 
@@ -64,9 +64,9 @@ def test_a_death_before_any_change(tmp_path: Path) -> None:
         top = tmp_path / str(dies_at)
         (top / "archives").mkdir(parents=True)
         root, to = made(top)
-        mortal = MortalFiles(dies_at)
+        files = CrashingFiles(dies_at)
         try:
-            archive_here(root, to, SMALL, files=mortal, folder_files=mortal)
+            archive_here(root, to, SMALL, files=files, folder_files=files)
             is_over = True
         except Died:
             assert_told_no_more_than_there_is(root, to)
@@ -161,7 +161,7 @@ def test_a_power_cut_after_any_call(tmp_path: Path, model: Model) -> None:
     for stored, tree in left_behind(log.log, model):
         seen += 1
         shutil.rmtree(archives)
-        plant(archives, tree)
+        lay_out(archives, tree)
         numbers = numbers_in(to) if (to / "_mq" / "archive.json").exists() else []
         assert len(set(numbers)) == len(numbers), "a message is there twice"
         newest = newest_batch(ArchiveFolder.of(str(to), Files())) or 0
@@ -191,7 +191,7 @@ def left_behind(log: Log, model: Model) -> Iterator[tuple[int, Tree]]:
             disk.apply(entry)
 
 
-def plant(top: Path, tree: Tree) -> None:
+def lay_out(top: Path, tree: Tree) -> None:
     """Makes what a power cut has left."""
     top.mkdir()
     for path, file in tree.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean
-from harness.crashing import Died, MortalFiles
+from harness.crashing import CrashingFiles, Died
 from harness.faults import FaultyFiles
 from harness.folders import files_below, leased_files
 from harness.leases import QUEUE, LeasingRoot
@@ -33,7 +33,7 @@ OTHER = QueueName.parse("other")
 LEASE_S = 60.0
 
 
-class Unflushed(MortalFiles):
+class Unflushed(CrashingFiles):
     """Who dies by a signal has lost nothing that was not flushed."""
 
     def sync(self, descriptor: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from harness.crashing import Died, MortalFiles
+from harness.crashing import CrashingFiles, Died
 from harness.faults import FaultyFiles
 
 from mq.spark.jobs.history_assembly import Row
@@ -61,7 +61,7 @@ def test_it_may_die_at_any_change(tmp_path: Path, has_one: bool) -> None:
         to = tmp_path / str(changes)
         if has_one:
             write(UnflushedFiles(), to, BEFORE)
-        files = MortalFiles(changes)
+        files = CrashingFiles(changes)
         try:
             write(files, to, AFTER)
         except Died:
