@@ -7,7 +7,7 @@ from collections.abc import Callable
 from crash.recovery import FIRES_EVERY_S
 from crash.scripts import Script
 from crash.stage import HOURS_S, ORDERS, Stage
-from harness.crashing import CrashingFiles
+from harness.faults import CrashingFiles
 from harness.messages import make_body, new_id
 
 from mq.errors import ScheduleNotFound

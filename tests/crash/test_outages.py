@@ -23,7 +23,7 @@ from crash.faulty_disk import FaultyDisk, faulty_disk
 from crash.legal_states import Model
 from crash.load import QUEUE, SIZES, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.folders import make_folders_tiny
 from harness.fuse import check_fuse
 from harness.processes import Process, Processes, processes

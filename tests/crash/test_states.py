@@ -46,7 +46,7 @@ from crash.sideline_scripts import SIDELINE_SCRIPTS, WITH_TWO_NAMES_OF_A_SIDELIN
 from crash.stage import ROOT, stage
 from crash.sweep_scripts import SWEEP_SCRIPTS
 from crash.trees import fingerprint, trees
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.fuse import check_fuse
 from harness.mounts import tmpfs
 from harness.tally import tally

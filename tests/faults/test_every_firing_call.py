@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean, looked_at
-from harness.crashing import CrashingFiles, Died
-from harness.faults import FaultyFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.messages import new_id
 from harness.schedules import EVERY_S, NAME, QUEUE, TimedRoot
 

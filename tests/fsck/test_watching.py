@@ -5,7 +5,7 @@ import itertools
 from pathlib import Path
 
 import aiohttp
-from harness.busy import work
+from harness.clients import work
 from harness.processes import Processes
 from rich.console import Console
 

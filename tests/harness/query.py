@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.clock import FakeClock
-from harness.crashing import CrashingFiles, Died
+from harness.faults import CrashingFiles, Died
 from harness.leases import LEASE_S
 from mq.errors import LeaseLost
 from mq.spark.listing import is_leased, lease_blocks

@@ -21,8 +21,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from harness.amount import TIMES
-from harness.chance import drawn_seed
+from harness.chance import TIMES, drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster

@@ -24,8 +24,7 @@ from harness.archiving import (
     put_removed,
     rows_of,
 )
-from harness.crashing import CrashingFiles, Died
-from harness.faults import FaultyFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.logged_files import LoggedFiles
 
 from mq.errors import MqError

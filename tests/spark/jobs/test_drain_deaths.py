@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean
-from harness.crashing import CrashingFiles, Died
-from harness.faults import FaultyFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.folders import files_below, leased_files
 from harness.leases import QUEUE, LeasingRoot
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from harness.crashing import CrashingFiles, Died
-from harness.faults import FaultyFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 
 from mq.spark.jobs.history_assembly import Row
 from mq.spark.jobs.history_folder import FolderTaken, owned

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from harness.crashing import CrashingFiles, Died
+from harness.faults import CrashingFiles, Died
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 from pyspark.sql import SparkSession
 
