@@ -1,1 +1,1 @@
-"""Figures, not tests: `python -m deploy.bench` from the repository's top. RESULTS.md has some."""
+"""Figures, not tests: `python -m deploy.bench` from the repository's top. README.md names all."""

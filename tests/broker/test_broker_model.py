@@ -7,10 +7,10 @@ torn, served out of order, before its time, or in two places.
 import asyncio
 from collections.abc import Sequence
 
-from harness.machine import expected_receives, messages, precondition, queues
-from harness.machine_keys import WithKeys
-from harness.machine_looks import WithLooks
-from harness.machine_queues import WithQueues
+from harness.model.keys import WithKeys
+from harness.model.looks import WithLooks
+from harness.model.machine import expected_receives, messages, precondition, queues
+from harness.model.queues import WithQueues
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import multiple, rule

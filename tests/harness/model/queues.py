@@ -6,7 +6,7 @@ from dataclasses import asdict
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from harness.machine import Machine, queues
+from harness.model.machine import Machine, queues
 from mq.errors import MqError, QueueNotFound
 from mq.names import QueueName, UuidSource
 from mq.settings import QueueSettings

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, multiple, rule
 
-from harness.keyring import links_below
-from harness.machine import (
+from harness.model.keyring import links_below
+from harness.model.machine import (
     NAMES,
     Machine,
     all_of_it,

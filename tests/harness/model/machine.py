@@ -17,8 +17,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from harness.clock import FakeClock
 from harness.folders import files_below, message_files, mtime_ns
-from harness.keyring import ClockedFiles, links_below
-from harness.model import REMOVED, WHOLE, Known, Model
+from harness.model.keyring import ClockedFiles, links_below
+from harness.model.messages import REMOVED, WHOLE, Known, Model
 from harness.upkeep import all_policies
 from mq.broker.broker import Broker
 from mq.errors import MqError

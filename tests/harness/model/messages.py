@@ -8,7 +8,7 @@ model; whoever adds an operation adds a method here and a rule there. What keys 
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from harness.keyring import Keyring
+from harness.model.keyring import Keyring
 from mq.errors import DeliveredAgain, KeyNotFound, MessageNotFound, MqError, QueueNotFound
 from mq.headers import Headers
 from mq.limits import PURGE_MARK_KEPT_S

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from harness.machine import Machine, all_of_it, messages, queues
-from harness.model import DELAYED, READY, REMOVED, Known
+from harness.model.machine import Machine, all_of_it, messages, queues
+from harness.model.messages import DELAYED, READY, REMOVED, Known
 from mq.errors import QueueNotFound
 from mq.lifecycle import State
 from mq.looking import Page
