@@ -26,7 +26,7 @@ from mq.spark.schema import COLUMNS
 from tests.bench.others.rival import free_port
 
 # The time is for a machine that has much else to do.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(2 * PATIENCE_S)]
 
 SMALL = '**{"spark.driver.memory": "512m", "spark.default.parallelism": 1}'
 
