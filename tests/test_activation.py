@@ -197,7 +197,7 @@ class Publishers:
                 return
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_no_connection_is_lost_over_restarts(
     daemons: Processes, root: Path, listening: socket.socket
 ) -> None:

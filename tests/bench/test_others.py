@@ -14,7 +14,7 @@ TOP = Path(__file__).parents[2]
 RATE = re.compile(r"\| (\S.*?): (publish|publish \+ fetch \+ delete) +\| +([\d,]+) \(")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_a_run_gives_a_table_and_a_picture(tmp_path: Path) -> None:
     if shutil.which("cc") is None:
         cannot_run("needs cc, to compile the load tool")

@@ -43,7 +43,7 @@ MARKS_BEFORE_A_KILL = 120
 # Operations run side by side here: see `test_states.models`.
 MODELS = [Model.JOURNAL, Model.ATOMIC, Model.HALVES]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 * TIMES)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600 * TIMES)]
 
 folders = pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 

@@ -55,7 +55,7 @@ SETTINGS = {
 }
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.certificate,
     pytest.mark.needs_root,
     pytest.mark.usefixtures("needs_root"),
     pytest.mark.timeout(180 * TIMES),

@@ -27,7 +27,7 @@ from harness.internals import stop_following
 from harness.server import Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 
 PROBLEMS = {
     errno.EIO: "storage-failed",

@@ -22,7 +22,7 @@ from mq.store.breaches import Breach
 
 TESTS = Path(__file__).parent.parent
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 
 
 def kills(request: Request, folder: Path) -> int:

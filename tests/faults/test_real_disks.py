@@ -17,7 +17,7 @@ from harness.needs import cannot_run
 from harness.server import KIB, MIB, STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("needs_root")]
+pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("needs_root")]
 
 PUBLISHERS = 4
 # More than the load ever writes: a full disk would be another refusal.

@@ -131,7 +131,7 @@ def _session() -> aiohttp.ClientSession:
     return session
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(120 + FAULTS * 10)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_with_faults(
@@ -157,7 +157,7 @@ async def test_a_history_with_faults(
     cluster.assert_it_holds(seed, ALWAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(120 + FAULTS * 20)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, seed: int) -> None:
@@ -180,7 +180,7 @@ async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, 
     cluster.assert_it_holds(seed, ALWAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(

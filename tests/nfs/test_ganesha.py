@@ -80,7 +80,7 @@ def _check_nfs() -> None:
         cannot_run(f"needs libnfs13: {tried.stderr.strip().splitlines()[-1]}")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("losses", [0, 8], ids=["", "lost answers"])
 async def test_a_history_on_a_real_server(

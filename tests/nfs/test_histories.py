@@ -75,7 +75,7 @@ def _judge(
     return hits
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @seeds
 @pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 async def test_a_history_of_lost_replies_and_stale_handles(
@@ -93,7 +93,7 @@ async def test_a_history_of_lost_replies_and_stale_handles(
     assert {"lost rename", "lost unlink"} <= set(hits)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @seeds
 async def test_a_history_with_caches_of_names_that_are_not_there(
     caching_clients: tuple[Mount, Mount], daemons: Processes, seed: int

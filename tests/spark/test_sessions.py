@@ -26,7 +26,7 @@ from deploy.bench.others.rival import free_port
 from mq.spark.schema import COLUMNS
 
 # The time is for a machine that has much else to do.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(2 * PATIENCE_S)]
 
 SMALL = '**{"spark.driver.memory": "512m", "spark.default.parallelism": 1}'
 

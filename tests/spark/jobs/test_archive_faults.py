@@ -54,7 +54,7 @@ def assert_all_there(root: Path, to: Path) -> None:
     assert not list((root / "archive").glob("*.names"))
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_a_death_before_any_change(tmp_path: Path) -> None:
     """Of the root or of the archive: the same process makes both."""
     dies_at = 0
@@ -101,7 +101,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 CALLS = ("create", "open_kept", "write", "sync", "sync_folder", "rename", "mkdir", "unlink")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("where", ["root/archive", "archives/"])
 def test_a_disk_that_fails(tmp_path: Path, call: str, where: str) -> None:
@@ -144,7 +144,7 @@ EXHAUSTIVE = 16
 SAMPLES = 3
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("model", Model)
 def test_a_power_cut_after_any_call(tmp_path: Path, model: Model) -> None:
     """What the root was told of is there after every cut, once, also while files are swapped; and

@@ -18,7 +18,7 @@ AUDITS = 2
 CLIENTS = 4
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_what_daemons_do_meanwhile_is_no_finding(
     daemons: Processes, root: Path, spark: SparkSession
 ) -> None:
