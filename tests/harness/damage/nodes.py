@@ -1,5 +1,5 @@
-"""What somebody puts into a root where mq would put its own: symbolic links, FIFOs, devices; and
-whether anything outside is touched by it.
+"""Symbolic links, FIFOs and devices in a root where mq has files and folders of its own; and whether
+mq touches anything outside.
 """
 
 import os
