@@ -1,5 +1,5 @@
-"""Symbolic links, FIFOs and devices in a root where mq has files and folders of its own; and whether
-mq touches anything outside.
+"""Symbolic links, FIFOs and devices in a root where mq has files and folders of its own; and
+whether mq touches anything outside.
 """
 
 import os
