@@ -1,4 +1,6 @@
-"""The floors of the code: imports go down, without cycles; one module knows names, one writes."""
+"""The floors of the code: imports go down, without cycles; one module knows names, one writes; and
+where tests are.
+"""
 
 import ast
 import functools
@@ -7,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+TOP = TESTS.parent
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 
 # A module's floor is that of its longest prefix here.
@@ -139,6 +142,37 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
+
+# Folders of tests by kind of proof, see harness/README.md; elsewhere a test is where its module's
+# name says.
+KINDS = (
+    "bench", "client/contract", "cluster", "conformance", "crash", "deploy", "examples", "faults",
+    "fuzz", "histories", "mutants", "nfs", "openapi", "page", "spark/failures",
+)  # fmt: skip
+# Spark as a whole: its programs, clusters, examples and pages.
+OF_SPARK = {
+    f"spark/test_{name}.py"
+    for name in (
+        "cluster",
+        "example",
+        "extra",
+        "flights",
+        "history",
+        "jobs_on_a_cluster",
+        "pipeline_page",
+    )
+}
+
+
+def is_below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in folders)
+
+
+MIRRORING = [
+    path
+    for path in sorted(str(each.relative_to(TESTS)) for each in TESTS.rglob("test_*.py"))
+    if not is_below(path, KINDS) and path not in OF_SPARK | {"test_floors.py"}
+]
 
 
 @functools.cache
@@ -320,3 +354,30 @@ def test_everything_public_says_what_it_is(module: str) -> None:
                 if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
                     public = not inner.name.startswith("_")
                     assert not public or ast.get_docstring(inner), f"{module}.{inner.name}"
+
+
+def test_prometheus_is_known_to_what_makes_samples_alone() -> None:
+    using = {module for module in MODULES if "prometheus_client" in packages(module)}
+    assert using == {
+        "mq.metrics.disk",
+        "mq.metrics.families",
+        "mq.metrics.scrape",
+        "mq.metrics.serving",
+        "mq.metrics.told",
+    }
+
+
+def test_the_broker_and_what_stands_beside_it_know_nothing_of_metrics() -> None:
+    for module in MODULES:
+        if module.startswith(("mq.broker", "mq.coordination", "mq.shovels")):
+            assert not [each for each in imports(module) if each.startswith("mq.metrics")], module
+
+
+@pytest.mark.parametrize("path", MIRRORING)
+def test_a_test_is_named_after_what_it_tests(path: str) -> None:
+    """`store/test_lease.py`, and `store/test_lease_steps.py`: of `mq.store.lease`."""
+    *folders, name = path.removesuffix(".py").split("/")
+    package = folders if folders[:1] in (["mq_mover"], ["mq_reaper"]) else ["mq", *folders]
+    words = name.split("_")[1:]
+    names = [".".join((*package, "_".join(words[:end]))) for end in range(1, len(words) + 1)]
+    assert any(name in MODULES for name in names), f"{path}: no module of {'.'.join(package)}"

@@ -13,7 +13,7 @@ import pytest
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, Processes
 
-from bench.load import BenchError, Latency, Run, load
+from deploy.bench.load import BenchError, Latency, Run, load
 
 QUEUE = "q"
 CONNECTIONS = 7

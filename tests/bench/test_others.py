@@ -22,7 +22,7 @@ def test_a_run_gives_a_table_and_a_picture(tmp_path: Path) -> None:
     flags = ("--rounds", "1", "--seconds", "1", "--warm", "0", "--only", "beanstalkd")
     done = subprocess.run(
         [
-            sys.executable, "-m", "tests.bench.others", *flags,
+            sys.executable, "-m", "deploy.bench.others", *flags,
             "--root", str(tmp_path), "--picture", str(picture),
         ],
         cwd=TOP, capture_output=True, text=True,

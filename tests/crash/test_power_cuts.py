@@ -28,7 +28,7 @@ from crash.recording import (
     make_file_system,
     record,
 )
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.fuse import check_fuse
 from harness.messages import number_in
 from harness.mounts import mounted, tmpfs

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from harness.flags import COMMANDS, variables
+from harness.commands import COMMANDS, variables
 from harness.manager import manager
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, eventually

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from harness.api import Reply, assert_problem, assert_works, call, delete, fetch, make_queue, post
 from harness.audits import assert_audits_clean
-from harness.cases import KIB, MIB, STREAMED_BYTES, commit_modes
 from harness.folders import message_files
 from harness.internals import operations_waiting
 from harness.mounts import device_of, frozen, new_disk, remount, remounted_read_only, run_tool
 from harness.needs import cannot_run
-from harness.server import Serve, Server
+from harness.server import KIB, MIB, STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("needs_root")]

@@ -6,10 +6,10 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from deploy.bench.others.rival import free_port
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S
 from harness.waiting import comes_true
-from tests.bench.others.rival import free_port
 
 _CONFIGURATION = """
 daemon off;

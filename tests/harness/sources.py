@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.bench.others import rabbitmq as bench_rabbitmq
+from deploy.bench.others.rival import free_port, process
 from harness.needs import cannot_run
-from tests.bench.others import rabbitmq as bench_rabbitmq
-from tests.bench.others.rival import free_port, process
 
 # What boto3 finds, and no test may find anything else.
 AWS = {

@@ -17,8 +17,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from harness.amount import TIMES
-from harness.chance import drawn_seed
+from harness.chance import TIMES, drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import Cluster

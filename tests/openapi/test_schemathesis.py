@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness.access import Tokens
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.processes import Processes
 
 from mq.http.routes import ROUTES

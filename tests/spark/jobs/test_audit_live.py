@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from harness.busy import work
+from harness.clients import work
 from harness.processes import Processes
 from pyspark.sql import SparkSession
 
