@@ -4,10 +4,11 @@ where tests are.
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import pytest
+from harness.side_by_side import LONG
+from harness.tiers import CERTIFICATE, QUICK_ON_SPARK
 
 TESTS = Path(__file__).parent
 TOP = TESTS.parent
@@ -175,6 +176,25 @@ MIRRORING = [
 ]
 
 
+def of_each(names: Iterable[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:
+    """Makes one test of a check of each name. It shows all names that break the rule."""
+
+    def test_of(check: Callable[[str], None]) -> Callable[[], None]:
+        def test() -> None:
+            broken = []
+            for name in names:
+                try:
+                    check(name)
+                except AssertionError as error:
+                    broken.append(f"{name}: {error}")
+            assert not broken, "\n".join(broken)
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return test_of
+
+
 @functools.cache
 def tree(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
@@ -223,7 +243,7 @@ def calls(module: str) -> Iterator[tuple[str, str]]:
                 yield "", node.func.id
 
 
-@pytest.mark.parametrize("module", MODULES)
+@of_each(MODULES)
 def test_imports_go_down(module: str) -> None:
     for imported in imports(module):
         if imported == "mq" or (module, imported) in ALLOWED_UPWARDS:
@@ -235,7 +255,7 @@ def test_imports_go_down(module: str) -> None:
         assert {package, imported.split(".")[0]} != {"mq_mover", "mq_reaper"}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@of_each(MODULES)
 def test_spark_is_beside_the_broker(module: str) -> None:
     beside = module.startswith("mq.spark")
     commands = module.startswith("mq.spark.commands")
@@ -263,7 +283,7 @@ def test_there_is_no_cycle() -> None:
         visit(module, ())
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if floor(name) == 0])
+@of_each([name for name in MODULES if floor(name) == 0])
 def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
@@ -272,7 +292,7 @@ def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
             assert str(node.module).split(".")[0] not in PURE_STANDARD_LIBRARY
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if floor(name) < 4])
+@of_each([name for name in MODULES if floor(name) < 4])
 def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
     source = tree(module)
     for node in ast.walk(source):
@@ -285,9 +305,7 @@ def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
             assert "click" not in {alias.name for alias in node.names}, module
 
 
-@pytest.mark.parametrize(
-    "module", [name for name in MODULES if name not in {"mq.store.files", *OUTSIDE_ROOTS}]
-)
+@of_each([name for name in MODULES if name not in {"mq.store.files", *OUTSIDE_ROOTS}])
 def test_only_files_changes_the_disk(module: str) -> None:
     for owner, method in calls(module):
         assert not (owner == "os" and method in MUTATING_OS), f"{module}: os.{method}"
@@ -311,17 +329,14 @@ def is_of(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if is_of(name, WITHOUT_ROOT)])
+@of_each([name for name in MODULES if is_of(name, WITHOUT_ROOT)])
 def test_what_speaks_http_touches_no_root(module: str) -> None:
     # Who keeps messages in a folder of the user's does it by the same calls.
     for imported in imports(module) - {"mq.store.files"}:
         assert not is_of(imported, OF_ROOTS), f"{module} uses {imported}"
 
 
-@pytest.mark.parametrize(
-    "module",
-    [name for name in MODULES if name not in LAYOUT and not is_of(name, WITHOUT_ROOT)],
-)
+@of_each([name for name in MODULES if name not in LAYOUT and not is_of(name, WITHOUT_ROOT)])
 def test_only_layout_knows_folders_and_separators(module: str) -> None:
     documentation = {
         id(node.value)
@@ -335,25 +350,6 @@ def test_only_layout_knows_folders_and_separators(module: str) -> None:
             names = FOLDER_NAMES - OTHER_WORDS.get(module, set())
             assert node.value not in names, f"{module}: {node.value!r}"
             assert node.value != ":", f"{module} puts names together"
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_modules_stay_small(module: str) -> None:
-    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 400
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_everything_public_says_what_it_is(module: str) -> None:
-    assert ast.get_docstring(tree(module)), module
-    for node in tree(module).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name.startswith("_"):
-                continue
-            assert ast.get_docstring(node), f"{module}.{node.name}"
-            for inner in node.body if isinstance(node, ast.ClassDef) else []:
-                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
-                    public = not inner.name.startswith("_")
-                    assert not public or ast.get_docstring(inner), f"{module}.{inner.name}"
 
 
 def test_prometheus_is_known_to_what_makes_samples_alone() -> None:
@@ -373,7 +369,7 @@ def test_the_broker_and_what_stands_beside_it_know_nothing_of_metrics() -> None:
             assert not [each for each in imports(module) if each.startswith("mq.metrics")], module
 
 
-@pytest.mark.parametrize("path", MIRRORING)
+@of_each(MIRRORING)
 def test_a_test_is_named_after_what_it_tests(path: str) -> None:
     """`store/test_lease.py`, and `store/test_lease_steps.py`: of `mq.store.lease`."""
     *folders, name = path.removesuffix(".py").split("/")
@@ -381,3 +377,9 @@ def test_a_test_is_named_after_what_it_tests(path: str) -> None:
     words = name.split("_")[1:]
     names = [".".join((*package, "_".join(words[:end]))) for end in range(1, len(words) + 1)]
     assert any(name in MODULES for name in names), f"{path}: no module of {'.'.join(package)}"
+
+
+def test_each_tier_names_tests_that_exist() -> None:
+    paths = [str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py")]
+    named = (*CERTIFICATE, *QUICK_ON_SPARK, *(each.removeprefix("tests/") for each in LONG))
+    assert [each for each in named if not any(path.startswith(each) for path in paths)] == []

@@ -104,10 +104,9 @@ class Tiers:
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        if self._seconds and not hasattr(self._config, "workerinput"):
-            assert self._config.cache is not None
-            known = self._config.cache.get(SECONDS, {})
-            self._config.cache.set(SECONDS, known | dict(self._seconds))
+        cache = getattr(self._config, "cache", None)
+        if cache is not None and not hasattr(self._config, "workerinput"):
+            cache.set(SECONDS, cache.get(SECONDS, {}) | dict(self._seconds))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How long each folder took, where a whole tier ran."""
