@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from mq.errors import MqError
 from mq.mqctl.exits import ExitCode, Failed
-from mq.spark.commands.archive import _ending
+from mq.spark.commands.archive import ending_by_signal
 from mq.spark.commands.running import Job
 
 
@@ -65,7 +65,7 @@ def test_the_second_interrupt_of_an_archive_is_one() -> None:
         except KeyboardInterrupt:
             raise Py4JError("Gateway must be connected to send cancel cmd.") from None
 
-    with pytest.raises(KeyboardInterrupt), job_here().running(), _ending() as ending:
+    with pytest.raises(KeyboardInterrupt), job_here().running(), ending_by_signal() as ending:
         trips_the_second_time()
 
 
