@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from harness.api import assert_problem, call, fetch, make_queue, publish
-from harness.internals import interested, queue_of, selections
+from harness.internals import interested, queue_of, selections, selections_kept
 from harness.server import Server
 from harness.waiting import comes_true
 
@@ -61,4 +61,4 @@ async def test_nothing_is_kept_of_a_deleted_queue(queue: Server) -> None:
     await make_queue(queue)
     assert (await fetch(queue)).status == 204
     await comes_true(lambda: selections(queue, "q") == UNUSED, "forgetting them")
-    assert len(deleted._selections) == 0
+    assert selections_kept(deleted) == 0

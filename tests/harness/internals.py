@@ -86,10 +86,16 @@ def selections(server: Server, queue: str) -> tuple[int, int, int]:
     remember of those of all queues.
     """
     found = broker(server).used(queue)
-    # That memory is bounded shows in no answer.
-    kept = 0 if found is None else len(found._selections)
-    allowances = broker(server)._host.shared.allowances  # Nor does what is left of the bound.
+    # What is remembered shows in no answer, nor that it is bounded.
+    allowances = broker(server)._host.shared.allowances
+    kept = 0 if found is None else selections_kept(found)
     return kept, allowances.folders.left, allowances.names.left
+
+
+def selections_kept(queue: Queue) -> int:
+    """How many selections are kept of a queue, also once it is gone."""
+    # Nor how many are remembered of one queue.
+    return len(queue._selections)
 
 
 def in_use(server: Server) -> set[str]:
