@@ -48,9 +48,10 @@ def goes_as_it_is_answered(server: Server) -> None:
     what it asked for is done.
     """
     (protocol,) = in_hand_directly(server)
-    assert protocol._in_hand is not None
-    # No client can hang up in one chosen turn of another program's loop.
-    protocol._in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
+    # No client can hang up in one chosen turn of a server's loop.
+    in_hand = protocol._in_hand
+    assert in_hand is not None
+    in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
 
 
 def operations_waiting(server: Server) -> int:
