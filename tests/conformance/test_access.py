@@ -273,7 +273,7 @@ async def test_a_bad_new_file_keeps_the_old_one_and_a_good_one_counts_at_once(
             return (await connection.response()).status
 
         assert await asks("consumer") == 204
-        tokens.spoil()
+        tokens.damage()
         await guarded.daemon.reload()
         assert await asks("consumer") == 204
         tokens.grant("consumer", "orders:publish")

@@ -16,10 +16,9 @@ from harness.api import (
     publish,
     publish_lines,
 )
-from harness.cases import commit_modes
 from harness.consuming import PATH, Consumer, consuming
 from harness.folders import message_files
-from harness.server import Serve, Server
+from harness.server import Serve, Server, commit_modes
 from harness.waiting import comes_true
 from websockets.asyncio.client import connect
 

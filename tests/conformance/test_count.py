@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from harness.api import StillClock, assert_problem, call, make_queue, publish, totals
-from harness.cases import STREAMED_BYTES, commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.internals import background_work, connections
 from harness.raw import raw_connection, raw_head
-from harness.server import Serve, Server
+from harness.server import STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
 from mq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, COHORT_FIRST, COHORT_MAX, MIB

@@ -201,7 +201,7 @@ def test_what_a_dead_leader_had_goes_on_within_two_refreshes(three: FileBench) -
     assert three.all_are_owned()
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOENT, errno.ENOSPC])
 def test_every_call_may_fail(root: Path, code: int) -> None:
     """Each of them once: none of it reaches whoever makes the turns, and all is dealt out."""

@@ -20,7 +20,7 @@ from mq.coordination.zookeeper_address import Nodes
 from mq.store.files import Files
 from mq.store.root import open_root
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 
 
 @pytest.fixture

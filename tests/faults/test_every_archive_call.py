@@ -81,7 +81,7 @@ def lives_on(top: Path, number: int, code: int) -> bool:
     return has_failed
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("sync", ["fsync", "syncfs"])
 def test_every_call_may_fail_once(
