@@ -1,9 +1,13 @@
 """The floors of the code: imports go down, without cycles; one module knows names, one writes; and
-where tests are.
+where tests are, and that they use what is public.
 """
 
 import ast
 import functools
+import io
+import re
+import tokenize
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -383,3 +387,115 @@ def test_each_tier_names_tests_that_exist() -> None:
     paths = [str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py")]
     named = (*CERTIFICATE, *QUICK_ON_SPARK, *(each.removeprefix("tests/") for each in LONG))
     assert [each for each in named if not any(path.startswith(each) for path in paths)] == []
+
+
+# What tests use
+
+# The one module of what tests must know that no interface tells.
+GATHERED = TESTS / "harness" / "internals.py"
+# Python documents them for all who use it.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_fields_", "_make", "_replace"}
+# The name of something private, as `monkeypatch.setattr` may be given it.
+PRIVATE_PATH = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)*\._(?!_)\w+")
+TAKES_A_NAME = {"delattr", "getattr", "hasattr", "setattr"}
+
+
+def is_private(name: str) -> bool:
+    return re.match(r"_(?!_)", name) is not None and name not in PUBLIC_ALL_THE_SAME
+
+
+def of_its_class(node: ast.expr) -> str | None:
+    """`self` or `super` where it is that; `cls` is `self` here."""
+    if isinstance(node, ast.Name):
+        return "self" if node.id in ("self", "cls") else None
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return "super" if is_call and node.func.id == "super" else None
+
+
+class Classes:
+    """The classes of all tests, by their names, and what each defines."""
+
+    def __init__(self, trees: Iterable[ast.Module]) -> None:
+        self._bases: dict[str, set[str]] = defaultdict(set)
+        self._names: dict[str, set[str]] = defaultdict(set)
+        for node in (node for each in trees for node in ast.walk(each)):
+            if isinstance(node, ast.ClassDef):
+                self._bases[node.name] |= {base_of(each) for each in node.bases}
+                self._names[node.name] |= {name for each in ast.walk(node) for name in named(each)}
+
+    def known(self, name: str, also_own: bool = True) -> set[str]:
+        """What the class and those of the tests that it is built on define."""
+        found, seen, todo = set(self._names[name] if also_own else ()), {name}, {name}
+        while todo:
+            todo = {base for each in todo for base in self._bases[each]} - seen
+            seen |= todo
+            found |= {known for each in todo for known in self._names[each]}
+        return found
+
+
+def base_of(node: ast.expr) -> str:
+    """The class's name, without its module or what it is a class of."""
+    return ast.unparse(node.value if isinstance(node, ast.Subscript) else node).split(".")[-1]
+
+
+def named(node: ast.AST) -> Iterator[str]:
+    """What this node of a class defines there."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and of_its_class(node.value) == "self"
+    ):
+        yield node.attr
+
+
+def privates(node: ast.AST, classes: Classes, within: str = "") -> Iterator[tuple[int, str]]:
+    """(line, name) of everything private below a node that is not the tests' own."""
+    if isinstance(node, ast.ClassDef):
+        within = node.name
+    line = getattr(node, "lineno", 0)
+    if isinstance(node, ast.Attribute) and is_private(node.attr):
+        of = of_its_class(node.value)
+        if of is None or node.attr not in classes.known(within, also_own=of == "self"):
+            yield line, ast.unparse(node)
+    elif isinstance(node, ast.ImportFrom):
+        parts = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+        yield from ((line, part) for part in parts if is_private(part))
+    elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in TAKES_A_NAME:
+        given = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
+        yield from ((line, name) for name in given if is_private(str(name)))
+    elif (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and PRIVATE_PATH.fullmatch(node.value)
+    ):
+        yield line, node.value
+    for child in ast.iter_child_nodes(node):
+        yield from privates(child, classes, within)
+
+
+def explained(source: str) -> set[int]:
+    """The lines that have a comment in words, on them or just above."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|fmt:)", token.string):
+            is_above = not token.line[: token.start[1]].strip()
+            lines.add(token.start[0] + is_above)
+    return lines
+
+
+def test_tests_use_what_is_public() -> None:
+    """What is private is gathered in one module, or a comment beside it says why it is used."""
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py"))}
+    trees = {path: ast.parse(source) for path, source in sources.items()}
+    classes = Classes(trees.values())
+    assert [
+        f"{path.relative_to(TESTS)}:{line}: {name}"
+        for path, tree_of_test in trees.items()
+        if path != GATHERED
+        for line, name in privates(tree_of_test, classes)
+        if line not in explained(sources[path])
+    ] == []

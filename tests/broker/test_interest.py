@@ -36,12 +36,6 @@ def customer(queue: ModelQueue, credit: int = 1, *more: object, idle: bool = Fal
     return found
 
 
-def clock(queue: ModelQueue) -> FakeClock:
-    found = queue._host.root.clock
-    assert isinstance(found, FakeClock)
-    return found
-
-
 # The table
 
 NOT, WAITS, TOLD = State.NOT_INTERESTED, State.INTERESTED, State.NOTIFIED
@@ -70,12 +64,6 @@ LEGAL = [
     (TOLD, Event.STALLED, NOT),
     (TOLD, Event.CLOSED, NOT),
 ]
-ILLEGAL = [
-    (state, event)
-    for state in State
-    for event in Event
-    if (state, event) not in {(before, event) for before, event, _ in LEGAL}
-]
 
 
 def interest_in(state: State) -> tuple[Interests, Interest]:
@@ -90,21 +78,51 @@ def interest_in(state: State) -> tuple[Interests, Interest]:
     return interests, interest
 
 
+def act(interests: Interests, interest: Interest, event: Event) -> None:
+    """Does what is this event to the interest."""
+    if event is Event.WANTS:
+        interests.wants(interest)
+    elif event is Event.NOTICE:
+        interests.arrived("m")
+    elif event is Event.PULLS:
+        interests.pulls(interest)
+    elif event is Event.FOUND:
+        interests.found(interest)
+    elif event is Event.FOUND_NOTHING:
+        interests.found_nothing(interest, interests.news(interest))
+    else:
+        interests.stops(interest, event)
+
+
 @pytest.mark.parametrize(("before", "event", "after"), LEGAL)
 def test_an_event_leads_to_a_state(before: State, event: Event, after: State) -> None:
     interests, interest = interest_in(before)
-    interests._turn(interest, event)
+    act(interests, interest, event)
     assert interest.state is after
     assert TRANSITIONS[before][event] is after
     assert list(interests) == ([] if after is NOT else [interest])
     assert interests.waiting == ({None} if after is WAITS else set())
 
 
-@pytest.mark.parametrize(("state", "event"), ILLEGAL)
-def test_what_cannot_happen_is_told(state: State, event: Event) -> None:
+def test_the_table_says_what_cannot_happen() -> None:
+    told = [(NOT, Event.NOTICE), (NOT, Event.STALLED), (WAITS, Event.STALLED), (TOLD, Event.NOTICE)]
+    assert [
+        (state, event) for state in State for event in Event if event not in TRANSITIONS[state]
+    ] == told
+
+
+@pytest.mark.parametrize("state", [NOT, WAITS])
+def test_who_was_not_notified_cannot_stall(state: State) -> None:
     interests, interest = interest_in(state)
-    with pytest.raises(ValueError, match=f"{event.name} of one that is {state.name}"):
-        interests._turn(interest, event)
+    with pytest.raises(ValueError, match=f"STALLED of one that is {state.name}"):
+        interests.stops(interest, Event.STALLED)
+    assert interest.state is state
+
+
+@pytest.mark.parametrize("state", [NOT, TOLD])
+def test_a_message_is_no_notice_to_who_is_not_in_the_line(state: State) -> None:
+    interests, interest = interest_in(state)
+    assert interests.arrived("n") == []
     assert interest.state is state
 
 
@@ -354,11 +372,11 @@ async def test_who_goes_hands_on_what_another_selection_matches(queue: ModelQueu
 async def test_who_does_not_pull_in_time_hands_its_notification_on(queue: ModelQueue) -> None:
     first, second = customer(queue, idle=True), customer(queue, idle=True)
     queue.publish(message(1))
-    clock(queue).advance(NOTIFIED_S / 2)
-    queue.check_stalled(clock(queue).steady_s())
+    queue.clock.advance(NOTIFIED_S / 2)
+    queue.check_stalled(queue.clock.steady_s())
     assert queue.woken == [first]
-    clock(queue).advance(NOTIFIED_S / 2)
-    queue.check_stalled(clock(queue).steady_s())
+    queue.clock.advance(NOTIFIED_S / 2)
+    queue.check_stalled(queue.clock.steady_s())
     assert queue.woken == [first, second]
     assert first.state is State.NOT_INTERESTED
 
@@ -366,8 +384,8 @@ async def test_who_does_not_pull_in_time_hands_its_notification_on(queue: ModelQ
 async def test_a_stalled_one_is_not_interested_until_it_acts_again(queue: ModelQueue) -> None:
     first = customer(queue, idle=True)
     queue.publish(message(1))
-    clock(queue).advance(NOTIFIED_S)
-    queue.check_stalled(clock(queue).steady_s())
+    queue.clock.advance(NOTIFIED_S)
+    queue.check_stalled(queue.clock.steady_s())
     queue.publish(message(2))
     assert queue.woken == [first]
     first.resume()
@@ -377,8 +395,8 @@ async def test_a_stalled_one_is_not_interested_until_it_acts_again(queue: ModelQ
 async def test_who_waits_for_what_it_asked_for_is_not_stalled(queue: ModelQueue) -> None:
     first = customer(queue, 9)
     queue.publish(message(1))
-    clock(queue).advance(10 * NOTIFIED_S)
-    queue.check_stalled(clock(queue).steady_s())
+    queue.clock.advance(10 * NOTIFIED_S)
+    queue.check_stalled(queue.clock.steady_s())
     assert first.state is State.NOTIFIED
 
 
@@ -393,10 +411,10 @@ async def test_who_stops_in_the_middle_hands_on(queue: ModelQueue) -> None:
     await turns()
     assert first.got == [message(1)]
     assert first.is_notified
-    clock(queue).advance(NOTIFIED_S)
+    queue.clock.advance(NOTIFIED_S)
     queue.woken.clear()
     fourth = customer(queue, 9, idle=True)
-    queue.check_stalled(clock(queue).steady_s())
+    queue.check_stalled(queue.clock.steady_s())
     assert first.state is third.state is State.NOT_INTERESTED
     assert queue.woken == [fourth]
 

@@ -301,8 +301,8 @@ async def test_who_is_known_is_asked_for_again_after_a_while(serve: Serve, token
             asked.append(token)
             return Caller("c", parse_grants(["*:admin"])) if len(asked) < 3 else None
 
-    access = server.daemon._access
-    access.replace([Once()])
+    assert server.daemon.service is not None
+    server.daemon.service.access.replace([Once()])
     async with raw_connection(server.port) as connection:
         statuses = []
         for _ in range(3):

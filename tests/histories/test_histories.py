@@ -126,9 +126,18 @@ def _session() -> aiohttp.ClientSession:
     """A connection a request, and each request once: aiohttp would send a delete again by itself
     when its connection was cut, and nobody would know of the first.
     """
-    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0))
-    session._retry_connection = False
-    return session
+    connector = aiohttp.TCPConnector(force_close=True, limit=0)
+    return aiohttp.ClientSession(connector=connector, middlewares=(_once,))
+
+
+async def _once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        # Which aiohttp does not try again.
+        raise aiohttp.ClientConnectionError(str(error)) from error
 
 
 @pytest.mark.certificate

@@ -45,7 +45,7 @@ class Watched(ArchivingRoot):
 
 @pytest.fixture(params=["fsync", "syncfs"])
 def sync(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("mq.store.settling._takes_syncfs", lambda _: request.param == "syncfs")
+    monkeypatch.setattr("mq.store.settling.takes_syncfs", lambda _: request.param == "syncfs")
     return str(request.param)
 
 

@@ -2,6 +2,7 @@
 that hold nothing up, and a pass goes on where another was broken off.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from harness.faults import FaultyFiles
 from harness.messages import put_entry
 from harness.upkeep import MEMBER
 
@@ -19,6 +21,7 @@ from mq.message import Reason, Stamp
 from mq.names import QueueName
 from mq.store.redeliver import Timer
 from mq.store.registry import Registry
+from mq.store.root import Root
 from mq.upkeep_limits import (
     OVERDUE_EVERY_S,
     OVERDUE_FIRST_S,
@@ -183,17 +186,11 @@ def test_a_sidelines_message_waits_longer_and_comes_back_there(bench: "Bench") -
     folder.mkdir()
     entry = bench.delayed(0, queue=SIDELINE, receives=7)
 
-    class Stuck(Mover):
-        """Which cannot do it: the next of the sweep's own steps are the same."""
-
-        def _move_due(self) -> int:
-            names = self._timers.take_due(self._root.now_ms(), 10)
-            for name in names:
-                self._timers.put(name, self._root.now_ms() + 1000)
-            self._passes.tried(self._timers.none_before_ms(), self._root.now_ms())
-            return 0
-
-    member = Member(bench, mover=Stuck(bench.root, bench.flusher, Timer()))
+    files = FaultyFiles()
+    files.fail("rename", errno.EIO, where=SIDELINE)
+    # The mover cannot do it; the sweep's own steps, which are the same, succeed.
+    stuck = Root.of(bench.root.layout, files, bench.clock)
+    member = Member(bench, mover=Mover(stuck, bench.flusher, Timer()))
     assert member.rounds(2000) == 0
     assert entry.exists()
     assert member.rounds(2 * OVERDUE_EVERY_S) == 1

@@ -97,7 +97,7 @@ class Member:
 
     @property
     def running(self) -> set[str]:
-        return {queue.text for queue in self.policy._runs}
+        return {queue.text for queue in self.policy.runs}
 
     def until_over(self) -> int:
         """Turns until none runs; how many messages were moved."""
@@ -328,8 +328,8 @@ def test_a_run_stops_when_it_may_go_on_no_more_and_the_next_goes_on(
     else:
         ends = threading.Thread(target=member.policies.stop)
         ends.start()
-        run = member.policy._runs[ORDERS].run
-        eventually(lambda: run._stopping is not None, "its word to stop")
+        run = member.policy.runs[ORDERS].run
+        eventually(lambda: run.stopping is not None, "its word to stop")
         files.go.set()
         ends.join(30)
         assert run.ended.is_set()
@@ -359,8 +359,8 @@ def test_one_that_is_stopped_by_somebody_is_due_an_interval_later(
     member.turn()
     assert files.waits.wait(30)
     ask_to_stop(bench.root, ORDERS, record(bench).id)
-    run = member.policy._runs[ORDERS].run
-    eventually(lambda: run._stopping is not None, "its word to stop")
+    run = member.policy.runs[ORDERS].run
+    eventually(lambda: run.stopping is not None, "its word to stop")
     files.go.set()
     moved = member.until_over()
     assert 0 < moved < 300

@@ -3,14 +3,13 @@
 import logging
 import os
 import signal
-from dataclasses import dataclass, field
 
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from mq.errors import MqError
 from mq.mqctl.exits import ExitCode, Failed
-from mq.spark.commands.archive import _ending
+from mq.spark.commands.archive import ending_by_signal
 from mq.spark.commands.running import Job
 
 
@@ -23,23 +22,22 @@ class Session:
         self.is_stopped = True
 
 
-@dataclass(frozen=True)
-class JobHere(Job):
-    here: Session = field(default_factory=Session)
+@pytest.fixture(autouse=True)
+def session(monkeypatch: pytest.MonkeyPatch) -> Session:
+    """The one that every job gets."""
+    made = Session()
+    monkeypatch.setattr("mq.spark.commands.running.session", lambda *_, **__: made)
+    return made
 
-    def _session(self) -> Session:  # type: ignore[override]
-        return self.here
 
-
-def job_here() -> JobHere:
-    return JobHere(None, None, {}, as_json=False, is_quiet=True)
+def new_job() -> Job:
+    return Job(None, None, {}, as_json=False, is_quiet=True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_that_py4j_trips_over_is_one(
-    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+    number: signal.Signals, session: Session, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    job = job_here()
     before = signal.getsignal(signal.SIGINT)
 
     def trips() -> None:
@@ -49,9 +47,9 @@ def test_an_interrupt_that_py4j_trips_over_is_one(
             logging.exception("KeyboardInterrupt while sending command.")
             raise Py4JError("Gateway must be connected to send cancel cmd.") from None
 
-    with pytest.raises(KeyboardInterrupt), job.running():
+    with pytest.raises(KeyboardInterrupt), new_job().running():
         trips()
-    assert job.here.is_stopped
+    assert session.is_stopped
     assert "Traceback" not in capfd.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -65,7 +63,7 @@ def test_the_second_interrupt_of_an_archive_is_one() -> None:
         except KeyboardInterrupt:
             raise Py4JError("Gateway must be connected to send cancel cmd.") from None
 
-    with pytest.raises(KeyboardInterrupt), job_here().running(), _ending() as ending:
+    with pytest.raises(KeyboardInterrupt), new_job().running(), ending_by_signal() as ending:
         trips_the_second_time()
 
 
@@ -76,12 +74,12 @@ def test_what_an_interrupted_job_says_of_going_on_is_told() -> None:
         except KeyboardInterrupt as error:
             raise MqError("go on with it") from error
 
-    with pytest.raises(Failed, match="go on with it") as failed, job_here().running():
+    with pytest.raises(Failed, match="go on with it") as failed, new_job().running():
         says()
     assert failed.value.exit_code == ExitCode.INTERRUPTED
 
 
 def test_an_error_without_an_interrupt_is_a_failure() -> None:
-    with pytest.raises(Failed, match="Spark: lost") as failed, job_here().running():
+    with pytest.raises(Failed, match="Spark: lost") as failed, new_job().running():
         raise Py4JError("lost")
     assert failed.value.exit_code == ExitCode.REFUSED
