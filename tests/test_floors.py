@@ -423,8 +423,9 @@ class Classes:
                 self._bases[node.name] |= {base_of(each) for each in node.bases}
                 self._names[node.name] |= {name for each in ast.walk(node) for name in named(each)}
 
-    def known(self, name: str, also_own: bool = True) -> set[str]:
-        """What the class and those of the tests that it is built on define."""
+    @functools.cache  # noqa: B019
+    def known(self, name: str, also_own: bool) -> set[str]:
+        """What the classes of the tests define that the class is built on; `also_own`: and it."""
         found, seen, todo = set(self._names[name] if also_own else ()), {name}, {name}
         while todo:
             todo = {base for each in todo for base in self._bases[each]} - seen
@@ -452,29 +453,41 @@ def named(node: ast.AST) -> Iterator[str]:
         yield node.attr
 
 
-def privates(node: ast.AST, classes: Classes, within: str = "") -> Iterator[tuple[int, str]]:
-    """(line, name) of everything private below a node that is not the tests' own."""
-    if isinstance(node, ast.ClassDef):
-        within = node.name
-    line = getattr(node, "lineno", 0)
+def within_classes(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """All nodes, each with the name of the class that it is in."""
+    todo: list[tuple[ast.AST, str]] = [(module, "")]
+    while todo:
+        node, within = todo.pop()
+        yield node, within
+        inner = node.name if isinstance(node, ast.ClassDef) else within
+        todo += [(each, inner) for each in ast.iter_child_nodes(node)]
+
+
+def private_names(node: ast.AST, known: Callable[[bool], set[str]]) -> Iterator[str]:
+    """What a node names that is private, and not the tests' own. `known` is what the class that it
+    is in defines, or, when asked for less, what those define that it is built on.
+    """
     if isinstance(node, ast.Attribute) and is_private(node.attr):
         of = of_its_class(node.value)
-        if of is None or node.attr not in classes.known(within, also_own=of == "self"):
-            yield line, ast.unparse(node)
+        if of is None or node.attr not in known(of == "self"):
+            yield ast.unparse(node)
     elif isinstance(node, ast.ImportFrom):
         parts = [*str(node.module).split("."), *(alias.name for alias in node.names)]
-        yield from ((line, part) for part in parts if is_private(part))
-    elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in TAKES_A_NAME:
-        given = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
-        yield from ((line, name) for name in given if is_private(str(name)))
-    elif (
-        isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and PRIVATE_PATH.fullmatch(node.value)
-    ):
-        yield line, node.value
-    for child in ast.iter_child_nodes(node):
-        yield from privates(child, classes, within)
+        yield from filter(is_private, parts)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        if called in TAKES_A_NAME:
+            given = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
+            yield from filter(is_private, map(str, given))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from filter(PRIVATE_PATH.fullmatch, (node.value,))
+
+
+def privates(module: ast.Module, classes: Classes) -> Iterator[tuple[int, str]]:
+    """(line, name) of everything private in a module that is not the tests' own."""
+    for node, within in within_classes(module):
+        for name in private_names(node, functools.partial(classes.known, within)):
+            yield getattr(node, "lineno", 0), name
 
 
 def explained(source: str) -> set[int]:
