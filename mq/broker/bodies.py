@@ -82,8 +82,8 @@ class Watched:
             self._bodies.retain(backlog)
         self._ids.told(backlog, len(backlog))
 
-    def offered(self, backlog: Backlog) -> None:
-        """There is one more."""
+    def changed(self, backlog: Backlog) -> None:
+        """There is one more, or there is none any more."""
         self._ids.told(backlog, len(backlog))
 
     def dropped(self, name: str) -> None:
