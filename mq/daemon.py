@@ -47,9 +47,10 @@ from mq.store.line import untold
 from mq.store.mounts import ClockFollower, FileSystem, choose_flusher, file_system_of
 from mq.store.registry import Registry
 from mq.store.roll_forward import drop_second_names, roll_all_forward
-from mq.store.root import Root, open_root, probe_write
+from mq.store.root import Root, probe_write
 from mq.store.steps import Flush, Steps
 from mq.store.timed_files import TimedFiles
+from mq.store.trust import open_trusted_root
 
 if TYPE_CHECKING:
     from mq.traces import Traces
@@ -284,7 +285,7 @@ class Daemon:
 def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, bool]:
     """The root, and whether bulk publishes are to be rolled forward there."""
     try:
-        root = open_root(
+        root = open_trusted_root(
             str(settings.root), files, clock, settings.reserve_bytes, settings.folder_max
         )
         is_published_in_bulk = bool(journals(root))
