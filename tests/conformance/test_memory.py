@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harness.api import Reply, assert_problem, call, fetch, make_queue, publish
+from harness.internals import interested
 from harness.raw import raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -248,3 +249,31 @@ async def test_a_publish_and_a_look_that_end_after_the_deletion_leave_nothing(
 
 async def publish_or_not(server: Server, name: str) -> Reply:
     return await call(server, "POST", f"/{name}/messages", data=b"x")
+
+
+async def test_what_is_published_while_a_consumer_waits_is_served_from_memory(
+    server: Server,
+) -> None:
+    await make_queue(server)
+    for number in range(20):
+        body = body_of(number, 4 * KIB)
+        waiting = asyncio.create_task(call(server, "GET", "/q/messages?wait=60"))
+        await comes_true(lambda: interested(server, "q") == 1, "somebody who waits")
+        await publish(server, body, headers={"ce-id": str(number)})
+        reply = await waiting
+        assert (reply.body, reply.headers["ce-id"]) == (body, str(number))
+    found = await memory(server)
+    assert (found["hits"], found["misses"]) == (20, 0)
+    await comes_true(lambda: _holds_nothing(server))
+
+
+async def test_a_publish_that_is_refused_serves_nobody_and_holds_nothing(server: Server) -> None:
+    await make_queue(server)
+    await publish(server, b"first", params={"key": "k", "delay": "60"})
+    waiting = asyncio.create_task(call(server, "GET", "/q/messages?wait=60"))
+    await comes_true(lambda: interested(server, "q") == 1, "somebody who waits")
+    refused = await call(server, "POST", "/q/messages?key=k", data=b"second")
+    assert refused.status == 409
+    await publish(server, b"third")
+    assert (await waiting).body == b"third"
+    await comes_true(lambda: _holds_nothing(server))
