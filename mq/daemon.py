@@ -28,6 +28,7 @@ from mq.http.metering import PLAN
 from mq.http.service import Service
 from mq.lifecycle import State
 from mq.limits import (
+    CLOCK_LOOK_EVERY_S,
     CLOCK_OFFSET_EVERY_S,
     FIRST_REQUEST_LOOK_S,
     FIRST_REQUEST_LOOKS,
@@ -132,6 +133,7 @@ class Daemon:
             waiters_max=settings.waiters_max,
         )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
+        self._tasks.append(asyncio.create_task(_look_at_clock(root)))
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
             # Before anything is served: its due time would be of another clock than the mover's.
@@ -336,6 +338,12 @@ def _facts(
         "file_system": file_system.kind,
         "commit": commit,
     }
+
+
+async def _look_at_clock(root: Root) -> None:
+    while True:
+        await asyncio.sleep(CLOCK_LOOK_EVERY_S)
+        root.steps.look()
 
 
 async def _follow_clock(follower: ClockFollower) -> None:

@@ -24,6 +24,7 @@ from mq.options import (
 )
 from mq.passes import Passes
 from mq.pulse import Pulse
+from mq.store.clocks import check_clock
 from mq.store.files import Files, ProgressFiles
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower
@@ -94,6 +95,7 @@ def main(
             if Path(folder).is_dir():
                 # No more than this: on a full disk nothing can be made, and the reaper frees it.
                 check_trust(str(root), files, Layout.of(root).folders())
+                check_clock(Layout.of(root), files, clock)
                 check_format(Layout.of(root), files)
             else:
                 open_trusted_root(str(root), files, clock)

@@ -273,29 +273,11 @@ class Queue:
         if len(self._selections):
             self._publishing.update((each.text, block) for each in ids)
 
-    def publishes_held(
-        self,
-        message_id: MessageId,
-        body: bytes | bytearray,
-        headers: Headers,
-        head_bytes: int,
-        hand: Hand,
-    ) -> None:
-        """This process begins to publish a message, which it holds: consumers who wait have it from
-        memory.
-        """
-        if self.is_consumed:
-            self.bodies.publishes(message_id, Held(headers, bytes(body), head_bytes, hand))
-
     def publish_ended(self, ids: Iterable[MessageId]) -> None:
         """It has, or has failed to."""
         if self._publishing:
             for each in ids:
                 self._publishing.pop(each.text, None)
-
-    def publish_held_ended(self, message_id: MessageId) -> None:
-        """The publish of a message that this process holds has ended."""
-        self.bodies.publish_ended(message_id)
 
     def heard(self, ids: Sequence[MessageId]) -> None:
         """Messages became ready, as the kernel tells: perhaps of what this process publishes."""
@@ -352,7 +334,7 @@ class Queue:
 
     def _expired(self) -> PurgeMark | None:
         ttl_s = self.settings.message_ttl_s
-        up_to_ms = expired_up_to_ms(ttl_s, self._host.root.now_ms()) if ttl_s else None
+        up_to_ms = expired_up_to_ms(ttl_s, self._host.root.aged_ms(ttl_s)) if ttl_s else None
         return None if up_to_ms is None else PurgeMark(up_to_ms)
 
     def _released(self, message_id: MessageId, headers: Headers) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 from mq.clock import Clock
 from mq.errors import StartupError
 from mq.limits import FOLDER_FILES_MAX
+from mq.store.clocks import check_clock
 from mq.store.files import Files
 from mq.store.layout import Layout
 from mq.store.mounts import file_system_of
@@ -43,11 +44,12 @@ def open_trusted_root(
     kind: str = "mq",
 ) -> Root:
     """Like `open_root`, of a root that no other user may change. Raises StartupError, OSError."""
-    folders = Layout.of(path).folders()
-    check_trust(path, files, folders)
+    layout = Layout.of(path)
+    check_trust(path, files, layout.folders())
+    check_clock(layout, files, clock)
     root = open_root(path, files, clock, reserve_bytes, folder_max, kind)
     # Another user may have made it just before this one did.
-    refuse(risks(path, files, os.geteuid(), folders))
+    refuse(risks(path, files, os.geteuid(), layout.folders()))
     return root
 
 
