@@ -106,7 +106,8 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     type=click.IntRange(1, WORKERS_MAX),
     default=8,
     show_envvar=True,
-    help="Pairs of threads that flush a commit group's files side by side.",
+    help="Pairs of threads that flush a commit group's files side by side, each by an fsync; no "
+    "effect with syncfs or --durability=none.",
 )
 @click.option(
     "--peers",

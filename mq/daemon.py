@@ -28,6 +28,7 @@ from mq.http.metering import PLAN
 from mq.http.service import Service
 from mq.lifecycle import State
 from mq.limits import (
+    CLOCK_LOOK_EVERY_S,
     CLOCK_OFFSET_EVERY_S,
     FIRST_REQUEST_LOOK_S,
     FIRST_REQUEST_LOOKS,
@@ -47,9 +48,10 @@ from mq.store.line import untold
 from mq.store.mounts import ClockFollower, FileSystem, choose_flusher, file_system_of
 from mq.store.registry import Registry
 from mq.store.roll_forward import drop_second_names, roll_all_forward
-from mq.store.root import Root, open_root, probe_write
+from mq.store.root import Root, probe_write
 from mq.store.steps import Flush, Steps
 from mq.store.timed_files import TimedFiles
+from mq.store.trust import open_trusted_root
 
 if TYPE_CHECKING:
     from mq.traces import Traces
@@ -133,6 +135,7 @@ class Daemon:
             waiters_max=settings.waiters_max,
         )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
+        self._tasks.append(asyncio.create_task(_look_at_clock(root)))
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
             # Before anything is served: its due time would be of another clock than the mover's.
@@ -286,7 +289,7 @@ class Daemon:
 def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, bool]:
     """The root, and whether bulk publishes are to be rolled forward there."""
     try:
-        root = open_root(
+        root = open_trusted_root(
             str(settings.root), files, clock, settings.reserve_bytes, settings.folder_max
         )
         is_published_in_bulk = bool(journals(root))
@@ -337,6 +340,12 @@ def _facts(
         "file_system": file_system.kind,
         "commit": commit,
     }
+
+
+async def _look_at_clock(root: Root) -> None:
+    while True:
+        await asyncio.sleep(CLOCK_LOOK_EVERY_S)
+        root.steps.look()
 
 
 async def _follow_clock(follower: ClockFollower) -> None:

@@ -241,6 +241,11 @@ RETIRE_PASSES_MAX: Final = 4
 IDLE_WAIT_S_MIN: Final = 0.05
 IDLE_WAIT_S_MAX: Final = 1.0
 CLOCK_OFFSET_EVERY_S: Final = 60
+# How often it is looked whether the clock was set, how long a step ahead deletes no queue, and how
+# far ahead of the clock a root's newest change says at a start that the clock is, or was, wrong.
+CLOCK_LOOK_EVERY_S: Final = 1.0
+STEP_BELIEVED_S: Final = 3600.0
+CLOCK_BEHIND_S: Final = 60.0
 CLOCK_ROUND_TRIPS: Final = 3
 
 # Schedules. Seconds between firings, or before the first; years as Quartz has them.

@@ -42,6 +42,13 @@ UNREAD_S_DEFAULT: Final = 60.0
 # Connections that were refused and are to see their answer, and for how long.
 REFUSED_LINGER_MAX: Final = 256
 REFUSED_LINGER_S: Final = 1.0
+# Of the files that a process may have open: those that are left to its own work where there are
+# many (operations that stand, histories, uploads), and the share of them where there are few; the
+# share for refused connections; how often the log says that connections were refused.
+DESCRIPTORS_KEPT: Final = 512
+DESCRIPTORS_KEPT_SHARE: Final = 0.5
+DESCRIPTORS_REFUSED_SHARE: Final = 0.1
+REFUSALS_SAID_EVERY_S: Final = 60.0
 # Of a root, unless told; how long a count of them is believed, and one that says it is full.
 QUEUES_MAX_DEFAULT: Final = 100_000
 QUEUES_COUNTED_S: Final = 60.0

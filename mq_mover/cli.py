@@ -35,7 +35,8 @@ from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower, choose_flusher
 from mq.store.redeliver import Timer
 from mq.store.registry import Registry
-from mq.store.root import Root, open_root, probe_write
+from mq.store.root import Root, probe_write
+from mq.store.trust import check_trust, open_trusted_root
 from mq.upkeep import PassVitals, Stop, make_passes
 from mq.upkeep_limits import ASSIGN_EVERY_S, REFRESH_EVERY_S
 from mq_mover.member_name import member_name
@@ -199,7 +200,7 @@ def main(
 
 def _over_root(path: Path, files: Files, timer: Timer, folder_max: int, shared: Shared) -> Work:
     clock = SystemClock()
-    root = open_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
+    root = open_trusted_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = choose_flusher(root.layout.root, files, _THREADS)
     coordinator = open_coordinator(shared.coordinator, root, shared.member, shared.assign_every_s)
     rounds = Rounds(root, flusher, coordinator, timer, Registry(root, every_s=shared.refresh_s))
@@ -236,6 +237,8 @@ def _between(source: Path, destination: Path, files: Files, timer: Timer, folder
             raise StartupError(f"{folder} is no folder")
     if source.stat().st_dev != destination.stat().st_dev:
         raise AcrossFileSystems(source, destination)
+    for folder in (source, destination):
+        check_trust(str(folder), files)
     clock = SystemClock()
     root = Root.of(layout, files, clock, folder_max=folder_max, kind="mq-mover")
     flusher = FsyncFlusher(files, _THREADS)

@@ -24,10 +24,12 @@ from mq.options import (
 )
 from mq.passes import Passes
 from mq.pulse import Pulse
+from mq.store.clocks import check_clock
 from mq.store.files import Files, ProgressFiles
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower
-from mq.store.root import Root, check_format, open_root, probe_write
+from mq.store.root import Root, check_format, probe_write
+from mq.store.trust import check_trust, open_trusted_root
 from mq.upkeep import PassVitals, Stop, make_passes
 from mq_reaper.metrics import of_reaping
 from mq_reaper.reaper import Reaper
@@ -92,12 +94,15 @@ def main(
             _refuse_links(files, str(root), folder)
             if Path(folder).is_dir():
                 # No more than this: on a full disk nothing can be made, and the reaper frees it.
+                check_trust(str(root), files, Layout.of(root).folders())
+                check_clock(Layout.of(root), files, clock)
                 check_format(Layout.of(root), files)
             else:
-                open_root(str(root), files, clock)
+                open_trusted_root(str(root), files, clock)
         else:
             folder = _checked(source)
             _refuse_links(files, str(source))
+            check_trust(str(source), files)
     except StartupError as error:
         raise fail("mq-reaper", error) from error
     except OSError as error:

@@ -35,11 +35,14 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A queue's counts and shape, fresh until `stale_s` (steady)."""
+    """A queue's counts and shape, fresh until `stale_s`; `seen_s`: when the queue was last there.
+    Both are of the steady clock.
+    """
 
     counts: Counts
     shape: Shape
     stale_s: float
+    seen_s: float
 
 
 @dataclass(frozen=True, slots=True)

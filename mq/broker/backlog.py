@@ -36,8 +36,8 @@ class Watcher(Protocol):
         """A look said which candidates there are."""
         ...
 
-    def offered(self, backlog: "Backlog") -> None:
-        """There is one more."""
+    def changed(self, backlog: "Backlog") -> None:
+        """There is one more, or there is none any more."""
         ...
 
     def dropped(self, name: str) -> None:
@@ -58,7 +58,7 @@ class Unwatched:
     def listed(self, backlog: "Backlog") -> None:
         """Nothing."""
 
-    def offered(self, backlog: "Backlog") -> None:
+    def changed(self, backlog: "Backlog") -> None:
         """Nothing."""
 
     def dropped(self, name: str) -> None:
@@ -95,6 +95,7 @@ class Backlog:
         self._taken_meanwhile: set[str] = set()
         self._aside_until_s: dict[str, float] = {}
         self._lost_since_s: dict[str, float] = {}
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._candidates) + len(self._left)
@@ -162,7 +163,7 @@ class Backlog:
         self._looked_s = now_s
         self._took_own = False
         self._look_cost_s = now_s - began_s
-        if listing is None:
+        if listing is None or self._is_closed:
             return
         self._aside_until_s = {
             name: until_s for name, until_s in self._aside_until_s.items() if now_s < until_s
@@ -199,6 +200,13 @@ class Backlog:
             self._offered_meanwhile = []
         self._watcher.forgot(self)
 
+    def close(self) -> None:
+        """The queue or the selection has ended. The backlog knows nothing from here on, whatever
+        look or publish ends later, and leaves its share of ids to others.
+        """
+        self.forget()
+        self._is_closed = True
+
     def distrust(self) -> None:
         """A candidate that was taken may be there still: an unchanged folder says nothing."""
         self._mark = None
@@ -228,6 +236,8 @@ class Backlog:
         Beyond the end of an incomplete backlog it is left to a later listing: others may stand
         between.
         """
+        if self._is_closed:
+            return
         if self._offered_meanwhile is not None:
             self._offered_meanwhile.append(message_id)
         key = self._order.key(message_id.text)
@@ -242,7 +252,7 @@ class Backlog:
         if len(self._candidates) > self._watcher.capacity:
             self._watcher.dropped(self._candidates.pop().name)
             self._complete = False
-        self._watcher.offered(self)
+        self._watcher.changed(self)
 
     def holds(self, name: str) -> bool:
         """Whether the message of this id is a candidate."""
@@ -262,6 +272,7 @@ class Backlog:
                 # It may come to nothing: then the folder is as it was, and the message there.
                 self._mark = None
                 del candidates[place]
+                self._lost_one()
 
     def drop(self, is_dropped: Callable[[str], bool]) -> int:
         """Candidates whose ids' texts satisfy it are none any more; how many. They may lie there
@@ -280,6 +291,7 @@ class Backlog:
             for place, candidate in enumerate(candidates):
                 if takes(candidate.name):
                     del candidates[place]
+                    self._lost_one()
                     return candidate
         return None
 
@@ -294,6 +306,12 @@ class Backlog:
         first few of what was left to others: nobody may be there who takes them. Where the queue
         has shards, the order begins with one's own, and any of the first few is taken.
         """
+        candidate = self._take(chance)
+        if candidate is not None:
+            self._lost_one()
+        return candidate
+
+    def _take(self, chance: random.Random) -> Candidate | None:
         if self._shares == 1:
             return self._candidates.pop(0) if self._candidates else None
         self._takes += 1
@@ -303,6 +321,10 @@ class Backlog:
                 return own
         few = self._left or self._candidates
         return few.pop(chance.randrange(min(self._shares, len(few)))) if few else None
+
+    def _lost_one(self) -> None:
+        if not (self._candidates or self._left):
+            self._watcher.changed(self)
 
     def _take_own(self) -> Candidate | None:
         while self._candidates:

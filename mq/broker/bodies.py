@@ -15,6 +15,10 @@ class Bodies:
     def __init__(self, name: QueueName, memory: Memory) -> None:
         self.memory = memory
         self.shelf = Shelf(name.text)
+        self._publishing: dict[str, Held] = {}
+        """What consumers wait for, from the beginning of its publish to its end: they may claim it
+        before that, since the kernel tells of its rename before it is flushed.
+        """
 
     def room(self, size: int) -> Hand | None:
         """Room for a body that a claim is to read; in any thread."""
@@ -22,7 +26,18 @@ class Bodies:
 
     def take(self, name: str) -> Held | None:
         """What is kept of a message that is to be claimed."""
+        publishing = self._publishing.get(name)
+        if publishing is not None:
+            return self.memory.take_publishing(self.shelf, publishing)
         return self.memory.take(self.shelf, name)
+
+    def publishes(self, message_id: MessageId, held: Held) -> None:
+        """A message is being published for which a consumer may wait; `held` has its hand."""
+        self._publishing[message_id.text] = held
+
+    def publish_ended(self, message_id: MessageId) -> None:
+        """Its publish has ended."""
+        self._publishing.pop(message_id.text, None)
 
     def published(self, message_id: MessageId, held: Held, hand: Hand) -> None:
         """Keeps what was published, and is a candidate."""
@@ -82,8 +97,8 @@ class Watched:
             self._bodies.retain(backlog)
         self._ids.told(backlog, len(backlog))
 
-    def offered(self, backlog: Backlog) -> None:
-        """There is one more."""
+    def changed(self, backlog: Backlog) -> None:
+        """There is one more, or there is none any more."""
         self._ids.told(backlog, len(backlog))
 
     def dropped(self, name: str) -> None:

@@ -1,14 +1,17 @@
 """Counts of queues, at most a second old; one at a time for each queue."""
 
 import asyncio
+from dataclasses import replace
 
 from mq.broker.accounts import Description
 from mq.broker.queue import Queue
-from mq.limits import DESCRIBE_AGE_S
+from mq.errors import QueueNotFound
+from mq.limits import DESCRIBE_AGE_S, SETTINGS_AGE_S
 from mq.store.census import Census
 from mq.store.commit import Committer
 from mq.store.counting import count
 from mq.store.listing import look_pause_s
+from mq.store.moves import queue_exists
 from mq.store.root import Root
 
 
@@ -25,8 +28,13 @@ class Describer:
         """The queue's counts, at most a second old, or older when counting takes long; whoever
         asks meanwhile waits for the same count. Raises QueueNotFound, Unavailable.
         """
-        known = queue.description
-        if known is not None and self._root.clock.steady_s() < known.stale_s:
+        known, now_s = queue.description, self._root.clock.steady_s()
+        if known is not None and now_s < known.stale_s:
+            if now_s - known.seen_s >= SETTINGS_AGE_S:
+                # Its counts are fresh still; whether another process has deleted it is asked anew.
+                if not await self._committer.call(queue_exists, self._root, queue.name):
+                    raise QueueNotFound(queue.name.text)
+                known = queue.description = replace(known, seen_s=now_s)
             return known
         task = self._going_on.get(queue)
         if task is None:
@@ -40,7 +48,7 @@ class Describer:
         shape = await self._committer.call(self._root.places.shape, queue.name)
         ended_s = self._root.clock.steady_s()
         fresh_s = max(DESCRIBE_AGE_S, look_pause_s(ended_s - began_s))
-        return Description(counts, shape, ended_s + fresh_s)
+        return Description(counts, shape, ended_s + fresh_s, began_s)
 
     def _ended(self, queue: Queue, task: "asyncio.Task[Description]") -> None:
         del self._going_on[queue]

@@ -160,6 +160,7 @@ class Fetching:
     def close(self) -> None:
         """Nobody uses it any more."""
         self._looks.close()
+        self.backlog.close()
         self._common.fetchings.remove(self)
 
     def tasks(self) -> set[asyncio.Task[None]]:

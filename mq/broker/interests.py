@@ -171,6 +171,10 @@ class Interests:
         self._is_news(PRIORITY_MAX + 1)
         return self.wake()
 
+    def ended(self, selection: Selection) -> None:
+        """The selection has no consumer any more: nothing is remembered of it."""
+        self._dry = {line for line in self._dry if line[1] != selection}
+
     def stalled(self, now_s: float) -> list[Interest]:
         """Those that were notified NOTIFIED_S ago and do not ask are passed over."""
         late = [

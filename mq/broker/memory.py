@@ -126,6 +126,17 @@ class Memory:
             self._add(shelf, holder, name, held, cost)
             return True
 
+    def take_publishing(self, shelf: Shelf, held: Held) -> Held:
+        """What is being published, for a consumer that has waited for it; its hand counts it until
+        both have ended. Says, too, that the queue is consumed.
+        """
+        now_s = self._steady_s()
+        with self._lock:
+            self._consume(shelf, now_s)
+            self._raise_watermark(shelf, cost_of(held))
+            self._hits += 1
+        return held
+
     def take(self, shelf: Shelf, name: str) -> Held | None:
         """What is kept of the message, in hand from here on; None: nothing. Says, too, that the
         queue is consumed.

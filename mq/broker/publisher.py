@@ -60,6 +60,9 @@ class Publisher:
             refused.set_exception(error)
             return refused
         queue.publishes((draft.id,), draft.head)
+        if hand is not None and not draft.is_scheduled and queue.is_consumed:
+            held = Held(envelope.headers, bytes(body), len(draft.head), hand)
+            queue.bodies.publishes(draft.id, held)
         future = self._committer.submit(publish(self._root, draft, body))
         future.add_done_callback(partial(self._published, queue, draft, body, envelope, hand))
         return future
@@ -134,6 +137,7 @@ class Publisher:
         hand: Hand | None,
         future: "asyncio.Future[MessageId]",
     ) -> None:
+        queue.bodies.publish_ended(draft.id)
         if self._was_delivered(queue, draft, future):
             queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
             if hand is not None and not draft.is_scheduled and queue.is_candidate(draft.id):

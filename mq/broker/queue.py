@@ -102,7 +102,7 @@ class Queue:
         backlog = Backlog(host.peers, host.peer_index, Watched(host.ids, self.bodies))
         ahead = Ahead(name, host.root, host.committer, self.bodies)
         self._fetching = Fetching(self._common, looks, backlog, ahead)
-        self._selections = Selections(self._fetching_of)
+        self._selections = Selections(self._fetching_of, self.interests.ended)
         self._publishing: dict[str, bytes] = {}
         """The header blocks of what this process is publishing, where somebody selects."""
         self._consumers: dict[Interest, None] = {}
@@ -251,6 +251,7 @@ class Queue:
     def was_forgotten(self) -> None:
         """Its folder is gone: all who wait for a message hear so."""
         self.is_gone = True
+        self._fetching.backlog.close()
         self.bodies.close()
         error = QueueNotFound(self.name.text)
         for interest in list(self._consumers):
@@ -333,7 +334,7 @@ class Queue:
 
     def _expired(self) -> PurgeMark | None:
         ttl_s = self.settings.message_ttl_s
-        up_to_ms = expired_up_to_ms(ttl_s, self._host.root.now_ms()) if ttl_s else None
+        up_to_ms = expired_up_to_ms(ttl_s, self._host.root.aged_ms(ttl_s)) if ttl_s else None
         return None if up_to_ms is None else PurgeMark(up_to_ms)
 
     def _released(self, message_id: MessageId, headers: Headers) -> None:

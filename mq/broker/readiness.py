@@ -16,7 +16,9 @@ _PROBE_KEPT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What a probe found: the durability that a success really promises, and what is free."""
+    """What a probe found: the durability that a success really promises, what is free, and how far
+    the clock was set while the process ran, back where that is below 0.
+    """
 
     durability: str
     file_system: str
@@ -24,6 +26,7 @@ class Readiness:
     free_bytes: int
     free_inodes: int
     below_reserve: bool
+    clock_set_s: float
 
 
 class ReadinessProbe:
@@ -73,4 +76,5 @@ class ReadinessProbe:
             free_bytes=free.f_bavail * free.f_frsize,
             free_inodes=free.f_favail,
             below_reserve=low,
+            clock_set_s=self._root.steps.set_ms / 1000,
         )

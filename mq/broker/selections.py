@@ -16,13 +16,17 @@ class Selections:
     """So many at a time. One that nobody uses is dropped after a while, or at once when another
     needs its place. Lives on the event loop's thread.
 
-    `begin` makes the fetches of a selection.
+    `begin` makes the fetches of a selection; `ended` hears of one that was dropped.
     """
 
     def __init__(
-        self, begin: Callable[[Selection], Fetching], most: int = SELECTIONS_PER_QUEUE_MAX
+        self,
+        begin: Callable[[Selection], Fetching],
+        ended: Callable[[Selection], None],
+        most: int = SELECTIONS_PER_QUEUE_MAX,
     ) -> None:
         self._begin = begin
+        self._ended = ended
         self._most = most
         self._fetchings: dict[Selection, Fetching] = {}
         """The one that was used last comes last."""
@@ -91,7 +95,9 @@ class Selections:
         return selection in self._interests or bool(len(fetching.waiters) or fetching.tasks())
 
     def _drop(self, selection: Selection) -> None:
+        self._used_since_tick.discard(selection)
         self._fetchings.pop(selection).close()
+        self._ended(selection)
 
     def _tick(self) -> None:
         self._timer = None

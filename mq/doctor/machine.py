@@ -15,6 +15,7 @@ from mq.doctor.limits import DESCRIPTORS_GOOD, DESCRIPTORS_MIN, INOTIFY_WAIT_S
 from mq.limits import RESERVE_BYTES_MAX, RESERVE_INODES_MAX, RESERVE_SHARE
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.mounts import FileSystem
+from mq.store.trust import Risk, risks
 
 _STATUS = "/proc/self/status"
 
@@ -91,7 +92,7 @@ def judge_descriptors(soft: int, hard: int) -> Finding:
 @dataclass(frozen=True, slots=True)
 class Rights:
     """Who made what with which modes; `denied`: folders of the root that this user may not write,
-    `owners`: whose these are.
+    `owners`: whose these are; `risks`: what other users could do.
     """
 
     user: int
@@ -102,6 +103,7 @@ class Rights:
     has_setgid: bool
     denied: Sequence[str]
     owners: Sequence[int]
+    risks: Sequence[Risk] = ()
 
 
 def rights(ground: Ground) -> Rights:
@@ -130,6 +132,7 @@ def rights(ground: Ground) -> Rights:
             if not os.access(path, writable, effective_ids=True)
         ),
         tuple(sorted({found.st_uid for found in there.values()})),
+        risks(ground.root.root, files, os.geteuid(), there),
     )
 
 
@@ -158,6 +161,9 @@ def judge_rights(found: Rights) -> Finding:
     if found.file_mode & FILE_MODE != FILE_MODE or found.folder_mode & FOLDER_MODE != FOLDER_MODE:
         says = f"a file is made with mode {found.file_mode:04o}, umask {found.umask:03o}"
         return Finding("rights", Level.WRONG, says, "umask 077, or one that leaves 700", facts)
+    for risk in sorted(found.risks, key=lambda risk: not risk.is_grave):
+        level = Level.WRONG if risk.is_grave else Level.WARN
+        return Finding("rights", level, risk.says, risk.do, facts)
     others = [owner for owner in found.owners if owner != found.file_owner]
     if others:
         says = f"the root's folders are of user {', '.join(map(str, others))}, what is made here "

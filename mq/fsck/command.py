@@ -81,9 +81,11 @@ def fsck(
         raise click.UsageError("--repair and --dry-run exclude each other")
     doing = Doing.REPAIR if repair else Doing.DRY_RUN if dry_run else Doing.LOOK
     try:
-        opened, flusher = open_for_fsck(root)
+        opened, flusher, risks = open_for_fsck(root)
     except (StartupError, OSError) as error:
         raise Failed(ExitCode.REFUSED, str(error), as_json=as_json) from error
+    for risk in risks:
+        click.echo(f"mqctl: {risk.says}: {risk.do}", err=True)
     asked = Asked(only, doing, again_after, overdue)
     try:
         with Bar(Console(stderr=True)) as bar:

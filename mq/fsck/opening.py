@@ -11,20 +11,25 @@ from mq.store.flush import Flusher
 from mq.store.layout import Layout
 from mq.store.mounts import ClockFollower, choose_flusher
 from mq.store.root import Root
+from mq.store.trust import Risk, refuse, risks
 from mq.store.whose import owner_of
 
 _FLUSH_THREADS: Final = 2
 _KIND: Final = "mqctl"
 
 
-def open_for_fsck(path: Path) -> tuple[Root, Flusher]:
-    """The root, whose folders may be away, and what makes changes of it durable; on a mount, with
-    the clock of its server. Raises StartupError when it is none, is of another format, or may not
-    be read.
+def open_for_fsck(path: Path) -> tuple[Root, Flusher, list[Risk]]:
+    """The root, whose folders may be away, what makes changes of it durable, and what other users
+    could do to it; on a mount, with the clock of its server. Raises StartupError when it is none,
+    is of another format, may not be read, or is surely in other users' hands.
     """
     clock = SystemClock()
     root = open_for_audit(path, Files(), clock, _KIND)
-    if (owner := owner_of(root)) != os.geteuid():
+    owner, user = owner_of(root), os.geteuid()
+    # The superuser works on the root of any user, as that user.
+    found = risks(root.layout.root, root.files, owner if user == 0 else user, root.layout.folders())
+    refuse(found)
+    if owner != user:
         root = Root.of(Layout.of(root.layout.root), OwnersFiles(owner), clock, kind=_KIND)
     ClockFollower(root, clock).follow()
-    return root, choose_flusher(root.layout.root, root.files, _FLUSH_THREADS)
+    return root, choose_flusher(root.layout.root, root.files, _FLUSH_THREADS), found

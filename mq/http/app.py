@@ -14,10 +14,10 @@ from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.connection import ConnectionServer
 from mq.http.direct import DirectWay, LongWay
+from mq.http.doors import bounds_of
 from mq.http.metering import OPERATION, Measured, number_of
 from mq.http.origins import refuse_foreign
 from mq.http.problems import problem_answer
-from mq.http.room import Bounds
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
 from mq.http.service import Service
@@ -119,9 +119,7 @@ def make_runner(
         max_field_size=FIELD_BYTES_MAX,
         max_headers=FIELDS_MAX,
         access_log=None,
-        bounds=Bounds(
-            service.settings.connections_max, service.settings.head_s, service.settings.unread_s
-        ),
+        bounds=bounds_of(service.settings),
     )
     service.scrapes.connections = server.counts
     return web.ServerRunner(server, shutdown_timeout=drain_s)

@@ -4,6 +4,8 @@ import array
 import asyncio
 import contextlib
 import fcntl
+import logging
+import resource
 import termios
 from collections.abc import Callable, Iterable
 
@@ -11,7 +13,23 @@ from mq.http.answers import Answer
 from mq.http.problems import error_answer
 from mq.http.room import Bounds, Held, Room
 from mq.serving_errors import HeadTooSlow, TooManyConnections
-from mq.serving_limits import REFUSED_LINGER_MAX, REFUSED_LINGER_S
+from mq.serving_limits import REFUSALS_SAID_EVERY_S, REFUSED_LINGER_S
+from mq.settings import ServerSettings
+
+_log = logging.getLogger("mq.http")
+
+
+def bounds_of(settings: ServerSettings) -> Bounds:
+    """The settings' bounds, within this process's limit of open files. The log says where that
+    leaves fewer connections than the settings.
+    """
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    endless = descriptors == resource.RLIM_INFINITY
+    bounds = Bounds.of(settings, float("inf") if endless else descriptors)
+    if bounds.connections_max < settings.connections_max:
+        fields = {"connections_max": bounds.connections_max, "descriptors": descriptors}
+        _log.warning("few open files allowed: fewer connections", extra={"fields": fields})
+    return bounds
 
 
 class Door:
@@ -22,6 +40,8 @@ class Door:
         self._bounds = bounds
         self._room = Room(bounds, connections, self._loop.time)
         self._lingering = 0
+        self._refused = 0
+        self._said_s = float("-inf")
 
     def refusal(self, count: int) -> Answer | None:
         """What a new connection is told that there is no room for beside `count` others; None:
@@ -29,6 +49,7 @@ class Door:
         """
         if self._room.has_for_one_more(count):
             return None
+        self._say_refused(count)
         return error_answer(TooManyConnections(self._bounds.connections_max))
 
     def turn_away(self, transport: asyncio.Transport, answer: Answer) -> None:
@@ -36,13 +57,20 @@ class Door:
         there would have the answer be lost; at once where many linger.
         """
         transport.write(answer.encoded())
-        if self._lingering >= REFUSED_LINGER_MAX:
+        if self._lingering >= self._bounds.lingering_max:
             transport.close()
             return
         self._lingering += 1
         if transport.can_write_eof():
             transport.write_eof()
         self._loop.call_later(REFUSED_LINGER_S, self._end, transport)
+
+    def _say_refused(self, count: int) -> None:
+        self._refused += 1
+        if self._loop.time() - self._said_s >= REFUSALS_SAID_EVERY_S:
+            fields = {"connections": count, "refused": self._refused}
+            _log.warning("connections are refused: all are in use", extra={"fields": fields})
+            self._said_s, self._refused = self._loop.time(), 0
 
     def _end(self, transport: asyncio.Transport) -> None:
         self._lingering -= 1

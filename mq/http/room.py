@@ -6,9 +6,18 @@ Pure, but for what it is given to ask.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
-from mq.serving_limits import IDLE_LOOK_EVERY_S, IDLE_S_MIN, UNREAD_S_DEFAULT
+from mq.serving_limits import (
+    DESCRIPTORS_KEPT,
+    DESCRIPTORS_KEPT_SHARE,
+    DESCRIPTORS_REFUSED_SHARE,
+    IDLE_LOOK_EVERY_S,
+    IDLE_S_MIN,
+    REFUSED_LINGER_MAX,
+    UNREAD_S_DEFAULT,
+)
+from mq.settings import ServerSettings
 
 
 class Held(Protocol):
@@ -36,6 +45,23 @@ class Bounds:
     head_s: float
     unread_s: float = UNREAD_S_DEFAULT
     """How long a client may take nothing of what waits for it."""
+    lingering_max: int = REFUSED_LINGER_MAX
+    """How many that were refused may still be there to read their answer."""
+
+    @classmethod
+    def of(cls, settings: ServerSettings, descriptors: float) -> Self:
+        """The settings' bounds, within what a process may do that may have so many files open: a
+        connection is one, and without any left over no other can be accepted or even refused.
+        """
+        kept = min(DESCRIPTORS_KEPT, descriptors * DESCRIPTORS_KEPT_SHARE)
+        lingering = min(REFUSED_LINGER_MAX, descriptors * DESCRIPTORS_REFUSED_SHARE)
+        room = max(1.0, descriptors - kept - lingering)
+        return cls(
+            int(min(settings.connections_max, room)),
+            settings.head_s,
+            settings.unread_s,
+            int(lingering),
+        )
 
 
 class Room:

@@ -66,6 +66,11 @@ KEPT: Final = (
         "Lines of histories that could not be written.",
         is_counter=True,
     ),
+    Kept(
+        "mq_clock_steps",
+        "Times that a process saw its clock set, ahead or back.",
+        is_counter=True,
+    ),
     Kept("mq_memory_budget_bytes", "The budget for bodies in memory."),
     Kept("mq_memory_held_bytes", "Bytes of bodies in memory.", label=_LISTS, values=_HOLDERS),
     Kept(

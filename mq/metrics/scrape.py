@@ -105,6 +105,7 @@ def figures_of(broker: Broker, connections: int, websockets: int) -> Mapping[Key
         ("mq_memory_bodies_wanted", "miss"): memory.misses,
         ("mq_memory_bodies_wanted", "refused"): memory.refused,
         ("mq_history_lines_dropped", ""): broker.root.history.dropped_total,
+        ("mq_clock_steps", ""): broker.root.steps.count,
         ("mq_memory_budget_bytes", ""): memory.budget_bytes,
         ("mq_memory_ids", ""): broker.ids.total,
         ("mq_connections", ""): connections,

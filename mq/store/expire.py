@@ -13,6 +13,7 @@ from typing import Final
 from mq.errors import QueueNotFound, SettingsUnreadable
 from mq.expiry import Life, expired_up_to_ms, life_of
 from mq.lifecycle import State
+from mq.limits import STEP_BELIEVED_S
 from mq.message import Reason
 from mq.names import MessageId, QueueName, UuidSource
 from mq.settings import SIDELINE, QueueSettings
@@ -126,7 +127,8 @@ def _take_bucket(root: Root, queue: QueueName, bucket: "os.DirEntry[str]") -> bo
             settings = Configured.read(root, queue).settings
         except SettingsUnreadable:
             return False
-        up_to_ms = expired_up_to_ms(settings.message_ttl_s, root.now_ms())
+        ttl_s = settings.message_ttl_s
+        up_to_ms = expired_up_to_ms(ttl_s, root.aged_ms(ttl_s))
         if up_to_ms is None or not _are_removed(queue, settings):
             return False
         if not goes_whole(root, bucket, PurgeMark(up_to_ms)):
@@ -155,4 +157,12 @@ def delete_expired_queue(root: Root, queue: QueueName, uuid: str) -> Steps[bool]
 
 def _is_over(root: Root, queue: QueueName) -> bool:
     settings = Configured.read(root, queue).settings
-    return life_of(settings, root.now_ms()) is Life.OVER
+    return is_over(root, settings)
+
+
+def is_over(root: Root, settings: QueueSettings) -> bool:
+    """Whether the time of a queue of these settings is over, and its grace too; an hour at least
+    after the clock was set ahead.
+    """
+    aged_ms = root.aged_ms(max(settings.expiry_grace_s, STEP_BELIEVED_S))
+    return life_of(settings, aged_ms) is Life.OVER

@@ -15,7 +15,7 @@ from mq.upkeep_errors import QueueExpired
 def expired_mark(root: Root, queue: QueueName) -> PurgeMark | None:
     """What of the queue has expired; None: nothing."""
     ttl_s = root.settings.of(queue).message_ttl_s
-    up_to_ms = expired_up_to_ms(ttl_s, root.now_ms()) if ttl_s else None
+    up_to_ms = expired_up_to_ms(ttl_s, root.aged_ms(ttl_s)) if ttl_s else None
     return None if up_to_ms is None else PurgeMark(up_to_ms)
 
 
@@ -30,7 +30,7 @@ def unserved_mark(root: Root, queue: QueueName) -> PurgeMark | None:
 def message_expired(root: Root, queue: QueueName, message_id: MessageId) -> bool:
     """Whether the message has lived longer than its queue's messages may."""
     ttl_s = root.settings.of(queue).message_ttl_s  # In the way of every fetch.
-    return ttl_s > 0 and has_expired(message_id.published_ms, ttl_s, root.now_ms())
+    return ttl_s > 0 and has_expired(message_id.published_ms, ttl_s, root.aged_ms(ttl_s))
 
 
 def refuse_expired(root: Root, queue: QueueName) -> None:

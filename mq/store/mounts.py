@@ -161,13 +161,18 @@ class ClockFollower:
         self.needed = file_system_of(root.layout.root).over_network
 
     def follow(self) -> None:
-        """Measures once a minute, blocking; a failure is logged and measured again later."""
+        """Measures once a minute, blocking; a failure is logged and measured again later. At each
+        call it is looked whether the clock was set.
+        """
+        self._root.steps.look()
         now_s = self._clock.steady_s()
         if not self.needed or now_s < self._again_s:
             return
-        self._again_s = now_s + self._every_s
+        is_first, self._again_s = self._again_s == float("-inf"), now_s + self._every_s
         try:
             self._clock.offset_ms += measure_clock_offset_ms(self._root)
+            if is_first:
+                self._root.steps.restart()
         except OSError as error:
             _log.warning("the mount's clock was not measured", extra={"fields": {"error": error}})
 

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from mq.clock import Clock
+from mq.clock import Clock, ClockSteps
 from mq.history import Event, Line, dropped
 from mq.limits import (
     HISTORY_BYTES_MIN,
@@ -48,11 +48,13 @@ class Recorder:
         space: Space,
         kind: str = "mq",
         settings: KnownSettings | None = None,
+        steps: ClockSteps | None = None,
     ) -> None:
         self.process = process_name(kind)
         self._layout = layout
         self._files = files
         self._clock = clock
+        self._steps = steps or ClockSteps(clock)
         self._space = space
         self._settings = settings or KnownSettings(layout, files, clock)
         self._open = HistoryFiles(layout, files, self.process)
@@ -241,7 +243,8 @@ class Recorder:
     def _sweep(self, queue: str, kept: Kept) -> None:
         """A file was begun: what is too much goes, also where no mover sweeps."""
         try:
-            sweep_history(self._layout, self._files, queue, kept, self._clock.now_ms())
+            now_ms = self._steps.aged_ms(kept.seconds)
+            sweep_history(self._layout, self._files, queue, kept, now_ms)
         except OSError as error:
             self._complain(queue, error)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from mq.clock import Clock
+from mq.clock import Clock, ClockSteps
 from mq.errors import AcrossFileSystems, StartupError
 from mq.lifecycle import State
 from mq.limits import FOLDER_FILES_MAX
@@ -43,6 +43,7 @@ class Root:
     places: Places
     settings: KnownSettings
     history: Recorder
+    steps: ClockSteps
 
     @classmethod
     def of(
@@ -58,12 +59,17 @@ class Root:
         space = Space(files, clock, layout.root, reserve_bytes)
         places = Places(layout, files, clock, folder_max)
         settings = KnownSettings(layout, files, clock)
-        history = Recorder(layout, files, clock, space, kind, settings)
-        return cls(layout, files, clock, space, places, settings, history)
+        steps = ClockSteps(clock)
+        history = Recorder(layout, files, clock, space, kind, settings, steps)
+        return cls(layout, files, clock, space, places, settings, history, steps)
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""
         return self.clock.now_ms()
+
+    def aged_ms(self, seconds: float) -> int:
+        """The same, for what ends for good at an age of so many seconds: see ClockSteps."""
+        return self.steps.aged_ms(seconds)
 
 
 def open_root(

@@ -34,5 +34,6 @@ class Histories(Policy):
             name = self._waiting.pop()
             with contextlib.suppress(BadName):
                 if (kept := root.history.kept(QueueName.parse(name))) is not None:
-                    swept += sweep_history(root.layout, root.files, name, kept, root.now_ms())
+                    now_ms = root.aged_ms(kept.seconds)
+                    swept += sweep_history(root.layout, root.files, name, kept, now_ms)
         return Turn(swept, more=bool(self._waiting))

@@ -4,9 +4,9 @@ import logging
 from typing import ClassVar
 
 from mq.errors import MqError
-from mq.expiry import Life, life_of, next_change_ms
+from mq.expiry import next_change_ms
 from mq.names import QueueName, UuidSource
-from mq.store.expire import delete_expired_queue
+from mq.store.expire import delete_expired_queue, is_over
 from mq.store.group import run_alone
 from mq.store.queues import retire_delayed
 from mq.upkeep_limits import EXPIRY_QUEUES_PER_TURN_MAX, QUEUE_EXPIRY_EVERY_S
@@ -35,7 +35,7 @@ class QueueExpiry(Policy):
             if settings is None:
                 continue  # What cannot be understood is not guessed.
             now_ms = self.root.now_ms()
-            if life_of(settings, now_ms) is Life.OVER:
+            if is_over(self.root, settings):
                 deleted += self._delete(queue)
                 if deleted >= EXPIRY_QUEUES_PER_TURN_MAX:
                     return Turn(deleted, more=True)

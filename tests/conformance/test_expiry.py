@@ -319,3 +319,29 @@ async def test_each_line_of_a_batch_has_one_answer_for_all(server: Server) -> No
     await expire(server)
     reply = await call(server, "POST", "/q/messages?split=lines", data=b"1\n2\n3\n")
     assert_problem(reply, 410, "queue-expired")
+
+
+# A clock that was set
+
+
+async def test_a_clock_that_is_set_ahead_keeps_nothing_back(aged: Server, clock: FakeClock) -> None:
+    """The time to live counts time that has passed."""
+    first, second = [await publish(aged) for _ in range(2)]
+    clock.set_ms(clock.now_ms() + 3_600_000)
+    assert (await fetch(aged)).id == first
+    clock.advance(TTL_S - 1)
+    assert (await fetch(aged)).id == second
+    third = await publish(aged)
+    clock.advance(1)
+    assert (await fetch(aged)).id == third
+    assert (await call(aged, "GET", "/-/readyz")).json()["clock_set_s"] == 3600
+
+
+async def test_a_clock_that_is_set_is_told_of(
+    aged: Server, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock.set_ms(clock.now_ms() - 60_000)
+    await comes_true(lambda: "the clock was set" in caplog.text)
+    assert (await call(aged, "GET", "/-/readyz")).json()["clock_set_s"] == -60
+    metrics = (await call(aged, "GET", "/-/metrics")).body.decode()
+    assert "\nmq_clock_steps_total 1" in metrics

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from harness.api import assert_problem, call, fetch, make_queue, publish
+from harness.api import Reply, assert_problem, call, fetch, make_queue, publish
+from harness.internals import interested
 from harness.raw import raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -19,6 +20,7 @@ from mq.limits import (
     MEMORY_BYTES_DEFAULT,
     MEMORY_IN_HAND_BYTES_MIN,
     MIB,
+    SELECTIONS_PER_QUEUE_MAX,
 )
 
 
@@ -181,3 +183,97 @@ async def test_lines_that_must_be_held_and_find_no_room_are_refused(serve: Serve
 
 async def _publishes(server: Server, size: int) -> bool:
     return bool((await memory(server))["holders"]["publishing"]["bytes"] >= size)
+
+
+async def ids(server: Server) -> int:
+    """How many ids the process knows of ready messages: by both pages, which agree."""
+    shown = (await memory(server))["ids"]
+    metrics = (await call(server, "GET", "/-/metrics")).body.decode()
+    assert f"\nmq_memory_ids {shown}" in metrics or f"\nmq_memory_ids {float(shown)}" in metrics
+    return int(shown)
+
+
+async def test_deleted_queues_leave_their_share_of_ids_to_those_that_stay(server: Server) -> None:
+    for number in range(600):
+        name = f"q{number}"
+        await make_queue(server, name)
+        assert (await fetch(server, name)).status == 204
+        await publish(server, b"x", name)
+        assert (await call(server, "DELETE", f"/{name}")).status == 200
+    assert await ids(server) == 0
+    assert (await memory(server))["queues_held"] == 0
+    await make_queue(server)
+    lines = b"\n".join(b"%d" % number for number in range(1000))
+    assert (await call(server, "POST", "/q/messages?split=lines", data=lines)).status == 200
+    assert (await fetch(server)).status == 200
+    assert await ids(server) >= 999
+
+
+async def test_queues_that_are_used_up_leave_their_share_of_ids_to_others(server: Server) -> None:
+    for number in range(10):
+        name = f"q{number}"
+        await make_queue(server, name)
+        assert (await fetch(server, name)).status == 204
+        await publish(server, b"x", name)
+        assert (await fetch(server, name)).status == 200
+    assert await ids(server) == 0
+
+
+async def test_selections_that_ended_leave_their_share_of_ids_to_others(server: Server) -> None:
+    await make_queue(server)
+    count = SELECTIONS_PER_QUEUE_MAX + 10
+    for number in range(2 * count):
+        await publish(server, b"x", headers={"ce-type": f"t{number // 2}"})
+    for number in range(count):
+        reply = await call(server, "GET", f"/q/messages?select=header:ce-type%3Dt{number}")
+        assert reply.status == 200
+    assert 0 < await ids(server) <= 2 * SELECTIONS_PER_QUEUE_MAX
+    assert (await call(server, "DELETE", "/q")).status == 200
+    assert await ids(server) == 0
+
+
+async def test_a_publish_and_a_look_that_end_after_the_deletion_leave_nothing(
+    server: Server,
+) -> None:
+    for number in range(30):
+        name = f"q{number}"
+        await make_queue(server, name)
+        assert (await fetch(server, name)).status == 204
+        requests = [publish_or_not(server, name) for _ in range(4)]
+        requests += [call(server, "GET", f"/{name}/messages") for _ in range(2)]
+        requests.append(call(server, "DELETE", f"/{name}"))
+        await asyncio.gather(*requests)
+    assert await ids(server) == 0
+    assert (await memory(server))["queues_held"] == 0
+
+
+async def publish_or_not(server: Server, name: str) -> Reply:
+    return await call(server, "POST", f"/{name}/messages", data=b"x")
+
+
+async def test_what_is_published_while_a_consumer_waits_is_served_from_memory(
+    server: Server,
+) -> None:
+    await make_queue(server)
+    for number in range(20):
+        body = body_of(number, 4 * KIB)
+        waiting = asyncio.create_task(call(server, "GET", "/q/messages?wait=60"))
+        await comes_true(lambda: interested(server, "q") == 1, "somebody who waits")
+        await publish(server, body, headers={"ce-id": str(number)})
+        reply = await waiting
+        assert (reply.body, reply.headers["ce-id"]) == (body, str(number))
+    found = await memory(server)
+    assert (found["hits"], found["misses"]) == (20, 0)
+    await comes_true(lambda: _holds_nothing(server))
+
+
+async def test_a_publish_that_is_refused_serves_nobody_and_holds_nothing(server: Server) -> None:
+    await make_queue(server)
+    await publish(server, b"first", params={"key": "k", "delay": "60"})
+    waiting = asyncio.create_task(call(server, "GET", "/q/messages?wait=60"))
+    await comes_true(lambda: interested(server, "q") == 1, "somebody who waits")
+    refused = await call(server, "POST", "/q/messages?key=k", data=b"second")
+    assert refused.status == 409
+    await publish(server, b"third")
+    assert (await waiting).body == b"third"
+    await comes_true(lambda: _holds_nothing(server))

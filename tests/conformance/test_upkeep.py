@@ -275,3 +275,15 @@ async def test_settings_that_another_changed_are_taken_where_a_queue_is_in_use(
         return queue_of(other, "q").settings.visibility_s == 77
 
     await comes_true(is_taken)
+
+
+async def test_a_description_of_a_queue_that_another_process_deleted_ends_in_half_a_second(
+    serve: Serve,
+) -> None:
+    clock = FakeClock()
+    one, other = await serve(), await serve(clock=clock)
+    await make_queue(one)
+    assert (await call(other, "GET", "/q")).status == 200
+    assert (await call(one, "DELETE", "/q")).status == 200
+    clock.advance(0.5)
+    assert (await call(other, "GET", "/q")).status == 404

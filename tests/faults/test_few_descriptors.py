@@ -89,3 +89,33 @@ async def test_too_many_connections_lose_no_message_and_pass(
     assert crowd.published <= await drain(mq)
     assert await asyncio.to_thread(mq.terminate) == 0
     assert_audits_clean(root)
+
+
+IDLE = 112
+
+
+async def test_idle_connections_leave_descriptors_for_others(
+    daemons: Processes, root: Path
+) -> None:
+    few = ("sh", "-c", 'ulimit -n 128; exec "$@"', "sh")
+    mq = await asyncio.to_thread(
+        daemons.start, "mq", "--root", str(root), "--port", "0", before=few
+    )
+    listening = await asyncio.to_thread(mq.wait_for_log, r"listening .*port=(\d+)")
+    mq.port = int(listening.group(1))
+    says = await asyncio.to_thread(mq.wait_for_log, r"fewer connections connections_max=(\d+)")
+    assert FEW < int(says.group(1)) < 128
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(IDLE):
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", mq.port)
+                stack.callback(writer.close)
+                writer.write(b"GET /-/livez HTTP/1.1\r\nHost: mq\r\n\r\n")
+        await comes_true(lambda: is_ready(mq), "an answer beside idle connections")
+        crowd = Crowd(mq)
+        async with aiohttp.ClientSession() as session, session.put(f"{mq.url}/q") as made:
+            assert made.status == 201
+        await crowd.come_and_go(FEW)
+        assert crowd.statuses == {201: FEW * REQUESTS_EACH}
+    assert mq.logged("connections are refused: all are in use")
+    assert await asyncio.to_thread(mq.terminate) == 0

@@ -19,7 +19,7 @@ CLIENTS = 8
 
 
 def check(root: Path) -> Report:
-    opened, flusher = open_for_fsck(root)
+    opened, flusher, _ = open_for_fsck(root)
     asked = Asked((), Doing.REPAIR, again_after_s=0.3)
     try:
         with Bar(Console(stderr=True)) as bar:

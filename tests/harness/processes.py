@@ -131,12 +131,14 @@ class Processes:
         python: tuple[str, ...] = (),
         own_group: bool = False,
         descriptors: Sequence[int] = (),
+        before: tuple[str, ...] = (),
     ) -> Process:
         """`python -m module flags`, without waiting for anything. `own_group`: in a process group
         of its own, as a terminal makes one for a command. `descriptors`: what it inherits.
+        `before`: the command that runs it.
         """
         popen = subprocess.Popen(
-            [sys.executable, *python, "-m", module, *flags],
+            [*before, sys.executable, *python, "-m", module, *flags],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stdin=subprocess.DEVNULL,

@@ -406,3 +406,73 @@ def test_while_others_hold_the_queues_lock_it_waits(bench: Bench) -> None:
     bench.clock.advance(QUEUE_EXPIRY_EVERY_S)
     assert all_turns(policies) == 1
     assert not bench.ready.exists()
+
+
+# A clock that was set
+
+
+HOUR_MS = 3_600_000
+
+
+def test_a_clock_that_is_set_ahead_expires_nothing_but_the_time_that_has_passed(
+    bench: Bench,
+) -> None:
+    configure(bench, message_ttl_s=TTL_S)
+    old, young = ready(bench, TTL_S - 60), ready(bench, 0)
+    waits = delayed(bench, TTL_S - 60, due_in_ms=HOUR_MS)
+    policies = expiry(bench)
+    bench.clock.set_ms(bench.clock.now_ms() + HOUR_MS)
+    assert all_turns(policies) == 0
+    bench.clock.advance(59)
+    assert all_turns(policies) == 0
+    assert bench.mover().run_once() == 1
+    assert (bench.path / "queues" / ORDERS.text / waits.name.rpartition(":")[2]).exists()
+    bench.clock.advance(MESSAGE_EXPIRY_EVERY_S)
+    assert all_turns(policies) == 2
+    assert removed(bench, old).exists()
+    assert young.exists()
+    bench.clock.advance(TTL_S)
+    assert all_turns(policies) == 1
+    assert removed(bench, young).exists()
+
+
+def test_what_is_published_once_the_clock_was_put_right_lives_as_long_as_any(bench: Bench) -> None:
+    configure(bench, message_ttl_s=TTL_S)
+    policies = expiry(bench)
+    bench.clock.set_ms(bench.clock.now_ms() + 1000 * HOUR_MS)
+    assert all_turns(policies) == 0
+    path = ready(bench, 0)
+    bench.clock.advance(TTL_S - 1)
+    assert all_turns(policies) == 0
+    bench.clock.advance(MESSAGE_EXPIRY_EVERY_S)
+    assert all_turns(policies) == 1
+    assert removed(bench, path).exists()
+
+
+def test_a_clock_that_is_set_ahead_and_back_has_expired_nothing(bench: Bench) -> None:
+    configure(bench, message_ttl_s=TTL_S)
+    path, policies = ready(bench, TTL_S - 60), expiry(bench)
+    bench.clock.set_ms(bench.clock.now_ms() + HOUR_MS)
+    assert all_turns(policies) == 0
+    bench.clock.set_ms(bench.clock.now_ms() - HOUR_MS)
+    bench.clock.advance(59)
+    assert all_turns(policies) == 0
+    assert path.exists()
+    bench.clock.advance(MESSAGE_EXPIRY_EVERY_S)
+    assert all_turns(policies) == 1
+
+
+@pytest.mark.parametrize("grace_s", [0, 7200])
+def test_a_clock_that_is_set_ahead_deletes_no_queue_for_its_grace_and_an_hour(
+    bench: Bench, grace_s: float
+) -> None:
+    expires_ms = bench.clock.now_ms() + 5 * HOUR_MS
+    configure(bench, expires_at=rfc3339(expires_ms), expiry_grace_s=grace_s)
+    policies = expiry(bench)
+    bench.clock.set_ms(bench.clock.now_ms() + 10 * HOUR_MS)
+    assert all_turns(policies) == 0
+    bench.clock.advance(max(grace_s, 3600) - 1)
+    assert all_turns(policies) == 0
+    bench.clock.advance(QUEUE_EXPIRY_EVERY_S)
+    assert all_turns(policies) == 1
+    assert not (bench.path / "queues" / ORDERS.text).exists()

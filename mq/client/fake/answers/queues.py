@@ -117,6 +117,7 @@ def readyz(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
             "free_bytes": _FREE,
             "free_inodes": _FREE,
             "below_reserve": False,
+            "clock_set_s": 0.0,
         }
     )
 

@@ -1,0 +1,144 @@
+"""A root that another user may change: no daemon keeps messages there, and fsck and the doctor say
+so.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from harness.processes import Processes
+
+from mq.doctor.command import doctor
+from mq.fsck.command import fsck
+
+STRANGER = 12345
+DAEMONS = ("mq", "mq-mover", "mq-reaper")
+
+Refused = Callable[[str, Path], str]
+
+
+@pytest.fixture
+def refused() -> Refused:
+    """What a daemon says that does not start on a root."""
+
+    def start(name: str, root: Path) -> str:
+        flags = ["--port", "0"] if name == "mq" else ["--exit-with-stdin"]
+        command = [Path(sys.executable).parent / name, "--root", root, *flags]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+        assert done.returncode == 1, done.stderr
+        return done.stderr.decode()
+
+    return start
+
+
+@pytest.fixture
+def used(root: Path, daemons: Processes) -> Path:
+    """A root that mq has made."""
+    daemons.mq(root).terminate()
+    return root
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_starts_on_a_root_that_every_user_may_change(
+    used: Path, refused: Refused, name: str
+) -> None:
+    used.chmod(0o777)
+    says = refused(name, used)
+    assert f"{used} has mode 0777: every user may change it: chmod 700 {used}" in says
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_starts_on_a_root_of_another_user(
+    needs_root: None, used: Path, refused: Refused, name: str
+) -> None:
+    os.chown(used, STRANGER, -1)
+    assert f"{used} belongs to user {STRANGER}, and this is user 0" in refused(name, used)
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_starts_where_a_folder_of_the_root_is_another_users(
+    needs_root: None, used: Path, refused: Refused, name: str
+) -> None:
+    os.chown(used / "queues", STRANGER, -1)
+    assert f"{used}/queues belongs to user {STRANGER}" in refused(name, used)
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_starts_below_a_folder_that_lets_every_user_rename_the_root(
+    tmp_path: Path, refused: Refused, name: str
+) -> None:
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o777)
+    root = above / "root"
+    assert f"every user may rename what is in {above}" in refused(name, root)
+    assert not root.exists()
+
+
+def test_no_daemon_follows_a_link_that_another_user_made(
+    needs_root: None, tmp_path: Path, refused: Refused
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    os.chown(link, STRANGER, -1, follow_symlinks=False)
+    says = refused("mq", link / "root")
+    assert f"{link} is a symbolic link of user {STRANGER}: name the folder itself" in says
+
+
+def test_a_root_in_a_sticky_folder_is_made_for_its_user_alone(
+    tmp_path: Path, daemons: Processes
+) -> None:
+    above = tmp_path / "above"
+    above.mkdir()
+    above.chmod(0o1777)
+    root = above / "root"
+    before = os.umask(0)
+    try:
+        process = daemons.mq(root)
+    finally:
+        os.umask(before)
+    assert root.stat().st_mode & 0o7777 == 0o700
+    assert process.terminate() == 0
+    assert process.logged("may change|may rename") is None
+
+
+def test_a_group_that_may_change_the_root_is_a_warning(
+    needs_root: None, used: Path, daemons: Processes
+) -> None:
+    used.chmod(0o770)
+    os.chown(used, -1, STRANGER)
+    process = daemons.mq(used)
+    process.wait_for_log(f"mode 0770: group {STRANGER} may change it")
+    done = CliRunner().invoke(doctor, [str(used)])
+    assert done.exit_code == 0
+    assert any(
+        line.startswith("warn") and "rights" in line and "mode 0770" in line
+        for line in done.output.splitlines()
+    )
+    checked = CliRunner().invoke(fsck, [str(used), "--again-after", "0"])
+    assert checked.exit_code == 0
+    assert "mode 0770" in checked.stderr
+
+
+def test_fsck_refuses_a_root_that_every_user_may_change_and_the_doctor_says_so(used: Path) -> None:
+    used.chmod(0o777)
+    checked = CliRunner().invoke(fsck, [str(used), "--repair", "--again-after", "0"])
+    assert checked.exit_code == 1
+    assert f"{used} has mode 0777: every user may change it" in checked.output
+    done = CliRunner().invoke(doctor, [str(used)])
+    assert done.exit_code == 5
+    assert any(
+        line.startswith("wrong") and "rights" in line and "mode 0777" in line
+        for line in done.output.splitlines()
+    )
+
+
+def test_the_superuser_checks_the_root_of_any_user(needs_root: None, used: Path) -> None:
+    for path in (used, *used.rglob("*")):
+        os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
+    checked = CliRunner().invoke(fsck, [str(used), "--again-after", "0"])
+    assert checked.exit_code == 0, checked.output
