@@ -23,7 +23,7 @@ from mq.clock import Clock, SystemClock
 from mq.errors import MqError, StartupError, Unavailable
 from mq.http.access import Access
 from mq.http.app import make_runner
-from mq.http.connection import ConnectionServer
+from mq.http.connection import PARSER, ConnectionServer
 from mq.http.metering import PLAN
 from mq.http.service import Service
 from mq.lifecycle import State
@@ -334,6 +334,7 @@ def _facts(
         "root": settings.root,
         "file_system": file_system.kind,
         "commit": commit,
+        "parser": PARSER,
     }
 
 

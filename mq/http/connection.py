@@ -3,28 +3,29 @@
 It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below its next minor
 version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
 `_request_in_progress`, `_handler_waiter`, `_task_handler`, `_keepalive_timeout`,
-`_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`,
-`_payload_parser`, `_manager`, `_connections`, and what pauses reading.
+`_next_keepalive_close_time`, `_reading_paused`, `_paused`, `_payload_parser`, `_manager` and
+`_connections`.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from aiohttp import ClientPayloadError, StreamReader, web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
-from aiohttp.http_parser import HttpParser, RawRequestMessage
+from aiohttp.http_parser import HttpParser, HttpRequestParser, RawRequestMessage
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from mq.errors import HeadersTooLarge
+from mq.errors import HeadersTooLarge, NoMemory
 from mq.http.access import Shown
 from mq.http.answers import HAND, Answer
 from mq.http.departures import Departures
 from mq.http.direct import DirectWay, InHand
 from mq.http.doors import Door
+from mq.http.framing import BodyBroken, FramesRefused, Framing, HeadTooLong, Malformed
 from mq.http.messages import stream
 from mq.http.problems import error_answer, problem_answer
 from mq.http.room import Bounds
@@ -37,27 +38,37 @@ from mq.limits import (
     SMALL_CHUNK_BYTES,
 )
 from mq.message import Delivery
+from mq.serving_limits import PIPELINED_BYTES_MAX
 
 _log = logging.getLogger("mq.http")
+
+PARSER: Final = "C" if HttpRequestParser.__module__ == "aiohttp._http_parser" else "Python"
+"""Which of aiohttp's parsers runs: that in Python is slower."""
 
 
 class Connection(web.RequestHandler):
     """One client's connection, one request at a time.
 
-    While a request goes the direct way, aiohttp's own task waits for a first one, and what comes
-    meanwhile is held back.
+    What comes goes through a Framing, which has aiohttp parse a request when the one before is
+    answered. While a request goes the direct way, aiohttp's own task waits for a first one.
     """
 
     __slots__ = (
+        "_body",
         "_departures",
         "_direct",
         "_door",
+        "_framing",
         "_head",
-        "_held_back",
         "_in_hand",
+        "_is_free",
+        "_is_going_on",
+        "_is_held_up",
         "_is_refused",
         "_streaming",
+        "_unparsed",
         "_unread",
+        "broke",
         "has_spoken",
         "leave",
         "shown",
@@ -72,9 +83,16 @@ class Connection(web.RequestHandler):
         self._is_refused = False
         self._head = door.watch(self._head_is_late)
         self._unread = door.watch_unread()
+        self._unparsed = door.watch_unparsed()
+        self._framing = Framing(self._loop.time)
+        self._is_free = True
+        self._is_going_on = False
+        self._is_held_up = False
+        self._body: StreamReader | None = None
         self._in_hand: InHand | None = None
         self._streaming: asyncio.Task[None] | None = None
-        self._held_back = b""
+        self.broke: Callable[[FramesRefused], None] | None = None
+        """Has a WebSocket end for what its client sent."""
         self.leave: Callable[[], None] | None = None
         """Has a WebSocket end, when the server drains."""
         self.has_spoken = False
@@ -103,20 +121,112 @@ class Connection(web.RequestHandler):
         self._door.turn_away(cast(asyncio.Transport, transport), answer)
 
     def data_received(self, data: bytes) -> None:
+        """Has aiohttp parse what may be parsed now, and keeps the rest. Nothing comes where aiohttp
+        goes on with what it has.
+        """
+        if not data:
+            self._parse(data)
+            return
+        self.has_spoken = True
+        if self._is_refused:
+            return
+        self._framing.add(data)
+        self._go_on()
+
+    def begin_frames(self, broke: Callable[[FramesRefused], None]) -> None:
+        """The client and this side have agreed on a WebSocket. `broke` has it end."""
+        self.broke = broke
+        self._framing.begin_frames()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Has a bounded part of what waits be parsed, and goes on in the loop's next turn."""
+        if self._is_going_on or self._reading_paused or self._is_refused:
+            return
+        self._is_going_on = True
+        try:
+            self._take()
+        except Malformed:
+            self._refuse(problem_answer(BAD_REQUEST))
+        except HeadTooLong:
+            self._refuse(error_answer(HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX)))
+        except BodyBroken:
+            self._break_body()
+        except FramesRefused as error:
+            self._is_refused = True
+            if self.broke is not None:
+                self.broke(error)
+        finally:
+            self._is_going_on = False
+        self._mind_rest()
+
+    def _take(self) -> None:
+        while self._is_free or not self._framing.is_at_head:
+            begins = self._framing.is_at_head
+            part = self._framing.take()
+            if not part:
+                break
+            if begins:
+                self._is_free = False
+            self._parse(part)
+            if self._framing.is_tired:
+                self._loop.call_soon(self._go_on)
+                break
+
+    def _mind_rest(self) -> None:
+        """What waits to be parsed is bounded, and a head that began has to end."""
+        framing = self._framing
+        if self._is_refused:
+            framing.drop()
+        is_behind = framing.is_at_head and not self._is_free
+        if not self._unparsed.holds(framing.size if framing.is_at_head else 0):
+            self._has_no_room(is_behind)
+            return
+        self._head.mind(self._is_free and framing.has_begun_head and not self._is_refused)
+        if self.transport is None:
+            return
+        if framing.is_tired or (is_behind and framing.size >= PIPELINED_BYTES_MAX):
+            self._is_held_up = True
+            self.transport.pause_reading()
+        elif self._is_held_up and not self._reading_paused:
+            self._is_held_up = False
+            self.transport.resume_reading()
+
+    def _has_no_room(self, is_behind: bool) -> None:
+        """Other connections have in hand what may be unparsed. Who has an answer to come gets that,
+        and tries again on another connection what it sent behind.
+        """
+        if not is_behind:
+            self._refuse(error_answer(NoMemory()))
+            return
+        self._is_refused = True
+        self._mind_rest()
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answers what is not parsed, and ends the connection."""
+        self._is_refused = True
+        self._head.end()
+        _log.debug("malformed request", extra={"fields": {"status": answer.status}})
+        if self.transport is not None:
+            self._door.turn_away(self.transport, replace(answer, closes=True))
+
+    def _break_body(self) -> None:
+        """Nothing more of the body in hand is worth waiting for."""
+        self._is_refused = True
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(ClientPayloadError())
+            self._body.feed_eof()
+        if self._is_free:
+            self.force_close()  # Its request was answered before.
+
+    def _parse(self, data: bytes) -> None:
         """Also takes the rest of a body, and what a WebSocket says, while the server drains, which
         aiohttp would drop, and ends a body whose transfer coding broke, which aiohttp would wait
         for.
         """
-        self.has_spoken = True
-        if self._is_refused:
-            return
-        if self._in_hand is not None:
-            self._hold_back(data)
-            return
         current = self._current_request
         if current is None:
             super().data_received(data)
-            self._mind_head(data)
             return
         closing, forced = self._close, self._force_close
         if self._payload_parser is not None or not current.content.is_eof():
@@ -134,7 +244,9 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Whoever asked is gone: a fetch in hand is given up."""
         super().connection_lost(exc)
-        self._held_back = b""
+        self._is_refused = True
+        self._framing.drop()
+        self._unparsed.holds(0)
         self._head.end()
         self._unread.end()
         self._departures.forget()
@@ -150,9 +262,9 @@ class Connection(web.RequestHandler):
             self._departures.add(self.transport, held)
 
     def pause_writing(self) -> None:
-        """No more is written for now. Who takes none of it is given up; a WebSocket has pings."""
+        """No more is written for now. Who takes none of it is given up."""
         super().pause_writing()
-        if self.transport is not None and self.leave is None:
+        if self.transport is not None:
             self._unread.begin(self.transport)
 
     def resume_writing(self) -> None:
@@ -165,10 +277,17 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Also holds what a whole answer has in hand until it is sent."""
+        """Also holds what a whole answer has in hand until it is sent, and goes on with what came
+        behind the request.
+        """
+        if self._is_refused:
+            resp.force_close()
         ended = await super().finish_response(request, resp, start_time)
-        if isinstance(resp, web.StreamResponse) and (hand := resp.get(HAND)) is not None:
+        if (hand := resp.get(HAND)) is not None:
             self.hold_until_sent(hand)
+        if self._in_hand is None:
+            self._is_free = True
+            self._go_on()
         return ended
 
     def resume_reading(self, resume_parser: bool = True) -> None:
@@ -177,6 +296,7 @@ class Connection(web.RequestHandler):
         """
         if self._reading_paused:
             super().resume_reading(resume_parser)
+            self._go_on()
 
     def close(self) -> None:
         """Ends the connection after the request in hand. A handler that has not begun to wait for
@@ -233,11 +353,6 @@ class Connection(web.RequestHandler):
         """Whether the next request is waited for, and is not there."""
         return self._waiter is not None and not self._waiter.done() and not self._messages
 
-    def _mind_head(self, data: bytes) -> None:
-        # Also while aiohttp has not begun to wait: of a client that sends at once.
-        idle = self._in_hand is None and self._current_request is None
-        self._head.came(data, idle and not self._messages)
-
     def _head_is_late(self, answer: Answer) -> None:
         if self.transport is not None:
             self.transport.write(answer.encoded())
@@ -245,6 +360,7 @@ class Connection(web.RequestHandler):
 
     def _begin(self, message: RawRequestMessage, body: StreamReader) -> bool:
         """Begins a request the direct way, when it is plain and nothing else is in hand."""
+        self._body = body
         if not self._waits() or self._in_hand is not None or self._paused or self._close:
             return False
         in_hand = self._direct.begin(message, body, self.shown, self.transport)
@@ -319,20 +435,12 @@ class Connection(web.RequestHandler):
             self._handler_waiter.set_result(None)
         if self.transport is None:
             return
-        if not keeps or self._close or self._force_close:
+        if not keeps or self._is_refused or self._close or self._force_close:
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if self._held_back:
-            data, self._held_back = self._held_back, b""
-            if self._buffer_paused:
-                self._resume_reading_for_buffer()
-            self.data_received(data)
-
-    def _hold_back(self, data: bytes) -> None:
-        self._held_back += data
-        if len(self._held_back) >= self._read_bufsize and not self._buffer_paused:
-            self._pause_reading_for_buffer()
+        self._is_free = True
+        self._go_on()
 
     def _process_keepalive(self) -> None:
         """Whoever waits for an answer is not idle, however long that takes."""

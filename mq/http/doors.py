@@ -11,7 +11,7 @@ from mq.http.answers import Answer
 from mq.http.problems import error_answer
 from mq.http.room import Bounds, Held, Room
 from mq.serving_errors import HeadTooSlow, TooManyConnections
-from mq.serving_limits import REFUSED_LINGER_MAX, REFUSED_LINGER_S
+from mq.serving_limits import REFUSED_LINGER_MAX, REFUSED_LINGER_S, UNPARSED_BYTES_MAX
 
 
 class Door:
@@ -22,6 +22,7 @@ class Door:
         self._bounds = bounds
         self._room = Room(bounds, connections, self._loop.time)
         self._lingering = 0
+        self._unparsed = Unparsed()
 
     def refusal(self, count: int) -> Answer | None:
         """What a new connection is told that there is no room for beside `count` others; None:
@@ -52,9 +53,41 @@ class Door:
         """For the heads of one connection; `late` is called with the answer to one that is late."""
         return HeadWatch(self._loop, self._bounds.head_s, late)
 
+    def watch_unparsed(self) -> "UnparsedWatch":
+        """For what of one connection waits to be parsed."""
+        return UnparsedWatch(self._unparsed)
+
     def watch_unread(self) -> "UnreadWatch":
         """For what one connection's client is to read."""
         return UnreadWatch(self._loop, self._bounds.unread_s)
+
+
+class Unparsed:
+    """The bytes of all connections that wait to be parsed."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class UnparsedWatch:
+    """Counts those of one connection."""
+
+    __slots__ = ("_all", "_size")
+
+    def __init__(self, unparsed: Unparsed) -> None:
+        self._all = unparsed
+        self._size = 0
+
+    def holds(self, size: int) -> bool:
+        """So many wait now; False: there is no room for more than before."""
+        more = size - self._size
+        if more > 0 and self._all.bytes + more > UNPARSED_BYTES_MAX:
+            return False
+        self._all.bytes += more
+        self._size = size
+        return True
 
 
 class HeadWatch:
@@ -75,11 +108,11 @@ class HeadWatch:
         """Whether a head has begun."""
         return self._timer is not None
 
-    def came(self, data: bytes, waits: bool) -> None:
-        """Something came; `waits`: and still there is no whole head. Empty lines begin none."""
-        if not waits:
+    def mind(self, has_begun: bool) -> None:
+        """Whether there is some of a head, and not all of it."""
+        if not has_begun:
             self.end()
-        elif self._timer is None and data.strip(b"\r\n"):
+        elif self._timer is None:
             self._timer = self._loop.call_later(self._head_s, self._is_late)
 
     def end(self) -> None:

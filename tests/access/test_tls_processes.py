@@ -81,6 +81,9 @@ def test_one_process_goes_on_with_what_it_had_when_the_new_is_no_good(
     mq.popen.send_signal(signal.SIGHUP)
     mq.wait_for_log("TLS read again")
     assert shown(mq.port, authority.context()) != before
+    # Nothing else was to be read, once with TLS and once without.
+    assert mq.terminate() == 0
+    assert not mq.logged("mq.access: read again")
 
 
 def test_publish_consume_and_work_by_mutual_tls(

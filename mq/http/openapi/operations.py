@@ -20,6 +20,7 @@ from mq.errors import (
     MqError,
     NoDescriptors,
     NoInodes,
+    NoMemory,
     NoSpace,
     QuotaExceeded,
     RangeUnsatisfiable,
@@ -59,7 +60,7 @@ SCHEME: Final = "bearer"
 STORAGE: Final = (
     Unavailable, NoSpace, NoInodes, QuotaExceeded, NoDescriptors, ReadOnly, StorageFailed,
 )  # fmt: skip
-_BODY: Final = (BodyTooLarge, BodyTooSlow, BodyUnreadable, ExpectationUnknown)
+_BODY: Final = (BodyTooLarge, BodyTooSlow, BodyUnreadable, ExpectationUnknown, NoMemory)
 _PATH_SCHEMAS: Final = {
     "queue": "QueueName",
     "id": "MessageId",
