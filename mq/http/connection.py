@@ -158,7 +158,8 @@ class Connection(web.RequestHandler):
                 self.broke(error)
         finally:
             self._is_going_on = False
-        self._mind_rest()
+        if self._framing.size or self._unparsed.size or self._is_held_up or self._head.is_on:
+            self._mind_rest()
 
     def _take(self) -> None:
         while self._is_free or not self._framing.is_at_head:
@@ -176,12 +177,12 @@ class Connection(web.RequestHandler):
     def _mind_rest(self) -> None:
         """What waits to be parsed is bounded, and a head that began has to end."""
         framing = self._framing
-        if self._is_refused:
-            framing.drop()
         is_behind = framing.is_at_head and not self._is_free
         if not self._unparsed.holds(framing.size if framing.is_at_head else 0):
             self._has_no_room(is_behind)
-            return
+        if self._is_refused:
+            framing.drop()
+            self._unparsed.holds(0)
         self._head.mind(self._is_free and framing.has_begun_head and not self._is_refused)
         if self.transport is None:
             return
@@ -196,16 +197,14 @@ class Connection(web.RequestHandler):
         """Other connections have in hand what may be unparsed. Who has an answer to come gets that,
         and tries again on another connection what it sent behind.
         """
-        if not is_behind:
+        if is_behind:
+            self._is_refused = True
+        else:
             self._refuse(error_answer(NoMemory()))
-            return
-        self._is_refused = True
-        self._mind_rest()
 
     def _refuse(self, answer: Answer) -> None:
         """Answers what is not parsed, and ends the connection."""
         self._is_refused = True
-        self._head.end()
         _log.debug("malformed request", extra={"fields": {"status": answer.status}})
         if self.transport is not None:
             self._door.turn_away(self.transport, replace(answer, closes=True))
@@ -286,8 +285,7 @@ class Connection(web.RequestHandler):
         if (hand := resp.get(HAND)) is not None:
             self.hold_until_sent(hand)
         if self._in_hand is None:
-            self._is_free = True
-            self._go_on()
+            self._is_done()
         return ended
 
     def resume_reading(self, resume_parser: bool = True) -> None:
@@ -439,7 +437,11 @@ class Connection(web.RequestHandler):
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        self._is_free = True
+        self._is_done()
+
+    def _is_done(self) -> None:
+        """The request before is answered: what came behind it is looked at."""
+        self._is_free, self._body = True, None
         self._go_on()
 
     def _process_keepalive(self) -> None:

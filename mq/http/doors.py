@@ -74,19 +74,19 @@ class Unparsed:
 class UnparsedWatch:
     """Counts those of one connection."""
 
-    __slots__ = ("_all", "_size")
+    __slots__ = ("_all", "size")
 
     def __init__(self, unparsed: Unparsed) -> None:
         self._all = unparsed
-        self._size = 0
+        self.size = 0
 
     def holds(self, size: int) -> bool:
         """So many wait now; False: there is no room for more than before."""
-        more = size - self._size
+        more = size - self.size
         if more > 0 and self._all.bytes + more > UNPARSED_BYTES_MAX:
             return False
         self._all.bytes += more
-        self._size = size
+        self.size = size
         return True
 
 

@@ -7,7 +7,6 @@ turn. Pure, but for the clock that is given.
 
 import re
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Final
 
 from mq.http.consume.wire import CloseCode
@@ -28,16 +27,15 @@ _LINE_BEGUN: Final = re.compile(
     _TOKEN + rb"{0,32}(?: (?:" + _TARGET + rb"*(?: H?T?T?P?/?1?\.?[01]?\r?)?)?)?"
 )
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
-_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n\0]*)?\r\n")
-_TRAILER: Final = re.compile(_TOKEN + rb"+:[^\r\n\0]*\r\n")
-_DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_CHUNK_BEGIN: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n\0]*)?\r\n")
+_FIELD: Final = re.compile(_TOKEN + rb"+:[^\r\n\0]*\r\n")
 _CRLF: Final = b"\r\n"
 # So much of a request's line says whether it is one.
 _BEGUN_BYTES: Final = 64
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"\r\ncontent-length:"
 _CODING: Final = b"\r\ntransfer-encoding:"
-_FOLDS: Final = (b"\r\n ", b"\r\n\t")
+_LENGTH_DIGITS_MAX: Final = 18
 _CONTROL: Final = 0x08
 _FIN: Final = 0x80
 _MASKED: Final = 0x80
@@ -69,16 +67,14 @@ class FramesRefused(Exception):
         self.reason = reason
 
 
-class _At(Enum):
-    """What the next byte is of."""
-
-    HEAD = auto()
-    BODY = auto()
-    CHUNK_LINE = auto()
-    CHUNK = auto()
-    CHUNK_END = auto()
-    TRAILER = auto()
-    FRAMES = auto()
+# What the next byte is of.
+_HEAD: Final = 0
+_BODY: Final = 1
+_CHUNK_LINE: Final = 2
+_CHUNK: Final = 3
+_CHUNK_END: Final = 4
+_TRAILER: Final = 5
+_FRAMES: Final = 6
 
 
 class Framing:
@@ -97,7 +93,7 @@ class Framing:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._at = _At.HEAD
+        self._at = _HEAD
         self._data = b""
         self._left = 0
         self._trailer = 0
@@ -114,12 +110,12 @@ class Framing:
     @property
     def is_at_head(self) -> bool:
         """Whether what comes next is a request's head."""
-        return self._at is _At.HEAD
+        return self._at == _HEAD
 
     @property
     def has_begun_head(self) -> bool:
         """Whether there is some of a head. Empty lines are none."""
-        return self._at is _At.HEAD and bool(self._data.strip(_CRLF))
+        return self._at == _HEAD and bool(self._data.strip(_CRLF))
 
     def add(self, data: bytes) -> None:
         """This came."""
@@ -127,11 +123,11 @@ class Framing:
 
     def drop(self) -> None:
         """Forgets what waits."""
-        self._data = b""
+        self._data, self.is_tired = b"", False
 
     def begin_frames(self) -> None:
         """From here on a WebSocket's frames come."""
-        self._at = _At.FRAMES
+        self._at = _FRAMES
         self._control, self._control_s = 0.0, self._now_s()
 
     def take(self) -> bytes:
@@ -139,31 +135,23 @@ class Framing:
         body, or more of a body or of frames. Raises Malformed, HeadTooLong, BodyBroken,
         FramesRefused, each once what is sound before it was taken.
         """
-        self.is_tired = False
-        end = 0
-        if self._at is _At.HEAD and not (end := self._head()):
+        self.is_tired, end = False, 0
+        if self._at == _HEAD and not (end := self._head()):
             return b""
-        end = self._rest(end)
+        if self._at == _BODY:
+            end = self._skip(end)
+            if not self._left:
+                self._at = _HEAD
+        elif self._at == _FRAMES:
+            end = self._frames()
+        elif self._at != _HEAD:
+            end = self._chunks(end)
         taken = self._data
         if end == len(taken):
             self._data = b""
         else:
             taken, self._data = taken[:end], taken[end:]
         return taken
-
-    def _rest(self, end: int) -> int:
-        """Where that ends of a body, or of frames, which begins at `end` and may be taken."""
-        match self._at:
-            case _At.HEAD:
-                return end  # A request without a body.
-            case _At.BODY:
-                end = self._skip(end)
-                if not self._left:
-                    self._at = _At.HEAD
-                return end
-            case _At.FRAMES:
-                return self._frames()
-        return self._chunks(end)
 
     def _skip(self, at: int) -> int:
         """Passes over what there is of `_left` bytes."""
@@ -174,8 +162,10 @@ class Framing:
     # Heads
 
     def _head(self) -> int:
-        """Where a whole head ends, 0 where none does yet."""
-        if empty := _EMPTY_LINES.match(self._data):
+        """Where a whole head ends, 0 where none does yet. What else is wrong with it, aiohttp says:
+        it ends the connection then.
+        """
+        if self._data.startswith(_CRLF) and (empty := _EMPTY_LINES.match(self._data)):
             self._data = self._data[empty.end() :]
         data = self._data
         end = data.find(_HEAD_END) + len(_HEAD_END)
@@ -184,13 +174,21 @@ class Framing:
             return 0
         if end > HEAD_BYTES_MAX:
             raise HeadTooLong
-        line = _REQUEST_LINE.match(data, 0, end)
+        line = _REQUEST_LINE.match(data)
         if line is None or line[1] == b"CONNECT":
             raise Malformed
         head = data[:end].lower()
-        if not _has_only_crlf(head) or any(fold in head for fold in _FOLDS):
-            raise Malformed
-        self._begin_body(head, has_chunks=line[2] == b"1")
+        if _CODING in head:
+            if line[2] != b"1" or _LENGTH in head or _value(head, _CODING) != b"chunked":
+                raise Malformed
+            self._at, self._trailer = _CHUNK_LINE, 0
+        elif _LENGTH in head:
+            length = _value(head, _LENGTH)
+            if not length.isdigit() or len(length) > _LENGTH_DIGITS_MAX:
+                raise Malformed
+            self._left = int(length)
+            if self._left:
+                self._at = _BODY
         return end
 
     def _check_begun(self) -> None:
@@ -198,29 +196,13 @@ class Framing:
         data = self._data
         if len(data) > HEAD_BYTES_MAX:
             raise HeadTooLong
-        if not _has_only_crlf(data.removesuffix(b"\r")):
+        ends = data.count(_CRLF)
+        if data.count(b"\n") != ends or data.removesuffix(b"\r").count(b"\r") != ends:
             raise Malformed
         line, ending, _ = data[:_BEGUN_BYTES].partition(_CRLF)
         found = _REQUEST_LINE.fullmatch(line + ending) if ending else _LINE_BEGUN.fullmatch(line)
         if found is None:
             raise Malformed
-
-    def _begin_body(self, head: bytes, has_chunks: bool) -> None:
-        """Finds how long the body is that the head, in lower case, tells of."""
-        codings, lengths = head.count(_CODING), head.count(_LENGTH)
-        if codings + lengths > 1:
-            raise Malformed
-        if codings:
-            if not has_chunks or _value(head, _CODING) != b"chunked":
-                raise Malformed
-            self._at, self._trailer = _At.CHUNK_LINE, 0
-        elif lengths:
-            value = _value(head, _LENGTH)
-            if _DIGITS.fullmatch(value) is None:
-                raise Malformed
-            self._left = int(value)
-            if self._left:
-                self._at = _At.BODY
 
     # Chunks
 
@@ -231,7 +213,7 @@ class Framing:
                 end = self._chunk_part(at)
             except BodyBroken as error:
                 return self._before(at, error)
-            if end == at or self._at is _At.HEAD:
+            if end == at or self._at == _HEAD:
                 return end
             at = end
         self.is_tired = at < len(self._data)
@@ -240,38 +222,45 @@ class Framing:
     def _chunk_part(self, at: int) -> int:
         """Where the next line or piece of a chunked body ends; `at`: it has not come."""
         data = self._data
-        match self._at:
-            case _At.CHUNK:
-                end = self._skip(at)
-                if not self._left:
-                    self._at = _At.CHUNK_END
-                return end
-            case _At.CHUNK_END:
-                ending = data[at : at + len(_CRLF)]
-                if not _CRLF.startswith(ending):
-                    raise BodyBroken
-                if ending != _CRLF:
-                    return at
-                self._at = _At.CHUNK_LINE
-                return at + len(_CRLF)
-            case _At.CHUNK_LINE:
-                end = self._line_end(at, CHUNK_LINE_BYTES_MAX)
-                if end == at:
-                    return at
-                line = _CHUNK_LINE.fullmatch(data, at, end)
-                if line is None:
-                    raise BodyBroken
-                self._left = int(line[1], 16)
-                self._at = _At.CHUNK if self._left else _At.TRAILER
-                return end
+        if self._at == _CHUNK_LINE:
+            return self._chunk_line(at)
+        if self._at == _CHUNK:
+            end = self._skip(at)
+            if not self._left:
+                self._at = _CHUNK_END
+            return end
+        if self._at == _CHUNK_END:
+            ending = data[at : at + len(_CRLF)]
+            if not _CRLF.startswith(ending):
+                raise BodyBroken
+            if ending != _CRLF:
+                return at
+            self._at = _CHUNK_LINE
+            return at + len(_CRLF)
         return self._trailer_line(at)
+
+    def _chunk_line(self, at: int) -> int:
+        data = self._data
+        end = self._line_end(at, CHUNK_LINE_BYTES_MAX)
+        if end == at:
+            return at
+        line = _CHUNK_BEGIN.fullmatch(data, at, end)
+        if line is None:
+            raise BodyBroken
+        self._left = int(line[1], 16)
+        after = end + self._left + len(_CRLF)
+        if self._left and data[after - len(_CRLF) : after] == _CRLF:
+            self._left = 0
+            return after  # Mostly it is here as a whole.
+        self._at = _CHUNK if self._left else _TRAILER
+        return end
 
     def _trailer_line(self, at: int) -> int:
         data = self._data
         end = self._line_end(at, TRAILER_BYTES_MAX - self._trailer)
         if data[at:end] == _CRLF:
-            self._at = _At.HEAD
-        elif end > at and _TRAILER.fullmatch(data, at, end) is None:
+            self._at = _HEAD
+        elif end > at and _FIELD.fullmatch(data, at, end) is None:
             raise BodyBroken
         self._trailer += end - at
         return end
@@ -329,8 +318,3 @@ class Framing:
 def _value(head: bytes, name: bytes) -> bytes:
     begin = head.index(name) + len(name)
     return head[begin : head.index(_CRLF, begin)].strip(b" \t")
-
-
-def _has_only_crlf(data: bytes) -> bool:
-    ends = data.count(_CRLF)
-    return data.count(b"\n") == ends == data.count(b"\r")
