@@ -199,6 +199,8 @@ class Framing:
         ends = data.count(_CRLF)
         if data.count(b"\n") != ends or data.removesuffix(b"\r").count(b"\r") != ends:
             raise Malformed
+        if data == b"\r":
+            return  # Of an empty line.
         line, ending, _ = data[:_BEGUN_BYTES].partition(_CRLF)
         found = _REQUEST_LINE.fullmatch(line + ending) if ending else _LINE_BEGUN.fullmatch(line)
         if found is None:

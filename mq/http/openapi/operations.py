@@ -60,7 +60,7 @@ SCHEME: Final = "bearer"
 STORAGE: Final = (
     Unavailable, NoSpace, NoInodes, QuotaExceeded, NoDescriptors, ReadOnly, StorageFailed,
 )  # fmt: skip
-_BODY: Final = (BodyTooLarge, BodyTooSlow, BodyUnreadable, ExpectationUnknown, NoMemory)
+_BODY: Final = (BodyTooLarge, BodyTooSlow, BodyUnreadable, ExpectationUnknown)
 _PATH_SCHEMAS: Final = {
     "queue": "QueueName",
     "id": "MessageId",
@@ -165,7 +165,7 @@ def _errors(
         yield ForeignOrigin
     yield UnknownParameter
     yield HeadersTooLarge
-    yield from (HeadTooSlow, TooManyConnections)
+    yield from (HeadTooSlow, NoMemory, TooManyConnections)
     yield BadParameter
     if route.parameters:
         yield BadName
