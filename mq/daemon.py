@@ -23,8 +23,9 @@ from mq.clock import Clock, SystemClock
 from mq.errors import MqError, StartupError, Unavailable
 from mq.http.access import Access
 from mq.http.app import make_runner
-from mq.http.connection import PARSER, ConnectionServer
+from mq.http.connection import ConnectionServer
 from mq.http.metering import PLAN
+from mq.http.parsers import PARSER
 from mq.http.service import Service
 from mq.lifecycle import State
 from mq.limits import (

@@ -11,45 +11,36 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from aiohttp import ClientPayloadError, StreamReader, web
-from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
-from aiohttp.http_parser import HttpParser, HttpRequestParser, RawRequestMessage
+from aiohttp.http_parser import HttpParser, RawRequestMessage
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from mq.errors import HeadersTooLarge, NoMemory
+from mq.errors import HeadersTooLarge
 from mq.http.access import Shown
 from mq.http.answers import HAND, Answer
 from mq.http.departures import Departures
 from mq.http.direct import DirectWay, InHand
 from mq.http.doors import Door
-from mq.http.framing import BodyBroken, FramesRefused, Framing, HeadTooLong, Malformed
+from mq.http.framing import FramesRefused
+from mq.http.intake import Intake
 from mq.http.messages import stream
+from mq.http.parsers import Sieve, has_too_large_headers
 from mq.http.problems import error_answer, problem_answer
 from mq.http.room import Bounds
 from mq.interface.problems import BAD_REQUEST, INTERNAL
-from mq.limits import (
-    FIELD_BYTES_MAX,
-    HANDLER_END_S,
-    HEADER_BLOCK_BYTES_MAX,
-    HEADERS_MAX,
-    SMALL_CHUNK_BYTES,
-)
+from mq.limits import HANDLER_END_S, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX, SMALL_CHUNK_BYTES
 from mq.message import Delivery
-from mq.serving_limits import PIPELINED_BYTES_MAX
 
 _log = logging.getLogger("mq.http")
-
-PARSER: Final = "C" if HttpRequestParser.__module__ == "aiohttp._http_parser" else "Python"
-"""Which of aiohttp's parsers runs: that in Python is slower."""
 
 
 class Connection(web.RequestHandler):
     """One client's connection, one request at a time.
 
-    What comes goes through a Framing, which has aiohttp parse a request when the one before is
+    What comes goes through an Intake, which has aiohttp parse a request when the one before is
     answered. While a request goes the direct way, aiohttp's own task waits for a first one.
     """
 
@@ -58,15 +49,9 @@ class Connection(web.RequestHandler):
         "_departures",
         "_direct",
         "_door",
-        "_framing",
-        "_head",
         "_in_hand",
-        "_is_free",
-        "_is_going_on",
-        "_is_held_up",
-        "_is_refused",
+        "_intake",
         "_streaming",
-        "_unparsed",
         "_unread",
         "broke",
         "has_spoken",
@@ -80,14 +65,9 @@ class Connection(web.RequestHandler):
         super().__init__(server, **options)
         self._direct = direct
         self._door = door
-        self._is_refused = False
-        self._head = door.watch(self._head_is_late)
+        head = door.watch(self._head_is_late)
+        self._intake = Intake(self._loop, self, head, door.watch_unparsed())
         self._unread = door.watch_unread()
-        self._unparsed = door.watch_unparsed()
-        self._framing = Framing(self._loop.time)
-        self._is_free = True
-        self._is_going_on = False
-        self._is_held_up = False
         self._body: StreamReader | None = None
         self._in_hand: InHand | None = None
         self._streaming: asyncio.Task[None] | None = None
@@ -100,12 +80,12 @@ class Connection(web.RequestHandler):
         self.shown = Shown(direct.service.access)
         """Who the client is."""
         self._departures = Departures(self._loop)
-        self._parser = cast("HttpParser[Any]", _Sieve(self._parser, self._begin))
+        self._parser = cast("HttpParser[Any]", Sieve(self._parser, self._begin))
 
     @property
     def idle_since_s(self) -> float | None:
         """See Held."""
-        if self._in_hand is not None or self._head.is_on or not self._waits():
+        if self._in_hand is not None or self._intake.has_begun_head or not self._waits():
             return None
         return self._next_keepalive_close_time - self._keepalive_timeout
 
@@ -117,108 +97,47 @@ class Connection(web.RequestHandler):
         if answer is None:
             super().connection_made(transport)
             return
-        self._is_refused = True
+        self._intake.end()
         self._door.turn_away(cast(asyncio.Transport, transport), answer)
 
     def data_received(self, data: bytes) -> None:
-        """Has aiohttp parse what may be parsed now, and keeps the rest. Nothing comes where aiohttp
-        goes on with what it has.
-        """
+        """Nothing comes where aiohttp goes on with what it has."""
         if not data:
-            self._parse(data)
+            self.parse(data)
             return
         self.has_spoken = True
-        if self._is_refused:
-            return
-        self._framing.add(data)
-        self._go_on()
+        self._intake.came(data)
 
     def begin_frames(self, broke: Callable[[FramesRefused], None]) -> None:
         """The client and this side have agreed on a WebSocket. `broke` has it end."""
         self.broke = broke
-        self._framing.begin_frames()
-        self._go_on()
+        self._intake.begin_frames()
 
-    def _go_on(self) -> None:
-        """Has a bounded part of what waits be parsed, and goes on in the loop's next turn."""
-        if self._is_going_on or self._reading_paused or self._is_refused:
-            return
-        self._is_going_on = True
-        try:
-            self._take()
-        except Malformed:
-            self._refuse(problem_answer(BAD_REQUEST))
-        except HeadTooLong:
-            self._refuse(error_answer(HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX)))
-        except BodyBroken:
-            self._break_body()
-        except FramesRefused as error:
-            self._is_refused = True
-            if self.broke is not None:
-                self.broke(error)
-        finally:
-            self._is_going_on = False
-        if self._framing.size or self._unparsed.size or self._is_held_up or self._head.is_on:
-            self._mind_rest()
+    @property
+    def is_full(self) -> bool:
+        """See Parsing."""
+        return self._reading_paused
 
-    def _take(self) -> None:
-        while self._is_free or not self._framing.is_at_head:
-            begins = self._framing.is_at_head
-            part = self._framing.take()
-            if not part:
-                break
-            if begins:
-                self._is_free = False
-            self._parse(part)
-            if self._framing.is_tired:
-                self._loop.call_soon(self._go_on)
-                break
-
-    def _mind_rest(self) -> None:
-        """What waits to be parsed is bounded, and a head that began has to end."""
-        framing = self._framing
-        is_behind = framing.is_at_head and not self._is_free
-        if not self._unparsed.holds(framing.size if framing.is_at_head else 0):
-            self._has_no_room(is_behind)
-        if self._is_refused:
-            framing.drop()
-            self._unparsed.holds(0)
-        self._head.mind(self._is_free and framing.has_begun_head and not self._is_refused)
-        if self.transport is None:
-            return
-        if framing.is_tired or (is_behind and framing.size >= PIPELINED_BYTES_MAX):
-            self._is_held_up = True
-            self.transport.pause_reading()
-        elif self._is_held_up and not self._reading_paused:
-            self._is_held_up = False
-            self.transport.resume_reading()
-
-    def _has_no_room(self, is_behind: bool) -> None:
-        """Other connections have in hand what may be unparsed. Who has an answer to come gets that,
-        and tries again on another connection what it sent behind.
-        """
-        if is_behind:
-            self._is_refused = True
-        else:
-            self._refuse(error_answer(NoMemory()))
-
-    def _refuse(self, answer: Answer) -> None:
-        """Answers what is not parsed, and ends the connection."""
-        self._is_refused = True
+    def refuse(self, answer: Answer) -> None:
+        """See Parsing."""
         _log.debug("malformed request", extra={"fields": {"status": answer.status}})
         if self.transport is not None:
             self._door.turn_away(self.transport, replace(answer, closes=True))
 
-    def _break_body(self) -> None:
-        """Nothing more of the body in hand is worth waiting for."""
-        self._is_refused = True
+    def refuse_frames(self, error: FramesRefused) -> None:
+        """See Parsing."""
+        if self.broke is not None:
+            self.broke(error)
+
+    def break_body(self) -> None:
+        """See Parsing."""
         if self._body is not None and not self._body.is_eof():
             self._body.set_exception(ClientPayloadError())
             self._body.feed_eof()
-        if self._is_free:
+        if self._intake.is_free:
             self.force_close()  # Its request was answered before.
 
-    def _parse(self, data: bytes) -> None:
+    def parse(self, data: bytes) -> None:
         """Also takes the rest of a body, and what a WebSocket says, while the server drains, which
         aiohttp would drop, and ends a body whose transfer coding broke, which aiohttp would wait
         for.
@@ -243,10 +162,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Whoever asked is gone: a fetch in hand is given up."""
         super().connection_lost(exc)
-        self._is_refused = True
-        self._framing.drop()
-        self._unparsed.holds(0)
-        self._head.end()
+        self._intake.end()
         self._unread.end()
         self._departures.forget()
         if self._streaming is not None:
@@ -279,7 +195,7 @@ class Connection(web.RequestHandler):
         """Also holds what a whole answer has in hand until it is sent, and goes on with what came
         behind the request.
         """
-        if self._is_refused:
+        if self._intake.has_ended:
             resp.force_close()
         ended = await super().finish_response(request, resp, start_time)
         if (hand := resp.get(HAND)) is not None:
@@ -294,7 +210,7 @@ class Connection(web.RequestHandler):
         """
         if self._reading_paused:
             super().resume_reading(resume_parser)
-            self._go_on()
+            self._intake.go_on()
 
     def close(self) -> None:
         """Ends the connection after the request in hand. A handler that has not begun to wait for
@@ -339,7 +255,7 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the response has begun")
         _log.debug("malformed request", extra={"fields": {"error": repr(exc)}})
-        if _has_too_large_headers(exc):
+        if has_too_large_headers(exc):
             answer = error_answer(HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX))
         else:
             answer = problem_answer(BAD_REQUEST if status < 500 else INTERNAL)
@@ -433,49 +349,21 @@ class Connection(web.RequestHandler):
             self._handler_waiter.set_result(None)
         if self.transport is None:
             return
-        if not keeps or self._is_refused or self._close or self._force_close:
+        if not keeps or self._intake.has_ended or self._close or self._force_close:
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         self._is_done()
 
     def _is_done(self) -> None:
-        """The request before is answered: what came behind it is looked at."""
-        self._is_free, self._body = True, None
-        self._go_on()
+        self._body = None
+        self._intake.answered()
 
     def _process_keepalive(self) -> None:
         """Whoever waits for an answer is not idle, however long that takes."""
         if self._in_hand is not None:
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
-
-
-def _has_too_large_headers(error: BaseException | None) -> bool:
-    """Whether the parser gave up for a header that is too long, or for their number."""
-    if isinstance(error, LineTooLong):
-        return FIELD_BYTES_MAX in error.args
-    return isinstance(error, BadHttpMessage) and error.message.startswith("Too many headers")
-
-
-class _Sieve:
-    """aiohttp's parser, from which plain requests go the direct way as they come."""
-
-    def __init__(self, parser: Any, begin: Callable[[RawRequestMessage, StreamReader], bool]):
-        self._parser = parser
-        self._begin = begin
-
-    def feed_data(self, data: bytes) -> Any:
-        """What aiohttp is left with: messages, whether the last upgrades, and its tail."""
-        found = self._parser.feed_data(data)
-        messages, upgraded, tail = found
-        if len(messages) != 1 or upgraded or not self._begin(*messages[0]):
-            return found
-        self._parser.message_consumed()
-        return (), False, tail
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._parser, name)
 
 
 class ConnectionServer(web.Server):
