@@ -36,9 +36,9 @@ def problem_of(response: RawResponse, status: int, slug: str) -> None:
     assert response.headers["connection"] == "close"
 
 
-def connections(server: Server) -> int:
-    counts = server.daemon._service.scrapes.connections  # type: ignore[union-attr]
-    return int(counts()[0])
+def connections(server: Server) -> tuple[int, int]:
+    """How many there are, and how many of them are WebSockets."""
+    return server.daemon._service.scrapes.connections()  # type: ignore[union-attr]
 
 
 @contextlib.asynccontextmanager
@@ -92,13 +92,12 @@ async def test_a_websocket_that_pings_and_takes_nothing_is_hung_up_on(serve: Ser
         subscribe = json.dumps({"subscribe": [{"queue": "q", "credit": 4}]}).encode()
         async with raw_websocket(server.port) as connection:
             await connection.send(raw_frame(subscribe))
-            before = connections(server)
 
             async def is_gone() -> bool:
                 with contextlib.suppress(ConnectionError):
                     await connection.send(raw_frame(b"?", PING))
                 await asyncio.sleep(0.1)
-                return connections(server) < before
+                return connections(server)[1] == 0
 
             await comes_true(is_gone)
         assert (await call(server, "GET", "/-/livez")).status == 200
@@ -121,13 +120,20 @@ async def test_small_fragments_leave_the_loop_its_turns(server: Server) -> None:
 
 async def test_small_chunks_leave_the_loop_its_turns(server: Server) -> None:
     await make_queue(server)
-    count = 40 * FRAMED_PER_TURN_MAX
-    head = raw_head("POST", "/q/messages", "Transfer-Encoding: chunked")
+    count = 80 * FRAMED_PER_TURN_MAX
+    chunks = b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+    # What is no JSON waits for no disk.
+    coding, kind = "Transfer-Encoding: chunked", "Content-Type: application/json"
+    refused = raw_head("POST", "/q/acks", coding, kind) + chunks
     async with raw_connection(server.port) as connection, turns() as had:
+        await connection.send(raw_head("POST", "/q/acks", "Content-Length: 1", kind) + b"x")
+        assert (await connection.response()).status == 400
         before = had()
-        await connection.send(head + b"1\r\nx\r\n" * count + b"0\r\n\r\n" + LIVE)
-        assert (await connection.response()).status == 201
+        await connection.send(refused)
+        assert (await connection.response()).status == 400
         assert had() - before >= count // FRAMED_PER_TURN_MAX
+        await connection.send(raw_head("POST", "/q/messages", coding) + chunks + LIVE)
+        assert (await connection.response()).status == 201
         assert (await connection.response()).status == 200
     assert (await call(server, "GET", "/q/messages")).body == b"x" * count
 
@@ -249,7 +255,7 @@ async def test_what_waits_to_be_parsed_has_a_bound_in_all(serve: Serve) -> None:
         await make_queue(server, "other")
         assert (await call(server, "DELETE", "/q")).status == 200
         assert {(await each.response()).status for each in waiting} == {404}
-    await comes_true(lambda: connections(server) <= 1)
+    await comes_true(lambda: connections(server)[0] <= 1)
     async with raw_connection(server.port) as connection:
         await connection.send(LIVE[:-2])
         await connection.send(LIVE[-2:])

@@ -16,6 +16,7 @@ LIVE = raw_head("GET", "/-/livez")
 SMUGGLED = raw_head("PUT", "/smuggled")
 
 
+@pytest.mark.parametrize("behind", [b"", SMUGGLED], ids=["alone", "before another"])
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -28,6 +29,7 @@ SMUGGLED = raw_head("PUT", "/smuggled")
         raw_head("POST", "/q/messages", "Content-Length:"),
         b"POST /q/messages HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET /-/livez RTSP/1.0\r\nHost: mq\r\n\r\n",
+        b"OPTIONS /-/livez RTSP/1.0\r\nHost: mq\r\n\r\n",
         b"GET /-/livez ICE/1.0\r\nHost: mq\r\n\r\n",
         b"GET /-/livez HTTP/2.0\r\nHost: mq\r\n\r\n",
         b"GET /-/livez HTTP/0.9\r\nHost: mq\r\n\r\n",
@@ -43,11 +45,11 @@ SMUGGLED = raw_head("PUT", "/smuggled")
     ],
 )
 async def test_what_is_no_request_of_http_1_is_400_and_the_end(
-    server: Server, request_bytes: bytes
+    server: Server, request_bytes: bytes, behind: bytes
 ) -> None:
     await make_queue(server)
     async with raw_connection(server.port) as connection:
-        await connection.send(request_bytes + SMUGGLED)
+        await connection.send(request_bytes + behind)
         response = await connection.response()
         assert response.status == 400
         assert response.json()["type"] == "urn:mq:problem:bad-request"
