@@ -29,6 +29,12 @@ class Admission:
 
     def __init__(self, settings: ServerSettings, clock: Clock) -> None:
         self._file = settings.tokens
+        told = {
+            "tokens": settings.tokens,
+            "keys": settings.jwt and (settings.jwt.file or settings.jwt.url),
+            "clients": settings.tls_clients,
+        }
+        self._told = {name: each for name, each in told.items() if each is not None}
         self._tokens = self._read_tokens()
         self._issued = None if settings.jwt is None else IssuedTokens(settings.jwt, clock)
         self._clients = None
@@ -54,8 +60,8 @@ class Admission:
         if self._clients is not None:
             is_read &= await asyncio.to_thread(self._clients.reload)
         self._tell(access)
-        if is_read:
-            _log.info("read again", extra={"fields": {"tokens": self._file}})
+        if is_read and self._told:
+            _log.info("read again", extra={"fields": self._told})
 
     async def stop(self) -> None:
         """Asks no issuer any more."""

@@ -146,7 +146,7 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     type=Number(0.01),
     default=BODY_IDLE_S_DEFAULT,
     show_envvar=True,
-    help="Seconds without a byte of the body after which a publish is answered 408.",
+    help="Seconds without a byte of the body, or behind 1 KiB a second, after which it is 408.",
 )
 @click.option(
     "--commit",

@@ -25,6 +25,7 @@ from mq.http.access import Access
 from mq.http.app import make_runner
 from mq.http.connection import ConnectionServer
 from mq.http.metering import PLAN
+from mq.http.parsers import PARSER
 from mq.http.service import Service
 from mq.lifecycle import State
 from mq.limits import (
@@ -339,6 +340,7 @@ def _facts(
         "root": settings.root,
         "file_system": file_system.kind,
         "commit": commit,
+        "parser": PARSER,
     }
 
 

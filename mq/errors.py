@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mq.limits import BODY_BYTES_PER_S_MIN
+
 
 class MqError(Exception):
     """The root of all that mq raises on purpose."""
@@ -127,9 +129,10 @@ class BodyUnreadable(MqError):
 
 @dataclass(eq=False)
 class BodyTooSlow(MqError):
-    """No byte of the body came for this long."""
+    """No byte of the body came for this long, or fewer of them than are asked for a second."""
 
     idle_s: float
+    bytes_per_s: int = BODY_BYTES_PER_S_MIN
 
 
 class ExpectationUnknown(MqError):

@@ -308,6 +308,15 @@ LINGERING_S: Final = 2.0
 REQUEST_LINE_BYTES_MAX: Final = 8 * KIB
 FIELD_BYTES_MAX: Final = 10 * KIB
 FIELDS_MAX: Final = 128
+# A request's head in all, the line before a chunk, and what stands behind the last one.
+HEAD_BYTES_MAX: Final = 32 * KIB
+CHUNK_LINE_BYTES_MAX: Final = KIB
+TRAILER_BYTES_MAX: Final = 32 * KIB
+# Chunks and frames that one connection has parsed before others have their turn.
+FRAMED_PER_TURN_MAX: Final = 512
+# What a client may take for a body in all, beside what is allowed between two bytes: a second for
+# so many bytes of it.
+BODY_BYTES_PER_S_MIN: Final = KIB
 # A WebSocket's client that says nothing for so long is asked whether it is there.
 PING_S_DEFAULT: Final = 20.0
 RETRY_AFTER_S: Final = 1
@@ -363,6 +372,9 @@ _RELATIONS: Final = {
     "one folder's files are a few looks": FOLDER_FILES_MAX <= 4 * BACKLOG_IDS_MAX,
     "idle daemons look at least once a second": IDLE_WAIT_S_MAX <= 1.0,
     "others' messages are found within a second": LOOK_INTERVAL_S < 1.0,
+    "a head that ends is told from one that does not": (
+        HEADER_BLOCK_BYTES_MAX + REQUEST_LINE_BYTES_MAX < HEAD_BYTES_MAX
+    ),
     "what a message has no room for is parsed, and told from a long line": (
         max(REQUEST_LINE_BYTES_MAX, HEADER_BLOCK_BYTES_MAX) < FIELD_BYTES_MAX
         and FIELDS_MAX > HEADERS_MAX

@@ -5,7 +5,7 @@ Floor 0. Units stand last in the names.
 
 from typing import Final
 
-from mq.limits import KEEPALIVE_S, KIB, WAIT_S_MAX
+from mq.limits import KEEPALIVE_S, KIB, MIB, WAIT_S_MAX
 
 # What a caller is called in the log, by a token or a certificate of others.
 CALLER_NAME_CHARS_MAX: Final = 256
@@ -33,6 +33,10 @@ TLS_END_S: Final = 2.0
 # Of a process, unless told.
 CONNECTIONS_MAX_DEFAULT: Final = 10_000
 WAITERS_MAX_DEFAULT: Final = 10_000
+# Of heads that are not whole, and of what comes behind a request that is not answered yet: so many
+# bytes of one connection before no more is read, and of all those of a process.
+PIPELINED_BYTES_MAX: Final = 32 * KIB
+UNPARSED_BYTES_MAX: Final = 16 * MIB
 # A kept-alive connection may be closed for another's sake that has said nothing for so long; those
 # are looked for so often at most.
 IDLE_S_MIN: Final = 1.0

@@ -19,12 +19,11 @@ from mq.errors import (
     BadName,
     BatchTooLarge,
     BodyTooLarge,
-    NoMemory,
     Unavailable,
 )
 from mq.http import messages
 from mq.http.answers import SERVER, Answer, json_answer
-from mq.http.bodies import body_chunks, json_object
+from mq.http.bodies import held_body, json_object
 from mq.http.carried import download
 from mq.http.service import Service
 from mq.interface.bodies import ids_of
@@ -62,15 +61,9 @@ async def publish(service: Service, request: web.BaseRequest, path: Mapping[str,
 
 
 async def _lines(service: Service, request: web.BaseRequest, hand: Hand | None) -> list[bytes]:
-    """The body's lines, which `hand` counts. Raises BatchTooLarge, NoMemory, and what `body_chunks`
-    does.
-    """
-    body, memory = bytearray(), service.broker.memory
+    """The body's lines, which `hand` counts. Raises BatchTooLarge, and what `held_body` does."""
     try:
-        async for chunk in body_chunks(request, BATCH_BYTES_MAX, service.settings.body_idle_s):
-            if hand is None or not memory.grow(hand, len(chunk)):
-                raise NoMemory
-            body += chunk
+        body = await held_body(service, request, BATCH_BYTES_MAX, hand)
     except BodyTooLarge:
         raise BatchTooLarge(SPLIT_LINES_MAX, BATCH_BYTES_MAX) from None
     lines: list[bytes] = []
@@ -175,7 +168,7 @@ async def acknowledge(
     """POST: deletes many messages; 200 with one result each, in their order."""
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)
-    texts = ids_of(await json_object(request, service.settings.body_idle_s))
+    texts = ids_of(await json_object(service, request))
     ids: dict[str, MessageId] = {}
     ends: dict[str, BaseException | None] = {}
     for text in texts:

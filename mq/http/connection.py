@@ -3,8 +3,8 @@
 It uses private fields of aiohttp's RequestHandler, so aiohttp is pinned below its next minor
 version: `_messages`, `_current_request`, `_waiter`, `_close`, `_force_close`, `_parser`,
 `_request_in_progress`, `_handler_waiter`, `_task_handler`, `_keepalive_timeout`,
-`_next_keepalive_close_time`, `_read_bufsize`, `_reading_paused`, `_buffer_paused`, `_paused`,
-`_payload_parser`, `_manager`, `_connections`, and what pauses reading.
+`_next_keepalive_close_time`, `_reading_paused`, `_paused`, `_payload_parser`, `_manager` and
+`_connections`.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 from aiohttp import ClientPayloadError, StreamReader, web
-from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import HttpParser, RawRequestMessage
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
@@ -25,17 +24,14 @@ from mq.http.answers import HAND, Answer
 from mq.http.departures import Departures
 from mq.http.direct import DirectWay, InHand
 from mq.http.doors import Door
+from mq.http.framing import FramesRefused
+from mq.http.intake import Intake
 from mq.http.messages import stream
+from mq.http.parsers import Sieve, has_too_large_headers
 from mq.http.problems import error_answer, problem_answer
 from mq.http.room import Bounds
 from mq.interface.problems import BAD_REQUEST, INTERNAL
-from mq.limits import (
-    FIELD_BYTES_MAX,
-    HANDLER_END_S,
-    HEADER_BLOCK_BYTES_MAX,
-    HEADERS_MAX,
-    SMALL_CHUNK_BYTES,
-)
+from mq.limits import HANDLER_END_S, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX, SMALL_CHUNK_BYTES
 from mq.message import Delivery
 
 _log = logging.getLogger("mq.http")
@@ -44,20 +40,20 @@ _log = logging.getLogger("mq.http")
 class Connection(web.RequestHandler):
     """One client's connection, one request at a time.
 
-    While a request goes the direct way, aiohttp's own task waits for a first one, and what comes
-    meanwhile is held back.
+    What comes goes through an Intake, which has aiohttp parse a request when the one before is
+    answered. While a request goes the direct way, aiohttp's own task waits for a first one.
     """
 
     __slots__ = (
+        "_body",
         "_departures",
         "_direct",
         "_door",
-        "_head",
-        "_held_back",
         "_in_hand",
-        "_is_refused",
+        "_intake",
         "_streaming",
         "_unread",
+        "broke",
         "has_spoken",
         "leave",
         "shown",
@@ -69,12 +65,14 @@ class Connection(web.RequestHandler):
         super().__init__(server, **options)
         self._direct = direct
         self._door = door
-        self._is_refused = False
-        self._head = door.watch(self._head_is_late)
+        head = door.watch(self._head_is_late)
+        self._intake = Intake(self._loop, self, head, door.watch_unparsed())
         self._unread = door.watch_unread()
+        self._body: StreamReader | None = None
         self._in_hand: InHand | None = None
         self._streaming: asyncio.Task[None] | None = None
-        self._held_back = b""
+        self.broke: Callable[[FramesRefused], None] | None = None
+        """Has a WebSocket end for what its client sent."""
         self.leave: Callable[[], None] | None = None
         """Has a WebSocket end, when the server drains."""
         self.has_spoken = False
@@ -82,12 +80,12 @@ class Connection(web.RequestHandler):
         self.shown = Shown(direct.service.access)
         """Who the client is."""
         self._departures = Departures(self._loop)
-        self._parser = cast("HttpParser[Any]", _Sieve(self._parser, self._begin))
+        self._parser = cast("HttpParser[Any]", Sieve(self._parser, self._begin))
 
     @property
     def idle_since_s(self) -> float | None:
         """See Held."""
-        if self._in_hand is not None or self._head.is_on or not self._waits():
+        if self._in_hand is not None or self._intake.has_begun_head or not self._waits():
             return None
         return self._next_keepalive_close_time - self._keepalive_timeout
 
@@ -99,24 +97,54 @@ class Connection(web.RequestHandler):
         if answer is None:
             super().connection_made(transport)
             return
-        self._is_refused = True
+        self._intake.end()
         self._door.turn_away(cast(asyncio.Transport, transport), answer)
 
     def data_received(self, data: bytes) -> None:
+        """Nothing comes where aiohttp goes on with what it has."""
+        if not data:
+            self.parse(data)
+            return
+        self.has_spoken = True
+        self._intake.came(data)
+
+    def begin_frames(self, broke: Callable[[FramesRefused], None]) -> None:
+        """The client and this side have agreed on a WebSocket. `broke` has it end."""
+        self.broke = broke
+        self._intake.begin_frames()
+
+    @property
+    def is_full(self) -> bool:
+        """See Parsing."""
+        return self._reading_paused
+
+    def refuse(self, answer: Answer) -> None:
+        """See Parsing."""
+        _log.debug("malformed request", extra={"fields": {"status": answer.status}})
+        if self.transport is not None:
+            self._door.turn_away(self.transport, replace(answer, closes=True))
+
+    def refuse_frames(self, error: FramesRefused) -> None:
+        """See Parsing."""
+        if self.broke is not None:
+            self.broke(error)
+
+    def break_body(self) -> None:
+        """See Parsing."""
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(ClientPayloadError())
+            self._body.feed_eof()
+        if self._intake.is_free:
+            self.force_close()  # Its request was answered before.
+
+    def parse(self, data: bytes) -> None:
         """Also takes the rest of a body, and what a WebSocket says, while the server drains, which
         aiohttp would drop, and ends a body whose transfer coding broke, which aiohttp would wait
         for.
         """
-        self.has_spoken = True
-        if self._is_refused:
-            return
-        if self._in_hand is not None:
-            self._hold_back(data)
-            return
         current = self._current_request
         if current is None:
             super().data_received(data)
-            self._mind_head(data)
             return
         closing, forced = self._close, self._force_close
         if self._payload_parser is not None or not current.content.is_eof():
@@ -134,8 +162,7 @@ class Connection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Whoever asked is gone: a fetch in hand is given up."""
         super().connection_lost(exc)
-        self._held_back = b""
-        self._head.end()
+        self._intake.end()
         self._unread.end()
         self._departures.forget()
         if self._streaming is not None:
@@ -150,9 +177,9 @@ class Connection(web.RequestHandler):
             self._departures.add(self.transport, held)
 
     def pause_writing(self) -> None:
-        """No more is written for now. Who takes none of it is given up; a WebSocket has pings."""
+        """No more is written for now. Who takes none of it is given up."""
         super().pause_writing()
-        if self.transport is not None and self.leave is None:
+        if self.transport is not None:
             self._unread.begin(self.transport)
 
     def resume_writing(self) -> None:
@@ -165,10 +192,16 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Also holds what a whole answer has in hand until it is sent."""
+        """Also holds what a whole answer has in hand until it is sent, and goes on with what came
+        behind the request.
+        """
+        if self._intake.has_ended:
+            resp.force_close()
         ended = await super().finish_response(request, resp, start_time)
-        if isinstance(resp, web.StreamResponse) and (hand := resp.get(HAND)) is not None:
+        if (hand := resp.get(HAND)) is not None:
             self.hold_until_sent(hand)
+        if self._in_hand is None:
+            self._is_done()
         return ended
 
     def resume_reading(self, resume_parser: bool = True) -> None:
@@ -177,6 +210,7 @@ class Connection(web.RequestHandler):
         """
         if self._reading_paused:
             super().resume_reading(resume_parser)
+            self._intake.go_on()
 
     def close(self) -> None:
         """Ends the connection after the request in hand. A handler that has not begun to wait for
@@ -221,7 +255,7 @@ class Connection(web.RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the response has begun")
         _log.debug("malformed request", extra={"fields": {"error": repr(exc)}})
-        if _has_too_large_headers(exc):
+        if has_too_large_headers(exc):
             answer = error_answer(HeadersTooLarge(HEADERS_MAX, HEADER_BLOCK_BYTES_MAX))
         else:
             answer = problem_answer(BAD_REQUEST if status < 500 else INTERNAL)
@@ -233,11 +267,6 @@ class Connection(web.RequestHandler):
         """Whether the next request is waited for, and is not there."""
         return self._waiter is not None and not self._waiter.done() and not self._messages
 
-    def _mind_head(self, data: bytes) -> None:
-        # Also while aiohttp has not begun to wait: of a client that sends at once.
-        idle = self._in_hand is None and self._current_request is None
-        self._head.came(data, idle and not self._messages)
-
     def _head_is_late(self, answer: Answer) -> None:
         if self.transport is not None:
             self.transport.write(answer.encoded())
@@ -245,6 +274,7 @@ class Connection(web.RequestHandler):
 
     def _begin(self, message: RawRequestMessage, body: StreamReader) -> bool:
         """Begins a request the direct way, when it is plain and nothing else is in hand."""
+        self._body = body
         if not self._waits() or self._in_hand is not None or self._paused or self._close:
             return False
         in_hand = self._direct.begin(message, body, self.shown, self.transport)
@@ -319,53 +349,21 @@ class Connection(web.RequestHandler):
             self._handler_waiter.set_result(None)
         if self.transport is None:
             return
-        if not keeps or self._close or self._force_close:
+        if not keeps or self._intake.has_ended or self._close or self._force_close:
             self.force_close()
             return
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
-        if self._held_back:
-            data, self._held_back = self._held_back, b""
-            if self._buffer_paused:
-                self._resume_reading_for_buffer()
-            self.data_received(data)
+        self._is_done()
 
-    def _hold_back(self, data: bytes) -> None:
-        self._held_back += data
-        if len(self._held_back) >= self._read_bufsize and not self._buffer_paused:
-            self._pause_reading_for_buffer()
+    def _is_done(self) -> None:
+        self._body = None
+        self._intake.answered()
 
     def _process_keepalive(self) -> None:
         """Whoever waits for an answer is not idle, however long that takes."""
         if self._in_hand is not None:
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
-
-
-def _has_too_large_headers(error: BaseException | None) -> bool:
-    """Whether the parser gave up for a header that is too long, or for their number."""
-    if isinstance(error, LineTooLong):
-        return FIELD_BYTES_MAX in error.args
-    return isinstance(error, BadHttpMessage) and error.message.startswith("Too many headers")
-
-
-class _Sieve:
-    """aiohttp's parser, from which plain requests go the direct way as they come."""
-
-    def __init__(self, parser: Any, begin: Callable[[RawRequestMessage, StreamReader], bool]):
-        self._parser = parser
-        self._begin = begin
-
-    def feed_data(self, data: bytes) -> Any:
-        """What aiohttp is left with: messages, whether the last upgrades, and its tail."""
-        found = self._parser.feed_data(data)
-        messages, upgraded, tail = found
-        if len(messages) != 1 or upgraded or not self._begin(*messages[0]):
-            return found
-        self._parser.message_consumed()
-        return (), False, tail
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._parser, name)
 
 
 class ConnectionServer(web.Server):

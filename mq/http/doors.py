@@ -13,7 +13,7 @@ from mq.http.answers import Answer
 from mq.http.problems import error_answer
 from mq.http.room import Bounds, Held, Room
 from mq.serving_errors import HeadTooSlow, TooManyConnections
-from mq.serving_limits import REFUSALS_SAID_EVERY_S, REFUSED_LINGER_S
+from mq.serving_limits import REFUSALS_SAID_EVERY_S, REFUSED_LINGER_S, UNPARSED_BYTES_MAX
 from mq.settings import ServerSettings
 
 _log = logging.getLogger("mq.http")
@@ -42,6 +42,7 @@ class Door:
         self._lingering = 0
         self._refused = 0
         self._said_s = float("-inf")
+        self._unparsed = Unparsed()
 
     def refusal(self, count: int) -> Answer | None:
         """What a new connection is told that there is no room for beside `count` others; None:
@@ -80,9 +81,41 @@ class Door:
         """For the heads of one connection; `late` is called with the answer to one that is late."""
         return HeadWatch(self._loop, self._bounds.head_s, late)
 
+    def watch_unparsed(self) -> "UnparsedWatch":
+        """For what of one connection waits to be parsed."""
+        return UnparsedWatch(self._unparsed)
+
     def watch_unread(self) -> "UnreadWatch":
         """For what one connection's client is to read."""
         return UnreadWatch(self._loop, self._bounds.unread_s)
+
+
+class Unparsed:
+    """The bytes of all connections that wait to be parsed."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class UnparsedWatch:
+    """Counts those of one connection."""
+
+    __slots__ = ("_all", "size")
+
+    def __init__(self, unparsed: Unparsed) -> None:
+        self._all = unparsed
+        self.size = 0
+
+    def holds(self, size: int) -> bool:
+        """So many wait now; False: there is no room for more than before."""
+        more = size - self.size
+        if more > 0 and self._all.bytes + more > UNPARSED_BYTES_MAX:
+            return False
+        self._all.bytes += more
+        self.size = size
+        return True
 
 
 class HeadWatch:
@@ -103,11 +136,11 @@ class HeadWatch:
         """Whether a head has begun."""
         return self._timer is not None
 
-    def came(self, data: bytes, waits: bool) -> None:
-        """Something came; `waits`: and still there is no whole head. Empty lines begin none."""
-        if not waits:
+    def mind(self, has_begun: bool) -> None:
+        """Whether there is some of a head, and not all of it."""
+        if not has_begun:
             self.end()
-        elif self._timer is None and data.strip(b"\r\n"):
+        elif self._timer is None:
             self._timer = self._loop.call_later(self._head_s, self._is_late)
 
     def end(self) -> None:

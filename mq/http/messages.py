@@ -62,7 +62,7 @@ async def reschedule(service: Service, request: web.BaseRequest, path: Mapping[s
     name = QueueName.parse(path["queue"])
     message_id = MessageId.parse(path["id"])
     if_receives = parse_if_match(request.headers.getall("If-Match", []))
-    wanted = await json_object(request, service.settings.body_idle_s)
+    wanted = await json_object(service, request)
     due_in_s = due_in_s_of(wanted)
     stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives)
     return json_answer(

@@ -7,7 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
-from mq.http.bodies import body_chunks
+from mq.http.bodies import held_body
 from mq.http.service import Service
 from mq.interface.schedules import schedule_of, summary, unreadable, whole
 from mq.limits import (
@@ -25,8 +25,8 @@ async def put(service: Service, request: web.BaseRequest, path: Mapping[str, str
     known = await service.broker.queue(queue)  # A missing queue is told before the body is read.
     schedule = schedule_of(request.query, request.headers)
     bytes_max = min(BODY_HELD_BYTES_MAX, service.broker.keeper.usable(known).body_bytes_max)
-    chunks = body_chunks(request, bytes_max, service.settings.body_idle_s)
-    body = b"".join([chunk async for chunk in chunks])
+    hand = service.broker.memory.receive()
+    body = bytes(await held_body(service, request, bytes_max, hand))
     armed, created = await service.timetable.put(queue, name, replace(schedule, body=body))
     location = {"Location": f"/{queue.text}/schedules/{name.text}"}
     return json_answer(whole(name, armed), 201 if created else 200, {**location, **_NO_STORE})

@@ -23,7 +23,7 @@ async def change(service: Service, request: web.BaseRequest, path: Mapping[str, 
     name = QueueName.parse(path["queue"])
     await service.broker.queue(name)  # A missing queue is told before the body is read.
     if_match = parse_tags(request.headers.getall("If-Match", []))
-    patch = patch_of(await json_object(request, service.settings.body_idle_s))
+    patch = patch_of(await json_object(service, request))
     changed = await service.broker.change_settings(name, patch, if_match)
     await service.following.tell_of_change()
     return _configured(changed)

@@ -31,6 +31,8 @@ def fact_headers(
         # A browser that is led here shows what somebody published, and runs nothing of it: it would
         # run as a page of this mq's.
         "Content-Security-Policy": "sandbox",
+        # Nor does a page of another origin have it among its pictures or scripts.
+        "Cross-Origin-Resource-Policy": "same-origin",
         **more,
     }
     reason = sidelined_for(queue, stamp)

@@ -222,7 +222,8 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "settings-changed", 412, "Settings changed", "The queue's settings are others by now."
     ),
     BodyTooSlow: Problem(
-        "body-too-slow", 408, "Body too slow", "No byte of the body came for {idle_s:g} s.",
+        "body-too-slow", 408, "Body too slow",
+        "No byte of the body came for {idle_s:g} s, or fewer than {bytes_per_s} each second.",
         retryable=True, closes=True,
     ),
     HeadTooSlow: Problem(

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 from harness.certificates import HERE, Authority, Pair
 from harness.processes import PATIENCE_S, Process, Processes, eventually
+from harness.raw import HANDSHAKE, RawConnection, raw_frame
 
 from mq import Client, Worker
 
@@ -81,6 +82,9 @@ def test_one_process_goes_on_with_what_it_had_when_the_new_is_no_good(
     mq.popen.send_signal(signal.SIGHUP)
     mq.wait_for_log("TLS read again")
     assert shown(mq.port, authority.context()) != before
+    # Nothing else was to be read, once with TLS and once without.
+    assert mq.terminate() == 0
+    assert not mq.logged("mq.access: read again")
 
 
 def test_publish_consume_and_work_by_mutual_tls(
@@ -215,3 +219,26 @@ async def test_a_drain_ends_connections_whose_client_does_not_end_tls(
         async with session.get(f"{url_of(mq)}/-/livez") as answer:
             assert answer.status == 200
         assert await asyncio.to_thread(mq.terminate) == 0
+
+
+def test_who_breaks_the_protocol_of_a_websocket_is_told_so_by_tls_too(
+    daemons: Processes, root: Path, authority: Authority, pair: Pair
+) -> None:
+    mq = daemons.mq(root, *flags(pair))
+
+    async def code() -> int:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", mq.port, ssl=authority.context(), server_hostname="localhost"
+        )
+        connection = RawConnection(reader, writer)
+        await connection.send(HANDSHAKE)
+        assert (await connection.response()).status == 101
+        await connection.send(raw_frame(b"", opcode=7))
+        found, _ = await connection.close_code()
+        await connection.ended()
+        await connection.close()
+        return found
+
+    assert asyncio.run(code()) == 1002
+    assert mq.terminate() == 0
+    assert not mq.logged("ERROR")

@@ -7,16 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.api import fetch, publish
+from harness.raw import HANDSHAKE, raw_frame
 from harness.waiting import comes_true
 from hypothesis import strategies as st
 
 from fuzz.fuzzed import Fuzzed, fuzz
 from fuzz.requests import ID
 
-_HANDSHAKE = (
-    b"GET /-/consume HTTP/1.1\r\nHost: mq\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 _MESSAGES = 3
 _VERBS = ("subscribe", "unsubscribe", "ack", "release", "sideline", "credit", "ref", "x", "")
 _TEXT, _CONTINUATION, _CLOSE = 1, 0, 8
@@ -71,30 +68,8 @@ def _frames(draw: Callable[..., Any]) -> bytes:
     reserved = draw(st.sampled_from((0, 0, 0, 0, 0x40, 0x20, 0x10)))
     said_bytes = draw(st.sampled_from((None, None, None, None, 0, 126, 1 << 31, 1 << 63)))
     is_masked = draw(st.integers(0, 6)) > 0
-    frame = _frame(payload, opcode, is_last, is_masked, said_bytes)
+    frame = raw_frame(payload, opcode, is_last, is_masked, said_bytes)
     return bytes((frame[0] | reserved,)) + frame[1:]
-
-
-def _frame(
-    payload: bytes,
-    opcode: int = _TEXT,
-    is_last: bool = True,
-    is_masked: bool = True,
-    said_bytes: int | None = None,
-) -> bytes:
-    size = len(payload) if said_bytes is None else said_bytes
-    first, mask_bit = opcode | (0x80 if is_last else 0), 0x80 if is_masked else 0
-    if size < 126:
-        head = struct.pack("!BB", first, mask_bit | size)
-    elif size < 1 << 16:
-        head = struct.pack("!BBH", first, mask_bit | 126, size)
-    else:
-        head = struct.pack("!BBQ", first, mask_bit | 127, size)
-    if not is_masked:
-        return head + payload
-    mask = b"\x17\x2a\x00\xff"
-    masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
-    return head + mask + masked
 
 
 @st.composite
@@ -102,8 +77,10 @@ def _pieces(draw: Callable[..., Any]) -> bytes:
     """A command in fragments, perhaps with something between them."""
     command = draw(_commands())
     at = draw(st.integers(0, len(command)))
-    between = draw(st.sampled_from((b"", _frame(b"ping", 9), _frame(b"{}"), _frame(b"x" * 126, 9))))
-    return _frame(command[:at], is_last=False) + between + _frame(command[at:], _CONTINUATION)
+    between = draw(
+        st.sampled_from((b"", raw_frame(b"ping", 9), raw_frame(b"{}"), raw_frame(b"x" * 126, 9)))
+    )
+    return raw_frame(command[:at], is_last=False) + between + raw_frame(command[at:], _CONTINUATION)
 
 
 async def test_whatever_frames_come_it_ends_and_gives_back(fuzzed: Fuzzed) -> None:
@@ -112,9 +89,9 @@ async def test_whatever_frames_come_it_ends_and_gives_back(fuzzed: Fuzzed) -> No
 
     def throw(thrown: tuple[list[bytes], bool]) -> None:
         frames, says_goodbye = thrown
-        goodbye = _frame(struct.pack("!H", 1000), _CLOSE) if says_goodbye else b""
+        goodbye = raw_frame(struct.pack("!H", 1000), _CLOSE) if says_goodbye else b""
         # With what is no frame at all, so that it ends whatever came before.
-        fuzzed.check(fuzzed.talk(_HANDSHAKE, *frames, goodbye, b"\xff" * 300, ends=None))
+        fuzzed.check(fuzzed.talk(HANDSHAKE, *frames, goodbye, b"\xff" * 300, ends=None))
 
     frames = st.lists(st.one_of(_frames(), _pieces()), min_size=1, max_size=5)
     await asyncio.to_thread(fuzz(st.tuples(frames, st.booleans()), throw, 200))

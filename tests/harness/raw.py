@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,23 @@ class RawConnection:
         async with asyncio.timeout(PATIENCE_S):
             return await self._reader.read()
 
+    async def frame(self) -> tuple[int, bytes]:
+        """The opcode and the payload of a WebSocket's next frame."""
+        async with asyncio.timeout(PATIENCE_S):
+            first, size = await self._reader.readexactly(2)
+            if size == 126:
+                (size,) = struct.unpack("!H", await self._reader.readexactly(2))
+            elif size == 127:
+                (size,) = struct.unpack("!Q", await self._reader.readexactly(8))
+            return first & 0x0F, await self._reader.readexactly(size)
+
+    async def close_code(self) -> tuple[int, int]:
+        """Reads a WebSocket's frames to the last one: its code, and how many came before it."""
+        count = 0
+        while (found := await self.frame())[0] != 8:
+            count += 1
+        return struct.unpack("!H", found[1][:2])[0], count
+
     def abort(self) -> None:
         """Ends the connection at once, whatever is still to be sent."""
         self._writer.transport.abort()
@@ -87,3 +105,41 @@ def raw_head(method: str, path: bytes | str, *headers: str) -> bytes:
     target = path if isinstance(path, bytes) else path.encode()
     lines = "".join(f"{header}\r\n" for header in headers)
     return method.encode() + b" " + target + f" HTTP/1.1\r\nHost: mq\r\n{lines}\r\n".encode()
+
+
+HANDSHAKE = (
+    b"GET /-/consume HTTP/1.1\r\nHost: mq\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+@contextlib.asynccontextmanager
+async def raw_websocket(port: int) -> AsyncIterator[RawConnection]:
+    """A WebSocket after its handshake."""
+    async with raw_connection(port) as connection:
+        await connection.send(HANDSHAKE)
+        assert (await connection.response()).status == 101
+        yield connection
+
+
+def raw_frame(
+    payload: bytes,
+    opcode: int = 1,
+    is_last: bool = True,
+    is_masked: bool = True,
+    said_bytes: int | None = None,
+) -> bytes:
+    """A client's frame; `said_bytes`: the size that it says of its payload."""
+    size = len(payload) if said_bytes is None else said_bytes
+    first, mask_bit = opcode | (0x80 if is_last else 0), 0x80 if is_masked else 0
+    if size < 126:
+        head = struct.pack("!BB", first, mask_bit | size)
+    elif size < 1 << 16:
+        head = struct.pack("!BBH", first, mask_bit | 126, size)
+    else:
+        head = struct.pack("!BBQ", first, mask_bit | 127, size)
+    if not is_masked:
+        return head + payload
+    mask = b"\x17\x2a\x00\xff"
+    masked = bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+    return head + mask + masked

@@ -24,6 +24,7 @@ from mq.http.consume.settling import STATUSES, settle
 from mq.http.consume.socket import Socket
 from mq.http.consume.subscriptions import Subscriptions
 from mq.http.consume.wire import CloseCode
+from mq.http.framing import FramesRefused
 from mq.http.metering import SETTLES, outcome_of
 from mq.http.service import Service
 from mq.interface.consume.errors import BadFrame
@@ -57,10 +58,11 @@ async def consume(
     who = partial(caller_of, service.access, request)
     consuming = Consuming(service, socket, request.raw_path, who)
     protocol.leave = consuming.leave
+    protocol.begin_frames(consuming.broke)
     try:
         await consuming.run()
     finally:
-        protocol.leave = None
+        protocol.leave = protocol.broke = None
         consuming.end()
     return socket.response
 
@@ -96,6 +98,7 @@ class Consuming:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_leaving = False
         self._is_closing = False
+        self._is_broken = False
         self._silent = 0
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(service.settings.ping_s, self._look_after)
@@ -127,6 +130,12 @@ class Consuming:
         self._is_leaving = True
         self._subscriptions.end()
         self._leave_if_done()
+
+    def broke(self, error: FramesRefused) -> None:
+        """The client sent what ends the connection; nothing more of it is heard."""
+        self._is_broken = True
+        self._subscriptions.close()
+        self._close(error.code, error.reason)
 
     def end(self) -> None:
         """Nobody is there any more: what the client holds is released."""
@@ -290,6 +299,8 @@ class Consuming:
     def _sender_ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is None:
+            if self._is_broken:
+                self._socket.end_writing()
             return
         if not isinstance(error, ConnectionError):
             _log.error("sending failed", exc_info=error)

@@ -5,6 +5,7 @@ message in fragments.
 """
 
 import asyncio
+import contextlib
 from typing import Final, cast
 
 from aiohttp import WSMsgType, web
@@ -54,7 +55,7 @@ class Socket:
             compress=False,
             autoclose=False,
             autoping=False,
-            max_msg_size=COMMAND_BYTES_MAX,
+            max_msg_size=COMMAND_BYTES_MAX + 1,  # aiohttp refuses one of this size, too.
         )
         if not response.can_prepare(request):
             raise NoWebSocket
@@ -83,6 +84,10 @@ class Socket:
         if message.type is WSMsgType.ERROR and isinstance(message.data, WebSocketError):
             self.broken = _CODES.get(message.data.code, CloseCode.PROTOCOL)
         if message.type is WSMsgType.PING:
+            if self.is_full:
+                # Who pings and does not read has to wait; nothing more of it is read meanwhile.
+                with contextlib.suppress(ConnectionError):
+                    await self.emptied()
             self.write(frame(Opcode.PONG, message.data))
         if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
             said: str | bytes = message.data
@@ -99,8 +104,9 @@ class Socket:
                 cast(Connection, self._request.protocol).hold_until_sent(held)
 
     def ping(self) -> None:
-        """Asks whether the client is there."""
-        self.write(frame(Opcode.PING, b""))
+        """Asks whether the client is there, unless it has enough to read."""
+        if not self.is_full:
+            self.write(frame(Opcode.PING, b""))
 
     def close(self, code: CloseCode, reason: str = "") -> None:
         """Sends the last frame of this side; what comes is still read."""
@@ -111,10 +117,15 @@ class Socket:
         """Waits until the client has seen the last frame, and goes: a connection that is closed
         while something comes is reset, and what was sent is lost. What comes is dropped.
         """
-        transport = self._request.transport
-        if transport is not None and not transport.is_closing():
-            transport.write_eof()
+        self.end_writing()
+        if (transport := self._request.transport) is not None and not transport.is_closing():
             await asyncio.sleep(LINGERING_S)
+
+    def end_writing(self) -> None:
+        """Says that nothing more comes from here; TLS has no word for that."""
+        transport = self._request.transport
+        if transport is not None and not transport.is_closing() and transport.can_write_eof():
+            transport.write_eof()
 
     def abort(self) -> None:
         """Ends the connection at once; what was written and not sent is lost."""

@@ -80,6 +80,7 @@ MESSAGE_HEADERS: Final = (
     "ETag",
     "Cache-Control",
     "Content-Security-Policy",
+    "Cross-Origin-Resource-Policy",
     "X-Content-Type-Options",
 )
 """Those of an answer that is a message."""

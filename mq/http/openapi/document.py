@@ -41,6 +41,7 @@ HEADERS: Final[dict[str, Schema]] = {
     "Allow": {"type": "string"},
     "Cache-Control": {"enum": ["no-store", "no-cache"]},
     "Content-Security-Policy": {"const": "sandbox"},
+    "Cross-Origin-Resource-Policy": {"const": "same-origin"},
     "Content-Range": {"type": "string", "pattern": r"^bytes (?:[0-9]+-[0-9]+|[*])/[0-9]+$"},
     "ETag": _TAG,
     "Location": {"type": "string", "format": "uri-reference"},

@@ -20,6 +20,7 @@ from mq.errors import (
     MqError,
     NoDescriptors,
     NoInodes,
+    NoMemory,
     NoSpace,
     QuotaExceeded,
     RangeUnsatisfiable,
@@ -164,7 +165,7 @@ def _errors(
         yield ForeignOrigin
     yield UnknownParameter
     yield HeadersTooLarge
-    yield from (HeadTooSlow, TooManyConnections)
+    yield from (HeadTooSlow, NoMemory, TooManyConnections)
     yield BadParameter
     if route.parameters:
         yield BadName

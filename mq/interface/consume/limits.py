@@ -24,6 +24,9 @@ UNSENT_S_MAX: Final = 1.0
 # close.
 SILENT_PINGS_MAX: Final = 2
 CLOSE_ANSWER_S: Final = 2.0
+# Pings, pongs and empty fragments that a client may send at once, and then each second.
+CONTROL_FRAMES_MAX: Final = 100
+CONTROL_FRAMES_PER_S: Final = 10
 CLOSE_REASON_BYTES_MAX: Final = 123
 
 _RELATIONS: Final = {
