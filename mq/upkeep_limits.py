@@ -47,6 +47,11 @@ OVERDUE_MOVED_MAX: Final = 1_000
 OVERDUE_TAKEN_OVER_EVERY_S: Final = 60.0
 OVERDUE_TAKEN_OVER_S: Final = 2 * OVERDUE_EVERY_S
 POINTER_BYTES_MAX: Final = 4 * KIB
+# Misplaced messages: how often buckets are looked for that were not looked through; how many names
+# one turn looks at, and how many messages it moves.
+MISPLACED_EVERY_S: Final = 300.0
+MISPLACED_LOOKED_AT_MAX: Final = 10_000
+MISPLACED_MOVED_MAX: Final = 1_000
 # Messages of deleted queues that one turn takes away.
 RETIRED_PER_TURN_MAX: Final = 5_000
 # Redelivery that did nothing for so long was away: what was due meanwhile is not overdue for that.

@@ -76,15 +76,16 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """A batch read's. `lease` is a lease's `{consumer}.{seq}`, for `mq.spark.lease` alone: then
-    there is no subscription, and the state is the lease's.
+    """A batch read's. `partitions_min`: None where nothing is said. `lease` is a lease's
+    `{consumer}.{seq}`, for `mq.spark.lease` alone: then there is no subscription, and the state is
+    the lease's.
     """
 
     path: Path
     subscription: Subscription | None
     state: ReadState
     include_value: bool
-    partitions_min: int
+    partitions_min: int | None
     messages_per_partition_max: int
     read_threads: int
     lease: str | None
@@ -116,7 +117,7 @@ class StreamOptions:
     lease_s: int
     fail_on_data_loss: bool
     include_value: bool
-    partitions_min: int
+    partitions_min: int | None
     messages_per_partition_max: int
     read_threads: int
 
@@ -218,7 +219,7 @@ class _Given:
         """What a batch and a stream read alike."""
         return {
             "include_value": self.get("includeValue", _boolean, True),
-            "partitions_min": self.get("minPartitions", _whole(1, PARTITIONS_MAX), 1),
+            "partitions_min": self.optional("minPartitions", _whole(1, PARTITIONS_MAX)),
             "messages_per_partition_max": self.get(
                 "maxMessagesPerPartition",
                 _whole(1, MESSAGES_PER_PARTITION_MAX),

@@ -11,7 +11,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.bulk_limits import HELD_NAMES_MAX, MESSAGES_PER_PARTITION_DEFAULT
+from mq.bulk_limits import (
+    HELD_NAMES_MAX,
+    MESSAGES_PER_PARTITION_DEFAULT,
+    MESSAGES_PER_PARTITION_WORTH,
+    PARTITIONS_DEFAULT,
+)
 from mq.spark.listing import BLOCK_NAMES, Block
 from mq.store.files import Files
 from mq.store.root import Root
@@ -35,19 +40,24 @@ class Names:
 @dataclass(frozen=True, slots=True)
 class Cut:
     """How a listing is cut: `names_max` in a partition, `partitions_min` of them where there are
-    as many names. Of more than `held_max` names the listing goes to a file.
+    as many names (None: several, where each has enough to do). Of more than `held_max` names the
+    listing goes to a file.
     """
 
     names_max: int = MESSAGES_PER_PARTITION_DEFAULT
-    partitions_min: int = 1
+    partitions_min: int | None = 1
     held_max: int = HELD_NAMES_MAX
 
     def segment_names(self) -> int:
         """A segment is what a long listing is not cut below."""
-        return max(1, min(BLOCK_NAMES, self.names_max, self.held_max // self.partitions_min))
+        cut_min = self.partitions_min or PARTITIONS_DEFAULT
+        return max(1, min(BLOCK_NAMES, self.names_max, self.held_max // cut_min))
 
     def per_partition(self, names: int) -> int:
         """How many names a partition has, of so many in all."""
+        if self.partitions_min is None:
+            several = max(1, min(PARTITIONS_DEFAULT, names // MESSAGES_PER_PARTITION_WORTH))
+            return max(1, min(self.names_max, -(-names // several)))
         return max(1, min(self.names_max, names // self.partitions_min))
 
 

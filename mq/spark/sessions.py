@@ -37,6 +37,19 @@ def session(
     Raises NoJava where a JVM is needed and there is none that does, and ValueError when both
     `master` and `remote` are given.
     """
+    made = batch_session(app_name, master=master, remote=remote, **conf)
+    install(made)
+    return made
+
+
+def batch_session(
+    app_name: str = "mq",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    **conf: str | float | bool,
+) -> SparkSession:
+    """Like `session`, for a program that streams nothing: no listener waits for queries' ends."""
     if master is not None and remote is not None:
         raise ValueError("a session has a master or a remote server, not both")
     builder = SparkSession.builder.appName(app_name)
@@ -58,11 +71,9 @@ def session(
     for name, value in conf.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
-    if remote is None and (told or find_spec("pyspark_mq") is not None):
-        # Spark finds it as this process does; to register it again would only make it warn.
-        install(made)
-    else:
-        register(made)
+    # Where Spark finds it as this process does, to register it again would only make it warn.
+    if remote is not None or not (told or find_spec("pyspark_mq") is not None):
+        made.dataSource.register(MqDataSource)
     return made
 
 

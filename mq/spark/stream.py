@@ -77,7 +77,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         leases = stream.batch(start["seq"], end["seq"])
         found = []
         for lease in leases:
-            partitions_min = -(-self._options.partitions_min // len(leases))
+            wanted = self._options.partitions_min
+            partitions_min = None if wanted is None else -(-wanted // len(leases))
             cut = Cut(self._options.messages_per_partition_max, partitions_min)
             parts = partitions(stream.root, lease_blocks(stream.root, lease), cut)
             if not is_leased(stream.root, lease) and self._options.fail_on_data_loss:

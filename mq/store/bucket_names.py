@@ -24,8 +24,8 @@ _DEEP: Final = re.compile(rf"[0-9a-f]{{{DEEP_DIGITS}}}")
 # The hexadecimal digits of a UUIDv7 that tell its time, and those before its first dash.
 _TIME_DIGITS: Final = 12
 _FIRST_DIGITS: Final = 8
-# So many characters of an id have the digits that its place follows from, its dash among them; and
-# those of its shard.
+# So many characters of a uuid have the digits that a place follows from, the dash among them; and
+# those of the shard.
 _DECIDES: Final = BUCKET_DIGITS_MAX + DEEP_DIGITS + 1
 _SHARD: Final = slice(32, 36)
 
@@ -44,9 +44,11 @@ class Shape:
         """The bucket of an id."""
         return self.deep(message_id)[: -DEEP_DIGITS - 1]
 
-    def decides(self, uuid: str) -> str:
-        """What of an id's uuid its place follows from."""
-        return uuid[:_DECIDES] if self.shards == 1 else f"{uuid[:_DECIDES]}{uuid[_SHARD]}"
+    def decides(self, message_id: MessageId) -> str:
+        """What of an id its place follows from."""
+        uuid = message_id.uuid
+        shard = "" if self.shards == 1 else uuid[_SHARD]
+        return f"{message_id.priority}-{uuid[:_DECIDES]}{shard}"
 
     def deep(self, message_id: MessageId) -> str:
         """Where an id goes whose bucket is full."""

@@ -95,8 +95,8 @@ class Places:
         return bucket if self._is_foreign(f"{folder}/{deep[:-1]}") else deep
 
     def targets(self, state: State, queue: QueueName, ids: Sequence[MessageId]) -> list[str]:
-        """`target` for each of many that come at once and say the same of their messages. What
-        goes to a folder is counted together: it may get so many more than its limit.
+        """`target` for each of many that come at once. What goes to a folder is counted together:
+        it may get so many more than its limit.
         """
         folder = self._layout.parent(state, queue)
         if not self._is_full(folder, len(ids)):
@@ -106,7 +106,7 @@ class Places:
         of_each = [
             deeps.get(key) or deeps.setdefault(key, shape.deep(message_id))
             for message_id in ids
-            for key in (shape.decides(message_id.uuid),)
+            for key in (shape.decides(message_id),)
         ]
         found: dict[str, str] = {}
         for bucket, count in Counter(deep[:_TO_DEEP] for deep in of_each).items():

@@ -10,6 +10,7 @@ from mq_mover.policies.histories import Histories
 from mq_mover.policies.keys import Keys
 from mq_mover.policies.leftovers import Leftovers
 from mq_mover.policies.message_expiry import MessageExpiry
+from mq_mover.policies.misplaced import Misplaced
 from mq_mover.policies.overdue import Overdue
 from mq_mover.policies.pipeline import Pipeline
 from mq_mover.policies.purges import Purges
@@ -19,6 +20,7 @@ from mq_mover.policy import Policies, Policy, Work
 
 ALL: Final[tuple[type[Policy], ...]] = (
     Buckets,
+    Misplaced,
     BulkPublishes,
     ForgottenPublishes,
     DeletedQueues,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Act = Callable[[], Turn]
 
 # Where two at once would do no harm, and twice the work.
-OF_ONE_MEMBER = {"overdue", "message-expiry", "queue-expiry", "shovel"}
+OF_ONE_MEMBER = {"misplaced", "overdue", "message-expiry", "queue-expiry", "shovel"}
 
 
 def nothing() -> Turn:

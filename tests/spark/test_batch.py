@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from mq.bulk_limits import MESSAGES_PER_PARTITION_WORTH
 from mq.clock import SystemClock
 from mq.lifecycle import State
 from mq.names import ConsumerName, QueueName, UuidSource
@@ -110,6 +111,12 @@ def test_messages_are_cut_into_partitions_as_told(load: Load, root: Root) -> Non
 
     assert sizes(minPartitions=4) == [25] * 4
     assert sizes(maxMessagesPerPartition=40) == [20, 40, 40]
+
+
+def test_a_backlog_is_read_by_several_tasks_without_a_word_said(load: Load, root: Root) -> None:
+    for number in range(2 * MESSAGES_PER_PARTITION_WORTH + 1):
+        put(root.layout.root, an_id(number))
+    assert load(includeValue="false").rdd.getNumPartitions() == 2
 
 
 @pytest.mark.parametrize("options", [{"readThreads": 4}, {"includeValue": "false"}])

@@ -4,6 +4,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from harness.clock import FakeClock
+from harness.staging import QUEUE, committed, rolled, stage
 from pyspark.sql import SparkSession
 
 import mq.spark
@@ -35,3 +37,24 @@ def test_a_bulk_publish_and_a_lease_are_told_of(spark: SparkSession, root: Path)
     }
     assert len({row["id"] for row in found}) == COUNT
     assert {row["process"].rpartition("-")[0] for row in found} == {"spark"}
+
+
+def test_a_bulk_publish_is_in_the_history_at_the_time_of_its_ids(
+    spark: SparkSession, root: Path, tmp_path: Path
+) -> None:
+    """Staging takes long, and the lines come at its end."""
+    clock = FakeClock()
+    opened = open_root(str(root), Files(), clock)
+    run_alone(create_queue(opened, QUEUE), NoFlusher())
+    (root / "settings" / f"{QUEUE.text}.json").write_text(json.dumps({"history": True}))
+    staged, ids = stage(opened, [b"x"] * COUNT)
+    clock.advance(600)
+    rolled(opened, committed(opened, staged).name)
+    clock.advance(60)
+    opened.history.write_out()
+    to = tmp_path / "history"
+    mq.spark.history(spark, root, to, step_s=60, clock=clock)
+    rates = spark.read.parquet(f"{to}/rates").where("priority is null").orderBy("start")
+    published = [row["published"] for row in rates.collect()]
+    assert ids[0].published_ms <= clock.now_ms() - 660_000
+    assert published[0] == sum(published) == COUNT

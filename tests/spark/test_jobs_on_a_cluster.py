@@ -30,6 +30,7 @@ def started(tmp_path: Path) -> Iterator[SparkDaemons]:
 
 def pipeline(*words: object, command: tuple[str, ...] = ()) -> Any:
     """What a job says that ended well."""
+    is_mqctl = not command
     command = command or (sys.executable, "-m", "mq.mqctl", "pipeline")
     done = subprocess.run(
         [*command, *map(str, words), "--json", "--quiet"],
@@ -38,6 +39,8 @@ def pipeline(*words: object, command: tuple[str, ...] = ()) -> Any:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, TOPLEVEL)))},
     )
     assert done.returncode == 0, (words, done.stderr[-5000:])
+    if is_mqctl:
+        assert done.stderr == "", words
     return json.loads(done.stdout.splitlines()[-1])
 
 

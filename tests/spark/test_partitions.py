@@ -40,12 +40,12 @@ def blocks(sizes: list[int]) -> list[Block]:
 @given(
     sizes=st.lists(st.integers(0, 40), max_size=12),
     names_max=st.integers(1, 60),
-    partitions_min=st.integers(1, 20),
+    partitions_min=st.none() | st.integers(1, 20),
     held_max=st.integers(1, 200),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_name_is_in_one_partition_with_its_folder(
-    root: Root, sizes: list[int], names_max: int, partitions_min: int, held_max: int
+    root: Root, sizes: list[int], names_max: int, partitions_min: int | None, held_max: int
 ) -> None:
     given_blocks = blocks(sizes)
     total = sum(sizes)
@@ -58,7 +58,21 @@ def test_every_name_is_in_one_partition_with_its_folder(
         (queue, folder, name) for each in read for queue, folder, names in each for name in names
     ] == wanted
     assert all(0 < count <= names_max for count in counts)
-    assert len(counts) >= min(partitions_min, total)
+    assert len(counts) >= min(partitions_min or 1, total)
+
+
+@pytest.mark.parametrize(
+    ("names", "tasks"), [(0, 0), (1, 1), (1999, 1), (2000, 2), (10_001, 8), (250_000, 10)]
+)
+def test_several_tasks_read_what_is_worth_while(root: Root, names: int, tasks: int) -> None:
+    ids = [an_id(number).text for number in range(min(names, 20_000))]
+    given_blocks = [Block("orders", "queues/orders/", ids[:count]) for count in parted(names)]
+    assert len(partitions(root, given_blocks, Cut(partitions_min=None))) == tasks
+
+
+def parted(names: int) -> list[int]:
+    """So many, in parts of 20,000."""
+    return [20_000] * (names // 20_000) + [names % 20_000]
 
 
 def test_a_partition_is_cheap_to_pickle(root: Root) -> None:

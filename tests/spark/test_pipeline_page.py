@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
-from harness.processes import Processes
+from harness.processes import PATIENCE_S, Processes
+from pyspark.sql import SparkSession
 
 import mq.spark
+from tests.bench.others.rival import free_port
 
 PAGE = Path(mq.spark.__file__).with_name("PIPELINE.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```(?P<kind>sh|python|)\n(?P<text>.*?)```", re.DOTALL)
@@ -43,6 +47,37 @@ def test_the_five_minutes(daemons: Processes, root: Path, tmp_path: Path) -> Non
     # The last of Python: back into the queue that is empty.
     run(sys.executable, str(tmp_path / "drain.py"))
     assert '"ready": 10000' in run("curl", "-sSf", f"{mq.url}/orders")
+
+
+def test_the_first_request_waits_for_the_server(daemons: Processes, root: Path) -> None:
+    texts = [text for kind, text in five_minutes() if kind == "sh" and "curl" in text]
+    request, port = texts[0].splitlines()[0], free_port()
+    with subprocess.Popen(
+        ["bash", "-c", request.replace("localhost:8080", f"127.0.0.1:{port}")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as asks:
+        daemons.mq(root, port=port)
+        said, _ = asks.communicate(timeout=PATIENCE_S)
+    assert asks.returncode == 0, said
+    assert (root / "queues" / "orders").is_dir()
+
+
+def test_the_committed_files_are_read_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """A part as a killed task leaves it is none of them."""
+    given, to = tmp_path / "given", tmp_path / "orders, all"
+    spark.range(7).write.parquet(str(given))
+    stream = spark.readStream.schema("id long").parquet(str(given)).writeStream.format("parquet")
+    for option, path in (("path", to), ("checkpointLocation", tmp_path / "checkpoint")):
+        stream = stream.option(option, str(path))
+    stream.trigger(availableNow=True).start().awaitTermination()
+    left = to / "part-00000-9d0c1a2e-0000-4000-8000-000000000000-c000.snappy.parquet"
+    left.touch()
+    with pytest.raises(pa.ArrowInvalid):
+        pyarrow.parquet.read_table(to)
+    (code,) = [block["text"] for block in BLOCK.finditer(PAGE) if "def committed" in block["text"]]
+    printed = run(sys.executable, "-c", code.replace("/tmp/orders", str(to)))
+    assert printed == "7\n"
 
 
 def run(*command: str) -> str:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 from harness.audits import assert_audits_clean
+from harness.messages import put_file
 from harness.processes import Processes
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from mq.clock import SystemClock
-from mq.names import Key, QueueName
+from mq.limits import FOLDER_FILES_MAX
+from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
@@ -84,6 +86,20 @@ def test_rows_are_fetched_over_http_byte_for_byte(
         assert json.load(reply)["delayed"] == 1
     with urllib.request.urlopen(f"{url}/orders/keys/a%2F1", timeout=30) as reply:
         assert reply.read() == bytes(range(256))
+
+
+def test_each_priority_of_a_publish_behind_a_large_backlog_has_its_own_buckets(
+    spark: SparkSession, opened: Root
+) -> None:
+    queue, uuids = Path(opened.layout.queue(ORDERS)), UuidSource(opened.clock)
+    for uuid in uuids.many(FOLDER_FILES_MAX):
+        put_file(queue / uuid, due_ms=MessageId(uuid).published_ms)
+    rows = numbers(spark, 60).selectExpr("value", "if(int(value) % 4 = 0, 5, 0) as priority")
+    write(rows, opened)
+    buckets = {path.name[:3] for path in queue.iterdir() if path.is_dir()}
+    assert len(buckets) == 2
+    assert "p5-" in buckets
+    assert_nothing_is_left(opened)
 
 
 def test_a_publish_with_an_id_is_published_once(spark: SparkSession, opened: Root) -> None:

@@ -72,16 +72,16 @@ def test_the_bucket_follows_from_the_id(shape: Shape, more: str, bucket: str, de
     assert (shape.bucket(message_id), shape.deep(message_id)) == (bucket, deep)
 
 
-@given(shapes, st.integers(0, 9), st.lists(st.integers(0, 2**62 - 1), min_size=1))
-def test_a_place_follows_from_what_decides(shape: Shape, priority: int, tails: list[int]) -> None:
+@given(shapes, st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2**62 - 1)), min_size=1))
+def test_a_place_follows_from_what_decides(shape: Shape, said: list[tuple[int, int]]) -> None:
     ids = []
-    for tail in tails:
+    for priority, tail in said:
         digits = f"{tail % 2**12:012x}7{tail % 3:03x}{(0b10 << 62) | tail:016x}"
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
         ids.append(MessageId("-".join(parts), priority))
     decided: dict[str, str] = {}
     for message_id in ids:
-        deep = decided.setdefault(shape.decides(message_id.uuid), shape.deep(message_id))
+        deep = decided.setdefault(shape.decides(message_id), shape.deep(message_id))
         assert deep == shape.deep(message_id)
 
 
@@ -100,7 +100,7 @@ def test_many_go_where_each_would_but_that_a_folder_may_get_one_batch_more(tmp_p
 def test_many_are_parted_by_their_buckets(tmp_path: Path) -> None:
     root = opened(tmp_path, folder_max=0)
     Path(root.layout.settings_of(QUEUE)).write_bytes(print_shape(Shape(8, 3)))
-    ids = [new_id() for _ in range(30)]
+    ids = [MessageId(new_id().uuid, priority % 4) for priority in range(30)]
     targets = root.places.targets(READY, QUEUE, ids)
     assert targets == [Shape(8, 3).deep(each) for each in ids]
 

@@ -31,7 +31,7 @@ from mq.mqctl.options import json_option
 from mq.spark.commands.bar import Bar
 from mq.spark.java import NoJava
 from mq.spark.jobs.watching import Watcher
-from mq.spark.sessions import session
+from mq.spark.sessions import batch_session
 
 root_option = click.option(
     "--root",
@@ -102,7 +102,7 @@ class Job:
         # A server's own settings are not a client's to change.
         quiet: dict[str, Any] = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False}
         conf = {**({} if self.remote else quiet), **self.conf}
-        return session("mq pipeline", master=self.master, remote=self.remote, **conf)
+        return batch_session("mq pipeline", master=self.master, remote=self.remote, **conf)
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:

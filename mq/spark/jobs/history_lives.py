@@ -39,7 +39,7 @@ _MERGED: Final = {
     "h_removed": "max(h_removed)",
     "h_sidelined": "max(h_sidelined)",
     "h_shovelled": "max(h_shovelled)",
-    "h_first": "min(h_at)",
+    "h_first": "min(h_from)",
     "h_last": "max(h_at)",
     "receives": "max(greatest(a_receives, i_receives, h_receives))",
     "size": "coalesce(max(a_size), max(i_size))",
@@ -50,7 +50,7 @@ _TYPES: Final = {
 _SOURCE_COLUMNS: Final = (
     "home", "id", "priority", "published", "source", "a_removed", "a_receives", "a_size", "rank",
     "i_removed", "i_sidelined", "i_receives", "i_size", "h_fetched", "h_removed", "h_sidelined",
-    "h_shovelled", "h_at", "h_receives",
+    "h_shovelled", "h_from", "h_at", "h_receives",
 )  # fmt: skip
 
 
@@ -95,6 +95,8 @@ def event_rows(events: DataFrame) -> DataFrame:
         "published",
         "source",
         *(F.expr(f"if({holds}, at, NULL)").alias(name) for name, holds in _AT.items()),
+        # A bulk publish is told of once all of it is on its way, long after its ids were made.
+        F.expr("if(event = 'published', least(at, published), at)").alias("h_from"),
         F.col("at").alias("h_at"),
         F.col("receives").alias("h_receives"),
     )

@@ -137,7 +137,7 @@ def test_buckets_that_emptied_go_from_queues_and_from_delay(bench: "Bench") -> N
         folder.mkdir(parents=True)
     full = bench.ready / "p1-0192f3a3"
     full.mkdir()
-    put_file(full / new_id().text)
+    put_file(full / f"0192f3a3{new_id().text[8:]},p=1")
     young = bench.ready / f"{bench.clock.now_ms() >> 16:08x}"
     young.mkdir()
     sweeper = bench.sweeper()

@@ -170,6 +170,7 @@ def test_zero_is_drawn_and_what_is_not_known_is_hatched() -> None:
     rates, fetch = figure(page, "Published and removed"), figure(page, "Publish to first fetch")
     assert veils(rates) == veils(figure(page, "Waiting")) == [("unknown", "0%", "50%")]
     assert "removed not known" in text_of(rates)
+    assert re.search(r"published mean [^ ]+ where known", text_of(rates))
     assert "an archive or history files of that time would tell; this is from inodes" in text_of(
         rates
     )

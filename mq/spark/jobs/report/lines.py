@@ -164,7 +164,10 @@ def _mean(line: Timeline, column: str) -> str:
     pairs = zip(line[column], line.starts, line.ends, strict=True)
     known = [(value, end - start) for value, start, end in pairs if value is not None]
     span = sum(seconds for _, seconds in known)
-    return f"mean {units.rate(sum(value for value, _ in known) / span)}" if span else ""
+    if not span:
+        return ""
+    of_what = "" if len(known) == len(line) else " where known"
+    return f"mean {units.rate(sum(value for value, _ in known) / span)}{of_what}"
 
 
 def _peak(line: Timeline, one: Line, x: Hours, y: Scale, written: Format) -> Markup | None:
