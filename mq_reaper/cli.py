@@ -26,8 +26,8 @@ from mq.passes import Passes
 from mq.pulse import Pulse
 from mq.store.files import Files, ProgressFiles
 from mq.store.layout import Layout
-from mq.store.mounts import ClockFollower
 from mq.store.root import Root, check_format, open_root, probe_write
+from mq.store.server_clock import ClockFollower
 from mq.upkeep import PassVitals, Stop, make_passes
 from mq_reaper.metrics import of_reaping
 from mq_reaper.reaper import Reaper

@@ -56,12 +56,8 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
         raise
     finally:
         work.close()
-    if scheduled and work.staged:
-        try:
-            yield from assure_queue(root, batch.draft)
-        except (OSError, MqError):
-            work.discard(work.staged.values())
-            raise
+    if work.staged:
+        yield from work.assure_queue()
     flush = work.deliver()
     if flush.folders:
         try:
@@ -160,6 +156,18 @@ class _Work:
         for bucket in sorted(reached):
             flushes[folders_of(root, transition, queue, target=bucket)] = None
         return together(flushes)
+
+    def assure_queue(self) -> Steps[None]:
+        """Raises QueueNotFound where no rename would say it: into delay/, or on a network mount."""
+        root, draft = self._root, self._draft
+        try:
+            if draft.is_scheduled:
+                yield from assure_queue(root, draft)
+            elif root.over_network and not queue_exists(root, draft.queue):
+                raise QueueNotFound(draft.queue.text)
+        except (OSError, MqError):
+            self.discard(self.staged.values())
+            raise
 
     def record(self) -> None:
         """Tells the queue's history of those that are published."""

@@ -22,6 +22,7 @@ from mq.store.moves import (
     keep_one_name,
     message_status,
     others_of,
+    queue_exists,
     rows_across,
 )
 from mq.store.order import STRICT, Candidate, Order, list_ready
@@ -147,6 +148,8 @@ class Claims:
             if mark is not None:
                 run = [each for each in run if not mark.covers(each.name)]
             won: list[MessageId] = []
+            if self.root.over_network and not queue_exists(self.root, queue):
+                break
             try:
                 self._rename(queue, run, won)
             finally:

@@ -1,6 +1,7 @@
 """Moving one message by one transition of the lifecycle, and the lock on its inode."""
 
 import contextlib
+import errno
 import functools
 import itertools
 import os
@@ -21,6 +22,8 @@ from mq.store.root import Root
 from mq.store.steps import Flush, Steps
 
 _ENDS_KEPT: Final = 4096
+# What a deleted queue's folder has among its permissions, on a network mount. It denies nothing.
+_DELETED_MARK: Final = stat.S_ISVTX
 _LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
 _ALL: Final = (State.REMOVED, State.LEASED, *_LATEST_FIRST[1:])
 
@@ -151,9 +154,13 @@ def move_there(
     into: QueueName | None = None,
 ) -> Flush:
     """Like `move_alive`, once; what makes the rename durable. ENOENT also where the bucket that it
-    goes to is not there.
+    goes to is not there, or a queue that it goes to, or lives on from.
     """
     layout = root.layout
+    if root.over_network:
+        ends = ((transition.target, into or queue), (transition.source, queue))
+        if transition.target is not State.REMOVED:
+            refuse_gone(root, *(of for state, of in ends if state is State.READY))
     root.files.rename(
         layout.path(transition.source, queue, message_id, source),
         layout.path(transition.target, into or queue, message_id, target),
@@ -391,10 +398,68 @@ def no_such_queue(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def queue_exists(root: Root, queue: QueueName) -> bool:
-    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue.
-    Raises StorageFailed when it is the folder of all queues that is gone.
+    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue. On a
+    network mount that is so now, whatever the mount remembers: what goes to the folder by its path
+    from here on goes to this one, or to a later one.
+
+    Raises StorageFailed when it is the folder of all queues that is gone, and where a mount goes on
+    to show a deleted queue's.
     """
-    status = root.files.status(root.layout.queue(queue))
+    look = _standing if root.over_network else queue_seen
+    return look(root, queue)
+
+
+def queue_seen(root: Root, queue: QueueName) -> bool:
+    """`queue_exists` for what only reads or removes: on a network mount, as that remembers it."""
+    return _is_queue(root, root.files.status(root.layout.queue(queue)))
+
+
+def _is_queue(root: Root, status: os.stat_result | None) -> bool:
     if status is None and root.files.status(root.layout.queues) is None:
         raise StorageFailed(f"{root.layout.queues} is gone")
     return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _standing(root: Root, queue: QueueName) -> bool:
+    """A mount's name may lead to the folder of a queue that another machine has deleted, and made
+    again: that one says so itself. The mount looks for the name again once it knows that the folder
+    around it has changed; where the server's times are too coarse to tell, it is changed.
+    """
+    files, folder, around = root.files, root.layout.queue(queue), root.layout.queues
+    status = files.asked_status(folder)
+    if status is None or _is_marked(status):
+        files.asked_status(around)
+        status = files.asked_status(folder)
+    if status is not None and _is_marked(status):
+        files.touch(around)
+        files.asked_status(around)
+        status = files.asked_status(folder)
+    if status is not None and _is_marked(status):
+        raise StorageFailed(f"{folder} has a deleted queue's mode; chmod -t ends that")
+    return _is_queue(root, status)
+
+
+def _is_marked(status: os.stat_result) -> bool:
+    return bool(status.st_mode & _DELETED_MARK)
+
+
+def refuse_gone(root: Root, *queues: QueueName) -> None:
+    """On a network mount, before a rename that would succeed in a deleted queue's folder: raises
+    FileNotFoundError where one of these is not there, as that rename does elsewhere.
+    """
+    for queue in queues if root.over_network else ():
+        if not queue_exists(root, queue):
+            raise FileNotFoundError(errno.ENOENT, "the queue is gone", root.layout.queue(queue))
+
+
+def mark_deleted(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
+    """Has a deleted queue's folder say that it is one, to whoever still takes it for the queue's.
+    Durable on return: yes.
+    """
+    folder = root.layout.deleted_folder(queue, uuid)
+    status = root.files.status(folder)
+    if status is None or _is_marked(status):
+        return
+    with contextlib.suppress(FileNotFoundError):  # It is reaped.
+        root.files.set_mode(folder, stat.S_IMODE(status.st_mode) | _DELETED_MARK)
+        yield Flush(folders=(folder,))

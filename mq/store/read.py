@@ -16,7 +16,7 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.find import PASSES, places_alive
-from mq.store.moves import message_status, queue_exists
+from mq.store.moves import message_status, queue_seen
 from mq.store.purged import is_purged
 from mq.store.root import Root
 
@@ -82,7 +82,7 @@ def read(
     Raises QueueNotFound, MessageNotFound, Busy when it moved at each look, Unavailable, OSError.
     What it says need not be durable: whoever changes it may not have flushed that yet.
     """
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         raise QueueNotFound(queue.text)
     for look in range(READ_LOOKS_MAX):
         has_moved = False
@@ -113,7 +113,7 @@ def _places(
 
 
 def _nothing(root: Root, queue: QueueName, message_id: MessageId) -> Exception:
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         return QueueNotFound(queue.text)
     for folder in (root.layout.delay, root.layout.leases, root.layout.remove):
         if root.files.status(folder) is None:

@@ -35,7 +35,7 @@ from mq.store.moves import (
     message_status,
     move,
     no_such_queue,
-    queue_exists,
+    queue_seen,
     rows_across,
 )
 from mq.store.purged import refuse_purged
@@ -74,7 +74,7 @@ def remove(
     the message may have died before its own flush.
     """
     layout = root.layout
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         yield from no_such_queue(root, queue)
     yield from refuse_purged(root, queue, message_id)
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
