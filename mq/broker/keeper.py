@@ -16,9 +16,9 @@ from mq.limits import SETTINGS_AGE_S
 from mq.settings import QueueSettings, check_patch
 from mq.store.commit import Committer
 from mq.store.configure import Configured, Match, change_settings
-from mq.store.moves import queue_seen
 from mq.store.root import Root
 from mq.store.settings import Version, settings_version
+from mq.store.standing import queue_seen
 
 
 class Keeper:

@@ -13,8 +13,8 @@ from mq.limits import SWEEP_EVERY_S
 from mq.names import QueueName
 from mq.store.breaches import Amounts, Breach, Look, Violation
 from mq.store.files import FILE_MODE, FOLDER_MODE, is_gone
-from mq.store.moves import queue_exists
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.steps import T
 from mq.store.whose import owner_of
 

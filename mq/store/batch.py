@@ -16,10 +16,11 @@ from mq.lifecycle import STAGE
 from mq.message import Stamp
 from mq.names import MessageId
 from mq.store.files import is_gone
-from mq.store.moves import folders_of, queue_exists, together
+from mq.store.moves import folders_of, together
 from mq.store.publish import Draft, assure_queue, discard, refuse_old, reveal
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
+from mq.store.standing import queue_exists
 from mq.store.steps import FilesFailed, Flush, Steps
 
 _UUID_MS_DIGITS: Final = 13

@@ -22,12 +22,12 @@ from mq.store.moves import (
     keep_one_name,
     message_status,
     others_of,
-    queue_exists,
     rows_across,
 )
 from mq.store.order import STRICT, Candidate, Order, list_ready
 from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush
 from mq.store.walk import folders, rows_of
 

@@ -13,16 +13,10 @@ from mq.limits import RELEASED_PER_FLUSH_MAX
 from mq.message import Delivery
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
-from mq.store.moves import (
-    claimed,
-    folders_of,
-    keep_one_name,
-    make_ways,
-    refuse_gone,
-    together,
-)
+from mq.store.moves import claimed, folders_of, keep_one_name, make_ways, together
 from mq.store.root import Root
 from mq.store.sideline import is_at_its_limit
+from mq.store.standing import refuse_gone
 from mq.store.steps import Flush, Steps
 
 

@@ -5,8 +5,8 @@ import os
 from mq.errors import QueueNotFound, StorageFailed
 from mq.limits import FOLDER_MTIME_TRUST_S, LOOK_PAUSE_S_MAX, LOOK_SHARE
 from mq.names import QueueName
-from mq.store.moves import queue_seen
 from mq.store.root import Root
+from mq.store.standing import queue_seen
 
 
 def look_pause_s(cost_s: float) -> float:

@@ -10,10 +10,11 @@ from mq.limits import PEEK_BODY_BYTES
 from mq.looking import Page, Part, cut
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
-from mq.store.moves import message_status, queue_seen
+from mq.store.moves import message_status
 from mq.store.paging import list_after
 from mq.store.read import Reading, read_at
 from mq.store.root import Root
+from mq.store.standing import queue_seen
 
 
 def peek(root: Root, queue: QueueName, page: Page) -> list[Reading]:

@@ -20,14 +20,7 @@ from mq.store.files import is_gone
 from mq.store.find import leased_rows
 from mq.store.keys import move_keys
 from mq.store.layout import Keys, is_unfinished, parse_entry, parse_settings
-from mq.store.moves import (
-    claimed,
-    mark_deleted,
-    move,
-    no_such_queue,
-    others_of,
-    queue_exists,
-)
+from mq.store.moves import claimed, move, others_of
 from mq.store.purge import sweep_marks
 from mq.store.purged import forget_mark
 from mq.store.queues_lock import queues_locked
@@ -35,6 +28,7 @@ from mq.store.roll_forward import retire_staged
 from mq.store.root import Root, unlink_if_there
 from mq.store.schedules import forget_schedules, sweep_schedules
 from mq.store.settings import forget_settings, write_shape
+from mq.store.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there, folders, rows_of, walk, walk_spots
 

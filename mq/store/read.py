@@ -16,9 +16,10 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.find import PASSES, places_alive
-from mq.store.moves import message_status, queue_seen
+from mq.store.moves import message_status
 from mq.store.purged import is_purged
 from mq.store.root import Root
+from mq.store.standing import queue_seen
 
 # In the order of a life: of two names of a file the later state is the message's.
 _LATER: Final = {

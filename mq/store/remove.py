@@ -34,12 +34,11 @@ from mq.store.moves import (
     keep_one_name,
     message_status,
     move,
-    no_such_queue,
-    queue_seen,
     rows_across,
 )
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
+from mq.store.standing import no_such_queue, queue_seen
 from mq.store.steps import Flush, Steps
 
 _REMOVALS: Final = {

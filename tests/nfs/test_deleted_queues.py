@@ -3,6 +3,7 @@ that a queue's name led to decides nothing.
 """
 
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from harness.api import (
     assert_works,
     call,
     fetch,
+    id_at,
     post,
     publish,
     publish_lines,
 )
+from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.processes import Processes, eventually
 from harness.server import Serve, Server
@@ -161,6 +164,24 @@ async def test_a_deletion_that_was_cut_off_is_ended_before_the_queue_is_another(
     assert is_marked()
     await publish(other, b"after")
     assert await bodies(one) == [b"after"]
+
+
+async def test_what_others_move_to_a_deleted_queue_s_folder_comes_back(
+    pair: Pair, daemons: Processes
+) -> None:
+    """A script beside the daemons, which asks nobody before it renames."""
+    one, other = pair
+    of_the_deleted = id_at(FakeClock().now_ms())
+    (one.root / "queues" / "q" / of_the_deleted).write_bytes(b"of the deleted one")
+    await remake(one)
+    late = id_at(FakeClock().now_ms() + 10_000)
+    (other.root / "new" / f"q:{late}").write_bytes(b"late")
+    (other.root / "new" / f"q:{late}").rename(other.root / "queues" / "q" / late)
+    (folder,) = [each for each in (one.root / "remove").iterdir() if each.is_dir()]
+    assert sorted(os.listdir(folder)) == [of_the_deleted, late]
+    daemons.reaper("--root", str(one.root))
+    eventually(lambda: not folder.exists(), "the reaper's pass")
+    assert await bodies(one) == [b"late"]
 
 
 async def test_a_folder_that_somebody_has_moved_back_takes_nothing(
