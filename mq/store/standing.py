@@ -76,6 +76,13 @@ def _is_marked(status: os.stat_result) -> bool:
     return bool(status.st_mode & _DELETED_MARK)
 
 
+def bits_left(root: Root) -> int:
+    """What fsck leaves of a folder's mode: whether it hands its group on; and, where a mount's name
+    may lead to it by mistake, whether it is a deleted queue's.
+    """
+    return stat.S_ISGID | (_DELETED_MARK if root.over_network else 0)
+
+
 def refuse_gone(root: Root, *queues: QueueName) -> None:
     """On a network mount, before a rename that would succeed in a deleted queue's folder: raises
     FileNotFoundError where one of these is not there, as that rename does elsewhere.

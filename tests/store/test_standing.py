@@ -12,6 +12,7 @@ from harness.leases import QUEUE, LeasingRoot
 from mq.errors import QueueNotFound
 from mq.names import MessageId
 from mq.store.flush import FsyncFlusher
+from mq.store.putting_right import right_mode
 from mq.store.queues import create_queue, delete_queue, sweep_tombstones
 from mq.store.reap import reap
 from mq.store.root import Root
@@ -74,6 +75,17 @@ def test_it_says_so_for_whoever_died_before(place: LeasingRoot, files: FaultyFil
     assert place.run(create_queue(place.root, QUEUE)) is False
 
 
+def test_fsck_leaves_a_deleted_queue_s_mode_to_whoever_knows(place: LeasingRoot) -> None:
+    """A mount's name may lead to it by mistake."""
+    folder = place.root.layout.queue(QUEUE)
+    os.chmod(folder, 0o1750)
+    place.run(right_mode(place.root, folder))
+    assert os.stat(folder).st_mode & 0o7777 == 0o1700
+    assert place.run(right_mode(place.root, folder)) is None
+    place.run(right_mode(replace(place.root, over_network=False), folder))
+    assert os.stat(folder).st_mode & 0o7777 == 0o700
+
+
 def test_what_came_after_the_deletion_is_on_stable_media_in_its_queue(
     place: LeasingRoot, files: FaultyFiles
 ) -> None:
@@ -82,7 +94,8 @@ def test_what_came_after_the_deletion_is_on_stable_media_in_its_queue(
     late = MessageId.parse("11a20c26-881f-7134-a6ea-80676f881f38")
     path = Path(folder_of(place.root), late.text)
     path.touch()
-    place.clock.set_ms(path.stat().st_ctime_ns // 10**6 + 1)
+    came_ns = max(each.stat().st_ctime_ns for each in (path, path.parent))
+    place.clock.set_ms(came_ns // 10**6 + 1)
     before = len(files.calls)
     reap(files, place.root.layout.remove, place.clock.now_ms(), 0, root=place.root)
     queue = place.root.layout.queue(QUEUE)
