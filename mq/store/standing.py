@@ -55,25 +55,43 @@ def _is_queue(root: Root, status: os.stat_result | None) -> bool:
 
 def _standing(root: Root, queue: QueueName) -> bool:
     """A mount's name may lead to the folder of a queue that another machine has deleted, and made
-    again: that one says so itself. The mount looks for the name again once it knows that the folder
-    around it has changed; where the server's times are too coarse to tell, it is changed.
+    again: that one says so itself.
     """
-    files, folder, around = root.files, root.layout.queue(queue), root.layout.queues
-    status = files.asked_status(folder)
-    if status is None or _is_marked(status):
-        files.asked_status(around)
-        status = files.asked_status(folder)
-    if status is not None and _is_marked(status):
-        files.touch(around)
-        files.asked_status(around)
-        status = files.asked_status(folder)
-    if status is not None and _is_marked(status):
+    folder = root.layout.queue(queue)
+    status = look(root, folder, root.layout.queues)
+    if is_marked(status):
         raise StorageFailed(f"{folder} has a deleted queue's mode; chmod -t ends that")
     return _is_queue(root, status)
 
 
-def _is_marked(status: os.stat_result) -> bool:
-    return bool(status.st_mode & _DELETED_MARK)
+def look(root: Root, folder: str, around: str) -> os.stat_result | None:
+    """What a folder's name, in the folder `around`, leads to on a network mount. Where that is
+    nothing, or marked, the mount looks for the name again once it knows that the folder around has
+    changed; where the server's times are too coarse to tell, it is changed. Raises OSError.
+    """
+    files = root.files
+    status = files.asked_status(folder)
+    if status is None or is_marked(status):
+        files.asked_status(around)
+        status = files.asked_status(folder)
+    if is_marked(status):
+        files.touch(around)
+        files.asked_status(around)
+        status = files.asked_status(folder)
+    return status
+
+
+def is_marked(status: os.stat_result | None) -> bool:
+    """Whether it is of a folder that a deleted queue had."""
+    return status is not None and bool(status.st_mode & _DELETED_MARK)
+
+
+def mark(root: Root, folder: str, status: os.stat_result) -> None:
+    """Has a folder say so to whoever still takes it for the one of its old name. Durable on return:
+    no. Raises OSError.
+    """
+    if stat.S_ISDIR(status.st_mode):
+        root.files.set_mode(folder, stat.S_IMODE(status.st_mode) | _DELETED_MARK)
 
 
 def bits_left(root: Root) -> int:
@@ -93,13 +111,11 @@ def refuse_gone(root: Root, *queues: QueueName) -> None:
 
 
 def mark_deleted(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
-    """Has a deleted queue's folder say that it is one, to whoever still takes it for the queue's.
-    Durable on return: yes.
-    """
+    """Marks a deleted queue's folder. Durable on return: yes."""
     folder = root.layout.deleted_folder(queue, uuid)
     status = root.files.status(folder)
-    if status is None or _is_marked(status):
+    if status is None or is_marked(status):
         return
     with contextlib.suppress(FileNotFoundError):  # It is reaped.
-        root.files.set_mode(folder, stat.S_IMODE(status.st_mode) | _DELETED_MARK)
+        mark(root, folder, status)
         yield Flush(folders=(folder,))

@@ -76,6 +76,23 @@ async def test_a_batch_that_is_answered_is_there(pair: Pair) -> None:
     assert sorted(await bodies(one)) == [b"a", b"b", b"c"]
 
 
+async def test_the_keys_of_what_is_published_are_the_queue_s_that_is(pair: Pair) -> None:
+    one, other = pair
+    idempotent = {"headers": {"Idempotency-Key": "i"}}
+    for server in (other, one):  # Both know of the folders of keys.
+        await publish(server, b"old", **idempotent)
+        await call(server, "POST", "/q/messages?key=k", data=b"old")
+    await remake(one)
+    keyed = await call(other, "POST", "/q/messages?key=k", data=b"keyed")
+    assert keyed.status == 201
+    assert (await call(one, "GET", "/q/keys/k")).body == b"keyed"
+    assert (await call(one, "POST", "/q/messages?key=k", data=b"again")).status == 409
+    first = await publish(other, b"once", **idempotent)
+    assert await publish(one, b"once", **idempotent) == first
+    assert (await call(other, "DELETE", "/q/keys/k")).status == 202
+    assert (await call(one, "POST", "/q/messages?key=k", data=b"again")).status == 201
+
+
 @pytest.mark.parametrize("how", ["", "?delay=60", "?key=k", "?split=lines"])
 async def test_a_queue_that_is_gone_takes_nothing(pair: Pair, how: str) -> None:
     one, other = pair

@@ -52,14 +52,20 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 @pytest.fixture
 async def ask() -> Any:
-    """Asks a machine: its status, body and headers."""
+    """Asks a machine, again while it is busy: its status, body and headers."""
     timeout = aiohttp.ClientTimeout(total=120)
     async with aiohttp.ClientSession(timeout=timeout) as session:
 
-        async def asked(machine: Machine, method: str, path: str, **more: Any) -> Any:
+        async def once(machine: Machine, method: str, path: str, **more: Any) -> Any:
             async with session.request(method, machine.url + path, **more) as response:
                 body = await response.read()
+            if response.status == 503:
+                return None
             return SimpleNamespace(status=response.status, body=body, headers=response.headers)
+
+        async def asked(machine: Machine, method: str, path: str, **more: Any) -> Any:
+            what = f"an answer to {method} {path} but 503"
+            return await comes_true(lambda: once(machine, method, path, **more), what, 120)
 
         yield asked
 
