@@ -46,10 +46,11 @@ from mq.store.commit import Committer
 from mq.store.files import Files
 from mq.store.journal import journals
 from mq.store.line import untold
-from mq.store.mounts import ClockFollower, FileSystem, choose_flusher, file_system_of
+from mq.store.mounts import FileSystem, choose_flusher, file_system_of
 from mq.store.registry import Registry
 from mq.store.roll_forward import drop_second_names, roll_all_forward
 from mq.store.root import Root, probe_write
+from mq.store.server_clock import ClockFollower
 from mq.store.steps import Flush, Steps
 from mq.store.timed_files import TimedFiles
 from mq.store.trust import open_trusted_root

@@ -212,6 +212,8 @@ FIRST_SIGHT_S: Final = 1.0
 FORGOTTEN_AFTER_S: Final = 3600
 SWEEP_EVERY_S: Final = 60.0
 TOMBSTONE_KEPT_S: Final = 3600
+# How long after a deletion began an id may be of a message that went with the queue.
+LATE_AFTER_MS: Final = 1_000
 # A purge's mark: how long it stands at least, and how far ahead of the clock ids go for one.
 PURGE_MARK_KEPT_S: Final = 3600
 PURGE_MARK_AHEAD_S: Final = 3600

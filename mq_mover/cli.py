@@ -32,10 +32,11 @@ from mq.pulse import Pulse
 from mq.store.files import Files, ProgressFiles
 from mq.store.flush import FsyncFlusher
 from mq.store.layout import Layout
-from mq.store.mounts import ClockFollower, choose_flusher
+from mq.store.mounts import choose_flusher
 from mq.store.redeliver import Timer
 from mq.store.registry import Registry
 from mq.store.root import Root, probe_write
+from mq.store.server_clock import ClockFollower
 from mq.store.trust import check_trust, open_trusted_root
 from mq.upkeep import PassVitals, Stop, make_passes
 from mq.upkeep_limits import ASSIGN_EVERY_S, REFRESH_EVERY_S

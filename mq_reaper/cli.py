@@ -27,8 +27,8 @@ from mq.pulse import Pulse
 from mq.store.clocks import check_clock
 from mq.store.files import Files, ProgressFiles
 from mq.store.layout import Layout
-from mq.store.mounts import ClockFollower
 from mq.store.root import Root, check_format, probe_write
+from mq.store.server_clock import ClockFollower
 from mq.store.trust import check_trust, open_trusted_root
 from mq.upkeep import PassVitals, Stop, make_passes
 from mq_reaper.metrics import of_reaping

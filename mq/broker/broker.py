@@ -33,13 +33,13 @@ from mq.store.by_key import find_key, remove_by_key
 from mq.store.commit import Committer
 from mq.store.configure import Configured, Match
 from mq.store.find import Precondition
-from mq.store.moves import queue_exists
 from mq.store.peek import peek
 from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue
 from mq.store.read import Choice, Reading
 from mq.store.remove import remove
 from mq.store.reschedule import reschedule
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.steps import Steps
 from mq.store.streams import Upload, reading
 

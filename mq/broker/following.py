@@ -11,8 +11,8 @@ import logging
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
 from mq.errors import MqError, QueueNotFound
-from mq.store.moves import queue_exists
 from mq.store.registry import Refreshed, Registry
+from mq.store.standing import queue_exists
 from mq.upkeep_limits import REFRESH_ASKED_EVERY_S
 
 _log = logging.getLogger("mq.following")

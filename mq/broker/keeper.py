@@ -16,9 +16,9 @@ from mq.limits import SETTINGS_AGE_S
 from mq.settings import QueueSettings, check_patch
 from mq.store.commit import Committer
 from mq.store.configure import Configured, Match, change_settings
-from mq.store.moves import queue_exists
 from mq.store.root import Root
 from mq.store.settings import Version, settings_version
+from mq.store.standing import queue_seen
 
 
 class Keeper:
@@ -128,7 +128,7 @@ class Keeper:
             self._take(queue, found, began_s)
 
     def _read(self, queue: Queue) -> Configured:
-        if not queue_exists(self._root, queue.name):
+        if not queue_seen(self._root, queue.name):
             raise QueueNotFound(queue.name.text)
         return Configured.read(self._root, queue.name, self._defaults)
 

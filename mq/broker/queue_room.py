@@ -8,9 +8,9 @@ from mq.broker.broker import Broker
 from mq.names import QueueName
 from mq.serving_errors import TooManyQueues
 from mq.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
-from mq.store.moves import queue_exists
 from mq.store.queues import ANY_SHAPE, WantedShape
 from mq.store.registry import count_queues
+from mq.store.standing import queue_exists
 
 
 class QueueRoom:

@@ -10,8 +10,9 @@ from mq.doctor.limits import OFFSET_MS_MAX, TIMES_SAMPLED
 from mq.lifecycle import State
 from mq.message import Stamp
 from mq.store.layout import Layout
-from mq.store.mounts import FileSystem, measure_clock_offset_ms
+from mq.store.mounts import FileSystem
 from mq.store.root import Root
+from mq.store.server_clock import measure_clock_offset_ms
 
 # An odd second, and digits that tell each step from the finer ones.
 _STAMP: Final = Stamp(due_ms=1_700_000_001_123, receives=456, reason=7)

@@ -9,8 +9,9 @@ from mq.store.audit_opening import open_for_audit
 from mq.store.files import Files, OwnersFiles
 from mq.store.flush import Flusher
 from mq.store.layout import Layout
-from mq.store.mounts import ClockFollower, choose_flusher
+from mq.store.mounts import choose_flusher
 from mq.store.root import Root
+from mq.store.server_clock import ClockFollower
 from mq.store.trust import Risk, refuse, risks
 from mq.store.whose import owner_of
 

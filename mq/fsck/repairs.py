@@ -18,7 +18,6 @@ from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.history_layout import history_folder
 from mq.store.lapses import adopt, lapses, sweep_leases
-from mq.store.moves import queue_exists
 from mq.store.orphans import give_up_publishes
 from mq.store.pipeline_layout import listings, parse_journal_file, parse_lease_file, staging
 from mq.store.putting_aside import (
@@ -46,6 +45,7 @@ from mq.store.root import Root
 from mq.store.schedule_layout import schedules_lock
 from mq.store.shovel_sweep import sweep_shovels
 from mq.store.spools import sweep_spools
+from mq.store.standing import queue_exists
 from mq.store.sweep_bulk import sweep_bulk
 from mq.store.sweep_members import sweep_members
 

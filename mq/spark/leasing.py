@@ -23,9 +23,9 @@ from mq.spark.schema import SCHEMA
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.lease import Lease, acknowledge, claim, release
-from mq.store.moves import queue_exists
 from mq.store.owning import forget_consumer, own
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,6 @@ from mq.limits import UUID_CHARS
 from mq.names import QueueName
 from mq.spark.options import Subscription
 from mq.store.layout import is_deleted_folder, split_entry
-from mq.store.moves import queue_exists
 from mq.store.pipeline_layout import (
     LeaseFile,
     LeaseName,
@@ -26,6 +25,7 @@ from mq.store.pipeline_layout import (
 )
 from mq.store.purged import PurgeMark, mark_of
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.walk import entries_if_there, is_bucket, is_deep_folder
 
 BLOCK_NAMES: Final = 1000

@@ -7,8 +7,9 @@ from typing import Final
 from mq.clock import SystemClock
 from mq.store.files import Files
 from mq.store.flush import Flusher
-from mq.store.mounts import ClockFollower, choose_flusher
+from mq.store.mounts import choose_flusher
 from mq.store.root import Root, attach_root
+from mq.store.server_clock import ClockFollower
 
 _FLUSH_THREADS: Final = 2
 

@@ -30,13 +30,14 @@ from mq.store.files import Files
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import abort, begin_publish, commit, is_published
-from mq.store.mounts import ClockFollower, choose_flusher, file_system_of
-from mq.store.moves import queue_exists
+from mq.store.mounts import choose_flusher, file_system_of
 from mq.store.pipeline_layout import Attempt
 from mq.store.roll_forward import roll_all_forward, roll_forward
 from mq.store.root import Root, attach_root
+from mq.store.server_clock import ClockFollower
 from mq.store.settings import DEFAULT_SHAPE, read_fields, settings_in
 from mq.store.staging import Staged, StagingWriter
+from mq.store.standing import queue_exists
 from mq.store.windows import WindowIds
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from mq.errors import KeyTaken, MqError, PublishPurged, QueueNotFound
 from mq.names import QueueName
 from mq.store.expired import refuse_expired
-from mq.store.moves import queue_exists
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.upkeep_errors import QueueExpired
 
 

@@ -13,8 +13,8 @@ from mq.limits import SWEEP_EVERY_S
 from mq.names import QueueName
 from mq.store.breaches import Amounts, Breach, Look, Violation
 from mq.store.files import FILE_MODE, FOLDER_MODE, is_gone
-from mq.store.moves import queue_exists
 from mq.store.root import Root
+from mq.store.standing import bits_left, queue_exists
 from mq.store.steps import T
 from mq.store.whose import owner_of
 
@@ -136,7 +136,7 @@ class Looker:
     ) -> Sequence[Violation]:
         """A folder may hand its group on: where the root's does, those that are made below do."""
         found = stat.S_IMODE(status.st_mode)
-        kept = found & ~stat.S_ISGID if mode == FOLDER_MODE else found
+        kept = found & ~bits_left(self._root) if mode == FOLDER_MODE else found
         if kept == mode and status.st_uid == self._owner:
             return NOTHING
         told = []

@@ -16,10 +16,11 @@ from mq.lifecycle import STAGE
 from mq.message import Stamp
 from mq.names import MessageId
 from mq.store.files import is_gone
-from mq.store.moves import folders_of, queue_exists, together
+from mq.store.moves import folders_of, together
 from mq.store.publish import Draft, assure_queue, discard, refuse_old, reveal
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
+from mq.store.standing import queue_exists
 from mq.store.steps import FilesFailed, Flush, Steps
 
 _UUID_MS_DIGITS: Final = 13
@@ -56,12 +57,8 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
         raise
     finally:
         work.close()
-    if scheduled and work.staged:
-        try:
-            yield from assure_queue(root, batch.draft)
-        except (OSError, MqError):
-            work.discard(work.staged.values())
-            raise
+    if work.staged:
+        yield from work.assure_queue()
     flush = work.deliver()
     if flush.folders:
         try:
@@ -160,6 +157,18 @@ class _Work:
         for bucket in sorted(reached):
             flushes[folders_of(root, transition, queue, target=bucket)] = None
         return together(flushes)
+
+    def assure_queue(self) -> Steps[None]:
+        """Raises QueueNotFound where no rename would say it: into delay/, or on a network mount."""
+        root, draft = self._root, self._draft
+        try:
+            if draft.is_scheduled:
+                yield from assure_queue(root, draft)
+            elif root.over_network and not queue_exists(root, draft.queue):
+                raise QueueNotFound(draft.queue.text)
+        except (OSError, MqError):
+            self.discard(self.staged.values())
+            raise
 
     def record(self) -> None:
         """Tells the queue's history of those that are published."""

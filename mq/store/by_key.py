@@ -8,9 +8,9 @@ from mq.store.holders import lives
 from mq.store.keyed import settle
 from mq.store.keys import linked_id, read_link
 from mq.store.layout import Keys
-from mq.store.moves import no_such_queue, queue_exists
 from mq.store.remove import remove
 from mq.store.root import Root
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Steps
 
 

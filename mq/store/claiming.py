@@ -27,6 +27,7 @@ from mq.store.moves import (
 from mq.store.order import STRICT, Candidate, Order, list_ready
 from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush
 from mq.store.walk import folders, rows_of
 
@@ -147,6 +148,8 @@ class Claims:
             if mark is not None:
                 run = [each for each in run if not mark.covers(each.name)]
             won: list[MessageId] = []
+            if self.root.over_network and not queue_exists(self.root, queue):
+                break
             try:
                 self._rename(queue, run, won)
             finally:

@@ -18,7 +18,6 @@ from mq.settings import (
     tag_of,
 )
 from mq.store.bucket_names import Shape
-from mq.store.moves import no_such_queue, queue_exists
 from mq.store.queues_lock import queues_locked
 from mq.store.root import Root
 from mq.store.settings import (
@@ -29,6 +28,7 @@ from mq.store.settings import (
     shape_in,
     write_fields,
 )
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 
 _DEFAULTS: Final = QueueSettings()

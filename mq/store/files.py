@@ -30,6 +30,8 @@ FILE_MODE: Final = 0o600
 
 # A name that is not there, or no longer the same: a lost race, never a failure.
 GONE: Final = (errno.ENOENT, errno.ESTALE)
+# What an open says of a name that is no folder's.
+_NO_FOLDER: Final = (errno.ENOTDIR, errno.ELOOP)
 # Of a listing that goes on, every so many are told of.
 _ENTRIES_TOLD: Final = 1_000
 # What a file system answers that has no fsync for folders.
@@ -75,6 +77,10 @@ class Files:
     def stamp(self, descriptor: int, mtime_ns: int) -> None:
         """Sets mtime (and atime) in nanoseconds."""
         os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+
+    def touch(self, path: str) -> None:
+        """Sets mtime to now, by the file system's clock."""
+        os.utime(path)
 
     def mkdir(self, path: str) -> None:
         """A new folder. EEXIST when the name is taken."""
@@ -194,6 +200,23 @@ class Files:
             if is_gone(error):
                 return None
             raise
+
+    def asked_status(self, path: str) -> os.stat_result | None:
+        """`status` of a folder as the server of a network mount knows it: the mount asks that when
+        a folder is opened, where it may answer a `status` by what it remembers.
+        """
+        try:
+            descriptor = os.open(path, _FOLDER)
+        except OSError as error:
+            if is_gone(error):
+                return None
+            if error.errno in _NO_FOLDER:
+                return self.status(path)
+            raise
+        try:
+            return os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
 
     def linked(self, path: str) -> str | None:
         """The text that a symbolic link says; None when nothing, or something else, is there."""

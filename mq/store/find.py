@@ -11,8 +11,8 @@ from typing import Final
 from mq.errors import Busy, MessageNotFound, StorageFailed
 from mq.lifecycle import State
 from mq.names import MessageId, QueueName
-from mq.store.moves import no_such_queue, queue_exists
 from mq.store.root import Root
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 
 PASSES: Final = 2

@@ -20,7 +20,6 @@ from mq.store.configure import Configured
 from mq.store.holders import lives
 from mq.store.keyed import Once, earlier_publish
 from mq.store.layout import Keys
-from mq.store.moves import queue_exists
 from mq.store.publish import Draft, publish
 from mq.store.root import Root
 from mq.store.schedule_file import (
@@ -34,6 +33,7 @@ from mq.store.schedule_file import (
 )
 from mq.store.schedule_layout import firing_key, firing_place, schedules_lock
 from mq.store.schedule_line import print_progress
+from mq.store.standing import queue_exists
 from mq.store.steps import FilesFailed, Flush, Steps
 from mq.store.turns import in_turn
 from mq.upkeep_errors import QueueExpired

@@ -17,7 +17,7 @@ from mq.names import MessageId, QueueName
 from mq.store.bulk_history import record_published
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.moves import folders_of, make_ways, queue_exists, together
+from mq.store.moves import folders_of, make_ways, together
 from mq.store.pipeline_layout import (
     Attempt,
     Fold,
@@ -30,6 +30,7 @@ from mq.store.purged import mark_of
 from mq.store.root import Root, unlink_if_there
 from mq.store.settings import DEFAULT_SHAPE
 from mq.store.staged import remove_empty, staged_entries
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 

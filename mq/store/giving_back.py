@@ -16,6 +16,7 @@ from mq.store.files import is_gone
 from mq.store.moves import claimed, folders_of, keep_one_name, make_ways, together
 from mq.store.root import Root
 from mq.store.sideline import is_at_its_limit
+from mq.store.standing import refuse_gone
 from mq.store.steps import Flush, Steps
 
 
@@ -45,6 +46,7 @@ def _release(
     root: Root, queue: QueueName, deliveries: Sequence[Delivery]
 ) -> Steps[list[MessageId]]:
     """Raises FileNotFoundError when the queue is gone."""
+    refuse_gone(root, queue)
     deliveries = [each for each in deliveries if not _stays(root, each)]
     targets = root.places.targets(RELEASE.target, queue, [each.id for each in deliveries])
     ways = make_ways(root, RELEASE, dict.fromkeys((queue, target) for target in targets))

@@ -27,7 +27,6 @@ from mq.store.giving_up import give_up, is_given_up, set_aside
 from mq.store.holders import lives
 from mq.store.keys import linked_id, read_link
 from mq.store.layout import Keys, parse_entry
-from mq.store.moves import queue_exists
 from mq.store.pipeline_layout import (
     Attempt,
     JournalFile,
@@ -43,6 +42,7 @@ from mq.store.replacing import replace_file
 from mq.store.root import Root, unlink_if_there
 from mq.store.staged import remove_job, staged_entries, staged_names
 from mq.store.staging import Staged
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 

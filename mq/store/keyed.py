@@ -36,8 +36,9 @@ from mq.store.keys import (
     unlink_link,
 )
 from mq.store.layout import Keys, LinkPlace
-from mq.store.moves import message_status, move, queue_exists
+from mq.store.moves import message_status, move
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 
 

@@ -14,6 +14,7 @@ from mq.names import Key, MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import Keys, LinkPlace
 from mq.store.root import Root, unlink_if_there
+from mq.store.standing import is_marked, look, mark
 from mq.store.steps import Flush, Steps, T
 from mq.store.turns import at_once, in_turn
 
@@ -23,7 +24,7 @@ def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
     the key has one. Raises OSError; Busy when others take the folder away again and again.
     """
     made = False
-    root.files.refuse_links(*place.made)
+    _refuse_strangers(root, place)
     for _ in range(LINK_TRIES_MAX):
         try:
             root.files.link(place.path, target)
@@ -57,7 +58,7 @@ def read_link(root: Root, place: LinkPlace) -> str | None:
     """What a key's link says; None: there is none. Raises StorageFailed when something else has
     its name.
     """
-    root.files.refuse_links(*place.made)
+    _refuse_strangers(root, place)
     target = root.files.linked(place.path)
     if target is None and root.files.status(place.path) is not None:
         # Or it came just now.
@@ -88,14 +89,23 @@ def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
     """Does it under the lock of the link's folder, once that is free; `act` must not take long.
     Raises Busy; FileNotFoundError when the folder is gone.
     """
-    root.files.refuse_links(*place.made)
+    _refuse_strangers(root, place)
     return (yield from in_turn(root, place.lock, act))
 
 
 def locked_now(root: Root, place: LinkPlace, act: Callable[[], None]) -> bool:
     """Does it under the lock of the link's folder; False when that is not free now."""
-    root.files.refuse_links(*place.made)
+    _refuse_strangers(root, place)
     return at_once(root, place.lock, act)
+
+
+def _refuse_strangers(root: Root, place: LinkPlace) -> None:
+    """Nothing is looked for, or made, by way of symbolic links; nor, on a network mount, in what a
+    deleted queue's keys lie in. Raises OSError; Busy while the queue is deleted, or made.
+    """
+    if root.over_network and is_marked(look(root, place.of_queue, place.top)):
+        raise Busy("the keys are a deleted queue's")
+    root.files.refuse_links(*place.made)
 
 
 def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:
@@ -131,13 +141,19 @@ def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
 
 
 def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
-    """Moves the keys of a queue that is not there to remove/; `uuid` is in their folders' names.
+    """Moves the keys of a queue that is not there to remove/; `uuid` is in their folders' names. On
+    a network mount they are marked before: their folder means nothing while there is no queue.
     Durable on return: yes, that they are gone, also when another moved them.
     """
     for kind in Keys:
+        folder = root.layout.keys_of(kind, queue)
         target = root.layout.deleted_keys(kind, queue, uuid)
         try:
-            root.files.rename(root.layout.keys_of(kind, queue), target)
+            if root.over_network:
+                status = look(root, folder, root.layout.keys(kind))
+                if status is not None and not is_marked(status):
+                    mark(root, folder, status)
+            root.files.rename(folder, target)
         except OSError as error:
             if not is_gone(error):
                 raise

@@ -336,7 +336,12 @@ def deleted_ms(name: str) -> int | None:
     """
     if not is_deleted_folder(name):
         return None
-    return parse_entry(name.removesuffix(_DELETED_FOLDER_SUFFIX))[1].published_ms
+    return parse_deleted_folder(name)[1].published_ms
+
+
+def parse_deleted_folder(name: str) -> tuple[QueueName, MessageId]:
+    """Of which queue such a folder is, and of which deletion, by its uuid. Raises BadName."""
+    return parse_entry(name.removesuffix(_DELETED_FOLDER_SUFFIX))
 
 
 def are_deleted_keys(name: str) -> bool:

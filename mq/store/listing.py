@@ -5,8 +5,8 @@ import os
 from mq.errors import QueueNotFound, StorageFailed
 from mq.limits import FOLDER_MTIME_TRUST_S, LOOK_PAUSE_S_MAX, LOOK_SHARE
 from mq.names import QueueName
-from mq.store.moves import queue_exists
 from mq.store.root import Root
+from mq.store.standing import queue_seen
 
 
 def look_pause_s(cost_s: float) -> float:
@@ -26,6 +26,6 @@ def not_found(root: Root, queue: QueueName) -> QueueNotFound:
     StorageFailed when that is not sure: a network mount's handle of the folder may be stale, or the
     queue was made just now.
     """
-    if queue_exists(root, queue):
+    if queue_seen(root, queue):
         raise StorageFailed(f"{root.layout.queue(queue)} is there, and cannot be looked into")
     return QueueNotFound(queue.text)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import Busy, QueueNotFound, SettingsUnreadable, StorageFailed
+from mq.errors import Busy, SettingsUnreadable
 from mq.lifecycle import State, Transition
 from mq.limits import BUCKET_TRIES_MAX
 from mq.message import Stamp
@@ -18,6 +18,7 @@ from mq.store.bucket_names import IN_COMMON, leading, parse_bucket
 from mq.store.files import is_gone
 from mq.store.layout import Layout
 from mq.store.root import Root
+from mq.store.standing import refuse_gone
 from mq.store.steps import Flush, Steps
 
 _ENDS_KEPT: Final = 4096
@@ -151,9 +152,13 @@ def move_there(
     into: QueueName | None = None,
 ) -> Flush:
     """Like `move_alive`, once; what makes the rename durable. ENOENT also where the bucket that it
-    goes to is not there.
+    goes to is not there, or a queue that it goes to, or lives on from.
     """
     layout = root.layout
+    if root.over_network:
+        ends = ((transition.target, into or queue), (transition.source, queue))
+        if transition.target is not State.REMOVED:
+            refuse_gone(root, *(of for state, of in ends if state is State.READY))
     root.files.rename(
         layout.path(transition.source, queue, message_id, source),
         layout.path(transition.target, into or queue, message_id, target),
@@ -380,21 +385,3 @@ def message_status(root: Root, path: str) -> os.stat_result | None:
     """The regular file that has the name; None where nothing has it, or what is foreign."""
     status = root.files.status(path)
     return status if status is not None and stat.S_ISREG(status.st_mode) else None
-
-
-def no_such_queue(root: Root, queue: QueueName) -> Steps[None]:
-    """Ends a deletion that finds no queue: raises QueueNotFound. Durable then: that it is gone,
-    since whoever deleted it may have died before its own flush.
-    """
-    yield Flush(folders=(root.layout.remove, root.layout.queues))
-    raise QueueNotFound(queue.text)
-
-
-def queue_exists(root: Root, queue: QueueName) -> bool:
-    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue.
-    Raises StorageFailed when it is the folder of all queues that is gone.
-    """
-    status = root.files.status(root.layout.queue(queue))
-    if status is None and root.files.status(root.layout.queues) is None:
-        raise StorageFailed(f"{root.layout.queues} is gone")
-    return status is not None and stat.S_ISDIR(status.st_mode)

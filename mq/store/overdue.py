@@ -12,10 +12,11 @@ from mq.history import Event
 from mq.lifecycle import REDELIVER, State
 from mq.message import Reason
 from mq.names import MessageId, QueueName
-from mq.store.moves import claimed, queue_exists
+from mq.store.moves import claimed
 from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.sideline import move_stamped, sideline_held
+from mq.store.standing import queue_exists
 from mq.store.steps import Steps
 
 

@@ -10,10 +10,11 @@ from mq.limits import PEEK_BODY_BYTES
 from mq.looking import Page, Part, cut
 from mq.message import Stamp
 from mq.names import MessageId, QueueName
-from mq.store.moves import message_status, queue_exists
+from mq.store.moves import message_status
 from mq.store.paging import list_after
 from mq.store.read import Reading, read_at
 from mq.store.root import Root
+from mq.store.standing import queue_seen
 
 
 def peek(root: Root, queue: QueueName, page: Page) -> list[Reading]:
@@ -23,7 +24,7 @@ def peek(root: Root, queue: QueueName, page: Page) -> list[Reading]:
     Blocking. What moves meanwhile may be seen in two states or in none. Raises QueueNotFound,
     Unavailable, OSError.
     """
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         raise QueueNotFound(queue.text)
     found: list[Reading] = []
     for state in page.states:

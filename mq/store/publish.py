@@ -18,10 +18,11 @@ from mq.store.files import is_gone
 from mq.store.holders import DELIVERED, free_key, has_crossed, kept_flush, whereabouts
 from mq.store.keyed import Once, give_back, take_links
 from mq.store.layout import Keys
-from mq.store.moves import folders_of, move, queue_exists
+from mq.store.moves import folders_of, move
 from mq.store.purged import mark_of
 from mq.store.root import Root
 from mq.store.stamping import stamp_due
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 
 

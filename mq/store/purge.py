@@ -21,13 +21,14 @@ from mq.store.bucket_names import leading
 from mq.store.find import leased_rows
 from mq.store.journal import journals
 from mq.store.layout import entry_prefix, is_deleted_folder, parse_entry
-from mq.store.moves import no_such_queue, others_of, queue_exists
+from mq.store.moves import others_of
 from mq.store.published_up_to import goes_whole, ready_up_to, take_bucket
 from mq.store.purged import PurgeMark, forget_mark, mark_of
 from mq.store.queues_lock import queues_locked
 from mq.store.remove import is_full, take_away
 from mq.store.replacing import replace_file
 from mq.store.root import Root
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import (
     entries_if_there,

@@ -20,13 +20,14 @@ from mq.store.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.keyed import take_key
 from mq.store.keys import linked_id
 from mq.store.layout import Keys
-from mq.store.moves import Claim, claimed, message_status, move_alive, queue_exists
+from mq.store.moves import Claim, claimed, message_status, move_alive
 from mq.store.orphans import key_place, sweep_link
 from mq.store.putting_aside import set_message_aside
 from mq.store.queues import create_queue
 from mq.store.queues_lock import queues_locked
 from mq.store.root import Root
 from mq.store.sideline import sideline_held
+from mq.store.standing import bits_left, queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.unreadable import header_block, is_unreadable
 from mq.store.whose import owner_of
@@ -56,7 +57,7 @@ def right_mode(root: Root, path: str) -> Steps[str | None]:
         return None
     mode = FILE_MODE
     if stat.S_ISDIR(status.st_mode):
-        mode = FOLDER_MODE | (status.st_mode & stat.S_ISGID)
+        mode = FOLDER_MODE | (status.st_mode & bits_left(root))
     if stat.S_IMODE(status.st_mode) == mode:
         return None
     root.files.set_mode(path, mode)

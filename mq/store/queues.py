@@ -12,7 +12,7 @@ from typing import Final
 
 from mq.errors import BadName, Busy, NameTaken, ShapeFixed
 from mq.lifecycle import REMOVE_LEASED, RETIRE, Transition
-from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S
+from mq.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S, UUID_CHARS
 from mq.message import Stamp
 from mq.names import MessageId, QueueName, UuidSource
 from mq.store.bucket_names import Shape, leading
@@ -20,7 +20,7 @@ from mq.store.files import is_gone
 from mq.store.find import leased_rows
 from mq.store.keys import move_keys
 from mq.store.layout import Keys, is_unfinished, parse_entry, parse_settings
-from mq.store.moves import claimed, move, no_such_queue, others_of, queue_exists
+from mq.store.moves import claimed, move, others_of
 from mq.store.purge import sweep_marks
 from mq.store.purged import forget_mark
 from mq.store.queues_lock import queues_locked
@@ -28,6 +28,7 @@ from mq.store.roll_forward import retire_staged
 from mq.store.root import Root, unlink_if_there
 from mq.store.schedules import forget_schedules, sweep_schedules
 from mq.store.settings import forget_settings, write_shape
+from mq.store.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there, folders, rows_of, walk, walk_spots
 
@@ -91,11 +92,13 @@ def delete_queue(
     """
     with queues_locked(root):
         if not queue_exists(root, queue):
+            yield from _mark_buried(root, queue)
             yield from no_such_queue(root, queue)
         if is_to_go is not None and not is_to_go():
             return False
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
+            root.files.write(descriptor, uuid.encode("ascii"))
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
@@ -107,6 +110,8 @@ def delete_queue(
         beside = tuple(row for folder in others for row in rows_of(root.files, folder))
         yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
         _forget(root, queue)
+        if root.over_network:
+            yield from mark_deleted(root, queue, uuid)
         yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
@@ -135,6 +140,8 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
     with queues_locked(root):
         standing = _tombstones(root)
         deleted = frozenset(queue for queue in standing if not queue_exists(root, queue))
+        for queue in sorted(deleted):
+            yield from _mark_buried(root, queue)
         retired = (yield from _retire_pass(root, deleted, limit)) if deleted else 0
         yield from sweep_schedules(root)
         for queue, since_ms in standing.items():
@@ -222,6 +229,7 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
     """Ends a deletion: delay/ is swept until nothing is found, then the tombstone goes."""
     if not _has_tombstone(root, queue):
         return
+    yield from _mark_buried(root, queue)
     for _ in range(RETIRE_PASSES_MAX):
         if not (yield from _retire_pass(root, frozenset({queue}))):
             break
@@ -229,6 +237,17 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
         raise Busy("messages of the deleted queue are still on their way")
     unlink_if_there(root.files, root.layout.tombstone(queue))
     yield Flush(folders=(root.layout.tombstones,))
+
+
+def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
+    """What whoever deleted it has perhaps died before: its tombstone says under which name its
+    folder lies.
+    """
+    if not root.over_network:
+        return
+    with contextlib.suppress(FileNotFoundError, BadName):
+        uuid = root.files.read_file(root.layout.tombstone(queue), UUID_CHARS)
+        yield from mark_deleted(root, queue, MessageId.parse(uuid.decode("ascii", "replace")).uuid)
 
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = None) -> Steps[int]:

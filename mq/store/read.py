@@ -16,9 +16,10 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.find import PASSES, places_alive
-from mq.store.moves import message_status, queue_exists
+from mq.store.moves import message_status
 from mq.store.purged import is_purged
 from mq.store.root import Root
+from mq.store.standing import queue_seen
 
 # In the order of a life: of two names of a file the later state is the message's.
 _LATER: Final = {
@@ -82,7 +83,7 @@ def read(
     Raises QueueNotFound, MessageNotFound, Busy when it moved at each look, Unavailable, OSError.
     What it says need not be durable: whoever changes it may not have flushed that yet.
     """
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         raise QueueNotFound(queue.text)
     for look in range(READ_LOOKS_MAX):
         has_moved = False
@@ -113,7 +114,7 @@ def _places(
 
 
 def _nothing(root: Root, queue: QueueName, message_id: MessageId) -> Exception:
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         return QueueNotFound(queue.text)
     for folder in (root.layout.delay, root.layout.leases, root.layout.remove):
         if root.files.status(folder) is None:

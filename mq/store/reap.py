@@ -26,6 +26,7 @@ from mq.store.bucket_names import Bucket, parse_bucket
 from mq.store.files import Files, is_gone
 from mq.store.holders import free_key, kept_flush
 from mq.store.keys import is_link
+from mq.store.late import give_back_late
 from mq.store.layout import (
     Keys,
     Layout,
@@ -33,6 +34,7 @@ from mq.store.layout import (
     is_beside_links,
     is_deleted_folder,
     is_of_keys,
+    parse_deleted_folder,
     parse_entry,
 )
 from mq.store.pipeline_layout import acknowledged_ms, is_acknowledged
@@ -99,6 +101,8 @@ class _Pass:
         self._layout = layout
         self._is_archived = False
         self._root = root if root is not None and has_keys(root) else None
+        # Elsewhere no rename by a queue's name goes to the folder that had it before.
+        self._returns = root if root is not None and root.over_network else None
         self._keyed: list[tuple[str, QueueName, MessageId]] = []
         self._files = files
         self._now_ms = now_ms
@@ -167,7 +171,7 @@ class _Pass:
         elif is_acknowledged(entry.name):
             self._lease(entry)
         else:
-            self._empty(entry.path)
+            self._empty(entry.path, entry.name)
             self._emptied(entry)
 
     def _lease(self, folder: "os.DirEntry[str]") -> None:
@@ -263,16 +267,25 @@ class _Pass:
             self._foreign, self._foreign_name = self._foreign + 1, entry.name
         return went
 
-    def _empty(self, folder: str, depth: int = 0) -> None:
-        """Unlinks the messages in a deleted queue's folder, its buckets, and those below them."""
+    def _empty(self, folder: str, deleted: str, depth: int = 0) -> None:
+        """Unlinks the messages in a deleted queue's folder, which has the name `deleted`, in its
+        buckets, and in those below them; but for those that came after the deletion.
+        """
         for entry in self._listed(entries_if_there(self._files, folder)):
             if self._is_enough() or self._is_archived:
                 return
             if (depth == 0 and is_bucket(entry)) or (depth == 1 and is_deep_folder(entry)):
-                self._empty(entry.path, depth + 1)
+                self._empty(entry.path, deleted, depth + 1)
                 rmdir_if_empty(self._files, entry.path)
-            elif _is_id(entry):
+            elif _is_id(entry) and not self._goes_back(entry, deleted):
                 self._unlink(entry.path)
+
+    def _goes_back(self, entry: "os.DirEntry[str]", deleted: str) -> bool:
+        if self._returns is None:
+            return False
+        queue, of = parse_deleted_folder(deleted)
+        message_id = MessageId.parse(entry.name)
+        return give_back_late(self._returns, queue, of.published_ms, message_id, entry.path)
 
     def _empty_keys(self, folder: str) -> None:
         """Unlinks a deleted queue's keys."""

@@ -14,10 +14,11 @@ from mq.names import MessageId, QueueName
 from mq.store.expire import Expiry, expire_held
 from mq.store.expired import message_expired
 from mq.store.files import is_gone
-from mq.store.moves import Claim, claimed, move, move_alive, queue_exists
+from mq.store.moves import Claim, claimed, move, move_alive
 from mq.store.purged import is_purged
 from mq.store.root import Root
 from mq.store.sideline import is_at_its_limit, sideline_held
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 
 

@@ -21,21 +21,13 @@ from mq.message import Stamp
 from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.layout import parse_entry
-from mq.store.moves import (
-    Claim,
-    claimed,
-    folders_of,
-    keep_one_name,
-    make_ways,
-    others_of,
-    queue_exists,
-    together,
-)
+from mq.store.moves import Claim, claimed, folders_of, keep_one_name, make_ways, others_of, together
 from mq.store.pipeline_layout import LeaseFile, LeaseName, lease_path
 from mq.store.purged import is_purged
 from mq.store.remove import take_away
 from mq.store.root import Root
 from mq.store.sideline import is_at_its_limit
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import entries_if_there
 

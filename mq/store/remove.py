@@ -34,12 +34,11 @@ from mq.store.moves import (
     keep_one_name,
     message_status,
     move,
-    no_such_queue,
-    queue_exists,
     rows_across,
 )
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
+from mq.store.standing import no_such_queue, queue_seen
 from mq.store.steps import Flush, Steps
 
 _REMOVALS: Final = {
@@ -74,7 +73,7 @@ def remove(
     the message may have died before its own flush.
     """
     layout = root.layout
-    if not queue_exists(root, queue):
+    if not queue_seen(root, queue):
         yield from no_such_queue(root, queue)
     yield from refuse_purged(root, queue, message_id)
     # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed

@@ -14,20 +14,13 @@ from mq.names import MessageId, QueueName
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
 from mq.store.find import PASSES, Precondition, nowhere, places_alive
-from mq.store.moves import (
-    Claim,
-    claimed,
-    keep_one_name,
-    message_status,
-    move_alive,
-    no_such_queue,
-    queue_exists,
-)
+from mq.store.moves import Claim, claimed, keep_one_name, message_status, move_alive
 from mq.store.pipeline_layout import parse_lease_file
 from mq.store.purged import refuse_purged
 from mq.store.root import Root
 from mq.store.sideline import is_at_its_limit
 from mq.store.stamping import check_due, stamp_due
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 
 

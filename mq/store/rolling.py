@@ -27,11 +27,12 @@ from mq.store.journal import Journal
 from mq.store.keyed import take_links
 from mq.store.keys import locked
 from mq.store.layout import Keys, parse_entry
-from mq.store.moves import folders_of, make_ways, move, move_alive, queue_exists, together
+from mq.store.moves import folders_of, make_ways, move, move_alive, together
 from mq.store.pipeline_layout import attempt_folder, staged_spot
 from mq.store.purged import mark_of
 from mq.store.root import Root, unlink_if_there
 from mq.store.staged import staged_entries, staged_names
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.walk import folders
 

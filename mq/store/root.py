@@ -18,6 +18,7 @@ from mq.store.files import Files, is_gone
 from mq.store.history_layout import history_folder
 from mq.store.known_settings import KnownSettings
 from mq.store.layout import FORMAT_LINE, Layout
+from mq.store.mounts import file_system_of
 from mq.store.pipeline_layout import staging
 from mq.store.places import Places
 from mq.store.recording import Recorder
@@ -44,6 +45,8 @@ class Root:
     settings: KnownSettings
     history: Recorder
     steps: ClockSteps
+    over_network: bool
+    """Whether other machines may change it, and this one's cache then shows what was."""
 
     @classmethod
     def of(
@@ -61,7 +64,8 @@ class Root:
         settings = KnownSettings(layout, files, clock)
         steps = ClockSteps(clock)
         history = Recorder(layout, files, clock, space, kind, settings, steps)
-        return cls(layout, files, clock, space, places, settings, history, steps)
+        over_network = file_system_of(layout.root).over_network
+        return cls(layout, files, clock, space, places, settings, history, steps, over_network)
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""

@@ -21,7 +21,6 @@ from mq.errors import (
 from mq.limits import FORGOTTEN_AFTER_S, SCHEDULE_TRIES_MAX, SCHEDULES_PER_QUEUE_MAX
 from mq.names import QueueName, ScheduleName
 from mq.schedule import Armed, Schedule
-from mq.store.moves import no_such_queue, queue_exists
 from mq.store.root import Root, unlink_if_there
 from mq.store.schedule_file import (
     BEGINNING_BYTES,
@@ -42,6 +41,7 @@ from mq.store.schedule_layout import (
     schedules_lock,
 )
 from mq.store.schedule_line import print_schedule
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 from mq.store.turns import in_turn
 from mq.store.walk import entries_if_there

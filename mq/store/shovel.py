@@ -30,18 +30,11 @@ from mq.store.holders import free_key, lives
 from mq.store.keyed import take_key
 from mq.store.keys import linked_id, locked, read_link
 from mq.store.layout import Keys
-from mq.store.moves import (
-    Claim,
-    arrived,
-    claimed,
-    make_ways,
-    message_status,
-    move_there,
-    queue_exists,
-)
+from mq.store.moves import Claim, arrived, claimed, make_ways, message_status, move_there
 from mq.store.order import Candidate
 from mq.store.purged import is_purged
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 from mq.store.steps import Flush, Steps
 
 _DEFAULTS: Final = QueueSettings()

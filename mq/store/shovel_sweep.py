@@ -5,10 +5,10 @@ import stat
 
 from mq.errors import BadName
 from mq.names import QueueName
-from mq.store.moves import queue_exists
 from mq.store.root import Root
 from mq.store.shovel_files import take_turn
 from mq.store.shovel_layout import parse_shovel_file, shovel_paths
+from mq.store.standing import queue_exists
 
 
 def sweep_shovels(root: Root) -> int:

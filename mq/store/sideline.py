@@ -22,19 +22,11 @@ from mq.names import MessageId, QueueName
 from mq.store.files import is_gone
 from mq.store.find import PASSES, Precondition, nowhere, places_alive
 from mq.store.holders import free_key, kept_flush
-from mq.store.moves import (
-    Claim,
-    claimed,
-    message_status,
-    move_alive,
-    no_such_queue,
-    others_of,
-    queue_exists,
-    rows_across,
-)
+from mq.store.moves import Claim, claimed, message_status, move_alive, others_of, rows_across
 from mq.store.pipeline_layout import parse_lease_file
 from mq.store.purged import is_purged, refuse_purged
 from mq.store.root import Root
+from mq.store.standing import no_such_queue, queue_exists
 from mq.store.steps import Flush, Steps
 
 _MOVES: Final = {State.DELAYED: SIDELINE_DELAYED, State.READY: SIDELINE_READY}

@@ -22,8 +22,8 @@ from mq.shovel_schedule import due_in_s, interval_s
 from mq.shovels.beginning import Asked, begin
 from mq.shovels.hearing import Heard, Stopping
 from mq.shovels.run import Run
-from mq.store.moves import queue_exists
 from mq.store.shovel_files import read_record, scheduled_since_ms
+from mq.store.standing import queue_exists
 from mq.upkeep_errors import ShovelRunning
 from mq_mover.policy import Policy, Turn, Work
 

@@ -259,6 +259,14 @@ class FaultyFiles(Files):
         self._pass("status", path)
         return super().status(path)
 
+    def asked_status(self, path: str) -> os.stat_result | None:
+        self._pass("asked_status", path)
+        return super().asked_status(path)
+
+    def touch(self, path: str) -> None:
+        self._pass("touch", path)
+        super().touch(path)
+
     def read(self, descriptor: int, size: int, offset: int) -> bytes:
         self._pass("read", self._path(descriptor))
         return super().read(descriptor, size, offset)

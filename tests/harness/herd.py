@@ -195,11 +195,16 @@ class Cluster:
                     found.append(Stall(server.name, stall.place, message_id, *times))
         return found
 
-    def assert_it_holds(self, seed: int, rules: tuple[Rule, ...]) -> None:
+    def assert_it_holds(
+        self,
+        seed: int,
+        rules: tuple[Rule, ...],
+        owned: tuple[Rule, ...] = (*ALWAYS, *QUEUES),
+    ) -> None:
         """The rules of the histories, the root's own, and that no daemon met what it does not
-        know.
+        know. `owned`: those of the queue that its owners delete.
         """
-        for queue, of_queue in ((QUEUE, rules), (OWNED_QUEUE, (*ALWAYS, *QUEUES))):
+        for queue, of_queue in ((QUEUE, rules), (OWNED_QUEUE, owned)):
             history = self.history(queue)
             breaches = check(history, of_queue)
             assert not breaches, f"seed {seed}, {queue}: {report(history, breaches)}"

@@ -101,4 +101,13 @@ def _exists_after(group: list[Create | Drop]) -> bool | None:
     return None
 
 
+def published_in_none(history: History) -> Iterator[Breach]:
+    """`haunted`, of what is published: over a network mount whoever fetches or deletes may go by
+    what the mount remembers.
+    """
+    of = History(history.publishes + history.changes, history.alive, history.visibility_us)
+    yield from haunted(of)
+
+
 QUEUES: tuple[Rule, ...] = (reborn, haunted, unmade, miscalled)
+OVER_A_NETWORK: tuple[Rule, ...] = (reborn, published_in_none, unmade, miscalled)

@@ -9,6 +9,9 @@ Two of them over one folder are two clients of one server. What applications see
 - a name that was looked for in vain is not there for a while, though another client makes it;
 - what a folder's times and names were is told again for a while, though another client changed it;
   what this client changes itself it sees at once, and its listing is never older than its times;
+- a folder's name leads to the folder that it led to before, though another client moved that away
+  and made another one: files are read, made and renamed there. Each name is the server's all the
+  same: who renames such a folder renames the one that has the name now;
 - times of the server's clock, and mtimes as coarse as the server's file system keeps them;
 - flock works between the clients, as it does from NFS 4 on.
 
@@ -56,6 +59,12 @@ class Options:
     """How long a name that was not there is not looked for again."""
     folder_looks: int = 0
     """How often a folder's times and names are told again before the server is asked."""
+    keeps_entries: bool = False
+    """Whether a folder's name leads where it led, until somebody here opens its parent."""
+    trusts_parents: bool = False
+    """Whether it does so also then, until this client changes the parent: the server's times were
+    too coarse to tell that another has.
+    """
     own_times_step_ns: int = 1
     """How coarse the times are that the server sets by its own clock: not those that it is told."""
 
@@ -83,6 +92,8 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         self._opened: dict[int, Opened] = {}
         self._missing: dict[str, float] = {}
         self._kept: dict[str, Kept] = {}
+        self._leads: dict[str, int] = {}
+        """The folders that names lead to, as open descriptors."""
         self._listed: dict[int, str] = {}
         """The paths of folders that are open."""
         self._numbers = itertools.count()
@@ -93,6 +104,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         """The names that are not there are looked for again."""
         self._missing.clear()
         self._kept.clear()
+        self._look_again("/")
 
     def _changed(self, *paths: str) -> None:
         """This client has changed what these names mean."""
@@ -104,15 +116,58 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
 
     def _here(self, path: str) -> str:
         """Where the server has it. ENOENT for a name that lately was not there."""
+        self._refuse_missing(path)
+        return self._led(path)
+
+    def _named(self, path: str) -> str:
+        """Where the server has the name, whatever folder it leads to here. ENOENT as above."""
+        self._refuse_missing(path)
+        return os.path.join(self._led(os.path.dirname(path)), os.path.basename(path))
+
+    def _refuse_missing(self, path: str) -> None:
         until_s = self._missing.get(path)
         if until_s is not None and time.monotonic() < until_s:
             raise mfusepy.FuseOSError(errno.ENOENT)
-        return self._folder + path
 
     def _made(self, path: str) -> str:
         """Where the server will have what this client makes, and so knows of."""
         self._missing.pop(path, None)
+        return self._named(path)
+
+    def _led(self, path: str) -> str:
+        """By way of the folders that names lead to."""
+        above, below = path, ""
+        while above != "/":
+            folder = self._leads_to(above)
+            if folder is not None:
+                return f"/proc/self/fd/{folder}{below}"
+            above, name = os.path.split(above)
+            below = f"/{name}{below}"
         return self._folder + path
+
+    def _leads_to(self, path: str) -> int | None:
+        """The folder that the name leads to, if this client knows one; not where that is gone:
+        Linux asks again then.
+        """
+        folder = self._leads.get(path)
+        if folder is not None and os.fstat(folder).st_nlink == 0:
+            self._look_again(path)
+            return None
+        return folder
+
+    def _look_into_again(self, folder: str) -> None:
+        for name in [each for each in self._leads if os.path.dirname(each) == folder]:
+            self._look_again(name)
+
+    def _learn(self, path: str) -> None:
+        if self._options.keeps_entries and path != "/" and path not in self._leads:
+            self._leads[path] = os.open(self._led(path), os.O_PATH | os.O_DIRECTORY)
+
+    def _look_again(self, path: str) -> None:
+        """The name, and those below it, are looked for again."""
+        below = path.rstrip("/") + "/"
+        for name in [each for each in self._leads if each == path or each.startswith(below)]:
+            os.close(self._leads.pop(name))
 
     @contextlib.contextmanager
     def _answering(self, call: str, *paths: str) -> Iterator[None]:
@@ -141,13 +196,17 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
             kept.looks -= 1
             return kept.facts
         try:
-            found = os.lstat(self._here(path))
+            self._refuse_missing(path)
+            folder = self._leads_to(path)
+            found = os.lstat(self._led(path)) if folder is None else os.fstat(folder)
         except FileNotFoundError:
             if self._options.negative_s:
                 self._missing[path] = time.monotonic() + self._options.negative_s
             raise
         with self._answering("getattr", path):
             facts = self._facts(found)
+            if stat.S_ISDIR(found.st_mode):
+                self._learn(path)
             if stat.S_ISDIR(found.st_mode) and self._options.folder_looks:
                 self._kept[path] = Kept(facts, self._options.folder_looks)
             return facts
@@ -170,6 +229,8 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         with self._answering("opendir", path):
             handle = os.open(self._here(path), os.O_RDONLY | os.O_DIRECTORY)
         self._listed[handle] = path
+        if not self._options.trusts_parents:
+            self._look_into_again(path)
         return handle
 
     def readdir(self, path: str | None, fh: int) -> Iterator[tuple[str, dict[str, int], int]]:
@@ -260,16 +321,21 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
         else:
             accessed_ns, modified_ns = (self._rounded(each) - self._offset_ns for each in times)
             os.utime(target, ns=(accessed_ns, modified_ns))
+        self._look_into_again(path)
         return 0
 
     # Names.
 
     def rename(self, old: str, new: str) -> int:
         with self._answering("rename", old, new):
-            source, target = self._here(old), self._folder + new
+            source = self._named(old)
+            target = os.path.join(self._led(os.path.dirname(new)), os.path.basename(new))
             self._keep_open_file(target)
             os.rename(source, target)
             self._changed(old, new)
+            self._look_again(new)
+            for name in [each for each in self._leads if f"{each}/".startswith(f"{old}/")]:
+                self._leads[new + name.removeprefix(old)] = self._leads.pop(name)
         self._made(new)  # Not where the reply was lost: nothing says that the name is there.
         for each in self._opened.values():
             if each.path == old or each.path.startswith(old + "/"):
@@ -278,7 +344,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
 
     def link(self, target: str, source: str) -> int:
         with self._answering("link", target, source):
-            os.link(self._here(source), self._made(target), follow_symlinks=False)
+            os.link(self._named(source), self._made(target), follow_symlinks=False)
             self._changed(target)
         return 0
 
@@ -290,24 +356,26 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
 
     def readlink(self, path: str) -> str:
         with self._answering("readlink", path):
-            return os.readlink(self._here(path))
+            return os.readlink(self._named(path))
 
     def unlink(self, path: str) -> int:
         with self._answering("unlink", path):
-            if not self._keep_open_file(self._here(path)):
-                os.unlink(self._here(path))
+            if not self._keep_open_file(self._named(path)):
+                os.unlink(self._named(path))
             self._changed(path)
         return 0
 
     def mkdir(self, path: str, mode: int) -> int:
         with self._answering("mkdir", path):
             os.mkdir(self._made(path), mode)
+            self._look_again(path)
             self._changed(path)
         return 0
 
     def rmdir(self, path: str) -> int:
         with self._answering("rmdir", path):
-            os.rmdir(self._here(path))
+            os.rmdir(self._named(path))
+            self._look_again(path)
             self._changed(path)
         return 0
 

@@ -20,8 +20,9 @@ import pytest
 from harness.chance import TIMES, drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
-from harness.herd import Cluster
+from harness.herd import OWNED_QUEUE, Cluster
 from harness.processes import Processes
+from harness.queue_rules import OVER_A_NETWORK
 from harness.rules import ALWAYS, Rule, claimed_early, denied
 from nfs.faults import STALE_CALLS
 from nfs.mounts import Mount, nfs_mount
@@ -39,9 +40,11 @@ seeds = pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 
 
 async def _live(
-    daemons: Processes, clients: tuple[Mount, Mount], seed: int, **rates: Any
+    daemons: Processes, clients: tuple[Mount, Mount], seed: int, owners: int = 0, **rates: Any
 ) -> Cluster:
-    """A history with wrong answers at these rates, healed and drained in the end."""
+    """A history with wrong answers at these rates, healed and drained in the end; with so many
+    owners also of a queue that is deleted and made again.
+    """
     print(f"MQ_NFS_SEED={seed} MQ_NFS_OPERATIONS={OPERATIONS}")
     roots = tuple(client.where / "root" for client in clients)
     cluster = await asyncio.to_thread(Cluster, daemons, roots[0], SERVERS, mounts=roots)
@@ -49,14 +52,24 @@ async def _live(
     async with aiohttp.ClientSession(connector=connector) as session:
         async with session.put(f"{cluster.servers[0].url}/{QUEUE}") as made:
             assert made.status == 201
+        of_owned = [cluster.owner(session, seed, number) for number in range(owners)]
+        if owners:
+            assert await of_owned[0].create()
         for number, client in enumerate(clients):
             client.tell("at_rates", seed=seed + number, **rates)
         enough = cluster.recorder.count
         running = cluster.clients(session, seed, CLIENTS_EACH, hasty=0.1)
-        await asyncio.gather(*(each.run(lambda: enough() > OPERATIONS) for each in running))
+        if owners:
+            running += cluster.clients(session, seed, CLIENTS_EACH, hasty=0.1, queue=OWNED_QUEUE)
+        parts = (*running, *of_owned)
+        await asyncio.gather(*(each.run(lambda: enough() > OPERATIONS) for each in parts))
         for client in clients:
             client.heal()
-        await cluster.drain(cluster.clients(session, seed + 1, 2))
+        draining = cluster.clients(session, seed + 1, 2)
+        if owners:
+            await of_owned[0].renew()
+            draining += cluster.clients(session, seed + 1, 1, queue=OWNED_QUEUE)
+        await cluster.drain(draining)
     return cluster
 
 
@@ -94,6 +107,20 @@ async def test_a_history_of_lost_replies_and_stale_handles(
 
 
 @pytest.mark.certificate
+@seeds
+@pytest.mark.parametrize("trusts_parents", [False, True], ids=["asks again", "cannot tell"])
+async def test_a_history_of_a_queue_that_is_deleted_and_made_again(
+    tmp_path: Path, daemons: Processes, seed: int, trusts_parents: bool
+) -> None:
+    """By clients for which a folder's name goes on to lead where it led."""
+    kept = {"keeps_entries": True, "trusts_parents": trusts_parents}
+    with nfs_mount(tmp_path, "one", **kept) as one, nfs_mount(tmp_path, "other", **kept) as other:
+        cluster = await _live(daemons, (one, other), seed, owners=2)
+        cluster.assert_it_holds(seed, RULES, (*RULES, *OVER_A_NETWORK))
+        daemons.end_all()
+
+
+@pytest.mark.slow
 @seeds
 async def test_a_history_with_caches_of_names_that_are_not_there(
     caching_clients: tuple[Mount, Mount], daemons: Processes, seed: int

@@ -140,3 +140,31 @@ def test_times_are_the_server_s(tmp_path: Path) -> None:
         assert found.st_ctime_ns // 10**6 == real.st_ctime_ns // 10**6 + ahead_ms
         os.utime(one.where / "file", ns=(10**18 + 1234, 10**18 + 1234))
         assert (one.where / "file").stat().st_mtime_ns == 10**18 + 1000
+
+
+def test_a_folder_s_name_leads_where_it_led_until_its_parent_is_opened(tmp_path: Path) -> None:
+    with nfs_mount(tmp_path, "one") as one, nfs_mount(tmp_path, "b", keeps_entries=True) as other:
+        (one.where / "above" / "folder").mkdir(parents=True)
+        (other.where / "file").touch()
+        (other.where / "above" / "folder").stat()
+        (one.where / "above" / "folder").rename(one.where / "away")
+        (one.where / "above" / "folder").mkdir()
+        (other.where / "file").rename(other.where / "above" / "folder" / "file")
+        assert os.listdir(one.where / "away") == ["file"]
+        assert os.listdir(one.where / "above" / "folder") == []
+        os.listdir(other.where / "above")
+        assert os.listdir(other.where / "above" / "folder") == []
+
+
+def test_who_renames_a_folder_by_an_old_name_renames_the_one_that_has_it(tmp_path: Path) -> None:
+    with nfs_mount(tmp_path, "one") as one, nfs_mount(tmp_path, "b", keeps_entries=True) as other:
+        (one.where / "folder").mkdir()
+        (other.where / "folder").stat()
+        (one.where / "folder").rename(one.where / "away")
+        (one.where / "folder").mkdir()
+        (one.where / "folder" / "file").touch()
+        (other.where / "folder").rename(other.where / "elsewhere")
+        assert os.listdir(one.where / "elsewhere") == ["file"]
+        # And goes on to take it for the one that it was.
+        (other.where / "elsewhere").chmod(0o500)
+        assert (one.where / "away").stat().st_mode & 0o777 == 0o500

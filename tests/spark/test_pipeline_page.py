@@ -12,7 +12,7 @@ from harness.processes import PATIENCE_S, Processes
 from pyspark.sql import SparkSession
 
 import mq.spark
-from tests.bench.others.rival import free_port
+from deploy.bench.others.rival import free_port
 
 PAGE = Path(mq.spark.__file__).with_name("PIPELINE.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```(?P<kind>sh|python|)\n(?P<text>.*?)```", re.DOTALL)

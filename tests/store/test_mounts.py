@@ -12,14 +12,9 @@ from mq.errors import StartupError
 from mq.settings import CommitMode, Durability
 from mq.store.files import Files
 from mq.store.flush import is_kernel_with_syncfs_errors
-from mq.store.mounts import (
-    ClockFollower,
-    FileSystem,
-    choose_flusher,
-    file_system_of,
-    promise,
-)
+from mq.store.mounts import FileSystem, choose_flusher, file_system_of, promise
 from mq.store.root import open_root
+from mq.store.server_clock import ClockFollower
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -12,8 +12,8 @@ from mq.errors import AcrossFileSystems, NoInodes, NoSpace, StartupError
 from mq.lifecycle import State
 from mq.store.files import Files
 from mq.store.layout import Layout
-from mq.store.mounts import measure_clock_offset_ms
 from mq.store.root import open_root, probe_write
+from mq.store.server_clock import measure_clock_offset_ms
 from mq.store.space import Space
 
 FOLDERS = (

@@ -56,8 +56,9 @@ from mq.store.archiving import (
 from mq.store.files import Files
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
-from mq.store.mounts import ClockFollower, choose_flusher
+from mq.store.mounts import choose_flusher
 from mq.store.root import Root, attach_root
+from mq.store.server_clock import ClockFollower
 
 _FLUSH_THREADS: Final = 2
 _KINDS: Final = (FILE, BODY)

@@ -32,8 +32,8 @@ from mq.store.audit_screen import Screen
 from mq.store.audit_taking import SentLook, Suspect, Taking
 from mq.store.breaches import Amounts, Breach, Look, Violation
 from mq.store.files import Files
-from mq.store.mounts import ClockFollower
 from mq.store.root import Root
+from mq.store.server_clock import ClockFollower
 
 ROWS: Final = "part STRING, at INT, blob BINARY"
 _SCHEMA: Final = pa.schema([("part", pa.string()), ("at", pa.int32()), ("blob", pa.binary())])

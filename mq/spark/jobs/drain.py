@@ -22,8 +22,8 @@ from mq.spark.jobs.job_errors import NoSuchQueue, TaskFailed, queue_named, said_
 from mq.spark.jobs.row_files import Format, compression_of
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.spark.opening import open_for_leases
-from mq.store.moves import queue_exists
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 
 BATCH_MESSAGES_DEFAULT: Final = 200_000
 FILE_MESSAGES_DEFAULT: Final = 50_000

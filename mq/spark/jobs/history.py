@@ -49,9 +49,9 @@ from mq.spark.jobs.history_lives import (
 from mq.spark.jobs.history_steps import BadSpan, Steps, steps_between
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.store.files import Files
-from mq.store.moves import queue_exists
 from mq.store.root import Root, attach_root
 from mq.store.settings import read_fields
+from mq.store.standing import queue_exists
 
 Render: TypeAlias = Callable[[Mapping[str, list[dict[str, Any]]], datetime], str]
 """Makes a report of the tables' rows, and of when they were made."""

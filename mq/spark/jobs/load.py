@@ -29,10 +29,10 @@ from mq.store.files import Files, is_gone
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.journal import is_published, read_journal
-from mq.store.moves import queue_exists
 from mq.store.pipeline_layout import JournalFile, journal_path
 from mq.store.queues import create_queue
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 
 _PREFIX: Final = "load-"
 _ID_DIGITS: Final = 40

@@ -38,9 +38,9 @@ from mq.store.crossing_files import (
 from mq.store.crossing_layout import Crossing
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
-from mq.store.moves import queue_exists
 from mq.store.root import Root
 from mq.store.shovel import settings_of
+from mq.store.standing import queue_exists
 
 _SHOWN: Final = 10
 
