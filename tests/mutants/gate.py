@@ -33,6 +33,7 @@ ELSEWHERE = (Path("mq/doctor"), Path("mq/daemon.py"), Path("mq/spark/jobs"))
 SUITE = (
     "tests/faults/test_steps.py",
     "tests/faults/test_key_steps.py",
+    "tests/faults/test_locks.py",
     "tests/faults/test_start.py",
     "tests/faults/test_fsync_errors.py",
     "tests/crash/test_faults.py",
@@ -40,9 +41,15 @@ SUITE = (
     "tests/coordination/test_opening.py",
     "tests/mqctl/test_inbox.py",
     "tests/mqctl/test_token_file.py",
-    "tests/mq_mover/test_scheduler.py",
-    "tests/mq_mover/test_sidelining.py",
-    "tests/mq_reaper/test_reaper.py",
+    "tests/mq_mover",
+    "tests/mq_reaper",
+    "tests/fsck",
+    "tests/conformance",
+    "tests/faults/test_every_call.py",
+    "tests/faults/test_every_upkeep_call.py",
+    "tests/faults/test_every_archive_call.py",
+    "tests/faults/test_every_firing_call.py",
+    "tests/faults/test_every_fsck_call.py",
     "tests/crash/test_states.py",
 )
 # Only the plugins that these tests need: a mutant's run is mostly imports.
