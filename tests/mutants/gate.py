@@ -6,7 +6,6 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -122,7 +121,7 @@ def judge(
     are asked, a mutant lives that no test kills which has killed others of its module.
     """
     count = threads or os.cpu_count() or 1
-    with _compiled() as pattern, contextlib.ExitStack() as stack:
+    with _copied() as pattern, contextlib.ExitStack() as stack:
         idle: SimpleQueue[Warm] = SimpleQueue()
         for _ in range(count):
             warm = stack.enter_context(_warm(pattern))
@@ -134,31 +133,15 @@ def judge(
 
 
 @contextlib.contextmanager
-def _compiled() -> Iterator[Path]:
-    """A copy of the packages and the tests in which all modules have been imported once: most of
-    what a mutant's run would take is compiling them.
-    """
+def _copied() -> Iterator[Path]:
+    """A copy of the packages and the tests, which stays as it is whatever is edited meanwhile."""
     with tempfile.TemporaryDirectory(prefix="mq-mutants-") as folder:
         pattern = Path(folder)
         for name in (*PACKAGES, "tests"):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(CHECKOUT / name, pattern / name, ignore=ignored)
         shutil.copy(CHECKOUT / "pyproject.toml", pattern)
-        _compile(pattern)
         yield pattern
-
-
-def _compile(pattern: Path) -> None:
-    """Imports all modules once."""
-    collect = ["-p", "no:cacheprovider", *PLUGIN_WORDS, "--collect-only", "-q", *SUITE]
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *collect],
-        cwd=pattern,
-        env=_environment() | {"PYTHONPATH": str(pattern), "PYTHONDONTWRITEBYTECODE": ""},
-        stdout=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        check=True,
-    )
 
 
 def _modules(package: str) -> Iterator[Path]:
@@ -218,8 +201,11 @@ def _first_failure(
 
 
 def _environment() -> dict[str, str]:
-    """That of pytest, with the plugins that it is told of. Their tallies are not the gate's."""
-    env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
+    """That of pytest, with the plugins that it is told of. Their tallies are not the gate's. What
+    is imported is compiled for those that import it anew.
+    """
+    left_out = ("MQ_TALLY", "PYTHONDONTWRITEBYTECODE")
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
     return env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 

@@ -18,7 +18,6 @@ from mutants.syntax import (
     text_of,
 )
 
-
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -103,9 +102,7 @@ class Orders:
             elif not _goes_on_behind(parent, block):
                 return
 
-    def _previous(
-        self, function: Function, site: _Site
-    ) -> tuple[ast.stmt | None, list[ast.stmt]]:
+    def _previous(self, function: Function, site: _Site) -> tuple[ast.stmt | None, list[ast.stmt]]:
         """The last change before it, and what lies between the two."""
         skipped: list[ast.stmt] = []
         for parent, block, at in site.path:
@@ -270,4 +267,3 @@ def _leaves(statement: ast.stmt) -> bool:
     return any(
         isinstance(node, ast.Return | ast.Continue | ast.Break) for node in own_nodes(statement)
     )
-

@@ -1,5 +1,5 @@
-"""Every place of the package where a flush is asked for or made: a rule that takes it out, or a part
-of it. A flush that somebody adds is one more mutant by itself.
+"""A rule that takes out each flush that is asked for or made, or a part of it: a flush that is
+added is one more mutant by itself.
 """
 
 import ast

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
+from mq.store.steps import Flush
 from mutants.syntax import UNFLUSHED
 
 
@@ -17,9 +18,10 @@ def swap(checkout: Path, module: str, function: str) -> bool:
     checkout has; False: that is not enough, and the module is to be imported anew.
     """
     imported = sys.modules.get(module.removesuffix(".py").replace("/", "."))
-    if imported is None:
-        return True  # No test has it.
-    code = compile((checkout / module).read_text(), imported.__file__ or module, "exec")
+    if imported is None or not function:
+        return False
+    place = getattr(imported, "__file__", None) or module
+    code = compile((checkout / module).read_text(), place, "exec")
     path, found = _function(imported, function.split("."))
     if found is None:
         return False
@@ -28,7 +30,7 @@ def swap(checkout: Path, module: str, function: str) -> bool:
         return False
     found.__code__ = made
     # What a mutant adds to a module.
-    vars(imported)[UNFLUSHED] = getattr(sys.modules["mq.store.steps"], "Flush", None)
+    vars(imported)[UNFLUSHED] = Flush
     return True
 
 

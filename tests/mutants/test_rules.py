@@ -131,7 +131,10 @@ def seal(files, fd) -> None:
         "stamped(root, fd) behind yield Flush(folders=('delay',))",
         "files.stamp(fd, 1) behind files.sync(fd)",
     ]
-    assert "files.sync(fd)\n    files.stamp(fd, 1)" in found["files.stamp(fd, 1) behind files.sync(fd)"]
+    assert (
+        "files.sync(fd)\n    files.stamp(fd, 1)"
+        in found["files.stamp(fd, 1) behind files.sync(fd)"]
+    )
 
 
 def test_a_flush_goes_behind_the_looks_that_follow_it() -> None:
@@ -141,11 +144,14 @@ def assure(files) -> Steps[None]:
     if files.status("queue") is None:
         raise KeyError
     note()
+
+def note():
+    pass
 """
     found = made(lambda acts: Orders(acts).looks, source)
     [what] = found
     assert what == "yield Flush(entries=('queue',)) behind if files.status('queue') is None"
-    assert "raise KeyError\n    yield Flush(entries=('queue',))\n    note()" in found[what]
+    assert 'raise KeyError\n    yield Flush(entries=("queue",))\n    note()' in found[what]
 
 
 def test_an_error_of_a_flush_goes_no_further_and_of_a_sync_no_step_is_done() -> None:

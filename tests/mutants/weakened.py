@@ -143,10 +143,9 @@ class Decisions:
 
 def steps(function: Function) -> Iterator[Change]:
     """A step that is made of others is left out."""
-    for node in function.nodes:
+    for node in function.nodes if function.is_durable else ():
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.YieldFrom):
-            if function.is_durable:
-                yield Change(f"without {said(node)}", (cut(node, "pass"),))
+            yield Change(f"without {said(node)}", (cut(node, "pass"),))
 
 
 def _conditions(function: Function) -> Iterator[ast.expr]:
