@@ -1,31 +1,61 @@
 """Judges mutants, and prints who killed each."""
 
+import argparse
 import sys
+from subprocess import CalledProcessError
 
-from mutants.gate import judge, mutants, red_without_a_mutant, remember
+from mutants.gate import judge, modules_changed, mutants, red_without_a_mutant
+from mutants.killers import remember
 
 
 def main(words: list[str]) -> int:
-    """The exit code: 1 when a mutant lives, 2 when the package itself does not. The first of the
-    words may be `--remember`: who kills is asked first the next time.
-    """
-    remembers = words[:1] == ["--remember"]
-    chosen = mutants(words[remembers:])
-    alive = 0
+    """The exit code: 1 when a mutant lives, 2 when the package itself does not."""
+    asked = _parser().parse_args(words)
+    try:
+        changed = modules_changed(asked.changed) if asked.changed else None
+    except CalledProcessError as error:
+        print(f"git: {error.stderr.strip()}", file=sys.stderr)
+        return 2
+    chosen = mutants(asked.word, changed)
+    if asked.list:
+        print("".join(f"{mutant.name}\n" for mutant in chosen), end="")
+        return 0
     verdicts = []
-    for verdict in judge(chosen):
+    for verdict in judge(chosen, asked.threads, all_of_them=not asked.quick):
         verdicts.append(verdict)
-        alive += not verdict.is_killed
-        print(
-            f"{verdict.seconds:5.1f} s  {verdict.killer or 'ALIVE'}: {verdict.mutant}", flush=True
-        )
+        said = verdict.killer or "ALIVE"
+        print(f"{verdict.seconds:5.1f} s  {said}: {verdict.mutant}", flush=True)
     if red := red_without_a_mutant(verdicts):
         print(f"red without a mutant: {red}", file=sys.stderr)
         return 2
-    if remembers:
-        remember(verdicts)
-    print(f"{len(chosen) - alive} of {len(chosen)} killed")
-    return 1 if alive else 0
+    killed = {verdict.mutant: verdict.killer for verdict in verdicts if verdict.is_killed}
+    if asked.remember:
+        remember(killed, (mutant.name for mutant in mutants()))
+    print(f"{len(killed)} of {len(chosen)} killed")
+    return 1 if len(killed) < len(chosen) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
+    parser.add_argument("word", nargs="*", help="only mutants whose names have all these words")
+    parser.add_argument(
+        "--changed",
+        nargs="?",
+        const="main",
+        metavar="BASE",
+        help="only mutants of the modules that differ from this branch (main)",
+    )
+    parser.add_argument("--list", action="store_true", help="say which they are, and run nothing")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="ask those tests alone that have killed others of the same module",
+    )
+    parser.add_argument(
+        "--remember", action="store_true", help="who kills is asked first the next time"
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="so many at a time")
+    return parser
 
 
 if __name__ == "__main__":

@@ -6,19 +6,21 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
 
-from mutants.orderings import reordered
-from mutants.sites import Mutant, left_out
+from mutants.exemptions import EXEMPT
+from mutants.killers import Killers
+from mutants.named import made_by_name
+from mutants.rules import made_by_rules
+from mutants.syntax import Mutant
 from mutants.warm import Run, Warm
 
 CHECKOUT = Path(__file__).parents[2]
@@ -26,15 +28,27 @@ PACKAGES = ("mq", "mq_mover", "mq_reaper")
 # What these flush is no message: probes and a daemon's pulse, which promise nothing, and the jobs'
 # own folders, of which the jobs' own tests cut the power.
 ELSEWHERE = (Path("mq/doctor"), Path("mq/daemon.py"), Path("mq/spark/jobs"))
-# The first that turns red ends a mutant's run: what is quick comes first.
+# All that may kill. The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
     "tests/faults/test_steps.py",
     "tests/faults/test_key_steps.py",
+    "tests/faults/test_locks.py",
     "tests/faults/test_start.py",
     "tests/faults/test_fsync_errors.py",
     "tests/crash/test_faults.py",
     "tests/store",
-    "tests/mq_mover/test_scheduler.py",
+    "tests/coordination/test_opening.py",
+    "tests/mqctl/test_inbox.py",
+    "tests/mqctl/test_token_file.py",
+    "tests/mq_mover",
+    "tests/mq_reaper",
+    "tests/fsck",
+    "tests/conformance",
+    "tests/faults/test_every_call.py",
+    "tests/faults/test_every_upkeep_call.py",
+    "tests/faults/test_every_archive_call.py",
+    "tests/faults/test_every_firing_call.py",
+    "tests/faults/test_every_fsck_call.py",
     "tests/crash/test_states.py",
 )
 # Only the plugins that these tests need: a mutant's run is mostly imports.
@@ -44,8 +58,6 @@ PLUGIN_WORDS = tuple(word for name in PLUGINS for word in ("-p", name))
 # one that hangs.
 PATIENCE_S = 1800.0
 _DID_NOT_END = "(did not end)"
-REMEMBERED = Path(__file__).parent / "killers.txt"
-"""Who killed each mutant the last time, to be asked first: a hint that is wrong costs its time."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +74,33 @@ class Verdict:
         return bool(self.killer)
 
 
-def mutants(words: Sequence[str] = ()) -> list[Mutant]:
-    """All of them, or those whose name has all these words."""
+def mutants(words: Sequence[str] = (), changed: Collection[str] | None = None) -> list[Mutant]:
+    """All that are to be killed; or those whose name has all these words, of the modules that are
+    `changed`.
+    """
+    chosen = (each for each in all_mutants() if changed is None or each.module in changed)
+    found = [mutant for mutant in chosen if all(word in mutant.name for word in words)]
+    return [mutant for mutant in found if mutant.name not in EXEMPT]
+
+
+def all_mutants() -> list[Mutant]:
+    """Those that are exempt, too."""
     modules = [str(path) for package in PACKAGES for path in sorted(_modules(package))]
-    made = [*left_out(CHECKOUT, modules), *reordered(CHECKOUT)]
-    return [mutant for mutant in made if all(word in mutant.name for word in words)]
+    return [*made_by_rules(CHECKOUT, modules), *made_by_name(CHECKOUT)]
+
+
+def modules_changed(base: str) -> list[str]:
+    """The paths in the checkout that differ from where the two histories parted. Raises
+    CalledProcessError where git knows no such base.
+    """
+    fork = _git("merge-base", base, "HEAD").strip()
+    new = _git("ls-files", "--others", "--exclude-standard")
+    return [*_git("diff", "--name-only", fork).splitlines(), *new.splitlines()]
+
+
+def _git(*words: str) -> str:
+    ran = subprocess.run(["git", *words], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    return ran.stdout
 
 
 def red_without_a_mutant(verdicts: Sequence[Verdict]) -> str:
@@ -80,43 +114,34 @@ def red_without_a_mutant(verdicts: Sequence[Verdict]) -> str:
         return _first_failure(warm, CHECKOUT, sorted(killers))
 
 
-def judge(chosen: Sequence[Mutant], threads: int | None = None) -> Iterator[Verdict]:
-    """A verdict for each mutant, in their order; several run side by side."""
+def judge(
+    chosen: Sequence[Mutant], threads: int | None = None, *, all_of_them: bool = True
+) -> Iterator[Verdict]:
+    """A verdict for each mutant, in their order; several run side by side. Unless `all_of_them`
+    are asked, a mutant lives that no test kills which has killed others of its module.
+    """
     count = threads or os.cpu_count() or 1
-    with _compiled() as pattern, contextlib.ExitStack() as stack:
+    with _copied() as pattern, contextlib.ExitStack() as stack:
         idle: SimpleQueue[Warm] = SimpleQueue()
         for _ in range(count):
-            idle.put(stack.enter_context(_warm(pattern)))
+            warm = stack.enter_context(_warm(pattern))
+            idle.put(warm)
+        killers = Killers.read(warm.tests)
+        suite = SUITE if all_of_them else ()
         pool = stack.enter_context(ThreadPoolExecutor(count))
-        yield from pool.map(functools.partial(_judge, pattern, idle), chosen)
+        yield from pool.map(functools.partial(_judge, pattern, idle, killers, suite), chosen)
 
 
 @contextlib.contextmanager
-def _compiled() -> Iterator[Path]:
-    """A copy of the packages and the tests in which all modules have been imported once: most of
-    what a mutant's run would take is compiling them.
-    """
+def _copied() -> Iterator[Path]:
+    """A copy of the packages and the tests, which stays as it is whatever is edited meanwhile."""
     with tempfile.TemporaryDirectory(prefix="mq-mutants-") as folder:
         pattern = Path(folder)
         for name in (*PACKAGES, "tests"):
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(CHECKOUT / name, pattern / name, ignore=ignored)
         shutil.copy(CHECKOUT / "pyproject.toml", pattern)
-        _compile(pattern)
         yield pattern
-
-
-def _compile(pattern: Path) -> None:
-    """Imports all modules once."""
-    collect = ["-p", "no:cacheprovider", *PLUGIN_WORDS, "--collect-only", "-q", *SUITE]
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *collect],
-        cwd=pattern,
-        env=_environment() | {"PYTHONPATH": str(pattern), "PYTHONDONTWRITEBYTECODE": ""},
-        stdout=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
-        check=True,
-    )
 
 
 def _modules(package: str) -> Iterator[Path]:
@@ -124,21 +149,13 @@ def _modules(package: str) -> Iterator[Path]:
     return (path for path in found if not any(each in (path, *path.parents) for each in ELSEWHERE))
 
 
-def remembered() -> dict[str, str]:
-    """The test that killed a mutant, by the mutant's name."""
-    lines = REMEMBERED.read_text().splitlines() if REMEMBERED.exists() else []
-    return {name: killer for killer, _, name in (line.partition("  ") for line in lines)}
-
-
-def remember(verdicts: Sequence[Verdict]) -> None:
-    """Adds who killed these to what is remembered; what is no mutant any more is forgotten."""
-    known = remembered() | {verdict.mutant: verdict.killer for verdict in verdicts}
-    names = {mutant.name for mutant in mutants()}
-    lines = sorted(f"{killer}  {name}" for name, killer in known.items() if name in names)
-    REMEMBERED.write_text("".join(f"{line}\n" for line in lines if line.startswith("tests/")))
-
-
-def _judge(pattern: Path, idle: "SimpleQueue[Warm]", mutant: Mutant) -> Verdict:
+def _judge(
+    pattern: Path,
+    idle: "SimpleQueue[Warm]",
+    killers: Killers,
+    suite: Sequence[str],
+    mutant: Mutant,
+) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
         checkout = Path(folder)
         shutil.copytree(pattern, checkout, copy_function=os.link, dirs_exist_ok=True)
@@ -152,21 +169,26 @@ def _judge(pattern: Path, idle: "SimpleQueue[Warm]", mutant: Mutant) -> Verdict:
         killer = ""
         warm = idle.get()
         try:
-            if (hint := remembered().get(mutant.name)) is not None:
-                killer = _first_failure(warm, checkout, [hint])
-            killer = killer or _first_failure(warm, checkout, SUITE)
+            for tests in (*killers.to_ask(mutant), suite):
+                killer = killer or (_first_failure(warm, checkout, tests, mutant) if tests else "")
         finally:
             idle.put(warm)
         return Verdict(mutant.name, killer, time.monotonic() - began)
 
 
-def _first_failure(warm: Warm, checkout: Path, tests: Sequence[str]) -> str:
+def _first_failure(
+    warm: Warm, checkout: Path, tests: Sequence[str], mutant: Mutant | None = None
+) -> str:
     """The test that turns red first; empty when none does, or there is no such test."""
     # One process is enough for what seldom is more than one test.
     words = ["-q", "-p", "no:cacheprovider", *PLUGIN_WORDS, "-x", *tests]
     # Runs that end at a time would take each other's folders away.
     with tempfile.TemporaryDirectory(prefix="mq-gate-", ignore_cleanup_errors=True) as folder:
-        ran = warm.run(Run(str(checkout), [*words, f"--basetemp={folder}/tests"], PATIENCE_S))
+        words.append(f"--basetemp={folder}/tests")
+        run = Run(str(checkout), words, PATIENCE_S)
+        if mutant is not None:
+            run = replace(run, module=mutant.module, function=mutant.function)
+        ran = warm.run(run)
     if ran.code is None:
         return _DID_NOT_END
     if ran.code in (pytest.ExitCode.OK, pytest.ExitCode.USAGE_ERROR):
@@ -179,8 +201,11 @@ def _first_failure(warm: Warm, checkout: Path, tests: Sequence[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """That of pytest, with the plugins that it is told of. Their tallies are not the gate's."""
-    env = {name: value for name, value in os.environ.items() if name != "MQ_TALLY"}
+    """That of pytest, with the plugins that it is told of. Their tallies are not the gate's. What
+    is imported is compiled for those that import it anew.
+    """
+    left_out = ("MQ_TALLY", "PYTHONDONTWRITEBYTECODE")
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
     return env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 

@@ -3,7 +3,8 @@
 import pytest
 from harness.tally import tally
 
-from mutants.gate import judge, mutants, red_without_a_mutant
+from mutants.exemptions import EXEMPT
+from mutants.gate import all_mutants, judge, mutants, red_without_a_mutant
 
 
 @pytest.mark.certificate
@@ -12,10 +13,31 @@ from mutants.gate import judge, mutants, red_without_a_mutant
 @pytest.mark.timeout(3000)
 def test_every_flush_and_every_ordering_is_missed_when_it_is_taken_out() -> None:
     chosen = mutants()
-    assert len(chosen) >= 60
+    assert len(chosen) >= 600
     verdicts = list(judge(chosen))
     alive = [verdict.mutant for verdict in verdicts if not verdict.is_killed]
     tally("mutants made", len(verdicts))
     tally("mutants killed", len(verdicts) - len(alive))
     assert not alive, "\n".join(alive)
     assert not red_without_a_mutant(verdicts)
+
+
+def test_every_mutant_of_the_package_is_one_of_its_own_and_compiles() -> None:
+    made = all_mutants()
+    assert len({mutant.source for mutant in made}) == len({mutant.name for mutant in made})
+    for mutant in made:
+        compile(mutant.source, mutant.module, "exec")
+
+
+def test_what_is_exempt_is_a_mutant_and_has_a_reason() -> None:
+    names = {mutant.name for mutant in all_mutants()}
+    assert [name for name in EXEMPT if name not in names] == []
+    assert all(EXEMPT.values())
+
+
+def test_the_mutants_of_some_modules_are_those_of_no_others() -> None:
+    module = "mq/store/publish.py"
+    chosen = mutants(["deliver"], changed=[module])
+    assert chosen
+    assert {mutant.module for mutant in chosen} == {module}
+    assert all("deliver" in mutant.name for mutant in chosen)

@@ -1,9 +1,11 @@
-"""A process that has imported what tests need beside the project, and forks for each run of pytest.
+"""A process that has imported what tests need, and forks for each run of pytest.
 
     python -m mutants.warm TEST...       in a checkout; speaks JSON lines, each an order and a reply
 
-Most of a mutant's run would be the start of Python and the imports of other people's packages. A
-fork has those; of the project it has nothing, and imports all from the checkout that it is told.
+Most of a mutant's run would be the start of Python and the imports. A fork has those, and changes
+the one function that is another in the checkout that it is told. What tests start as a process of
+its own finds that checkout. Where a function is not all that changes, the fork forgets what is
+the project's, and imports it from there.
 """
 
 import contextlib
@@ -24,14 +26,19 @@ from typing import IO, Any, Self
 
 import pytest
 
+from mutants.swapped import swap
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """pytest's arguments, where it runs, and how long it may take."""
+    """pytest's arguments, the checkout with what is changed in it, and how long it may take."""
 
     checkout: str
     arguments: list[str]
     patience_s: float
+    module: str = ""
+    function: str = ""
+    """The function of this module is another; without a module nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +61,28 @@ class Warm:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._tests: list[str] | None = None
+
+    @property
+    def tests(self) -> list[str]:
+        """All of them, by their ids."""
+        if self._tests is None:
+            self._tests = json.loads(self._reply())
+        return self._tests
 
     def run(self, order: Run) -> Ran:
         """Runs pytest in a fork."""
+        assert self.tests, "there are no tests"
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(order)) + "\n")
         self._process.stdin.flush()
+        return Ran(**json.loads(self._reply()))
+
+    def _reply(self) -> str:
+        assert self._process.stdout is not None
         reply = self._process.stdout.readline()
         assert reply, f"the warm process has ended with {self._process.wait()}"
-        return Ran(**json.loads(reply))
+        return reply
 
     def __enter__(self) -> Self:
         return self
@@ -79,14 +98,19 @@ def main(tests: Sequence[str]) -> int:
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(2, 1)
     path = [place for place in sys.path if not _is_project(place)]
-    _import_all(tests)
+    replies.write(json.dumps(_import_all(tests)) + "\n")
+    replies.flush()
     for line in orders:
         order = Run(**json.loads(line))
         with tempfile.TemporaryFile("w+") as said:
             if (child := os.fork()) == 0:
                 orders.close()
                 replies.close()
-                return _run(order, path, said)
+                code = _run(order, path, said)
+                sys.stdout.flush()
+                sys.stderr.flush()
+                # Without taking apart, piece by piece, what a fork shares.
+                os._exit(code)
             code = _awaited(child, order.patience_s)
             said.seek(0)
             replies.write(json.dumps(asdict(Ran(code, said.read()))) + "\n")
@@ -99,16 +123,27 @@ def _moved(descriptor: int, mode: str) -> IO[Any]:
     return os.fdopen(os.dup(descriptor), mode)
 
 
-def _import_all(tests: Sequence[str]) -> None:
-    """Imports what collecting the tests imports, and forgets what of that is the project's."""
+class _Collected:
+    """A plugin of pytest that keeps what is collected."""
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self.tests = [item.nodeid for item in items]
+
+
+def _import_all(tests: Sequence[str]) -> list[str]:
+    """Imports what collecting the tests imports; the ids of what was collected."""
+    collected = _Collected()
+    words = ["-q", "-p", "no:cacheprovider", "--collect-only", *tests]
     with open(os.devnull, "w") as silence, contextlib.redirect_stdout(silence):
-        code = pytest.main(["-q", "-p", "no:cacheprovider", "--collect-only", *tests])
+        code = pytest.main(words, plugins=[collected])
     assert code == 0, f"the tests cannot be collected: {code}"
-    for name in list(_of_project()):
-        del sys.modules[name]
     # A fork neither looks through what is there already nor copies it.
     gc.collect()
     gc.freeze()
+    return collected.tests
 
 
 def _of_project() -> Iterator[str]:
@@ -130,13 +165,21 @@ def _run(order: Run, path: list[str], said: IO[str]) -> int:
     os.setsid()
     os.dup2(said.fileno(), 1)
     os.dup2(said.fileno(), 2)
-    os.chdir(order.checkout)
     os.environ["PYTHONPATH"] = order.checkout
-    sys.path[:] = [order.checkout, *path]
-    sys.path_importer_cache.clear()
-    importlib.invalidate_caches()
+    if order.module and not swap(Path(order.checkout), order.module, order.function):
+        _import_anew(order.checkout, path)
     random.seed()
     return int(pytest.main(order.arguments))
+
+
+def _import_anew(checkout: str, path: list[str]) -> None:
+    """Has all of the project be the checkout's."""
+    for name in list(_of_project()):
+        del sys.modules[name]
+    os.chdir(checkout)
+    sys.path[:] = [checkout, *path]
+    sys.path_importer_cache.clear()
+    importlib.invalidate_caches()
 
 
 def _awaited(child: int, patience_s: float) -> int | None:
