@@ -11,8 +11,8 @@ from mq.store.census import Census
 from mq.store.commit import Committer
 from mq.store.counting import count
 from mq.store.listing import look_pause_s
-from mq.store.moves import queue_exists
 from mq.store.root import Root
+from mq.store.standing import queue_exists
 
 
 class Describer:

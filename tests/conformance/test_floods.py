@@ -38,7 +38,7 @@ def problem_of(response: RawResponse, status: int, slug: str) -> None:
 
 def connections(server: Server) -> tuple[int, int]:
     """How many there are, and how many of them are WebSockets."""
-    return server.daemon._service.scrapes.connections()  # type: ignore[union-attr]
+    return server.daemon.service.scrapes.connections()  # type: ignore[union-attr]
 
 
 @contextlib.asynccontextmanager
