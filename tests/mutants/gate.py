@@ -6,9 +6,10 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from mutants.exemptions import EXEMPT
+from mutants.callers import FILE, Callers
+from mutants.exemptions import EXEMPT, living
 from mutants.killers import Killers
 from mutants.named import made_by_name
 from mutants.rules import made_by_rules
@@ -78,9 +80,17 @@ def mutants(words: Sequence[str] = (), changed: Collection[str] | None = None) -
     """All that are to be killed; or those whose name has all these words, of the modules that are
     `changed`.
     """
-    chosen = (each for each in all_mutants() if changed is None or each.module in changed)
-    found = [mutant for mutant in chosen if all(word in mutant.name for word in words)]
-    return [mutant for mutant in found if mutant.name not in EXEMPT]
+    passed_over = {*EXEMPT, *living()}
+    found = [mutant for mutant in all_mutants() if mutant.name not in passed_over]
+    return chosen_of(found, words, changed)
+
+
+def chosen_of(
+    found: Iterable[Mutant], words: Sequence[str], changed: Collection[str] | None
+) -> list[Mutant]:
+    """Those whose name has all these words, of the modules that are `changed`; None: of any."""
+    some = (mutant for mutant in found if changed is None or mutant.module in changed)
+    return [mutant for mutant in some if all(word in mutant.name for word in words)]
 
 
 def all_mutants() -> list[Mutant]:
@@ -114,11 +124,17 @@ def red_without_a_mutant(verdicts: Sequence[Verdict]) -> str:
         return _first_failure(warm, CHECKOUT, sorted(killers))
 
 
+def _all_tests(_: Mutant) -> Sequence[str]:
+    return SUITE
+
+
 def judge(
-    chosen: Sequence[Mutant], threads: int | None = None, *, all_of_them: bool = True
+    chosen: Sequence[Mutant],
+    threads: int | None = None,
+    at_last: Callable[[Mutant], Sequence[str]] = _all_tests,
 ) -> Iterator[Verdict]:
-    """A verdict for each mutant, in their order; several run side by side. Unless `all_of_them`
-    are asked, a mutant lives that no test kills which has killed others of its module.
+    """A verdict for each mutant, in their order; several run side by side. Who has killed it, or
+    others of its function or its module, is asked first; then those that `at_last` says.
     """
     count = threads or os.cpu_count() or 1
     with _copied() as pattern, contextlib.ExitStack() as stack:
@@ -127,9 +143,8 @@ def judge(
             warm = stack.enter_context(_warm(pattern))
             idle.put(warm)
         killers = Killers.read(warm.tests)
-        suite = SUITE if all_of_them else ()
         pool = stack.enter_context(ThreadPoolExecutor(count))
-        yield from pool.map(functools.partial(_judge, pattern, idle, killers, suite), chosen)
+        yield from pool.map(functools.partial(_judge, pattern, idle, killers, at_last), chosen)
 
 
 @contextlib.contextmanager
@@ -153,7 +168,7 @@ def _judge(
     pattern: Path,
     idle: "SimpleQueue[Warm]",
     killers: Killers,
-    suite: Sequence[str],
+    at_last: Callable[[Mutant], Sequence[str]],
     mutant: Mutant,
 ) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
@@ -169,7 +184,7 @@ def _judge(
         killer = ""
         warm = idle.get()
         try:
-            for tests in (*killers.to_ask(mutant), suite):
+            for tests in (*killers.to_ask(mutant), at_last(mutant)):
                 killer = killer or (_first_failure(warm, checkout, tests, mutant) if tests else "")
         finally:
             idle.put(warm)
@@ -198,6 +213,21 @@ def _first_failure(
     ]
     assert ran.code == 1, ran.said[-2000:]
     return failed[0].split(" - ")[0].partition(" ")[2]
+
+
+def callers_of(file: Path) -> Callable[[Mutant], Sequence[str]]:
+    """The tests that call what is changed, as the file says; it is written where it is missing."""
+    if not file.exists():
+        _record_callers(file)
+    callers = Callers.read(file)
+    return lambda mutant: callers.of(mutant) if mutant.function else SUITE
+
+
+def _record_callers(file: Path) -> None:
+    """Runs all tests once, and keeps which functions each has called."""
+    words = ["-q", "-p", "no:cacheprovider", *PLUGIN_WORDS, "-p", "mutants.callers", *SUITE]
+    env = _environment() | {FILE: str(file.absolute()), "PYTHONPATH": str(CHECKOUT / "tests")}
+    subprocess.run([sys.executable, "-m", "pytest", *words], cwd=CHECKOUT, env=env, check=True)
 
 
 def _environment() -> dict[str, str]:

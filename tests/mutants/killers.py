@@ -18,8 +18,8 @@ class Killers:
     """The tests that killed, by the mutants' names; `tests` are those that there are."""
 
     def __init__(self, killed_by: Mapping[str, str], tests: Iterable[str]) -> None:
-        self._tests = {_own_name(test): test for test in tests}
-        self._tests |= {test: test for test in self._tests.values()}
+        there = list(tests)
+        self._tests = {_own_name(test): test for test in there} | {test: test for test in there}
         found = {name: self._now(killer) for name, killer in killed_by.items()}
         self._killed_by = {name: killer for name, killer in found.items() if killer}
 
@@ -46,7 +46,7 @@ class Killers:
 
     def _now(self, test: str) -> str | None:
         """The test as it is called now: its file may have another name by now."""
-        return self._tests.get(test) or self._tests.get(_own_name(test))
+        return self._tests.get(test, self._tests.get(_own_name(test)))
 
 
 def remember(killed_by: Mapping[str, str], names: Iterable[str]) -> None:

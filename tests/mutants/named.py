@@ -59,6 +59,14 @@ NAMED = (
         "is_sideline",
         "not queue.is_sideline and ({})",
     ),
+    _at(
+        "what is moved on from a queue comes back to its sideline",
+        "mq/store/moves.py",
+        "crossed_from",
+        ast.BoolOp,
+        "is_sideline",
+        "queue.is_sideline and ({})",
+    ),
     _call(
         "what is moved on comes back to a queue that a shovel took it from",
         "mq/store/moves.py",

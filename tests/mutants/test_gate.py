@@ -3,7 +3,7 @@
 import pytest
 from harness.tally import tally
 
-from mutants.exemptions import EXEMPT
+from mutants.exemptions import EXEMPT, living
 from mutants.gate import all_mutants, judge, mutants, red_without_a_mutant
 
 
@@ -33,6 +33,11 @@ def test_what_is_exempt_is_a_mutant_and_has_a_reason() -> None:
     names = {mutant.name for mutant in all_mutants()}
     assert [name for name in EXEMPT if name not in names] == []
     assert all(EXEMPT.values())
+
+
+def test_what_lives_is_a_mutant_that_is_not_exempt() -> None:
+    names = {mutant.name for mutant in all_mutants()} - EXEMPT.keys()
+    assert [name for name in living() if name not in names] == []
 
 
 def test_the_mutants_of_some_modules_are_those_of_no_others() -> None:

@@ -24,3 +24,9 @@ def test_a_test_whose_file_has_another_name_is_found_and_one_that_is_gone_passed
         "mq/a.py f: another": "tests/a/test_a.py::test_that_is_gone",
     }
     assert list(Killers(killed_by, TESTS).to_ask(MUTANT)) == [[TESTS[0]]]
+
+
+def test_of_two_tests_of_one_name_in_two_files_each_is_itself() -> None:
+    tests = ["tests/a/test_a.py::test_one", "tests/b/test_b.py::test_one"]
+    for killer in tests:
+        assert list(Killers({MUTANT.name: killer}, tests).to_ask(MUTANT)) == [[killer]]

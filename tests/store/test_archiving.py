@@ -1,10 +1,12 @@
 """An archive's batches: what they name, who may begin one, and what stays of them."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 from harness.archives import OTHER, TO, ArchivingRoot
+from harness.faults import FaultyFiles
 from harness.leases import QUEUE
 
 from mq.archive_errors import (
@@ -13,6 +15,7 @@ from mq.archive_errors import (
     ArchiveNotEnabled,
     ArchiveUnreadable,
 )
+from mq.errors import StorageFailed
 from mq.store.archiving import (
     abandon,
     archive_mark,
@@ -22,6 +25,7 @@ from mq.store.archiving import (
     stored,
     unfinished_batch,
 )
+from mq.store.flush import FsyncFlusher
 
 MARK = "archive/enabled.json"
 
@@ -199,6 +203,28 @@ def test_a_merge_that_was_cut_is_made_again(
     assert place.begin() is None
     assert place.ledgers() == ["1-2.stored"]
     assert place.reap() == 4
+
+
+@pytest.mark.parametrize("call", ["sync", "rename", "sync_folder"])
+def test_what_is_stored_stays_named_where_a_merge_fails(
+    root: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Else it would be archived a second time."""
+    monkeypatch.setattr("mq.store.archiving.ARCHIVE_LEDGERS_MAX", 2)
+    files = FaultyFiles()
+    place = ArchivingRoot(root, 2, files, FsyncFlusher(files, 1))
+    place.enable()
+    place.remove(4)
+    for _ in range(2):
+        place.store(2)
+    stored_twice = place.ledgers()
+    files.fail(call, errno.EIO)
+    with pytest.raises(StorageFailed):
+        place.begin()
+    files.heal()
+    assert set(stored_twice) <= set(place.ledgers())
+    assert place.begin() is None
+    assert place.ledgers() == ["1-2.stored"]
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 500, b'{"version": 1}\n'])

@@ -101,6 +101,19 @@ def test_what_was_chosen_goes_with_its_receives(place: LeasingRoot) -> None:
     assert audit(place.root).is_clean
 
 
+def test_all_that_was_chosen_is_written_before_it_is_flushed(
+    place: LeasingRoot, files: Met
+) -> None:
+    choose(place, place.publish(3))
+    top = f"{place.top}/crossings/.run-1"
+    did = [call for call, path in files.calls if path.startswith(top)]
+    assert [call for call in did if call in ("write", "sync", "rename")] == [
+        "write",
+        "sync",
+        "rename",
+    ]
+
+
 def test_another_delivery_stays(place: LeasingRoot) -> None:
     ids = place.publish(2)
     choose(place, ids)
