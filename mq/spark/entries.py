@@ -10,11 +10,11 @@ from mq.errors import BadName
 from mq.limits import UUID_CHARS
 from mq.many_ids import are_uuids
 from mq.names import UUID_V7, UUIDS_END, MessageId
-from mq.spark.rows import Attributes
+from mq.spark.rows import DEFAULT_HEADERS, Attributes
 from mq.store.layout import split_entry
 
 _SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
-_BARE: Final = Attributes(0, None, 0, ())
+_BARE: Final = Attributes(0, None, 0, DEFAULT_HEADERS)
 
 
 class Group(NamedTuple):
@@ -60,10 +60,10 @@ def _attributes(end: str) -> Attributes | None:
         message_id = MessageId.parse(_SOME_UUID + end)
     except BadName:
         return None
-    content_type = message_id.content_type if message_id.extension else ""
+    is_said = message_id.extension or not message_id.header_bytes
     return Attributes(
         message_id.priority,
         message_id.key.text if message_id.key else None,
         message_id.header_bytes,
-        (("content-type", content_type),) if content_type else (),
+        (("content-type", message_id.content_type),) if is_said else (),
     )

@@ -334,6 +334,8 @@ class _Rows:
         types = [value for name, value in pairs if name.lower() == _CONTENT_TYPE]
         pairs = [pair for pair in pairs if pair[0].lower() != _CONTENT_TYPE]
         if isinstance(content_type, str):
+            # What was read has the default where nothing was said.
+            types = [each for each in types if each is None or not is_default(each)]
             types.append(content_type)
         if len(types) > 1:
             raise self._bad("headers", "content-type is told twice; there is a column content_type")

@@ -25,7 +25,7 @@ from mq.names import MessageId, QueueName
 from mq.spark.entries import Entry, Group, entries
 from mq.spark.listing import is_leased
 from mq.spark.partitions import Names, groups, lines
-from mq.spark.rows import Row, Rows, as_map
+from mq.spark.rows import Row, Rows, with_type
 from mq.store.files import is_gone
 from mq.store.mounts import file_system_of
 from mq.store.pipeline_layout import LeaseName
@@ -251,7 +251,7 @@ class _Reader:
         _, queue, text, attributes, _ = entry
         headers, head_bytes = attributes.headers, attributes.header_bytes
         if head_bytes:
-            headers = as_map((*headers, *parse_block(content[:head_bytes])))
+            headers = with_type(parse_block(content[:head_bytes]), headers)
             content = content[head_bytes:]
         value = content if self._manner.include_value else None
         size = status.st_size - head_bytes

@@ -16,6 +16,7 @@ from mq.headers import Headers
 from mq.lifecycle import State
 from mq.limits import PUBLISHED_MS_MAX, RECEIVES_MAX, UUID_CHARS
 from mq.message import Stamp
+from mq.names import CONTENT_TYPE_DEFAULT
 
 _NS_PER_MS: Final = 1_000_000
 _US_PER_MS: Final = 1000
@@ -24,6 +25,10 @@ _DUE_MS_MIN: Final = -62_135_596_800_000
 _DUE_MS_MAX: Final = PUBLISHED_MS_MAX
 _NS_MIN: Final = _DUE_MS_MIN * _NS_PER_MS
 _NS_MAX: Final = _DUE_MS_MAX * _NS_PER_MS
+
+_CONTENT_TYPE: Final = "content-type"
+DEFAULT_HEADERS: Final[Headers] = ((_CONTENT_TYPE, CONTENT_TYPE_DEFAULT),)
+"""Of a message of which nothing is said."""
 
 _TIME_MS: Final = pa.timestamp("ms", tz="UTC")
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -47,7 +52,9 @@ ARROW_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What the end of an id says, behind its uuid; `headers` are those that a row has for it."""
+    """What the end of an id says, behind its uuid; `headers` are those that a row has for it, its
+    content type, where the file may not say another.
+    """
 
     priority: int
     key: str | None
@@ -183,12 +190,23 @@ def as_map(headers: Headers) -> Headers:
     return tuple(found.items())
 
 
+def with_type(headers: Headers, of_name: Headers) -> Headers:
+    """The headers of a message's block as a map has them, with its content type: as the name says,
+    the block, or the default, as over HTTP.
+    """
+    found = as_map((*of_name, *headers))
+    if any(name == _CONTENT_TYPE for name, _ in found):
+        return found
+    return (*DEFAULT_HEADERS, *found)
+
+
 def _maps(rows: Sequence[Headers]) -> pa.Array:
-    if not any(rows):
+    if rows and rows.count(rows[0]) == len(rows):  # As nearly always: this takes a fraction.
+        first = rows[0]
         return pa.MapArray.from_arrays(
-            pa.array([0] * (len(rows) + 1), pa.int32()),
-            pa.array([], pa.string()),
-            pa.array([], pa.string()),
+            pa.array([len(first) * at for at in range(len(rows) + 1)], pa.int32()),
+            pa.array([name for name, _ in first] * len(rows), pa.string()),
+            pa.array([value for _, value in first] * len(rows), pa.string()),
         )
     offsets, names, values = [0], [], []
     for headers in rows:

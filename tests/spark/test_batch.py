@@ -17,6 +17,7 @@ from mq.bulk_limits import MESSAGES_PER_PARTITION_WORTH
 from mq.clock import SystemClock
 from mq.lifecycle import State
 from mq.names import ConsumerName, QueueName, UuidSource
+from mq.spark.rows import DEFAULT_HEADERS
 from mq.store.files import Files
 from mq.store.pipeline_layout import LeaseName
 from mq.store.publish import Draft, publish
@@ -74,7 +75,7 @@ def test_rows_have_all_that_a_message_has(load: Load, root: Root) -> None:
     assert first.due.timestamp() * 1000 == BEGIN_MS
     assert (second.key, second.priority, second.value) == ("Zürich/1", 7, b"{}")
     assert second.headers == {"content-type": "application/json"}
-    assert (third.value, third.size, third.headers) == (b"", 0, {})
+    assert (third.value, third.size, third.headers) == (b"", 0, dict(DEFAULT_HEADERS))
 
 
 def test_each_state_is_read_by_its_name(load: Load, root: Root) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from harness.browsing import browse
 from harness.clock import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ from mq.spark.publishing import (
     stage_rows,
 )
 from mq.spark.refusals import PublishFailed, check_queue
+from mq.spark.rows import DEFAULT_HEADERS
 from mq.store.configure import change_settings
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
@@ -107,6 +109,26 @@ def test_a_row_is_a_message(root: Root) -> None:
     _, message_id, path = of[b"c"]
     assert (message_id.header_bytes, message_id.extension) == (0, "")
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_content_type_comes_back_as_over_http(root: Root) -> None:
+    types = ["application/octet-stream", None, "text/csv", "text/x; q=1"]
+    of = staged(root, value=["0", "1", "2", "3"], content_type=types)
+    commit_staged(root, options(root), JOB, [of], None)
+    rows = browse(root)
+    found = {row["value"]: dict(row["headers"])["content-type"] for row in rows}
+    assert found == {
+        b"0": "application/octet-stream",
+        b"1": "application/octet-stream",
+        b"2": "text/csv",
+        b"3": "text/x; q=1",
+    }
+
+
+def test_a_column_says_the_type_of_what_was_read_without_one(root: Root) -> None:
+    read = pa.array([list(DEFAULT_HEADERS)], pa.map_(pa.string(), pa.string()))
+    staged(root, value=["0"], headers=read, content_type=["text/csv"])
+    assert [each[1].extension for each in messages(root).values()] == ["csv"]
 
 
 def test_a_queue_says_which_priority_and_how_large(root: Root) -> None:

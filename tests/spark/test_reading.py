@@ -34,6 +34,7 @@ from mq.spark.listing import blocks_of, lease_blocks
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches, leased_batches
+from mq.spark.rows import DEFAULT_HEADERS
 from mq.store.bucket_names import Shape
 from mq.store.files import Files
 from mq.store.pipeline_layout import LeaseFile, LeaseName, acknowledged_folder, lease_path
@@ -141,7 +142,7 @@ def test_a_row_says_what_name_mtime_and_header_block_say(root: Root) -> None:
         "id": plain.text,
         "key": None,
         "value": all_bytes,
-        "headers": [],
+        "headers": list(DEFAULT_HEADERS),
         "priority": 0,
         "published": at(BEGIN_MS + 1),
         "due": at(BEGIN_MS),
@@ -206,7 +207,9 @@ def test_without_values_a_file_is_opened_for_its_headers_alone(tmp_path: Path) -
     rows = browse(root, include_value=False)
     assert files.read_files == 1
     assert [(row["value"], row["size"]) for row in rows] == [(None, 4)] * 6
-    assert [row["headers"] for row in rows if row["headers"]] == [[("ce-id", "1")]]
+    assert [row["headers"] for row in rows if len(row["headers"]) > 1] == [
+        [*DEFAULT_HEADERS, ("ce-id", "1")]
+    ]
 
 
 @pytest.mark.parametrize("with_value", [True, False])

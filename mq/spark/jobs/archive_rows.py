@@ -14,7 +14,7 @@ from mq.headers import Headers, parse_block
 from mq.limits import RECEIVES_MAX
 from mq.message import Reason, Stamp
 from mq.names import MessageId
-from mq.spark.rows import as_map
+from mq.spark.rows import DEFAULT_HEADERS, with_type
 from mq.store.archive_layout import Removal, RemovedName
 from mq.store.unreadable import is_readable
 
@@ -88,10 +88,10 @@ def headers_of(message_id: MessageId, block: bytes) -> Headers | None:
     if message_id.extension:
         of_name = (("content-type", message_id.content_type),)
     if not message_id.header_bytes:
-        return of_name
+        return of_name or DEFAULT_HEADERS
     if len(block) < message_id.header_bytes or not is_readable(block):
         return None
-    return as_map((*of_name, *parse_block(block)))
+    return with_type(parse_block(block), of_name)
 
 
 @dataclass(slots=True)

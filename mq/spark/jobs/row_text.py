@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mq.errors import MqError
+from mq.spark.rows import DEFAULT_HEADERS
 
 CSV_COLUMNS: Final = (
     "queue", "id", "key", "value", "value_base64", "headers", "priority", "published", "due",
@@ -40,8 +41,8 @@ class BadField(MqError):
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """A row as a line of JSON, with its end. What is null or empty of `key` and `headers` is left
-    out; times are texts already; `value` is bytes.
+    """A row as a line of JSON, with its end. A `key` that is null is left out, and `headers` that
+    say no more than the default; times are texts already; `value` is bytes.
     """
     fields: dict[str, Any] = {}
     for name, value in row.items():
@@ -52,11 +53,17 @@ def json_line(row: Mapping[str, Any]) -> str:
             else:
                 fields["value"] = text
         elif name == "headers":
-            if value:
-                fields[name] = dict(value)
+            if headers := _headers(value):
+                fields[name] = headers
         elif value is not None or name == "size":
             fields[name] = value
     return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+def _headers(pairs: Any) -> dict[str, str]:
+    """What there is to be said of headers: nothing of the default."""
+    said = dict(pairs or ())
+    return {} if said == dict(DEFAULT_HEADERS) else said
 
 
 def csv_line(fields: Sequence[object]) -> str:
@@ -70,8 +77,8 @@ def csv_fields(row: Mapping[str, Any]) -> list[object]:
     """A row's fields for CSV_COLUMNS. Times are texts already; `value` is bytes."""
     text = _text(row["value"], _CONTROL_OR_END)
     encoded = base64.b64encode(row["value"]).decode("ascii") if text is None else None
-    headers = row["headers"]
-    said = json.dumps(dict(headers), ensure_ascii=False) if headers else None
+    headers = _headers(row["headers"])
+    said = json.dumps(headers, ensure_ascii=False) if headers else None
     instead = {"value": text, "value_base64": encoded, "headers": said}
     return [instead[name] if name in instead else row[name] for name in CSV_COLUMNS]
 

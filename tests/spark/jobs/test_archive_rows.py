@@ -23,7 +23,7 @@ from mq.headers import print_block
 from mq.message import Reason
 from mq.names import Key, MessageId
 from mq.spark.jobs.archive_run import Wanted
-from mq.spark.rows import as_map
+from mq.spark.rows import DEFAULT_HEADERS, as_map
 
 DAY = timedelta(days=1)
 
@@ -145,7 +145,7 @@ def test_a_body_that_no_row_is_to_have_is_a_file(root: Path, size: int) -> None:
     put_file(root / "remove" / f"orders:{message_id.text}", block + body, DUE_MS)
     row = archived_rows(root, Wanted(value_bytes_max=len(block) + 100))[message_id.text]
     assert (row["size"], row["sha256"]) == (size, hashlib.sha256(body).hexdigest())
-    assert row["headers"] == [("ce-id", "7")]
+    assert row["headers"] == [*DEFAULT_HEADERS, ("ce-id", "7")]
     assert (row["value"] is None, row["body"] is not None) == (size > 100, size > 100)
     kept = row["value"] if row["body"] is None else (root.parent / "archive" / row["body"])
     assert (kept if isinstance(kept, bytes) else kept.read_bytes()) == body
