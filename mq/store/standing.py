@@ -38,8 +38,7 @@ def queue_exists(root: Root, queue: QueueName) -> bool:
     Raises StorageFailed when it is the folder of all queues that is gone, and where a mount goes on
     to show a deleted queue's.
     """
-    look = _standing if root.over_network else queue_seen
-    return look(root, queue)
+    return _standing(root, queue) if root.over_network else queue_seen(root, queue)
 
 
 def queue_seen(root: Root, queue: QueueName) -> bool:

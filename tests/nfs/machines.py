@@ -30,7 +30,7 @@ from mq.doctor.options import NFS_GOOD
 
 VISIBILITY_S = 10.0
 # Also beside much else on an emulated processor.
-BOOT_S = 400.0
+BOOT_S = 900.0
 
 _VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 _TOOLS = ("qemu-system-x86_64", "ganesha.nfsd", "busybox", "depmod", "mount.nfs4", "cpio")

@@ -2,9 +2,11 @@
 that a queue's name led to decides nothing.
 """
 
+import asyncio
 import errno
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,11 +22,22 @@ from harness.api import (
 )
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.folders import leased_files
 from harness.processes import Processes, eventually
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 from nfs.mounts import Mount, nfs_mount
 from nfs.pairs import Pair, fetched, serve_pair
+
+from mq.clock import SystemClock
+from mq.names import ConsumerName, MessageId, QueueName
+from mq.store.fetch import fetch as fetch_one
+from mq.store.files import Files
+from mq.store.flush import NoFlusher
+from mq.store.giving_back import release_many
+from mq.store.group import run_alone
+from mq.store.lease import claim
+from mq.store.root import attach_root
 
 
 @pytest.fixture(params=[False, True], ids=["asks again", "cannot tell"])
@@ -125,6 +138,37 @@ async def test_what_a_deleted_queue_had_is_not_fetched_from_its_folder(pair: Pai
     await remake(one)  # The other knows of two more.
     assert (await fetch(other)).status == 204
     assert (await fetch(one)).status == 204
+
+
+async def test_a_lease_takes_nothing_of_what_a_deleted_queue_had(pair: Pair) -> None:
+    one, other = pair
+    for _ in range(3):
+        await publish(one, b"of the deleted one")
+    await remake(one)
+    root = attach_root(str(other.root), Files(), SystemClock())
+    queue, consumer = QueueName.parse("q"), ConsumerName.parse("c")
+    take = claim(root, consumer, (queue,), 10, 60)
+    assert await asyncio.to_thread(run_alone, take, NoFlusher()) is None
+    assert not leased_files(one.root)
+
+
+async def test_what_is_given_back_for_a_client_that_went_comes_to_the_queue_that_is(
+    pair: Pair,
+) -> None:
+    """Those that were read ahead for it, many at once."""
+    one, _ = pair
+    await remake(one)
+    ids = [await publish(one, b"alive") for _ in range(3)]
+    queue = QueueName.parse("q")
+    at_one, at_other = [attach_root(str(each.root), Files(), SystemClock()) for each in pair]
+
+    def release() -> list[MessageId]:
+        run = partial(run_alone, flusher=NoFlusher())
+        taken = [run(fetch_one(at_one, queue, MessageId.parse(each), 60)) for each in ids]
+        return run(release_many(at_other, queue, [each for each in taken if each is not None]))
+
+    assert [each.text for each in await asyncio.to_thread(release)] == ids
+    assert await bodies(one) == [b"alive"] * 3
 
 
 async def test_what_comes_back_comes_to_the_queue_that_is(pair: Pair) -> None:
