@@ -4,10 +4,6 @@ where tests are, and that they use what is public.
 
 import ast
 import functools
-import io
-import re
-import tokenize
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -204,13 +200,20 @@ def tree(module: str) -> ast.Module:
     return ast.parse(MODULES[module].read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes(module: str) -> list[ast.AST]:
+    """All of a module's syntax, walked once for all rules."""
+    return list(ast.walk(tree(module)))
+
+
+@functools.cache
 def imports(module: str) -> set[str]:
     """The project's modules that this one imports."""
     found: set[str] = set()
     if module == "mq":
         # It gets its clients when they are first asked for, and names them for types alone.
         return found
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -221,10 +224,11 @@ def imports(module: str) -> set[str]:
     return {name for name in found if name in MODULES and name != module}
 
 
+@functools.cache
 def packages(module: str) -> set[str]:
     """The top-level packages that this module imports, the project's and others."""
     found: set[str] = set()
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -239,7 +243,7 @@ def floor(module: str) -> int:
 
 def calls(module: str) -> Iterator[tuple[str, str]]:
     """(object, method) of every call of a name's attribute, and ("", name) of a bare call."""
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 yield ast.unparse(node.func.value), node.func.attr
@@ -289,7 +293,7 @@ def test_there_is_no_cycle() -> None:
 
 @of_each([name for name in MODULES if floor(name) == 0])
 def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             assert not {alias.name.split(".")[0] for alias in node.names} & PURE_STANDARD_LIBRARY
         elif isinstance(node, ast.ImportFrom):
@@ -298,8 +302,7 @@ def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
 
 @of_each([name for name in MODULES if floor(name) < 4])
 def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
-    source = tree(module)
-    for node in ast.walk(source):
+    for node in nodes(module):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             reference = f"{node.value.id}.{node.attr}"
             assert reference != "os.environ", module
@@ -319,7 +322,7 @@ def test_only_files_changes_the_disk(module: str) -> None:
         if method in MUTATING_PATH:
             # `root.files.rename(...)` is the seam; anything else with such a name is a Path's.
             assert owner.split(".")[-1] in ("files", "_files"), f"{module}: {owner}.{method}"
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -344,10 +347,10 @@ def test_what_speaks_http_touches_no_root(module: str) -> None:
 def test_only_layout_knows_folders_and_separators(module: str) -> None:
     documentation = {
         id(node.value)
-        for node in ast.walk(tree(module))
+        for node in nodes(module)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if id(node) in documentation:
                 continue
@@ -387,134 +390,3 @@ def test_each_tier_names_tests_that_exist() -> None:
     paths = [str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py")]
     named = (*CERTIFICATE, *QUICK_ON_SPARK, *(each.removeprefix("tests/") for each in LONG))
     assert [each for each in named if not any(path.startswith(each) for path in paths)] == []
-
-
-# What tests use
-
-# The one module of what tests must know that no interface tells.
-GATHERED = TESTS / "harness" / "internals.py"
-# Python documents them for all who use it.
-PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_fields_", "_make", "_replace"}
-# The name of something private, as `monkeypatch.setattr` may be given it.
-PRIVATE_PATH = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)*\._(?!_)\w+")
-# Without one there is nothing to find: half of the files need not be parsed.
-MAY_BE_PRIVATE = re.compile(r"[.\"',\s(]_(?!_)\w|^\s*class \w+\(", re.MULTILINE)
-TAKES_A_NAME = {"delattr", "getattr", "hasattr", "setattr"}
-
-
-def is_private(name: str) -> bool:
-    return re.match(r"_(?!_)", name) is not None and name not in PUBLIC_ALL_THE_SAME
-
-
-def of_its_class(node: ast.expr) -> str | None:
-    """`self` or `super` where it is that; `cls` is `self` here."""
-    if isinstance(node, ast.Name):
-        return "self" if node.id in ("self", "cls") else None
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    return "super" if is_call and node.func.id == "super" else None
-
-
-class Classes:
-    """The classes of all tests, by their names, and what each defines."""
-
-    def __init__(self, trees: Iterable[ast.Module]) -> None:
-        self._bases: dict[str, set[str]] = defaultdict(set)
-        self._names: dict[str, set[str]] = defaultdict(set)
-        for node in (node for each in trees for node in ast.walk(each)):
-            if isinstance(node, ast.ClassDef):
-                self._bases[node.name] |= {base_of(each) for each in node.bases}
-                self._names[node.name] |= {name for each in ast.walk(node) for name in named(each)}
-
-    @functools.cache  # noqa: B019
-    def known(self, name: str, also_own: bool) -> set[str]:
-        """What the classes of the tests define that the class is built on; `also_own`: and it."""
-        found, seen, todo = set(self._names[name] if also_own else ()), {name}, {name}
-        while todo:
-            todo = {base for each in todo for base in self._bases[each]} - seen
-            seen |= todo
-            found |= {known for each in todo for known in self._names[each]}
-        return found
-
-
-def base_of(node: ast.expr) -> str:
-    """The class's name, without its module or what it is a class of."""
-    return ast.unparse(node.value if isinstance(node, ast.Subscript) else node).split(".")[-1]
-
-
-def named(node: ast.AST) -> Iterator[str]:
-    """What this node of a class defines there."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        yield node.name
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.ctx, ast.Store)
-        and of_its_class(node.value) == "self"
-    ):
-        yield node.attr
-
-
-def within_classes(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """All nodes, each with the name of the class that it is in."""
-    todo: list[tuple[ast.AST, str]] = [(module, "")]
-    while todo:
-        node, within = todo.pop()
-        yield node, within
-        inner = node.name if isinstance(node, ast.ClassDef) else within
-        todo += [(each, inner) for each in ast.iter_child_nodes(node)]
-
-
-def private_names(node: ast.AST, known: Callable[[bool], set[str]]) -> Iterator[str]:
-    """What a node names that is private, and not the tests' own. `known` is what the class that it
-    is in defines, or, when asked for less, what those define that it is built on.
-    """
-    if isinstance(node, ast.Attribute) and is_private(node.attr):
-        of = of_its_class(node.value)
-        if of is None or node.attr not in known(of == "self"):
-            yield ast.unparse(node)
-    elif isinstance(node, ast.ImportFrom):
-        parts = [*str(node.module).split("."), *(alias.name for alias in node.names)]
-        yield from filter(is_private, parts)
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
-        called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-        if called in TAKES_A_NAME:
-            given = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
-            yield from filter(is_private, map(str, given))
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield from filter(PRIVATE_PATH.fullmatch, (node.value,))
-
-
-def privates(module: ast.Module, classes: Classes) -> Iterator[tuple[int, str]]:
-    """(line, name) of everything private in a module that is not the tests' own."""
-    for node, within in within_classes(module):
-        for name in private_names(node, functools.partial(classes.known, within)):
-            yield getattr(node, "lineno", 0), name
-
-
-def explained(source: str) -> set[int]:
-    """The lines that have a comment in words, on them or just above."""
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|fmt:)", token.string):
-            is_above = not token.line[: token.start[1]].strip()
-            lines.add(token.start[0] + is_above)
-    return lines
-
-
-def test_tests_use_what_is_public() -> None:
-    """What is private is gathered in one module, or a comment beside it says why it is used."""
-    sources = {
-        path: source
-        for path in sorted(TESTS.rglob("*.py"))
-        if MAY_BE_PRIVATE.search(source := path.read_text(encoding="utf-8"))
-    }
-    trees = {path: ast.parse(source) for path, source in sources.items()}
-    classes = Classes(trees.values())
-    assert [
-        f"{path.relative_to(TESTS)}:{line}: {name}"
-        for path, tree_of_test in trees.items()
-        if path != GATHERED
-        for line, name in privates(tree_of_test, classes)
-        if line not in explained(sources[path])
-    ] == []

@@ -184,7 +184,7 @@ class HttpTransport:
                 socket_factory=self._socket,
                 ssl=self._tls,
             )
-            connector._pid = os.getpid()
+            connector._pid = os.getpid()  # noqa: SLF001
             _transports.add(self)
             self._session = aiohttp.ClientSession(
                 connector=connector,

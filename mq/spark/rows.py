@@ -105,7 +105,7 @@ class Rows:
 
     def extend(self, others: "Rows") -> None:
         """Puts others behind these."""
-        for column, more in zip(self._columns(), others._columns(), strict=True):
+        for column, more in zip(self._columns(), others._columns(), strict=True):  # noqa: SLF001
             column.extend(more)
         self.value_bytes += others.value_bytes
 

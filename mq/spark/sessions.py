@@ -61,7 +61,7 @@ def batch_session(
     # A local "server" is begun by this process.
     here = (remote is None or remote.startswith("local")) and _SUBMITTED not in os.environ
     told = False
-    if here and SparkContext._gateway is None:
+    if here and SparkContext._gateway is None:  # noqa: SLF001
         ensure_java()
         told = _told_of_checkout()
     if here and "spark.ui.enabled" not in conf and SparkSession.getActiveSession() is None:

@@ -120,7 +120,7 @@ def session_of(bench: ZooKeeperBench, name: str) -> tuple[int, bytes]:
     member = bench.members[name]
     assert isinstance(member, ZooKeeperCoordinator)
     # Only the session's own client knows its password.
-    identity: tuple[int, bytes] = member._client.client_id
+    identity: tuple[int, bytes] = member._client.client_id  # noqa: SLF001
     return identity
 
 
@@ -279,6 +279,6 @@ def test_a_client_that_kazoo_gives_up_is_begun_anew(zookeeper_bench: ZooKeeperBe
     bench.settle()
     assert isinstance(member, ZooKeeperCoordinator)
     # A server refuses no digest, and kazoo ends by itself only where one refuses.
-    member._client.stop()
+    member._client.stop()  # noqa: SLF001
     bench.until(lambda: not member.view().is_connected, "its knowing")
     bench.settle()

@@ -36,7 +36,7 @@ def main() -> None:
 def _end_of_java() -> None:
     """The archive is written when the JVM ends, which it does once nobody holds its input."""
     # PySpark ends its JVM only as Python ends, and waits for nothing then.
-    gateway = SparkContext._gateway
+    gateway = SparkContext._gateway  # noqa: SLF001
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()

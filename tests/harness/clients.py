@@ -273,3 +273,21 @@ async def work(session: aiohttp.ClientSession, numbers: Iterator[int], ended: as
                 assert deleted.status == 202
         done += 1
     return done
+
+
+def once_session() -> aiohttp.ClientSession:
+    """A connection a request, and each request once: aiohttp would send a delete again by itself
+    when its connection was cut, and no history would have the first.
+    """
+    connector = aiohttp.TCPConnector(force_close=True, limit=0)
+    return aiohttp.ClientSession(connector=connector, middlewares=(_once,))
+
+
+async def _once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        # Which aiohttp does not try again.
+        raise aiohttp.ClientConnectionError(str(error)) from error

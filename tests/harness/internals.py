@@ -40,7 +40,7 @@ def connections(server: Server) -> int:
 def in_hand_directly(server: Server) -> list[Connection]:
     """The connections with a request in hand on the direct way."""
     # Both ways give the same answer: by that alone a test of the direct way might try the other.
-    return [each for each in protocols(server) if each._in_hand is not None]
+    return [each for each in protocols(server) if each._in_hand is not None]  # noqa: SLF001
 
 
 def goes_as_it_is_answered(server: Server) -> None:
@@ -49,7 +49,7 @@ def goes_as_it_is_answered(server: Server) -> None:
     """
     (protocol,) = in_hand_directly(server)
     # No client can hang up in one chosen turn of a server's loop.
-    in_hand = protocol._in_hand
+    in_hand = protocol._in_hand  # noqa: SLF001
     assert in_hand is not None
     in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
 
@@ -88,7 +88,7 @@ def selections(server: Server, queue: str) -> tuple[int, int, int]:
     """
     found = broker(server).used(queue)
     # What is remembered shows in no answer, nor that it is bounded.
-    allowances = broker(server)._host.shared.allowances
+    allowances = broker(server)._host.shared.allowances  # noqa: SLF001
     kept = 0 if found is None else selections_kept(found)
     return kept, allowances.folders.left, allowances.names.left
 
@@ -96,7 +96,7 @@ def selections(server: Server, queue: str) -> tuple[int, int, int]:
 def selections_kept(queue: Queue) -> int:
     """How many selections are kept of a queue, also once it is gone."""
     # Nor how many are remembered of one queue.
-    return len(queue._selections)
+    return len(queue._selections)  # noqa: SLF001
 
 
 def in_use(server: Server) -> set[str]:

@@ -22,7 +22,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from harness.chance import TIMES, drawn_seed
-from harness.clients import QUEUE
+from harness.clients import QUEUE, once_session
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
@@ -122,24 +122,6 @@ async def _drain(cluster: Cluster, session: aiohttp.ClientSession, seed: int) ->
     )
 
 
-def _session() -> aiohttp.ClientSession:
-    """A connection a request, and each request once: aiohttp would send a delete again by itself
-    when its connection was cut, and nobody would know of the first.
-    """
-    connector = aiohttp.TCPConnector(force_close=True, limit=0)
-    return aiohttp.ClientSession(connector=connector, middlewares=(_once,))
-
-
-async def _once(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    try:
-        return await handler(request)
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        # Which aiohttp does not try again.
-        raise aiohttp.ClientConnectionError(str(error)) from error
-
-
 @pytest.mark.certificate
 @pytest.mark.timeout(120 + FAULTS * 10)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
@@ -155,7 +137,7 @@ async def test_a_history_with_faults(
     targets = [member.name for member in (*cluster.servers, *cluster.members)]
     faults = schedule(seed, FAULTS, targets, STOP_S, OPERATIONS_BETWEEN_FAULTS)
     over = asyncio.Event()
-    async with _session() as session:
+    async with once_session() as session:
         await _make_queues(cluster, session)
         running = _begin(cluster, session, seed, 0.6, over.is_set)
         await torment(cluster.members, faults, cluster.recorder.count)
@@ -178,7 +160,7 @@ async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, 
     targets = [each.name for each in (*siblings, *siblings, *cluster.members)]
     faults = schedule(seed, FAULTS, targets, STOP_S, OPERATIONS_BETWEEN_FAULTS)
     over = asyncio.Event()
-    async with _session() as session:
+    async with once_session() as session:
         await _make_queues(cluster, session)
         running = _begin(cluster, session, seed, 0.6, over.is_set)
         await torment([*siblings, *cluster.members], faults, cluster.recorder.count)
@@ -202,7 +184,7 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
     chance = random.Random(seed)
     cluster = await asyncio.to_thread(Cluster, daemons, root, SERVERS + 2)
     over, drained = asyncio.Event(), asyncio.Event()
-    async with _session() as session:
+    async with once_session() as session:
         await _make_queues(cluster, session)
         armed = await asyncio.to_thread(cluster.arm, chance)
         keeping = [
@@ -234,7 +216,7 @@ async def test_first_in_first_out_with_one_process_and_no_peers(
     if tiny:
         make_folders_tiny(monkeypatch)
     cluster = await asyncio.to_thread(Cluster, daemons, root, 1)
-    async with _session() as session:
+    async with once_session() as session:
         await _make_queues(cluster, session)
         clients = cluster.clients(session, SEED, 8)
         enough = cluster.recorder.count

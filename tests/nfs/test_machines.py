@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from harness.chance import drawn_seed
-from harness.clients import QUEUE, Client, Recorder
+from harness.clients import QUEUE, Client, Recorder, once_session
 from harness.folders import message_files
 from harness.herd import OWNED_QUEUE
 from harness.history import US_PER_MS, History
@@ -213,9 +213,7 @@ async def test_a_history_in_which_both_machines_and_the_server_are_killed(both: 
         machine.is_up = asyncio.Event()
         machine.is_up.set()
     over = asyncio.Event()
-    # A connection a request, and each request once.
-    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0))
-    session._retry_connection = False
+    session = once_session()
 
     def clients(seed: int, queue: str, each: int) -> list[Client]:
         return [

@@ -36,9 +36,9 @@ class Driver:
     def be_active(self) -> None:
         """In this thread: Spark's writers look their format up in the thread's active session."""
         # PySpark has no public call that makes a session a thread's active one.
-        jvm = self._spark.sparkContext._jvm
+        jvm = self._spark.sparkContext._jvm  # noqa: SLF001
         # Nor one that gives Java's session, which this needs.
-        jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
+        jvm.SparkSession.setActiveSession(self._spark._jsparkSession)  # noqa: SLF001
 
     def publish(
         self, root: str, queue: str, first: int, end: int, partitions: int = 2, **options: str
