@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import ORDERS, Stage
 from harness.messages import new_id
 
@@ -88,6 +88,7 @@ def _archive(on: Stage) -> Path:
     return on.root / "archive"
 
 
+@script(FLAT, BUCKETS)
 async def archive_what_was_deleted(on: Stage) -> None:
     """The first ledger goes once there is another."""
     ids = await _published(on, 3)
@@ -102,6 +103,7 @@ async def archive_what_was_deleted(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(FLAT, BUCKETS)
 async def archive_what_another_removed(on: Stage) -> None:
     """Who died before it flushed that: after the batch it was removed for good."""
     ids = await _published(on, 2)
@@ -112,6 +114,7 @@ async def archive_what_another_removed(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def archive_what_another_acknowledged(on: Stage) -> None:
     ids = await _published(on, 2)
     await _enabled(on)
@@ -128,6 +131,7 @@ async def archive_what_another_acknowledged(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def archive_a_deleted_queue(on: Stage) -> None:
     await _published(on, 2)
     await _enabled(on)
@@ -138,6 +142,7 @@ async def archive_a_deleted_queue(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def enable_what_another_enabled(on: Stage) -> None:
     """Who died before it flushed that."""
     ids = await _published(on, 1)
@@ -149,6 +154,7 @@ async def enable_what_another_enabled(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def go_on_with_what_another_began(on: Stage) -> None:
     """Who died before it flushed that; the archive has it by the time of the cut."""
     ids = await _published(on, 2)
@@ -168,6 +174,7 @@ async def go_on_with_what_another_began(on: Stage) -> None:
     await _deleted(on, ids[1:])
 
 
+@script()
 async def reap_what_another_stored(on: Stage) -> None:
     """Who died before it flushed that."""
     ids = await _published(on, 2)
@@ -184,6 +191,7 @@ async def reap_what_another_stored(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def give_a_batch_up(on: Stage) -> None:
     ids = await _published(on, 2)
     await _enabled(on)
@@ -199,6 +207,7 @@ async def give_a_batch_up(on: Stage) -> None:
     await _stored(on)
 
 
+@script()
 async def disable_and_enable_again(on: Stage) -> None:
     """Numbers go on: the archive knows its batches by them."""
     ids = await _published(on, 2)
@@ -213,6 +222,7 @@ async def disable_and_enable_again(on: Stage) -> None:
     await _stored(on)
 
 
+@script()
 async def make_one_ledger_of_many(on: Stage) -> None:
     ids = await _published(on, 3)
     await _enabled(on)
@@ -224,18 +234,3 @@ async def make_one_ledger_of_many(on: Stage) -> None:
     finally:
         archiving.ARCHIVE_LEDGERS_MAX = most  # type: ignore[misc]
     await _reaped(on)
-
-
-ARCHIVE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        archive_what_was_deleted, archive_what_another_removed, archive_what_another_acknowledged,
-        archive_a_deleted_queue, enable_what_another_enabled, go_on_with_what_another_began,
-        reap_what_another_stored, give_a_batch_up, disable_and_enable_again,
-        make_one_ledger_of_many,
-    )
-}  # fmt: skip
-
-ARCHIVES_IN_BUCKETS: dict[str, Script] = {
-    script.__name__: script for script in (archive_what_was_deleted, archive_what_another_removed)
-}

@@ -6,25 +6,8 @@ those after it below that.
 
 import os
 
-from crash.scripts import (
-    Script,
-    delete_ready,
-    delete_reaped,
-    delete_removed,
-    fetch,
-    fetch_and_acknowledge,
-    fetch_redelivered,
-    publish,
-    publish_lines,
-    redeliver,
-    redeliver_scheduled,
-    release,
-    reschedule_removed,
-    retire_due,
-    sweep,
-    together,
-    two_names,
-)
+from crash.registry import BUCKETS, Legal, script
+from crash.scripts import fetch_redelivered
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 
 from mq.lifecycle import State
@@ -54,6 +37,7 @@ async def _fetched(on: Stage) -> str:
     return message_id
 
 
+@script(BUCKETS)
 async def in_every_place(on: Stage) -> None:
     """Published, fetched, put back and removed: flat, in a bucket, and below it."""
     ids = await _publish(on, 3)
@@ -69,6 +53,7 @@ async def in_every_place(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS)
 async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     [first] = await _published(on, 1)
@@ -79,6 +64,7 @@ async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(BUCKETS)
 async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     [first] = await _published(on, 1)
@@ -89,6 +75,7 @@ async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.publish_lines((16, 16))
 
 
+@script(BUCKETS)
 async def delete_claimed_in_a_bucket(on: Stage) -> None:
     """By an mq that died before it flushed its claims, each from another place."""
     for message_id in await _published(on, 3):
@@ -96,6 +83,7 @@ async def delete_claimed_in_a_bucket(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS)
 async def delete_redelivered_from_a_bucket(on: Stage) -> None:
     """By a mover that died before it flushed that."""
     ids = await _published(on, 3)
@@ -107,6 +95,7 @@ async def delete_redelivered_from_a_bucket(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS)
 async def release_redelivered_from_a_bucket(on: Stage) -> None:
     """By a mover that died before it flushed that."""
     ids = await _published(on, 3)
@@ -118,6 +107,7 @@ async def release_redelivered_from_a_bucket(on: Stage) -> None:
         await on.clients.reschedule(message_id, 0)
 
 
+@script(BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
     """The bucket is made, and flushed with delay/, while what the mover moved out of there is in
     the queue and not flushed.
@@ -125,6 +115,7 @@ async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
     await fetch_redelivered(on)
 
 
+@script(BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_in_a_bucket(on: Stage) -> None:
     """An earlier crash has left a message at both ends of a rename, one of them in a bucket."""
     ids = await _published(on, 3)
@@ -136,6 +127,7 @@ async def two_names_in_a_bucket(on: Stage) -> None:
         assert await _fetched(on) == message_id
 
 
+@script(BUCKETS)
 async def empty_buckets(on: Stage) -> None:
     """What lay in them was claimed by an mq that died before it flushed that; then they go."""
     ids = await _published(on, 3)
@@ -148,6 +140,7 @@ async def empty_buckets(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(BUCKETS)
 async def put_off_in_every_place(on: Stage) -> None:
     """Flat, in a bucket, and below it: scheduled, postponed, extended and released."""
     await _published(on, 1)
@@ -161,6 +154,7 @@ async def put_off_in_every_place(on: Stage) -> None:
         await on.clients.reschedule(message_id, 0)
 
 
+@script(BUCKETS)
 async def extend_claimed_in_a_bucket(on: Stage) -> None:
     """By an mq that died before it flushed its claims, each from another place, to a bucket that it
     had made and flushed.
@@ -174,6 +168,7 @@ async def extend_claimed_in_a_bucket(on: Stage) -> None:
         await on.clients.reschedule(message_id, SOON_S)
 
 
+@script(BUCKETS)
 async def put_back_where_a_bucket_went(on: Stage) -> None:
     """And made anew by another, which died before it flushed it."""
     ids = await _published(on, 3)
@@ -192,6 +187,7 @@ async def put_back_where_a_bucket_went(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+@script(BUCKETS)
 async def make_shaped(on: Stage) -> None:
     await on.begin()
     await on.clients.make(ORDERS, "?bucket=7&shards=3")
@@ -200,6 +196,7 @@ async def make_shaped(on: Stage) -> None:
     await _fetched(on)
 
 
+@script(BUCKETS)
 async def make_anew_of_another_shape(on: Stage) -> None:
     await make_shaped(on)
     await on.clients.drop(ORDERS)
@@ -211,6 +208,7 @@ async def make_anew_of_another_shape(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(BUCKETS)
 async def make_where_settings_were_left(on: Stage) -> None:
     """By another, which died before it made the queue."""
     await on.begin()
@@ -225,6 +223,7 @@ async def make_where_settings_were_left(on: Stage) -> None:
         await on.clients.publish(300)
 
 
+@script(BUCKETS)
 async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     ids = await _published(on, 2)
@@ -237,6 +236,7 @@ async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+@script(BUCKETS)
 async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
     """In another shape, by an mq that knew the queue as it was; the message was claimed by one that
     died before it flushed that.
@@ -253,6 +253,7 @@ async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
     """What lay in them was claimed into a bucket by an mq that died before it flushed that."""
     ids = await _published(on, 3)
@@ -266,22 +267,3 @@ async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
     await on.sweep()
     await on.sweep()
     await on.clients.publish(300)
-
-
-BUCKET_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        publish, fetch, release, delete_ready, delete_removed, delete_reaped,
-        fetch_redelivered_to_a_bucket, redeliver, retire_due, sweep, two_names, together,
-        in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
-        delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
-        put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
-        make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
-        empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
-        publish_lines, fetch_and_acknowledge, publish_lines_to_a_bucket_that_another_made,
-        put_off_in_every_place, extend_claimed_in_a_bucket, redeliver_scheduled,
-        reschedule_removed, release_redelivered_from_a_bucket,
-    )
-}  # fmt: skip
-FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)
-"""Those where an operation flushes the folder that another's unflushed rename has left."""

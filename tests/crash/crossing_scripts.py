@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from crash.key_scripts import KEY, link_of
 from crash.lease_scripts import CONSUMER, LEASE_S
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import ORDERS, Stage
 
 from mq.lifecycle import State
@@ -126,6 +126,7 @@ async def _fetched(on: Stage, queue: str = OTHER) -> str:
     return message_id
 
 
+@script(FLAT, BUCKETS)
 async def cross(on: Stage) -> None:
     """Two, together, of three."""
     await _begin(on)
@@ -136,6 +137,7 @@ async def cross(on: Stage) -> None:
         await on.clients.delete(message_id, OTHER)
 
 
+@script(FLAT, BUCKETS)
 async def cross_keyed(on: Stage) -> None:
     """It takes its key along: there it has it, and here another gets it."""
     await _begin(on)
@@ -147,6 +149,7 @@ async def cross_keyed(on: Stage) -> None:
     await on.clients.delete(first, OTHER)
 
 
+@script()
 async def go_on_with_what_another_chose(on: Stage) -> None:
     """Which died before it flushed that it had."""
     await _begin(on)
@@ -155,7 +158,8 @@ async def go_on_with_what_another_chose(on: Stage) -> None:
     await _crossed(on, ids, ids=())
 
 
-async def go_on_with_what_another_began(on: Stage) -> None:
+@script()
+async def go_on_with_a_crossing_that_another_began(on: Stage) -> None:
     """Which died before it flushed what it had moved: that is known as durable at the end."""
     await _begin(on)
     ids = await _published(on, 300, 16)
@@ -167,6 +171,7 @@ async def go_on_with_what_another_began(on: Stage) -> None:
     await on.clients.delete(ids[0], OTHER)
 
 
+@script(FLAT, BUCKETS)
 async def fetch_what_another_crossed(on: Stage) -> None:
     await _begin(on)
     ids = await _published(on, 300)
@@ -175,6 +180,7 @@ async def fetch_what_another_crossed(on: Stage) -> None:
     await on.clients.delete(ids[0], OTHER)
 
 
+@script()
 async def delete_what_another_crossed(on: Stage) -> None:
     await _begin(on)
     ids = await _published(on, 300)
@@ -182,6 +188,7 @@ async def delete_what_another_crossed(on: Stage) -> None:
     await on.clients.delete(ids[0], OTHER)
 
 
+@script()
 async def lease_what_another_crossed(on: Stage) -> None:
     await _begin(on)
     ids = await _published(on, 300)
@@ -197,6 +204,7 @@ async def lease_what_another_crossed(on: Stage) -> None:
     on.disk.mark("deleted", queue=OTHER, id=ids[0])
 
 
+@script()
 async def sideline_what_another_crossed(on: Stage) -> None:
     """From there on it lies where no run takes messages."""
     await _begin(on, ORDERS, OTHER, f"{OTHER}_SIDELINE")
@@ -209,6 +217,7 @@ async def sideline_what_another_crossed(on: Stage) -> None:
     await on.clients.delete(ids[0], f"{OTHER}_SIDELINE")
 
 
+@script()
 async def drop_with_what_another_crossed(on: Stage) -> None:
     """The queue that it came from stays, and the message is not there again."""
     await _begin(on)
@@ -220,6 +229,7 @@ async def drop_with_what_another_crossed(on: Stage) -> None:
     await on.stop()
 
 
+@script()
 async def key_of_one_that_another_crossed(on: Stage) -> None:
     """Who has its key next, in the queue that it left, has it alone."""
     await _begin(on)
@@ -234,6 +244,7 @@ async def key_of_one_that_another_crossed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script()
 async def cross_to_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
     await _begin(on, ORDERS)
@@ -243,6 +254,7 @@ async def cross_to_what_another_made(on: Stage) -> None:
     await _crossed(on, ids)
 
 
+@script(legal=Legal.TWO_NAMES)
 async def two_names_of_a_crossing(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
     await _begin(on)
@@ -257,18 +269,3 @@ async def two_names_of_a_crossing(on: Stage) -> None:
     assert await _fetched(on) == ids[1]
     await on.other(lambda root, flusher: leave_one_name(root, flusher, CROSSING))
     _asked(on, "shovelled", ids[2:])
-
-
-CROSSING_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        cross, cross_keyed, go_on_with_what_another_chose, go_on_with_what_another_began,
-        fetch_what_another_crossed, delete_what_another_crossed, lease_what_another_crossed,
-        sideline_what_another_crossed, drop_with_what_another_crossed,
-        key_of_one_that_another_crossed, cross_to_what_another_made, two_names_of_a_crossing,
-    )
-}  # fmt: skip
-CROSSINGS_IN_BUCKETS = (cross, cross_keyed, fetch_what_another_crossed)
-"""Those that are played with messages in buckets, too."""
-WITH_TWO_NAMES_OF_A_CROSSING = (two_names_of_a_crossing,)
-"""Those that only a file system without whole renames plays."""

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 
 from mq.clock import rfc3339
@@ -104,6 +104,7 @@ def _may_go(on: Stage, ids: Sequence[str]) -> None:
         on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
 
 
+@script(FLAT, BUCKETS)
 async def expire_to_remove(on: Stage) -> None:
     """Of the queue and of delay/; nothing is flushed, and what comes back has expired again."""
     await _begin(on)
@@ -116,6 +117,7 @@ async def expire_to_remove(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def expire_keyed(on: Stage) -> None:
     """The next message of its key makes the removal durable before it takes the key."""
     await _begin(on)
@@ -126,6 +128,7 @@ async def expire_keyed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def expire_fetched_keyed(on: Stage) -> None:
     await _begin(on)
     first = await on.clients.publish_keyed(300, KEY)
@@ -136,6 +139,7 @@ async def expire_fetched_keyed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def expire_to_the_sideline(on: Stage) -> None:
     await _begin(on, with_sideline=True)
     ids = [await on.clients.publish(size) for size in (16, 300, 300)]
@@ -149,6 +153,7 @@ async def expire_to_the_sideline(on: Stage) -> None:
         on.disk.mark("sidelined", queue=ORDERS, id=message_id, is_timeless=True)
 
 
+@script(FLAT, BUCKETS)
 async def expire_keyed_to_the_sideline(on: Stage) -> None:
     await _begin(on, with_sideline=True)
     first = await on.clients.publish_keyed(300, KEY)
@@ -159,6 +164,7 @@ async def expire_keyed_to_the_sideline(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def expire_a_bucket(on: Stage) -> None:
     """By one rename, and what is flat by itself. A key of one of them is the next one's."""
     await _begin(on)
@@ -185,6 +191,7 @@ async def expire_a_bucket(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) not in ids
 
 
+@script(FLAT, BUCKETS)
 async def delete_an_expired_queue(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(300)
@@ -203,12 +210,3 @@ async def delete_an_expired_queue(on: Stage) -> None:
     await on.other(lambda root, flusher: run_alone(retire_delayed(root, QUEUE), flusher))
     await on.clients.make(ORDERS)
     await on.clients.publish_keyed(300, KEY)
-
-
-EXPIRY_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        expire_to_remove, expire_keyed, expire_fetched_keyed, expire_to_the_sideline,
-        expire_keyed_to_the_sideline, expire_a_bucket, delete_an_expired_queue,
-    )
-}  # fmt: skip

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 from harness.messages import new_id
 
@@ -77,6 +77,7 @@ def _folder(on: Stage) -> Path:
     return on.root / "leases" / f"{CONSUMER.text}.1"
 
 
+@script(FLAT, BUCKETS)
 async def lease_some(on: Stage) -> None:
     ids = await _published(on, 3)
     await _lease(on, ids[:2])
@@ -84,6 +85,7 @@ async def lease_some(on: Stage) -> None:
     assert await on.clients.fetch() == ids[2]
 
 
+@script()
 async def finish_a_claim(on: Stage) -> None:
     """Of one that died before it had flushed it."""
     ids = await _published(on, 2)
@@ -107,6 +109,7 @@ async def finish_a_claim(on: Stage) -> None:
     on.disk.mark("leased", queue=ORDERS, ids=ids)
 
 
+@script()
 async def acknowledge_a_lease(on: Stage) -> None:
     ids = await _published(on, 2)
     await _leased(on, ids)
@@ -116,6 +119,7 @@ async def acknowledge_a_lease(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script()
 async def acknowledge_what_another_has(on: Stage) -> None:
     """Which died before it flushed that."""
     ids = await _published(on, 2)
@@ -125,6 +129,7 @@ async def acknowledge_what_another_has(on: Stage) -> None:
     await _acknowledged(on, ids)
 
 
+@script(FLAT, BUCKETS)
 async def release_a_lease(on: Stage) -> None:
     ids = await _published(on, 2)
     await _leased(on, ids)
@@ -133,6 +138,7 @@ async def release_a_lease(on: Stage) -> None:
     assert await on.clients.fetch() == ids[0]
 
 
+@script()
 async def give_back_what_lapsed(on: Stage) -> None:
     ids = await _published(on, 2)
     await _leased(on, ids)
@@ -141,6 +147,7 @@ async def give_back_what_lapsed(on: Stage) -> None:
     await on.sweep()
 
 
+@script()
 async def give_back_what_another_began_to(on: Stage) -> None:
     """Which died when it had moved one, and flushed nothing."""
     ids = await _published(on, 2)
@@ -151,6 +158,7 @@ async def give_back_what_another_began_to(on: Stage) -> None:
     await _returned(on, ids, _moved)
 
 
+@script()
 async def give_back_what_has_no_manifest(on: Stage) -> None:
     ids = await _published(on, 1)
     await _leased(on, ids)
@@ -159,6 +167,7 @@ async def give_back_what_has_no_manifest(on: Stage) -> None:
     await _returned(on, ids, _moved)
 
 
+@script()
 async def delete_what_is_leased(on: Stage) -> None:
     ids = await _published(on, 2)
     await _leased(on, ids)
@@ -166,6 +175,7 @@ async def delete_what_is_leased(on: Stage) -> None:
     await _acknowledged(on, ids[1:])
 
 
+@script()
 async def delete_what_another_deleted(on: Stage) -> None:
     """From a lease, and died before it flushed that."""
     ids = await _published(on, 2)
@@ -175,6 +185,7 @@ async def delete_what_another_deleted(on: Stage) -> None:
     await on.clients.delete(ids[0])
 
 
+@script()
 async def key_again_that_was_acknowledged(on: Stage) -> None:
     """By one that died before it flushed that."""
     await on.start()
@@ -187,6 +198,7 @@ async def key_again_that_was_acknowledged(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script()
 async def key_again_that_was_reaped_with_its_lease(on: Stage) -> None:
     """Which one acknowledged that died before it flushed that."""
     await on.start()
@@ -200,6 +212,7 @@ async def key_again_that_was_reaped_with_its_lease(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
+@script()
 async def make_anew_while_leased(on: Stage) -> None:
     ids = await _published(on, 2)
     await _leased(on, ids)
@@ -207,19 +220,3 @@ async def make_anew_while_leased(on: Stage) -> None:
     await on.clients.make(ORDERS)
     await on.clients.publish(300)
     await on.stop()
-
-
-LEASE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        lease_some, finish_a_claim, acknowledge_a_lease, acknowledge_what_another_has,
-        release_a_lease, give_back_what_lapsed, give_back_what_another_began_to,
-        give_back_what_has_no_manifest, delete_what_is_leased, delete_what_another_deleted,
-        key_again_that_was_acknowledged, key_again_that_was_reaped_with_its_lease,
-        make_anew_while_leased,
-    )
-}  # fmt: skip
-
-LEASES_IN_BUCKETS: dict[str, Script] = {
-    script.__name__: script for script in (lease_some, release_a_lease)
-}

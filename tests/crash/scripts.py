@@ -8,9 +8,9 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Awaitable, Callable
 
 from crash.load import LARGE
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 from harness.faults import FaultyFiles
 from harness.internals import connections, fetches_waiting
@@ -23,8 +23,6 @@ from mq.names import QueueName
 from mq.store.files import Files
 from mq.store.group import run_alone
 from mq.store.queues import delete_queue
-
-Script = Callable[[Stage], Awaitable[None]]
 
 
 async def _begin(on: Stage) -> None:
@@ -41,12 +39,14 @@ async def _fetched(on: Stage, queue: str = ORDERS) -> str:
     return message_id
 
 
+@script()
 async def first_start(on: Stage) -> None:
     await on.start()
     await on.clients.make(ORDERS)
     await on.clients.publish(300)
 
 
+@script()
 async def root_made_by_another(on: Stage) -> None:
     """Which died before it flushed any folder, or by a mkdir -p that flushes none."""
     on.root.mkdir(mode=0o700, parents=True)
@@ -55,6 +55,7 @@ async def root_made_by_another(on: Stage) -> None:
     await first_start(on)
 
 
+@script()
 async def restart(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(300)
@@ -64,6 +65,7 @@ async def restart(on: Stage) -> None:
     await on.clients.delete(await on.clients.publish(16))
 
 
+@script()
 async def start_after_another(on: Stage) -> None:
     """Which died before it flushed what it moved and made: start-up flushes the root's folders."""
     await _begin(on)
@@ -79,12 +81,14 @@ async def start_after_another(on: Stage) -> None:
     on.disk.mark("made", queue="others")
 
 
+@script()
 async def make_again(on: Stage) -> None:
     await _begin(on)
     await on.clients.make(ORDERS)
     await on.clients.make("others")
 
 
+@script()
 async def make_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     await on.begin()
@@ -92,6 +96,7 @@ async def make_what_another_made(on: Stage) -> None:
     await on.clients.make(ORDERS)
 
 
+@script()
 async def publish_to_what_another_made(on: Stage) -> None:
     await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
@@ -99,17 +104,20 @@ async def publish_to_what_another_made(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(FLAT, BUCKETS)
 async def publish(on: Stage) -> None:
     await _begin(on)
     for size in (16, 300, 5000):
         await on.clients.publish(size)
 
 
+@script()
 async def publish_streamed(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(LARGE)
 
 
+@script(FLAT, BUCKETS)
 async def fetch(on: Stage) -> None:
     await _begin(on)
     for size in (300, 16):
@@ -118,12 +126,14 @@ async def fetch(on: Stage) -> None:
         await _fetched(on)
 
 
+@script()
 async def fetch_large(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(LARGE)
     await on.clients.delete(await _fetched(on))
 
 
+@script()
 async def publish_with_headers(on: Stage) -> None:
     """Held and streamed; then fetched, and one of them deleted."""
     await _begin(on)
@@ -134,6 +144,7 @@ async def publish_with_headers(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def release(on: Stage) -> None:
     """The client is gone before its claim is flushed."""
     files = FaultyFiles()
@@ -151,6 +162,7 @@ async def release(on: Stage) -> None:
     on.moved(message_id, State.READY)
 
 
+@script()
 async def inherit(on: Stage) -> None:
     """A claim that was begun for one who went, and who had asked for less."""
     files = FaultyFiles()
@@ -171,18 +183,21 @@ async def inherit(on: Stage) -> None:
     assert await heir == message_id
 
 
+@script(FLAT, BUCKETS)
 async def delete_ready(on: Stage) -> None:
     await _begin(on)
     for size in (300, 16):
         await on.clients.delete(await on.clients.publish(size))
 
 
+@script()
 async def delete_delayed(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(300)
     await on.clients.delete(await _fetched(on))
 
 
+@script(FLAT, BUCKETS)
 async def delete_removed(on: Stage) -> None:
     """By another process, which died before it flushed that."""
     await _begin(on)
@@ -197,6 +212,7 @@ async def delete_removed(on: Stage) -> None:
     await on.clients.delete(delayed)
 
 
+@script(FLAT, BUCKETS)
 async def delete_reaped(on: Stage) -> None:
     """Deleted by another process, which died before it flushed that, and reaped: not found is an
     answer that a client takes for a delete that was done before.
@@ -211,6 +227,7 @@ async def delete_reaped(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script()
 async def drop_again(on: Stage) -> None:
     """Deleted by another process, which died before it flushed that."""
     await _begin(on)
@@ -222,6 +239,7 @@ async def drop_again(on: Stage) -> None:
     on.disk.mark("dropped", queue=ORDERS)
 
 
+@script()
 async def delete_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
     await _begin(on)
@@ -232,6 +250,7 @@ async def delete_redelivered(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+@script()
 async def fetch_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
     await _begin(on)
@@ -242,6 +261,7 @@ async def fetch_redelivered(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+@script()
 async def delete_claimed(on: Stage) -> None:
     """By an mq that died before it flushed its claim."""
     await _begin(on)
@@ -250,6 +270,7 @@ async def delete_claimed(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names(on: Stage) -> None:
     """An earlier crash has left messages at both ends of a rename."""
     await _begin(on)
@@ -262,6 +283,7 @@ async def two_names(on: Stage) -> None:
     assert await _fetched(on) == ids[0]
 
 
+@script(FLAT, BUCKETS)
 async def redeliver(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(300)
@@ -272,17 +294,20 @@ async def redeliver(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+@script()
 async def schedule(on: Stage) -> None:
     await _begin(on)
     for size in (16, 5000):
         await on.clients.publish(size, due_in_s=SOON_S)
 
 
+@script()
 async def schedule_streamed(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(LARGE, due_in_s=SOON_S)
 
 
+@script()
 async def schedule_to_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     await on.begin()
@@ -290,6 +315,7 @@ async def schedule_to_what_another_made(on: Stage) -> None:
     await on.clients.publish(300, due_in_s=SOON_S)
 
 
+@script(FLAT, BUCKETS)
 async def redeliver_scheduled(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(300, due_in_s=SOON_S)
@@ -299,6 +325,7 @@ async def redeliver_scheduled(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+@script()
 async def postpone(on: Stage) -> None:
     await _begin(on)
     for size in (300, 16):
@@ -308,6 +335,7 @@ async def postpone(on: Stage) -> None:
     await on.clients.delete(await _fetched(on))
 
 
+@script()
 async def extend(on: Stage) -> None:
     """What was fetched, and what was scheduled: later, and sooner."""
     await _begin(on)
@@ -320,6 +348,7 @@ async def extend(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+@script()
 async def extend_claimed(on: Stage) -> None:
     """By an mq that died before it flushed its claim."""
     await _begin(on)
@@ -328,6 +357,7 @@ async def extend_claimed(on: Stage) -> None:
     await on.clients.reschedule(message_id, SOON_S)
 
 
+@script()
 async def extend_scheduled(on: Stage) -> None:
     """By an mq that died before it flushed where it lies."""
     await _begin(on)
@@ -338,6 +368,7 @@ async def extend_scheduled(on: Stage) -> None:
     await on.clients.reschedule(message_id, 2 * SOON_S)
 
 
+@script()
 async def release_by_request(on: Stage) -> None:
     await _begin(on)
     await on.clients.publish(300)
@@ -348,6 +379,7 @@ async def release_by_request(on: Stage) -> None:
         await on.clients.delete(await _fetched(on))
 
 
+@script()
 async def release_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
     await _begin(on)
@@ -358,6 +390,7 @@ async def release_redelivered(on: Stage) -> None:
     await on.clients.reschedule(message_id, 0)
 
 
+@script(FLAT, BUCKETS)
 async def reschedule_removed(on: Stage) -> None:
     """By another process, which died before it flushed that: a not-found is for good."""
     await _begin(on)
@@ -370,12 +403,14 @@ async def reschedule_removed(on: Stage) -> None:
         await on.clients.reschedule(message_id, SOON_S)
 
 
+@script(FLAT, BUCKETS)
 async def publish_lines(on: Stage) -> None:
     await _begin(on)
     for sizes in ((16, 5000, 300), (16,), (300, 300)):
         await on.clients.publish_lines(sizes)
 
 
+@script()
 async def publish_lines_to_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     await on.begin()
@@ -383,6 +418,7 @@ async def publish_lines_to_what_another_made(on: Stage) -> None:
     await on.clients.publish_lines((300, 16))
 
 
+@script()
 async def schedule_lines(on: Stage) -> None:
     """The other died before it flushed what it made."""
     await on.begin()
@@ -390,6 +426,7 @@ async def schedule_lines(on: Stage) -> None:
     await on.clients.publish_lines((300, 16), due_in_s=SOON_S)
 
 
+@script()
 async def publish_lines_of_which_one_fails(on: Stage) -> None:
     files = FaultyFiles()
     await on.start(files)
@@ -398,6 +435,7 @@ async def publish_lines_of_which_one_fails(on: Stage) -> None:
     assert len(await on.clients.publish_lines((16, 300, 5000))) == 2
 
 
+@script(FLAT, BUCKETS)
 async def fetch_and_acknowledge(on: Stage) -> None:
     await _begin(on)
     ids = await on.clients.publish_lines((300, 16, 16))
@@ -406,6 +444,7 @@ async def fetch_and_acknowledge(on: Stage) -> None:
     await on.clients.acknowledge(ids)
 
 
+@script()
 async def forget(on: Stage) -> None:
     """What an mq left in new/ that died in the middle of a publish."""
     await _begin(on)
@@ -419,6 +458,7 @@ async def forget(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script()
 async def drop(on: Stage) -> None:
     await _begin(on)
     for size in (300, 16, 5000):
@@ -443,12 +483,14 @@ async def _dropped_by_another(on: Stage) -> list[str]:
     return delayed
 
 
+@script()
 async def make_anew(on: Stage) -> None:
     await _dropped_by_another(on)
     await on.clients.make(ORDERS)
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def retire_due(on: Stage) -> None:
     """What a deleted queue has in delay/ is due, and a mover comes before a sweeper."""
     for message_id in await _dropped_by_another(on):
@@ -457,6 +499,7 @@ async def retire_due(on: Stage) -> None:
     await on.move_due()
 
 
+@script(FLAT, BUCKETS)
 async def sweep(on: Stage) -> None:
     delayed = await _dropped_by_another(on)
     await on.sweep()
@@ -468,6 +511,7 @@ async def sweep(on: Stage) -> None:
     on.disk.mark("swept", queue=ORDERS)
 
 
+@script()
 async def reap(on: Stage) -> None:
     await drop(on)
     await on.start()
@@ -478,6 +522,7 @@ async def reap(on: Stage) -> None:
     assert not any((on.root / "remove").iterdir())
 
 
+@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def together(on: Stage) -> None:
     """Groups of every operation at once."""
     await _begin(on)
@@ -498,25 +543,3 @@ async def together(on: Stage) -> None:
         on.clients.hang_up(),
         on.clients.fetch("others"),
     )
-
-
-SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        first_start, start_after_another, root_made_by_another, restart, make_again,
-        make_what_another_made, two_names,
-        publish_to_what_another_made, publish, publish_streamed, publish_with_headers,
-        fetch, fetch_large, release, inherit,
-        delete_ready, delete_delayed, delete_removed, delete_reaped, delete_redelivered,
-        fetch_redelivered, drop_again, delete_claimed, redeliver, forget, drop, make_anew,
-        retire_due, sweep, reap, together,
-        schedule, schedule_streamed, schedule_to_what_another_made, redeliver_scheduled, postpone,
-        extend, extend_claimed, extend_scheduled, release_by_request, release_redelivered,
-        reschedule_removed, publish_lines, publish_lines_to_what_another_made, schedule_lines,
-        publish_lines_of_which_one_fails, fetch_and_acknowledge,
-    )
-}  # fmt: skip
-SIDE_BY_SIDE = (together,)
-"""Those whose operations are not one after the other."""
-WITH_TWO_NAMES = (two_names,)
-"""Those that only a file system without whole renames plays."""

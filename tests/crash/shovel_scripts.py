@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crash.key_scripts import KEY, link_of
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
@@ -79,6 +79,7 @@ def _by_another(on: Stage, message_id: str) -> None:
     os.rename(path, on.root / "queues" / ORDERS / message_id)
 
 
+@script(FLAT, BUCKETS)
 async def shovel(on: Stage) -> None:
     """One that was fetched, and one that was not; together."""
     await _begin(on)
@@ -89,6 +90,7 @@ async def shovel(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def shovel_and_sideline_again(on: Stage) -> None:
     await _begin(on)
     ids = await _sidelined(on, 300)
@@ -98,6 +100,8 @@ async def shovel_and_sideline_again(on: Stage) -> None:
     await on.clients.sideline(await _fetched(on))
 
 
+# A start flushes delay/, which another's rename has left.
+@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def shovel_what_another_sidelined(on: Stage) -> None:
     """Which died before it flushed that."""
     await _begin(on)
@@ -109,6 +113,7 @@ async def shovel_what_another_sidelined(on: Stage) -> None:
     await _shovel(on, ids)
 
 
+@script(FLAT, BUCKETS)
 async def shovel_to_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
     await _begin(on, SIDELINE)
@@ -118,6 +123,7 @@ async def shovel_to_what_another_made(on: Stage) -> None:
     await _shovel(on, [message_id])
 
 
+@script(FLAT, BUCKETS)
 async def shovel_after_a_purge(on: Stage) -> None:
     """Whose mark another took away, and died before it flushed that."""
     await _begin(on)
@@ -131,6 +137,7 @@ async def shovel_after_a_purge(on: Stage) -> None:
     await _shovel(on, ids)
 
 
+@script(FLAT, BUCKETS)
 async def fetch_what_another_shovelled(on: Stage) -> None:
     await _begin(on)
     (message_id,) = await _sidelined(on, 300)
@@ -139,6 +146,7 @@ async def fetch_what_another_shovelled(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def delete_what_another_shovelled(on: Stage) -> None:
     await _begin(on)
     (message_id,) = await _sidelined(on, 300)
@@ -146,6 +154,8 @@ async def delete_what_another_shovelled(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+# Making a bucket flushes the sideline's folder, which another's rename has left.
+@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def sideline_what_another_shovelled(on: Stage) -> None:
     await _begin(on)
     (message_id,) = await _sidelined(on, 300)
@@ -154,6 +164,7 @@ async def sideline_what_another_shovelled(on: Stage) -> None:
     await on.clients.delete(message_id, SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def drop_with_what_another_shovelled(on: Stage) -> None:
     """Its sideline stays, and the message is not there again."""
     await _begin(on)
@@ -165,6 +176,7 @@ async def drop_with_what_another_shovelled(on: Stage) -> None:
     await on.stop()
 
 
+@script(FLAT, BUCKETS)
 async def shovel_keyed(on: Stage) -> None:
     """It has its key again; where another has it, it stays."""
     await _begin(on)
@@ -179,6 +191,7 @@ async def shovel_keyed(on: Stage) -> None:
     await _shovel(on, [first])
 
 
+@script(FLAT, BUCKETS)
 async def shovel_two_of_one_key(on: Stage) -> None:
     """Together: the first one gets it."""
     await _begin(on)
@@ -187,6 +200,7 @@ async def shovel_two_of_one_key(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script(FLAT, BUCKETS)
 async def shovel_keyed_that_another_sidelined(on: Stage) -> None:
     """Which died before it flushed that; its key is its own still."""
     await _begin(on)
@@ -196,6 +210,7 @@ async def shovel_keyed_that_another_sidelined(on: Stage) -> None:
     await _shovel(on, [message_id])
 
 
+@script(FLAT, BUCKETS)
 async def shovel_keyed_after_a_delete(on: Stage) -> None:
     """Of another of the key, by one who died before he flushed that."""
     await _begin(on)
@@ -206,6 +221,7 @@ async def shovel_keyed_after_a_delete(on: Stage) -> None:
     await _shovel(on, [first])
 
 
+@script(FLAT, BUCKETS)
 async def key_of_one_that_another_began_to_shovel(on: Stage) -> None:
     """Which died before it moved the message, and before it flushed its link."""
     await _begin(on)
@@ -214,6 +230,7 @@ async def key_of_one_that_another_began_to_shovel(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def key_of_one_that_another_shovelled(on: Stage) -> None:
     """Which flushed the link, and died before it flushed what it moved."""
     await _begin(on)
@@ -225,6 +242,7 @@ async def key_of_one_that_another_shovelled(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_of_a_shovel(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
     await _begin(on)
@@ -242,23 +260,3 @@ async def two_names_of_a_shovel(on: Stage) -> None:
 def _link(on: Stage) -> Path:
     """Where its folder is there: of a key that was used before."""
     return link_of(on, "keys", KEY)
-
-
-SHOVEL_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        shovel, shovel_and_sideline_again, shovel_what_another_sidelined,
-        shovel_to_what_another_made, shovel_after_a_purge, fetch_what_another_shovelled,
-        delete_what_another_shovelled, sideline_what_another_shovelled,
-        drop_with_what_another_shovelled, shovel_keyed, shovel_two_of_one_key,
-        shovel_keyed_that_another_sidelined, shovel_keyed_after_a_delete,
-        key_of_one_that_another_began_to_shovel, key_of_one_that_another_shovelled,
-        two_names_of_a_shovel,
-    )
-}  # fmt: skip
-WITH_TWO_NAMES_OF_A_SHOVEL = (two_names_of_a_shovel,)
-"""Those that only a file system without whole renames plays."""
-SHOVELS_FLUSHED_BETWEEN = (shovel_what_another_sidelined, sideline_what_another_shovelled)
-"""Those in which a start flushes delay/, or who makes a bucket the sideline's folder, which
-another's rename has just left.
-"""

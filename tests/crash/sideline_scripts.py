@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import LATER_S, ORDERS, Stage
 
 from mq.lifecycle import State
@@ -43,6 +43,7 @@ def _by_another(on: Stage, path: Path, message_id: str) -> None:
     os.rename(path, on.root / "queues" / SIDELINE / message_id)
 
 
+@script(FLAT, BUCKETS)
 async def sideline(on: Stage) -> None:
     """The first one makes the sideline."""
     await _begin(on, with_sideline=False)
@@ -54,6 +55,7 @@ async def sideline(on: Stage) -> None:
     await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_in_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
     await _begin(on, with_sideline=False)
@@ -63,6 +65,7 @@ async def sideline_in_what_another_made(on: Stage) -> None:
     await on.clients.sideline(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_what_another_has(on: Stage) -> None:
     await _begin(on)
     fetched, ready = [await on.clients.publish(size) for size in (16, 300)]
@@ -72,6 +75,7 @@ async def sideline_what_another_has(on: Stage) -> None:
         await on.clients.sideline(message_id, is_timeless=True)
 
 
+@script(FLAT, BUCKETS)
 async def delete_what_another_sidelined(on: Stage) -> None:
     await _begin(on)
     fetched, ready = [await on.clients.publish(size) for size in (16, 300)]
@@ -81,6 +85,7 @@ async def delete_what_another_sidelined(on: Stage) -> None:
         await on.clients.delete(message_id, SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def fetch_what_another_sidelined(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(16)
@@ -89,6 +94,7 @@ async def fetch_what_another_sidelined(on: Stage) -> None:
     await on.clients.delete(message_id, SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_keyed(on: Stage) -> None:
     """Its key is the next one's."""
     await _begin(on)
@@ -97,6 +103,7 @@ async def sideline_keyed(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
+@script(FLAT, BUCKETS)
 async def key_of_one_that_another_sidelined(on: Stage) -> None:
     await _begin(on)
     first = await on.clients.publish_keyed(300, KEY)
@@ -105,6 +112,7 @@ async def key_of_one_that_another_sidelined(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def sideline_after_a_purge(on: Stage) -> None:
     """Whose mark another took away, and died before it flushed that."""
     await _begin(on)
@@ -118,6 +126,7 @@ async def sideline_after_a_purge(on: Stage) -> None:
     await on.clients.sideline(message_id)
 
 
+@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_of_a_sideline(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
     await _begin(on)
@@ -137,6 +146,7 @@ async def two_names_of_a_sideline(on: Stage) -> None:
     assert await on.clients.fetch(ORDERS) == ids[3]
 
 
+@script(FLAT, BUCKETS)
 async def release_much(on: Stage) -> None:
     """What mq had claimed for one who went."""
     await _begin(on)
@@ -179,6 +189,7 @@ async def _moves(on: Stage, ids: list[str]) -> None:
         on.disk.mark("sidelined", queue=ORDERS, id=message_id)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_at_the_limit(on: Stage) -> None:
     """By redelivery, which makes the sideline."""
     ids = await _limited(on, with_sideline=False)
@@ -187,22 +198,10 @@ async def sideline_at_the_limit(on: Stage) -> None:
     await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_at_the_limit_in_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
     ids = await _limited(on, with_sideline=False)
     on.disk.mark("make_asked", queue=SIDELINE)
     (on.root / "queues" / SIDELINE).mkdir(mode=0o700)
     await _moves(on, ids)
-
-
-SIDELINE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        sideline, sideline_in_what_another_made, sideline_what_another_has,
-        delete_what_another_sidelined, fetch_what_another_sidelined, sideline_keyed,
-        key_of_one_that_another_sidelined, sideline_after_a_purge, two_names_of_a_sideline,
-        release_much, sideline_at_the_limit, sideline_at_the_limit_in_what_another_made,
-    )
-}  # fmt: skip
-WITH_TWO_NAMES_OF_A_SIDELINE = (two_names_of_a_sideline,)
-"""Those that only a file system without whole renames plays."""

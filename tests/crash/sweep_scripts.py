@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
@@ -47,7 +47,8 @@ def _bucket(path: Path) -> str:
     return "".join(f"{part}/" for part in below)
 
 
-async def sweep(on: Stage) -> None:
+@script(FLAT, BUCKETS)
+async def sweep_what_is_overdue(on: Stage) -> None:
     """What was fetched goes to the sideline, and from there on."""
     await _begin(on)
     for size in (16, 300):
@@ -60,6 +61,7 @@ async def sweep(on: Stage) -> None:
     await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sweep_keyed(on: Stage) -> None:
     """Its key is the next one's."""
     await _begin(on)
@@ -71,6 +73,7 @@ async def sweep_keyed(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
+@script(FLAT, BUCKETS)
 async def sweep_back_to_the_sideline(on: Stage) -> None:
     await _begin(on)
     for size in (16, 300):
@@ -82,8 +85,3 @@ async def sweep_back_to_the_sideline(on: Stage) -> None:
         ready = State.READY.value
         on.disk.mark("moved", queue=SIDELINE, id=message_id, to=ready, is_timeless=True)
     await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
-
-
-SWEEP_SCRIPTS: dict[str, Script] = {
-    script.__name__: script for script in (sweep, sweep_keyed, sweep_back_to_the_sideline)
-}
