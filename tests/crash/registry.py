@@ -44,7 +44,8 @@ class Legal(Enum):
     @property
     def models(self) -> tuple[Model, ...]:
         """Stricter rules first: a tree that is legal twice is looked at once."""
-        return self.value[0]
+        models: tuple[Model, ...] = self.value[0]
+        return models
 
 
 @dataclass(frozen=True)
