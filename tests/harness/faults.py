@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.processes import PATIENCE_S
 from harness.tally import tally
@@ -290,13 +289,3 @@ class FlushedInCalls(FaultyFiles):
 def _say(fault: Fault | None) -> None:
     if fault is not None:
         raise fault.error()
-
-
-def steps_of(files: FaultyFiles, after: int) -> list[tuple[str, str]]:
-    """What changed the disk from that call on, and the name of the folder that it changed."""
-    kinds = ("create", "stamp", "sync", "link", "rename", "sync_folder")
-    return [
-        (call_name, Path(path).parent.name if call_name != "sync_folder" else Path(path).name)
-        for call_name, path in files.calls[after:]
-        if call_name in kinds
-    ]
