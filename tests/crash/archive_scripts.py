@@ -27,14 +27,6 @@ CONSUMER = ConsumerName.parse("etl")
 TO = "/srv/archive"
 
 
-async def _published(on: Stage, count: int) -> list[str]:
-    await on.start()
-    await on.clients.make(ORDERS)
-    ids = [await on.clients.publish(300) for _ in range(count)]
-    on.known()
-    return ids
-
-
 async def _enabled(on: Stage) -> None:
     await on.other(lambda root, flusher: enable(root, flusher, TO, root.now_ms()))
     on.disk.mark("archive_enabled")
@@ -91,7 +83,7 @@ def _archive(on: Stage) -> Path:
 @script(FLAT, BUCKETS)
 async def archive_what_was_deleted(on: Stage) -> None:
     """The first ledger goes once there is another."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await _deleted(on, ids[:1])
     await _enabled(on)
     await _deleted(on, ids[1:2])
@@ -106,7 +98,7 @@ async def archive_what_was_deleted(on: Stage) -> None:
 @script(FLAT, BUCKETS)
 async def archive_what_another_removed(on: Stage) -> None:
     """Who died before it flushed that: after the batch it was removed for good."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     for message_id in ids:
         _removed_unflushed(on, message_id)
@@ -116,7 +108,7 @@ async def archive_what_another_removed(on: Stage) -> None:
 
 @script()
 async def archive_what_another_acknowledged(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
     await on.other(
@@ -133,7 +125,7 @@ async def archive_what_another_acknowledged(on: Stage) -> None:
 
 @script()
 async def archive_a_deleted_queue(on: Stage) -> None:
-    await _published(on, 2)
+    await on.published(2)
     await _enabled(on)
     await on.clients.drop(ORDERS)
     await _stored(on, 1)
@@ -145,7 +137,7 @@ async def archive_a_deleted_queue(on: Stage) -> None:
 @script()
 async def enable_what_another_enabled(on: Stage) -> None:
     """Who died before it flushed that."""
-    ids = await _published(on, 1)
+    ids = await on.published(1)
     await on.other(
         lambda root, flusher: _cut(archiving._enable(root, TO, root.now_ms()), flusher, 3)
     )
@@ -157,7 +149,7 @@ async def enable_what_another_enabled(on: Stage) -> None:
 @script()
 async def go_on_with_what_another_began(on: Stage) -> None:
     """Who died before it flushed that; the archive has it by the time of the cut."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids[:1])
 
@@ -177,7 +169,7 @@ async def go_on_with_what_another_began(on: Stage) -> None:
 @script()
 async def reap_what_another_stored(on: Stage) -> None:
     """Who died before it flushed that."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids)
 
@@ -193,7 +185,7 @@ async def reap_what_another_stored(on: Stage) -> None:
 
 @script()
 async def give_a_batch_up(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids[:1])
 
@@ -210,7 +202,7 @@ async def give_a_batch_up(on: Stage) -> None:
 @script()
 async def disable_and_enable_again(on: Stage) -> None:
     """Numbers go on: the archive knows its batches by them."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids[:1])
     await _stored(on)
@@ -224,7 +216,7 @@ async def disable_and_enable_again(on: Stage) -> None:
 
 @script()
 async def make_one_ledger_of_many(on: Stage) -> None:
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await _enabled(on)
     most, archiving.ARCHIVE_LEDGERS_MAX = archiving.ARCHIVE_LEDGERS_MAX, 2  # type: ignore[misc]
     try:

@@ -23,20 +23,6 @@ async def _publish(on: Stage, count: int) -> list[str]:
     return [await on.clients.publish(300) for _ in range(count)]
 
 
-async def _published(on: Stage, count: int) -> list[str]:
-    """Up to three, as in `in_every_place`, which is cut there too."""
-    ids = await _publish(on, count)
-    on.known()
-    return ids
-
-
-async def _fetched(on: Stage) -> str:
-    on.disk.mark("fetch_asked", queue=ORDERS)
-    message_id = await on.clients.fetch(ORDERS)
-    assert message_id is not None
-    return message_id
-
-
 @script(BUCKETS)
 async def in_every_place(on: Stage) -> None:
     """Published, fetched, put back and removed: flat, in a bucket, and below it."""
@@ -44,7 +30,7 @@ async def in_every_place(on: Stage) -> None:
     for place, message_id in enumerate(ids):
         assert len(on.ready(message_id).relative_to(on.root / "queues" / ORDERS).parts) == 1 + place
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(LATER_S)
     await on.move_due()
     for message_id in ids:
@@ -56,7 +42,7 @@ async def in_every_place(on: Stage) -> None:
 @script(BUCKETS)
 async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    [first] = await _published(on, 1)
+    [first] = await on.published(1)
     bucket = on.root / "queues" / ORDERS / on.bucket(first)
     bucket.mkdir(mode=0o700)
     await on.clients.publish(300)
@@ -67,7 +53,7 @@ async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
 @script(BUCKETS)
 async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    [first] = await _published(on, 1)
+    [first] = await on.published(1)
     bucket = on.root / "queues" / ORDERS / on.bucket(first)
     bucket.mkdir(mode=0o700)
     await on.clients.publish_lines((300, 16))
@@ -78,7 +64,7 @@ async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
 @script(BUCKETS)
 async def delete_claimed_in_a_bucket(on: Stage) -> None:
     """By an mq that died before it flushed its claims, each from another place."""
-    for message_id in await _published(on, 3):
+    for message_id in await on.published(3):
         os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
         await on.clients.delete(message_id)
 
@@ -86,9 +72,9 @@ async def delete_claimed_in_a_bucket(on: Stage) -> None:
 @script(BUCKETS)
 async def delete_redelivered_from_a_bucket(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(LATER_S)
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
@@ -98,9 +84,9 @@ async def delete_redelivered_from_a_bucket(on: Stage) -> None:
 @script(BUCKETS)
 async def release_redelivered_from_a_bucket(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(LATER_S)
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
@@ -118,19 +104,19 @@ async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
 @script(BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_in_a_bucket(on: Stage) -> None:
     """An earlier crash has left a message at both ends of a rename, one of them in a bucket."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await on.clients.delete(ids[0])
     for message_id in ids[1:]:
         os.link(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
     Files().sync_folder(str(on.root / "delay"))
     for message_id in ids[1:]:
-        assert await _fetched(on) == message_id
+        assert await on.fetched() == message_id
 
 
 @script(BUCKETS)
 async def empty_buckets(on: Stage) -> None:
     """What lay in them was claimed by an mq that died before it flushed that; then they go."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for message_id in ids:
         on.disk.mark("later", id=message_id)
         os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
@@ -143,7 +129,7 @@ async def empty_buckets(on: Stage) -> None:
 @script(BUCKETS)
 async def put_off_in_every_place(on: Stage) -> None:
     """Flat, in a bucket, and below it: scheduled, postponed, extended and released."""
-    await _published(on, 1)
+    await on.published(1)
     for _ in range(3):
         await on.clients.publish(300, due_in_s=SOON_S)
     ids = [await on.clients.publish(16) for _ in range(3)]
@@ -159,7 +145,7 @@ async def extend_claimed_in_a_bucket(on: Stage) -> None:
     """By an mq that died before it flushed its claims, each from another place, to a bucket that it
     had made and flushed.
     """
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     bucket = on.root / "delay" / on.bucket(ids[0])
     bucket.mkdir(mode=0o700)
     Files().sync_folder(str(bucket.parent))
@@ -171,9 +157,9 @@ async def extend_claimed_in_a_bucket(on: Stage) -> None:
 @script(BUCKETS)
 async def put_back_where_a_bucket_went(on: Stage) -> None:
     """And made anew by another, which died before it flushed it."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(HOURS_S)
     await on.sweep()
     on.disk.pass_time(120)
@@ -184,7 +170,7 @@ async def put_back_where_a_bucket_went(on: Stage) -> None:
     await on.move_due()
     for message_id in ids:
         on.moved(message_id, State.READY)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script(BUCKETS)
@@ -193,7 +179,7 @@ async def make_shaped(on: Stage) -> None:
     await on.clients.make(ORDERS, "?bucket=7&shards=3")
     for _ in range(4):
         await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
 
 
 @script(BUCKETS)
@@ -226,14 +212,14 @@ async def make_where_settings_were_left(on: Stage) -> None:
 @script(BUCKETS)
 async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await on.other(
         lambda root, flusher: run_alone(
             claim(root, QueueName(ORDERS), MessageId.parse(ids[0]), 600.0), flusher
         )
     )
     (on.root / "delay" / on.bucket(ids[1])).mkdir(mode=0o700)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script(BUCKETS)
@@ -241,7 +227,7 @@ async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
     """In another shape, by an mq that knew the queue as it was; the message was claimed by one that
     died before it flushed that.
     """
-    await _published(on, 3)
+    await on.published(3)
     [old] = on.ports
     await on.start()
     await on.clients.drop(ORDERS)
@@ -256,7 +242,7 @@ async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
 @script(BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
     """What lay in them was claimed into a bucket by an mq that died before it flushed that."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     bucket = on.root / "delay" / on.bucket(ids[0])
     bucket.mkdir(mode=0o700)
     Files().sync_folder(str(bucket.parent))

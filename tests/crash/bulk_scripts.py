@@ -98,15 +98,9 @@ class _DiesBefore(FsyncFlusher):
         return super().flush(before, begun)
 
 
-async def _begun(on: Stage) -> None:
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
 @script(FLAT, BUCKETS)
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     ids = await _Bulk(on, key="night", is_scheduled=True).publish(roll_all_forward)
     await on.clients.delete(ids[0])
     await on.clients.publish_keyed(300, key="night")
@@ -115,7 +109,7 @@ async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
 @script(FLAT, BUCKETS)
 async def roll_forward_what_another_has(on: Stage) -> None:
     """Which died before it flushed anything of what it had moved."""
-    await _begun(on)
+    await on.begin(ORDERS)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
@@ -135,7 +129,7 @@ def _roll(root: Root, flusher: FsyncFlusher, leaves_one_name: bool = False) -> N
 @script(FLAT, BUCKETS, legal=Legal.WHOLE_RENAMES)
 async def roll_folds_forward(on: Stage) -> None:
     """The first goes to its place whole, which the second finds taken."""
-    await _begun(on)
+    await on.begin(ORDERS)
 
     def roll(root: Root, flusher: FsyncFlusher) -> None:
         _roll(root, flusher, leaves_one_name=True)
@@ -148,7 +142,7 @@ async def roll_folds_forward(on: Stage) -> None:
 @script(FLAT, BUCKETS, legal=Legal.WHOLE_RENAMES)
 async def roll_folds_forward_that_another_has(on: Stage) -> None:
     """Which died before it flushed anything of what it had moved."""
-    await _begun(on)
+    await on.begin(ORDERS)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
@@ -161,21 +155,21 @@ async def roll_folds_forward_that_another_has(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def unfold_where_both_names_may_stay(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     ids = await _Bulk(on, in_folds=True).publish(roll_all_forward)
     await on.clients.delete(ids[0])
 
 
 @script(FLAT, BUCKETS)
 async def give_up_a_bulk(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     await _Bulk(on).give_up()
     await on.clients.publish(300)
 
 
 @script(FLAT, BUCKETS)
 async def delete_the_queue_of_a_bulk(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     await _Bulk(on).publish(lambda *_: on.known())
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)

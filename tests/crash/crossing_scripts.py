@@ -35,14 +35,6 @@ OTHER = "other"
 CROSSING = Crossing(ReplayId("run"), QueueName(ORDERS), QueueName(OTHER))
 
 
-async def _begin(on: Stage, *queues: str) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    for queue in queues or (ORDERS, OTHER):
-        await on.clients.make(queue)
-    on.known()
-
-
 async def _published(on: Stage, *sizes: int) -> list[str]:
     return [await on.clients.publish(size) for size in sizes]
 
@@ -119,20 +111,13 @@ async def _moved_by_another(on: Stage, ids: Sequence[str]) -> None:
         os.rename(on.ready(message_id), on.root / "queues" / OTHER / message_id)
 
 
-async def _fetched(on: Stage, queue: str = OTHER) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
-    return message_id
-
-
 @script(FLAT, BUCKETS)
 async def cross(on: Stage) -> None:
     """Two, together, of three."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 16, 300, 300)
     await _crossed(on, ids[:2])
-    assert await _fetched(on) in ids
+    assert await on.fetched(OTHER) in ids
     for message_id in ids[:2]:
         await on.clients.delete(message_id, OTHER)
 
@@ -140,7 +125,7 @@ async def cross(on: Stage) -> None:
 @script(FLAT, BUCKETS)
 async def cross_keyed(on: Stage) -> None:
     """It takes its key along: there it has it, and here another gets it."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     first = await on.clients.publish_keyed(300, KEY)
     await _crossed(on, [first])
     second = await on.clients.publish_keyed(300, KEY)
@@ -152,7 +137,7 @@ async def cross_keyed(on: Stage) -> None:
 @script()
 async def go_on_with_what_another_chose(on: Stage) -> None:
     """Which died before it flushed that it had."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 16)
     await _chosen_by_another(on, ids, is_flushed=False)
     await _crossed(on, ids, ids=())
@@ -161,7 +146,7 @@ async def go_on_with_what_another_chose(on: Stage) -> None:
 @script()
 async def go_on_with_a_crossing_that_another_began(on: Stage) -> None:
     """Which died before it flushed what it had moved: that is known as durable at the end."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 16)
     await _chosen_by_another(on, ids)
     _asked(on, "shovel_asked", ids)
@@ -173,16 +158,16 @@ async def go_on_with_a_crossing_that_another_began(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def fetch_what_another_crossed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched(OTHER) == ids[0]
     await on.clients.delete(ids[0], OTHER)
 
 
 @script()
 async def delete_what_another_crossed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     await on.clients.delete(ids[0], OTHER)
@@ -190,7 +175,7 @@ async def delete_what_another_crossed(on: Stage) -> None:
 
 @script()
 async def lease_what_another_crossed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
@@ -207,7 +192,7 @@ async def lease_what_another_crossed(on: Stage) -> None:
 @script()
 async def sideline_what_another_crossed(on: Stage) -> None:
     """From there on it lies where no run takes messages."""
-    await _begin(on, ORDERS, OTHER, f"{OTHER}_SIDELINE")
+    await on.begin(ORDERS, OTHER, f"{OTHER}_SIDELINE")
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     on.disk.mark("sideline_asked", queue=OTHER, id=ids[0], is_timeless=True)
@@ -220,7 +205,7 @@ async def sideline_what_another_crossed(on: Stage) -> None:
 @script()
 async def drop_with_what_another_crossed(on: Stage) -> None:
     """The queue that it came from stays, and the message is not there again."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
@@ -232,7 +217,7 @@ async def drop_with_what_another_crossed(on: Stage) -> None:
 @script()
 async def key_of_one_that_another_crossed(on: Stage) -> None:
     """Who has its key next, in the queue that it left, has it alone."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     first = await on.clients.publish_keyed(300, KEY)
     link = link_of(on, "keys", KEY)
     there = on.root / "keys" / OTHER / link.parent.name
@@ -247,7 +232,7 @@ async def key_of_one_that_another_crossed(on: Stage) -> None:
 @script()
 async def cross_to_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on, ORDERS)
+    await on.begin(ORDERS)
     ids = await _published(on, 300)
     on.disk.mark("make_asked", queue=OTHER)
     (on.root / "queues" / OTHER).mkdir(mode=0o700)
@@ -257,7 +242,7 @@ async def cross_to_what_another_made(on: Stage) -> None:
 @script(legal=Legal.TWO_NAMES)
 async def two_names_of_a_crossing(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 300, 300)
     await _chosen_by_another(on, ids)
     _asked(on, "shovel_asked", ids)
@@ -266,6 +251,6 @@ async def two_names_of_a_crossing(on: Stage) -> None:
     for queue in (ORDERS, OTHER):
         Files().sync_folder(str(on.root / "queues" / queue))
     await on.clients.delete(ids[0], OTHER)
-    assert await _fetched(on) == ids[1]
+    assert await on.fetched(OTHER) == ids[1]
     await on.other(lambda root, flusher: leave_one_name(root, flusher, CROSSING))
     _asked(on, "shovelled", ids[2:])

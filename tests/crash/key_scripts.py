@@ -14,16 +14,9 @@ from mq.store.files import Files
 KEY, ONCE = "night", "once"
 
 
-async def _begin(on: Stage) -> None:
-    """As `first_start` does, which is cut there too."""
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
 async def _published(on: Stage, idempotency: str = "") -> str:
     """The first publish of `publish_keyed` or `publish_keyed_once`, which are cut there too."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish_keyed(300, KEY, idempotency)
     on.known()
     return message_id
@@ -61,14 +54,14 @@ def _flush_link(on: Stage, kind: str, key: str) -> None:
 
 @script()
 async def publish_keyed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for key in (KEY, "other", "a third"):
         await on.clients.publish_keyed(300, key)
 
 
 @script()
 async def publish_once(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, idempotency=ONCE)
     assert await on.clients.publish_keyed(300, idempotency=ONCE) == first
     await on.clients.delete(first)
@@ -77,7 +70,7 @@ async def publish_once(on: Stage) -> None:
 
 @script()
 async def publish_keyed_once(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY, ONCE)
     assert await on.clients.publish_keyed(300, KEY, ONCE) == first
     assert await on.clients.publish_keyed(300, KEY, "again") == first
@@ -85,13 +78,13 @@ async def publish_keyed_once(on: Stage) -> None:
 
 @script()
 async def publish_streamed_keyed_once(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish_keyed(LARGE, KEY, ONCE)
 
 
 @script()
 async def publish_scheduled_keyed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY, ONCE, "delay=60")
     assert await on.clients.publish_keyed(300, KEY) == first
 
@@ -156,20 +149,20 @@ async def key_again_that_was_swept(on: Stage) -> None:
 
 @script()
 async def key_of_one_left_in_new(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, KEY)
     assert await on.clients.publish_keyed(300, KEY) == left
 
 
 @script()
 async def delete_by_key_one_left_in_new(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.delete_by_key(KEY, _left_in_new(on, KEY))
 
 
 @script()
 async def once_of_one_left_in_new(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, idempotency=ONCE)
     # What it said, and clients say again.
     on.clients.say(ONCE, 77)
@@ -178,7 +171,7 @@ async def once_of_one_left_in_new(on: Stage) -> None:
 
 @script()
 async def once_of_one_left_between_its_links(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, KEY, ONCE)
     link_of(on, "keys", KEY).unlink()
     on.clients.say(ONCE, 77)
@@ -189,7 +182,7 @@ async def once_of_one_left_between_its_links(on: Stage) -> None:
 @script(legal=Legal.LEFT_BETWEEN)
 async def once_of_one_that_another_delivered(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, KEY, ONCE)
     for kind, key in (("idempotency", ONCE), ("keys", KEY)):
         _flush_link(on, kind, key)
@@ -202,7 +195,7 @@ async def once_of_one_that_another_delivered(on: Stage) -> None:
 @script()
 async def once_of_one_whose_key_was_taken(on: Stage) -> None:
     """It was left in new/ between its two links, and cannot be delivered any more."""
-    await _begin(on)
+    await on.begin(ORDERS)
     _left_in_new(on, KEY, ONCE)
     link_of(on, "keys", KEY).unlink()
     await on.clients.publish_keyed(300, KEY)
@@ -249,7 +242,7 @@ async def key_in_a_queue_that_another_made(on: Stage) -> None:
 @script()
 async def key_in_folders_that_another_made(on: Stage) -> None:
     """Which died before it flushed them."""
-    await _begin(on)
+    await on.begin(ORDERS)
     for kind, key in (("keys", KEY), ("idempotency", ONCE)):
         folder = link_of(on, kind, key).parent
         folder.parent.mkdir(mode=0o700)
@@ -261,7 +254,7 @@ async def key_in_folders_that_another_made(on: Stage) -> None:
 @script()
 async def forget_once(on: Stage) -> None:
     """What is left in new/ goes, and its idempotency key before it."""
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, idempotency=ONCE)
     on.disk.mark("publish_asked", queue=ORDERS, key="", idempotency=ONCE)
     on.disk.pass_time(HOURS_S)

@@ -23,14 +23,6 @@ KEY = "night"
 _Work = Callable[[Root, FsyncFlusher], object]
 
 
-async def _published(on: Stage, count: int) -> list[str]:
-    await on.start()
-    await on.clients.make(ORDERS)
-    ids = [await on.clients.publish(300) for _ in range(count)]
-    on.known()
-    return ids
-
-
 def _claim(root: Root, flusher: FsyncFlusher, limit: int) -> Lease:
     lease = run_alone(claim(root, CONSUMER, [QueueName(ORDERS)], limit, LEASE_S), flusher)
     assert lease is not None
@@ -79,7 +71,7 @@ def _folder(on: Stage) -> Path:
 
 @script(FLAT, BUCKETS)
 async def lease_some(on: Stage) -> None:
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await _lease(on, ids[:2])
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == ids[2]
@@ -88,7 +80,7 @@ async def lease_some(on: Stage) -> None:
 @script()
 async def finish_a_claim(on: Stage) -> None:
     """Of one that died before it had flushed it."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
 
     def begin(root: Root, flusher: FsyncFlusher) -> None:
@@ -111,7 +103,7 @@ async def finish_a_claim(on: Stage) -> None:
 
 @script()
 async def acknowledge_a_lease(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await _acknowledged(on, ids)
     on.disk.pass_time(10)
@@ -122,7 +114,7 @@ async def acknowledge_a_lease(on: Stage) -> None:
 @script()
 async def acknowledge_what_another_has(on: Stage) -> None:
     """Which died before it flushed that."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.mark("end_asked", queue=ORDERS, ids=ids)
     _folder(on).rename(on.root / "remove" / f"{CONSUMER.text}.1:{new_id().text}.l")
@@ -131,7 +123,7 @@ async def acknowledge_what_another_has(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def release_a_lease(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await _returned(on, ids, _released)
     on.disk.mark("fetch_asked", queue=ORDERS)
@@ -140,7 +132,7 @@ async def release_a_lease(on: Stage) -> None:
 
 @script()
 async def give_back_what_lapsed(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.pass_time(LATER_S)
     await _returned(on, ids, _moved)
@@ -150,7 +142,7 @@ async def give_back_what_lapsed(on: Stage) -> None:
 @script()
 async def give_back_what_another_began_to(on: Stage) -> None:
     """Which died when it had moved one, and flushed nothing."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.mark("return_asked", queue=ORDERS, ids=ids)
     back = _folder(on).rename(_folder(on).with_name(f"{CONSUMER.text}.1.back"))
@@ -160,7 +152,7 @@ async def give_back_what_another_began_to(on: Stage) -> None:
 
 @script()
 async def give_back_what_has_no_manifest(on: Stage) -> None:
-    ids = await _published(on, 1)
+    ids = await on.published(1)
     await _leased(on, ids)
     (on.root / "leases" / f"{CONSUMER.text}.1.json").unlink()
     on.disk.pass_time(LATER_S)
@@ -169,7 +161,7 @@ async def give_back_what_has_no_manifest(on: Stage) -> None:
 
 @script()
 async def delete_what_is_leased(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await on.clients.delete(ids[0])
     await _acknowledged(on, ids[1:])
@@ -178,7 +170,7 @@ async def delete_what_is_leased(on: Stage) -> None:
 @script()
 async def delete_what_another_deleted(on: Stage) -> None:
     """From a lease, and died before it flushed that."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.mark("delete_asked", queue=ORDERS, id=ids[0])
     os.rename(_folder(on) / f"{ORDERS}:{ids[0]}", on.removed(ids[0]))
@@ -214,7 +206,7 @@ async def key_again_that_was_reaped_with_its_lease(on: Stage) -> None:
 
 @script()
 async def make_anew_while_leased(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)

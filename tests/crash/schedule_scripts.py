@@ -38,12 +38,6 @@ def schedule(number: int, count: int = 1, key: Key | None = None) -> Schedule:
     return Schedule(Every(FIRES_EVERY_S), count=count, body=make_body(number, 100), key=key)
 
 
-async def _begin(on: Stage) -> None:
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
 async def _put(on: Stage, count: int = 1, key: str = "") -> int:
     """By a client; the number of its body."""
     number = next(_NUMBERS)
@@ -84,7 +78,7 @@ def _dies(on: Stage, root: Root, begin: Callable[[Root], Steps[object]], flushes
 @script()
 async def put(on: Stage) -> None:
     """Made, replaced, and said again."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     number = await _put(on)
     said = schedule(number)
@@ -111,7 +105,7 @@ async def put_in_what_another_made(on: Stage) -> None:
 @script()
 async def put_what_another_put(on: Stage) -> None:
     """Which died before it flushed that: the same again is answered once it is."""
-    await _begin(on)
+    await on.begin(ORDERS)
     number = next(_NUMBERS)
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
@@ -133,7 +127,7 @@ async def put_what_another_put(on: Stage) -> None:
 
 @script()
 async def take_away(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     await _taken_away(
         on, lambda root, flusher: run_alone(delete_schedule(root, QUEUE, NAME), flusher)
@@ -143,7 +137,7 @@ async def take_away(on: Stage) -> None:
 @script()
 async def take_away_what_another_took(on: Stage) -> None:
     """Which died before it flushed that: not found is an answer too."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
@@ -158,7 +152,7 @@ async def take_away_what_another_took(on: Stage) -> None:
 
 @script()
 async def fire_twice(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on, count=2)
     await _fired(on)
     on.known()
@@ -168,7 +162,7 @@ async def fire_twice(on: Stage) -> None:
 @script()
 async def fire_with_a_key(on: Stage) -> None:
     """Which a living message has at first: it is skipped."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish_keyed(300, "night")
     await _put(on, key="night")
     on.known()
@@ -178,7 +172,7 @@ async def fire_with_a_key(on: Stage) -> None:
 @script(legal=Legal.LEFT_BETWEEN)
 async def fire_by_two(on: Stage) -> None:
     """At a time: each has seen it due, and none has made its link; both write what is next."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     on.known()
     on.disk.pass_time(FIRES_EVERY_S)
@@ -194,7 +188,7 @@ async def fire_by_two(on: Stage) -> None:
 
 def _fire_after_one_who_died(flushes: int) -> None:
     async def fire_late(on: Stage) -> None:
-        await _begin(on)
+        await on.begin(ORDERS)
         await _put(on)
         on.known()
         on.disk.pass_time(FIRES_EVERY_S)
@@ -215,7 +209,7 @@ for _flushes in range(1, 4):
 
 def _rearm_after_one_who_died(flushes: int) -> None:
     async def rearm_late(on: Stage) -> None:
-        await _begin(on)
+        await on.begin(ORDERS)
         await _put(on)
         on.disk.pass_time(FIRES_EVERY_S)
 
@@ -238,7 +232,7 @@ for _flushes in range(2):
 @script()
 async def sweep_a_firing(on: Stage) -> None:
     """Of a schedule that another has let go on, and died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on, count=2)
     on.disk.pass_time(FIRES_EVERY_S)
 
@@ -256,7 +250,7 @@ async def sweep_a_firing(on: Stage) -> None:
 @script()
 async def forget_a_firing(on: Stage) -> None:
     """By one that died once it had made its link: that goes before the message."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     on.disk.pass_time(FIRES_EVERY_S)
     await on.other(lambda root, flusher: _dies(on, root, _fire, 2))
@@ -268,7 +262,7 @@ async def forget_a_firing(on: Stage) -> None:
 @script()
 async def drop_with_schedules(on: Stage) -> None:
     """And make it again, with another."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on, count=2)
     await _fired(on)
     on.known()
@@ -280,7 +274,7 @@ async def drop_with_schedules(on: Stage) -> None:
 @script()
 async def make_anew_where_schedules_were_left(on: Stage) -> None:
     """By one that died in the middle of the queue's deletion."""
-    await _begin(on)
+    await on.begin(ORDERS)
     number = await _put(on)
     path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
     on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=None)
@@ -296,7 +290,7 @@ async def make_anew_where_schedules_were_left(on: Stage) -> None:
 @script()
 async def make_anew_where_another_took_schedules_away(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
     on.disk.mark("drop_asked", queue=ORDERS)

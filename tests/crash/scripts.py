@@ -25,20 +25,6 @@ from mq.store.group import run_alone
 from mq.store.queues import delete_queue
 
 
-async def _begin(on: Stage) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
-async def _fetched(on: Stage, queue: str = ORDERS) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
-    return message_id
-
-
 @script()
 async def first_start(on: Stage) -> None:
     await on.start()
@@ -57,9 +43,9 @@ async def root_made_by_another(on: Stage) -> None:
 
 @script()
 async def restart(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     await on.stop()
     await on.start()
     await on.clients.delete(await on.clients.publish(16))
@@ -68,9 +54,9 @@ async def restart(on: Stage) -> None:
 @script()
 async def start_after_another(on: Stage) -> None:
     """Which died before it flushed what it moved and made: start-up flushes the root's folders."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     await on.stop()
     on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
     os.rename(on.delayed(message_id), on.removed(message_id))
@@ -83,7 +69,7 @@ async def start_after_another(on: Stage) -> None:
 
 @script()
 async def make_again(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.make(ORDERS)
     await on.clients.make("others")
 
@@ -106,41 +92,41 @@ async def publish_to_what_another_made(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def publish(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (16, 300, 5000):
         await on.clients.publish(size)
 
 
 @script()
 async def publish_streamed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(LARGE)
 
 
 @script(FLAT, BUCKETS)
 async def fetch(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16):
         await on.clients.publish(size)
     for _ in range(2):
-        await _fetched(on)
+        await on.fetched()
 
 
 @script()
 async def fetch_large(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(LARGE)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script()
 async def publish_with_headers(on: Stage) -> None:
     """Held and streamed; then fetched, and one of them deleted."""
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, LARGE):
         await on.clients.publish(size, with_headers=True)
     for _ in range(2):
-        message_id = await _fetched(on)
+        message_id = await on.fetched()
     await on.clients.delete(message_id)
 
 
@@ -185,24 +171,24 @@ async def inherit(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def delete_ready(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16):
         await on.clients.delete(await on.clients.publish(size))
 
 
 @script()
 async def delete_delayed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script(FLAT, BUCKETS)
 async def delete_removed(on: Stage) -> None:
     """By another process, which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ready, delayed = [await on.clients.publish(size) for size in (300, 16)]
-    assert await _fetched(on) == ready
+    assert await on.fetched() == ready
     ready, delayed = delayed, ready
     on.disk.mark("delete_asked", queue=ORDERS, id=ready)
     os.rename(on.ready(ready), on.removed(ready))
@@ -217,9 +203,9 @@ async def delete_reaped(on: Stage) -> None:
     """Deleted by another process, which died before it flushed that, and reaped: not found is an
     answer that a client takes for a delete that was done before.
     """
-    await _begin(on)
+    await on.begin(ORDERS)
     ready, delayed = [await on.clients.publish(size) for size in (300, 16)]
-    assert await _fetched(on) == ready
+    assert await on.fetched() == ready
     for message_id, path in ((ready, on.delayed(ready)), (delayed, on.ready(delayed))):
         on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
         os.rename(path, on.removed(message_id))
@@ -230,7 +216,7 @@ async def delete_reaped(on: Stage) -> None:
 @script()
 async def drop_again(on: Stage) -> None:
     """Deleted by another process, which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
     on.disk.mark("drop_asked", queue=ORDERS)
     os.rename(on.root / "queues" / ORDERS, on.root / "remove" / f"{ORDERS}:{new_id().uuid}.d")
@@ -242,9 +228,9 @@ async def drop_again(on: Stage) -> None:
 @script()
 async def delete_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     os.rename(on.delayed(message_id), on.ready(message_id))
     await on.clients.delete(message_id)
@@ -253,18 +239,18 @@ async def delete_redelivered(on: Stage) -> None:
 @script()
 async def fetch_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     os.rename(on.delayed(message_id), on.ready(message_id))
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script()
 async def delete_claimed(on: Stage) -> None:
     """By an mq that died before it flushed its claim."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     os.rename(on.ready(message_id), on.delayed(message_id))
     await on.clients.delete(message_id)
@@ -273,37 +259,37 @@ async def delete_claimed(on: Stage) -> None:
 @script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names(on: Stage) -> None:
     """An earlier crash has left messages at both ends of a rename."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ids = [await on.clients.publish(300) for _ in range(2)]
     for message_id in ids:
         os.link(on.ready(message_id), on.delayed(message_id))
     for folder in ("delay", f"queues/{ORDERS}"):
         Files().sync_folder(str(on.root / folder))
     await on.clients.delete(ids[1])
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched() == ids[0]
 
 
 @script(FLAT, BUCKETS)
 async def redeliver(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     await on.move_due()
     on.moved(message_id, State.READY)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script()
 async def schedule(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (16, 5000):
         await on.clients.publish(size, due_in_s=SOON_S)
 
 
 @script()
 async def schedule_streamed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(LARGE, due_in_s=SOON_S)
 
 
@@ -317,30 +303,30 @@ async def schedule_to_what_another_made(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def redeliver_scheduled(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300, due_in_s=SOON_S)
     on.disk.pass_time(LATER_S)
     await on.move_due()
     on.moved(message_id, State.READY)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script()
 async def postpone(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16):
         message_id = await on.clients.publish(size)
         await on.clients.reschedule(message_id, SOON_S)
     await on.clients.reschedule(message_id, 0)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 @script()
 async def extend(on: Stage) -> None:
     """What was fetched, and what was scheduled: later, and sooner."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
-    message_id = await _fetched(on)
+    message_id = await on.fetched()
     for due_in_s in (2 * SOON_S, SOON_S):
         await on.clients.reschedule(message_id, due_in_s)
     message_id = await on.clients.publish(16, due_in_s=SOON_S)
@@ -351,7 +337,7 @@ async def extend(on: Stage) -> None:
 @script()
 async def extend_claimed(on: Stage) -> None:
     """By an mq that died before it flushed its claim."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     os.rename(on.ready(message_id), on.delayed(message_id))
     await on.clients.reschedule(message_id, SOON_S)
@@ -360,7 +346,7 @@ async def extend_claimed(on: Stage) -> None:
 @script()
 async def extend_scheduled(on: Stage) -> None:
     """By an mq that died before it flushed where it lies."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     later_ns = round((time.time() + SOON_S) * 1000) * 10**6
     os.rename(on.ready(message_id), on.delayed(message_id))
@@ -370,21 +356,21 @@ async def extend_scheduled(on: Stage) -> None:
 
 @script()
 async def release_by_request(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
     scheduled = await on.clients.publish(16, due_in_s=SOON_S)
-    for message_id in (await _fetched(on), scheduled):
+    for message_id in (await on.fetched(), scheduled):
         await on.clients.reschedule(message_id, 0)
     for _ in range(2):
-        await on.clients.delete(await _fetched(on))
+        await on.clients.delete(await on.fetched())
 
 
 @script()
 async def release_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     os.rename(on.delayed(message_id), on.ready(message_id))
     await on.clients.reschedule(message_id, 0)
@@ -393,7 +379,7 @@ async def release_redelivered(on: Stage) -> None:
 @script(FLAT, BUCKETS)
 async def reschedule_removed(on: Stage) -> None:
     """By another process, which died before it flushed that: a not-found is for good."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ready, reaped = [await on.clients.publish(size) for size in (300, 16)]
     for message_id in (ready, reaped):
         on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
@@ -405,7 +391,7 @@ async def reschedule_removed(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def publish_lines(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for sizes in ((16, 5000, 300), (16,), (300, 300)):
         await on.clients.publish_lines(sizes)
 
@@ -437,7 +423,7 @@ async def publish_lines_of_which_one_fails(on: Stage) -> None:
 
 @script(FLAT, BUCKETS)
 async def fetch_and_acknowledge(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     ids = await on.clients.publish_lines((300, 16, 16))
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch_many(2) == ids[:2]
@@ -447,7 +433,7 @@ async def fetch_and_acknowledge(on: Stage) -> None:
 @script()
 async def forget(on: Stage) -> None:
     """What an mq left in new/ that died in the middle of a publish."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = new_id().text
     name = f"{ORDERS}:{message_id}"
     descriptor = os.open(on.root / "new" / name, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -460,20 +446,20 @@ async def forget(on: Stage) -> None:
 
 @script()
 async def drop(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16, 5000):
         await on.clients.publish(size)
-    await _fetched(on)
+    await on.fetched()
     await on.clients.drop(ORDERS)
     await on.stop()
 
 
 async def _dropped_by_another(on: Stage) -> list[str]:
     """The queue, by an mq that died before it took away what is in delay/; the ids of that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16, 16):
         await on.clients.publish(size)
-    delayed = [await _fetched(on) for _ in range(2)]
+    delayed = [await on.fetched() for _ in range(2)]
     on.disk.mark("drop_asked", queue=ORDERS)
     uuid = new_id().uuid
     await on.other(
@@ -525,7 +511,7 @@ async def reap(on: Stage) -> None:
 @script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def together(on: Stage) -> None:
     """Groups of every operation at once."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.make("others")
     queues = [ORDERS, "others"] * 3
     ids = await asyncio.gather(*(on.clients.publish(300, queue) for queue in queues))

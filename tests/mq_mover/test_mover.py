@@ -340,7 +340,7 @@ def test_due_messages_beyond_the_timers_wait_for_no_pause(
     mover = bench.mover(timers=Timers(capacity=3))
     mover.run_once()
     bench.clock.advance(2)
-    moved = []
+    moved: list[int] = []
     while sum(moved) < 20 and len(moved) < 30:
         moved.append(mover.run_once())
         bench.clock.advance(1)

@@ -36,9 +36,8 @@ async def sideline(server: Server, message_id: str) -> None:
 async def shovel(server: Server) -> None:
     assert (await call(server, "POST", "/q/shovel")).status == 202
 
-    async def is_over() -> bool:
-        told = (await call(server, "GET", "/q/shovel")).json()
-        return bool(told["state"] == "done")
+    async def is_over() -> object:
+        return (await call(server, "GET", "/q/shovel")).json()["state"] == "done"
 
     await comes_true(is_over, "the shovel's end")
 
