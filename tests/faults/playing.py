@@ -101,68 +101,46 @@ class Called(Files):
         super().__init__()
         self.made: list[tuple[str, ...]] = []
 
-    def create(self, path: str) -> int:
-        descriptor = super().create(path)
-        self.made.append(("create", path))
-        return descriptor
+    def say(self, *call: str) -> None:
+        """What is written in parts is written once."""
+        if call[0] != "write" or self.made[-1:] != [call]:
+            self.made.append(call)
 
     def open_kept(self, path: str) -> int:
         was_there = os.path.lexists(path)
         descriptor = super().open_kept(path)
         if not was_there:
-            self.made.append(("create", path))
+            self.say("create", path)
         return descriptor
-
-    def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
-        super().write(descriptor, data)
-        call = ("write", _path(descriptor))
-        if self.made[-1:] != [call]:
-            self.made.append(call)
-
-    def stamp(self, descriptor: int, mtime_ns: int) -> None:
-        super().stamp(descriptor, mtime_ns)
-        self.made.append(("stamp", _path(descriptor)))
-
-    def mkdir(self, path: str) -> None:
-        super().mkdir(path)
-        self.made.append(("mkdir", f"{path}/"))
 
     def rename(self, source: str, target: str) -> None:
         super().rename(source, target)
         slash = "/" * os.path.isdir(target)
-        self.made.append(("rename", source + slash, "->", target + slash))
+        self.say("rename", source + slash, "->", target + slash)
 
     def link(self, path: str, target: str) -> None:
         super().link(path, target)
-        self.made.append(("link", path, "->", target))
+        self.say("link", path, "->", target)
 
-    def unlink(self, path: str) -> None:
-        super().unlink(path)
-        self.made.append(("unlink", path))
 
-    def rmdir(self, path: str) -> None:
-        super().rmdir(path)
-        self.made.append(("rmdir", f"{path}/"))
+def _said(name: str, verb: str, slash: str) -> Callable[..., Any]:
+    def call(self: Called, of: str | int, *more: Any) -> Any:
+        """The call; an open file is where it is by then."""
+        result = getattr(Files, name)(self, of, *more)
+        path = os.readlink(f"/proc/self/fd/{of}") if isinstance(of, int) else of
+        self.say(verb, path + slash)
+        return result
 
-    def set_mode(self, path: str, mode: int) -> None:
-        super().set_mode(path, mode)
-        self.made.append(("chmod", path))
+    return call
 
-    def set_owner(self, path: str, user: int, group: int = -1) -> None:
-        super().set_owner(path, user, group)
-        self.made.append(("chown", path))
 
-    def sync(self, descriptor: int) -> None:
-        super().sync(descriptor)
-        self.made.append(("flush", _path(descriptor)))
-
-    def sync_folder(self, path: str) -> None:
-        super().sync_folder(path)
-        self.made.append(("flush", f"{path}/"))
-
-    def sync_file_system(self, descriptor: int) -> None:
-        super().sync_file_system(descriptor)
-        self.made.append(("syncfs", f"{_path(descriptor)}/"))
+for _name, _verb, _slash in (
+    ("create", "create", ""), ("write", "write", ""), ("stamp", "stamp", ""),
+    ("unlink", "unlink", ""), ("mkdir", "mkdir", "/"), ("rmdir", "rmdir", "/"),
+    ("set_mode", "chmod", ""), ("set_owner", "chown", ""), ("sync", "flush", ""),
+    ("sync_folder", "flush", "/"), ("sync_file_system", "syncfs", "/"),
+):  # fmt: skip
+    setattr(Called, _name, _said(_name, _verb, _slash))
 
 
 class CalledFiles(FaultyFiles, Called):
@@ -170,11 +148,6 @@ class CalledFiles(FaultyFiles, Called):
 
     def __init__(self) -> None:
         super().__init__()
-
-
-def _path(descriptor: int) -> str:
-    """Where the open file is by now."""
-    return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
