@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import ORDERS, Stage
 from harness.messages import new_id
 
@@ -27,14 +27,6 @@ from mq.store.steps import Flush
 
 CONSUMER = ConsumerName.parse("etl")
 TO = "/srv/archive"
-
-
-async def _published(on: Stage, count: int) -> list[str]:
-    await on.start()
-    await on.clients.make(ORDERS)
-    ids = [await on.clients.publish(300) for _ in range(count)]
-    on.known()
-    return ids
 
 
 async def _enabled(on: Stage) -> None:
@@ -96,9 +88,10 @@ def _archive(on: Stage) -> Path:
     return on.root / "archive"
 
 
+@script(FLAT, BUCKETS)
 async def archive_what_was_deleted(on: Stage) -> None:
     """The first ledger goes once there is another."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await _deleted(on, ids[:1])
     await _enabled(on)
     await _deleted(on, ids[1:2])
@@ -110,9 +103,10 @@ async def archive_what_was_deleted(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(FLAT, BUCKETS)
 async def archive_what_another_removed(on: Stage) -> None:
     """Who died before it flushed that: after the batch it was removed for good."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     for message_id in ids:
         _removed_unflushed(on, message_id)
@@ -120,8 +114,9 @@ async def archive_what_another_removed(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def archive_what_another_acknowledged(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
     await on.other(
@@ -136,8 +131,9 @@ async def archive_what_another_acknowledged(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def archive_a_deleted_queue(on: Stage) -> None:
-    await _published(on, 2)
+    await on.published(2)
     await _enabled(on)
     await on.clients.drop(ORDERS)
     await _stored(on, 1)
@@ -146,9 +142,10 @@ async def archive_a_deleted_queue(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def enable_what_another_enabled(on: Stage) -> None:
     """Who died before it flushed that."""
-    ids = await _published(on, 1)
+    ids = await on.published(1)
 
     def enable_and_die(root: Root, flusher: Flusher) -> None:
         with pytest.raises(_Cut):
@@ -160,9 +157,10 @@ async def enable_what_another_enabled(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def go_on_with_what_another_began(on: Stage) -> None:
     """Who died before it flushed that; the archive has it by the time of the cut."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids[:1])
 
@@ -180,9 +178,10 @@ async def go_on_with_what_another_began(on: Stage) -> None:
     await _deleted(on, ids[1:])
 
 
+@script()
 async def reap_what_another_stored(on: Stage) -> None:
     """Who died before it flushed that."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids)
 
@@ -196,8 +195,9 @@ async def reap_what_another_stored(on: Stage) -> None:
     await _reaped(on)
 
 
+@script()
 async def give_a_batch_up(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids[:1])
 
@@ -211,9 +211,10 @@ async def give_a_batch_up(on: Stage) -> None:
     await _stored(on)
 
 
+@script()
 async def disable_and_enable_again(on: Stage) -> None:
     """Numbers go on: the archive knows its batches by them."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _enabled(on)
     await _deleted(on, ids[:1])
     await _stored(on)
@@ -225,8 +226,9 @@ async def disable_and_enable_again(on: Stage) -> None:
     await _stored(on)
 
 
+@script()
 async def make_one_ledger_of_many(on: Stage) -> None:
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await _enabled(on)
     most, archiving.ARCHIVE_LEDGERS_MAX = archiving.ARCHIVE_LEDGERS_MAX, 2  # type: ignore[misc]
     try:
@@ -236,18 +238,3 @@ async def make_one_ledger_of_many(on: Stage) -> None:
     finally:
         archiving.ARCHIVE_LEDGERS_MAX = most  # type: ignore[misc]
     await _reaped(on)
-
-
-ARCHIVE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        archive_what_was_deleted, archive_what_another_removed, archive_what_another_acknowledged,
-        archive_a_deleted_queue, enable_what_another_enabled, go_on_with_what_another_began,
-        reap_what_another_stored, give_a_batch_up, disable_and_enable_again,
-        make_one_ledger_of_many,
-    )
-}  # fmt: skip
-
-ARCHIVES_IN_BUCKETS: dict[str, Script] = {
-    script.__name__: script for script in (archive_what_was_deleted, archive_what_another_removed)
-}

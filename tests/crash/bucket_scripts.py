@@ -6,25 +6,8 @@ those after it below that.
 
 import os
 
-from crash.scripts import (
-    Script,
-    delete_ready,
-    delete_reaped,
-    delete_removed,
-    fetch,
-    fetch_and_acknowledge,
-    fetch_redelivered,
-    publish,
-    publish_lines,
-    redeliver,
-    redeliver_scheduled,
-    release,
-    reschedule_removed,
-    retire_due,
-    sweep,
-    together,
-    two_names,
-)
+from crash.registry import BUCKETS, Legal, script
+from crash.scripts import fetch_redelivered
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 
 from mq.lifecycle import State
@@ -40,27 +23,14 @@ async def _publish(on: Stage, count: int) -> list[str]:
     return [await on.clients.publish(300) for _ in range(count)]
 
 
-async def _published(on: Stage, count: int) -> list[str]:
-    """Up to three, as in `in_every_place`, which is cut there too."""
-    ids = await _publish(on, count)
-    on.known()
-    return ids
-
-
-async def _fetched(on: Stage) -> str:
-    on.disk.mark("fetch_asked", queue=ORDERS)
-    message_id = await on.clients.fetch(ORDERS)
-    assert message_id is not None
-    return message_id
-
-
+@script(BUCKETS)
 async def in_every_place(on: Stage) -> None:
     """Published, fetched, put back and removed: flat, in a bucket, and below it."""
     ids = await _publish(on, 3)
     for place, message_id in enumerate(ids):
         assert len(on.ready(message_id).relative_to(on.root / "queues" / ORDERS).parts) == 1 + place
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(LATER_S)
     await on.move_due()
     for message_id in ids:
@@ -69,9 +39,10 @@ async def in_every_place(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS)
 async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    [first] = await _published(on, 1)
+    [first] = await on.published(1)
     bucket = on.root / "queues" / ORDERS / on.bucket(first)
     bucket.mkdir(mode=0o700)
     await on.clients.publish(300)
@@ -79,9 +50,10 @@ async def publish_to_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(BUCKETS)
 async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    [first] = await _published(on, 1)
+    [first] = await on.published(1)
     bucket = on.root / "queues" / ORDERS / on.bucket(first)
     bucket.mkdir(mode=0o700)
     await on.clients.publish_lines((300, 16))
@@ -89,35 +61,39 @@ async def publish_lines_to_a_bucket_that_another_made(on: Stage) -> None:
     await on.clients.publish_lines((16, 16))
 
 
+@script(BUCKETS)
 async def delete_claimed_in_a_bucket(on: Stage) -> None:
     """By an mq that died before it flushed its claims, each from another place."""
-    for message_id in await _published(on, 3):
+    for message_id in await on.published(3):
         os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS)
 async def delete_redelivered_from_a_bucket(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(LATER_S)
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS)
 async def release_redelivered_from_a_bucket(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(LATER_S)
     for message_id in ids:
         os.rename(on.delayed(message_id), on.root / "queues" / ORDERS / message_id)
         await on.clients.reschedule(message_id, 0)
 
 
+@script(BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
     """The bucket is made, and flushed with delay/, while what the mover moved out of there is in
     the queue and not flushed.
@@ -125,20 +101,22 @@ async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
     await fetch_redelivered(on)
 
 
+@script(BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_in_a_bucket(on: Stage) -> None:
     """An earlier crash has left a message at both ends of a rename, one of them in a bucket."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await on.clients.delete(ids[0])
     for message_id in ids[1:]:
         os.link(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
     Files().sync_folder(str(on.root / "delay"))
     for message_id in ids[1:]:
-        assert await _fetched(on) == message_id
+        assert await on.fetched() == message_id
 
 
+@script(BUCKETS)
 async def empty_buckets(on: Stage) -> None:
     """What lay in them was claimed by an mq that died before it flushed that; then they go."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for message_id in ids:
         on.disk.mark("later", id=message_id)
         os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
@@ -148,9 +126,10 @@ async def empty_buckets(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(BUCKETS)
 async def put_off_in_every_place(on: Stage) -> None:
     """Flat, in a bucket, and below it: scheduled, postponed, extended and released."""
-    await _published(on, 1)
+    await on.published(1)
     for _ in range(3):
         await on.clients.publish(300, due_in_s=SOON_S)
     ids = [await on.clients.publish(16) for _ in range(3)]
@@ -161,11 +140,12 @@ async def put_off_in_every_place(on: Stage) -> None:
         await on.clients.reschedule(message_id, 0)
 
 
+@script(BUCKETS)
 async def extend_claimed_in_a_bucket(on: Stage) -> None:
     """By an mq that died before it flushed its claims, each from another place, to a bucket that it
     had made and flushed.
     """
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     bucket = on.root / "delay" / on.bucket(ids[0])
     bucket.mkdir(mode=0o700)
     Files().sync_folder(str(bucket.parent))
@@ -174,11 +154,12 @@ async def extend_claimed_in_a_bucket(on: Stage) -> None:
         await on.clients.reschedule(message_id, SOON_S)
 
 
+@script(BUCKETS)
 async def put_back_where_a_bucket_went(on: Stage) -> None:
     """And made anew by another, which died before it flushed it."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     for _ in ids:
-        await _fetched(on)
+        await on.fetched()
     on.disk.pass_time(HOURS_S)
     await on.sweep()
     on.disk.pass_time(120)
@@ -189,17 +170,19 @@ async def put_back_where_a_bucket_went(on: Stage) -> None:
     await on.move_due()
     for message_id in ids:
         on.moved(message_id, State.READY)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script(BUCKETS)
 async def make_shaped(on: Stage) -> None:
     await on.begin()
     await on.clients.make(ORDERS, "?bucket=7&shards=3")
     for _ in range(4):
         await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
 
 
+@script(BUCKETS)
 async def make_anew_of_another_shape(on: Stage) -> None:
     await make_shaped(on)
     await on.clients.drop(ORDERS)
@@ -211,6 +194,7 @@ async def make_anew_of_another_shape(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(BUCKETS)
 async def make_where_settings_were_left(on: Stage) -> None:
     """By another, which died before it made the queue."""
     await on.begin()
@@ -225,23 +209,25 @@ async def make_where_settings_were_left(on: Stage) -> None:
         await on.clients.publish(300)
 
 
+@script(BUCKETS)
 async def claim_into_a_bucket_that_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await on.other(
         lambda root, flusher: run_alone(
             claim(root, QueueName(ORDERS), MessageId.parse(ids[0]), 600.0), flusher
         )
     )
     (on.root / "delay" / on.bucket(ids[1])).mkdir(mode=0o700)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script(BUCKETS)
 async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
     """In another shape, by an mq that knew the queue as it was; the message was claimed by one that
     died before it flushed that.
     """
-    await _published(on, 3)
+    await on.published(3)
     [old] = on.ports
     await on.start()
     await on.clients.drop(ORDERS)
@@ -253,9 +239,10 @@ async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script(BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
     """What lay in them was claimed into a bucket by an mq that died before it flushed that."""
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     bucket = on.root / "delay" / on.bucket(ids[0])
     bucket.mkdir(mode=0o700)
     Files().sync_folder(str(bucket.parent))
@@ -266,22 +253,3 @@ async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
     await on.sweep()
     await on.sweep()
     await on.clients.publish(300)
-
-
-BUCKET_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        publish, fetch, release, delete_ready, delete_removed, delete_reaped,
-        fetch_redelivered_to_a_bucket, redeliver, retire_due, sweep, two_names, together,
-        in_every_place, publish_to_a_bucket_that_another_made, delete_claimed_in_a_bucket,
-        delete_redelivered_from_a_bucket, two_names_in_a_bucket, empty_buckets,
-        put_back_where_a_bucket_went, make_shaped, make_anew_of_another_shape,
-        make_where_settings_were_left, delete_in_a_queue_that_another_made_anew,
-        empty_buckets_of_what_went_to_others, claim_into_a_bucket_that_another_made,
-        publish_lines, fetch_and_acknowledge, publish_lines_to_a_bucket_that_another_made,
-        put_off_in_every_place, extend_claimed_in_a_bucket, redeliver_scheduled,
-        reschedule_removed, release_redelivered_from_a_bucket,
-    )
-}  # fmt: skip
-FLUSHED_BETWEEN = (fetch_redelivered_to_a_bucket, empty_buckets_of_what_went_to_others)
-"""Those where an operation flushes the folder that another's unflushed rename has left."""

@@ -4,7 +4,7 @@ one that died.
 
 from collections.abc import Callable, Mapping
 
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import ORDERS, SOON_S, Stage
 from harness.messages import make_body
 
@@ -98,22 +98,18 @@ class _DiesBefore(FsyncFlusher):
         return super().flush(before, begun)
 
 
-async def _begun(on: Stage) -> None:
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
+@script(FLAT, BUCKETS)
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     ids = await _Bulk(on, key="night", is_scheduled=True).publish(roll_all_forward)
     await on.clients.delete(ids[0])
     await on.clients.publish_keyed(300, key="night")
 
 
+@script(FLAT, BUCKETS)
 async def roll_forward_what_another_has(on: Stage) -> None:
     """Which died before it flushed anything of what it had moved."""
-    await _begun(on)
+    await on.begin(ORDERS)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
@@ -130,9 +126,10 @@ def _roll(root: Root, flusher: FsyncFlusher, leaves_one_name: bool = False) -> N
     Roller(root, flusher, journal, leaves_one_name).run()
 
 
+@script(FLAT, BUCKETS, legal=Legal.WHOLE_RENAMES)
 async def roll_folds_forward(on: Stage) -> None:
     """The first goes to its place whole, which the second finds taken."""
-    await _begun(on)
+    await on.begin(ORDERS)
 
     def roll(root: Root, flusher: FsyncFlusher) -> None:
         _roll(root, flusher, leaves_one_name=True)
@@ -142,9 +139,10 @@ async def roll_folds_forward(on: Stage) -> None:
     await on.clients.delete(ids[0])
 
 
+@script(FLAT, BUCKETS, legal=Legal.WHOLE_RENAMES)
 async def roll_folds_forward_that_another_has(on: Stage) -> None:
     """Which died before it flushed anything of what it had moved."""
-    await _begun(on)
+    await on.begin(ORDERS)
 
     def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
         on.known()
@@ -155,35 +153,25 @@ async def roll_folds_forward_that_another_has(on: Stage) -> None:
     await on.clients.delete(ids[1])
 
 
+@script(FLAT, BUCKETS)
 async def unfold_where_both_names_may_stay(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     ids = await _Bulk(on, in_folds=True).publish(roll_all_forward)
     await on.clients.delete(ids[0])
 
 
-WITH_WHOLE_FOLDS = (roll_folds_forward, roll_folds_forward_that_another_has)
-
-
+@script(FLAT, BUCKETS)
 async def give_up_a_bulk(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     await _Bulk(on).give_up()
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def delete_the_queue_of_a_bulk(on: Stage) -> None:
-    await _begun(on)
+    await on.begin(ORDERS)
     await _Bulk(on).publish(lambda *_: on.known())
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)
     await on.other(roll_all_forward)
     await on.clients.publish(300)
-
-
-BULK_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        publish_in_bulk_with_a_key_and_for_later, roll_forward_what_another_has,
-        delete_the_queue_of_a_bulk, roll_folds_forward, roll_folds_forward_that_another_has,
-        unfold_where_both_names_may_stay, give_up_a_bulk,
-    )
-}  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from crash.key_scripts import KEY, link_of
 from crash.lease_scripts import CONSUMER, LEASE_S
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import ORDERS, Stage
 
 from mq.lifecycle import State
@@ -33,14 +33,6 @@ from mq.store.shovel import Aim, Shovelled, shovel_many
 
 OTHER = "other"
 CROSSING = Crossing(ReplayId("run"), QueueName(ORDERS), QueueName(OTHER))
-
-
-async def _begin(on: Stage, *queues: str) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    for queue in queues or (ORDERS, OTHER):
-        await on.clients.make(queue)
-    on.known()
 
 
 async def _published(on: Stage, *sizes: int) -> list[str]:
@@ -119,26 +111,21 @@ async def _moved_by_another(on: Stage, ids: Sequence[str]) -> None:
         os.rename(on.ready(message_id), on.root / "queues" / OTHER / message_id)
 
 
-async def _fetched(on: Stage, queue: str = OTHER) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
-    return message_id
-
-
+@script(FLAT, BUCKETS)
 async def cross(on: Stage) -> None:
     """Two, together, of three."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 16, 300, 300)
     await _crossed(on, ids[:2])
-    assert await _fetched(on) in ids
+    assert await on.fetched(OTHER) in ids
     for message_id in ids[:2]:
         await on.clients.delete(message_id, OTHER)
 
 
+@script(FLAT, BUCKETS)
 async def cross_keyed(on: Stage) -> None:
     """It takes its key along: there it has it, and here another gets it."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     first = await on.clients.publish_keyed(300, KEY)
     await _crossed(on, [first])
     second = await on.clients.publish_keyed(300, KEY)
@@ -147,17 +134,19 @@ async def cross_keyed(on: Stage) -> None:
     await on.clients.delete(first, OTHER)
 
 
+@script()
 async def go_on_with_what_another_chose(on: Stage) -> None:
     """Which died before it flushed that it had."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 16)
     await _chosen_by_another(on, ids, is_flushed=False)
     await _crossed(on, ids, ids=())
 
 
-async def go_on_with_what_another_began(on: Stage) -> None:
+@script()
+async def go_on_with_a_crossing_that_another_began(on: Stage) -> None:
     """Which died before it flushed what it had moved: that is known as durable at the end."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 16)
     await _chosen_by_another(on, ids)
     _asked(on, "shovel_asked", ids)
@@ -167,23 +156,26 @@ async def go_on_with_what_another_began(on: Stage) -> None:
     await on.clients.delete(ids[0], OTHER)
 
 
+@script(FLAT, BUCKETS)
 async def fetch_what_another_crossed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched(OTHER) == ids[0]
     await on.clients.delete(ids[0], OTHER)
 
 
+@script()
 async def delete_what_another_crossed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     await on.clients.delete(ids[0], OTHER)
 
 
+@script()
 async def lease_what_another_crossed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
@@ -197,9 +189,10 @@ async def lease_what_another_crossed(on: Stage) -> None:
     on.disk.mark("deleted", queue=OTHER, id=ids[0])
 
 
+@script()
 async def sideline_what_another_crossed(on: Stage) -> None:
     """From there on it lies where no run takes messages."""
-    await _begin(on, ORDERS, OTHER, f"{OTHER}_SIDELINE")
+    await on.begin(ORDERS, OTHER, f"{OTHER}_SIDELINE")
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     on.disk.mark("sideline_asked", queue=OTHER, id=ids[0], is_timeless=True)
@@ -209,9 +202,10 @@ async def sideline_what_another_crossed(on: Stage) -> None:
     await on.clients.delete(ids[0], f"{OTHER}_SIDELINE")
 
 
+@script()
 async def drop_with_what_another_crossed(on: Stage) -> None:
     """The queue that it came from stays, and the message is not there again."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
@@ -220,9 +214,10 @@ async def drop_with_what_another_crossed(on: Stage) -> None:
     await on.stop()
 
 
+@script()
 async def key_of_one_that_another_crossed(on: Stage) -> None:
     """Who has its key next, in the queue that it left, has it alone."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     first = await on.clients.publish_keyed(300, KEY)
     link = link_of(on, "keys", KEY)
     there = on.root / "keys" / OTHER / link.parent.name
@@ -234,18 +229,20 @@ async def key_of_one_that_another_crossed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script()
 async def cross_to_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on, ORDERS)
+    await on.begin(ORDERS)
     ids = await _published(on, 300)
     on.disk.mark("make_asked", queue=OTHER)
     (on.root / "queues" / OTHER).mkdir(mode=0o700)
     await _crossed(on, ids)
 
 
+@script(legal=Legal.TWO_NAMES)
 async def two_names_of_a_crossing(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
-    await _begin(on)
+    await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 300, 300)
     await _chosen_by_another(on, ids)
     _asked(on, "shovel_asked", ids)
@@ -254,21 +251,6 @@ async def two_names_of_a_crossing(on: Stage) -> None:
     for queue in (ORDERS, OTHER):
         Files().sync_folder(str(on.root / "queues" / queue))
     await on.clients.delete(ids[0], OTHER)
-    assert await _fetched(on) == ids[1]
+    assert await on.fetched(OTHER) == ids[1]
     await on.other(lambda root, flusher: leave_one_name(root, flusher, CROSSING))
     _asked(on, "shovelled", ids[2:])
-
-
-CROSSING_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        cross, cross_keyed, go_on_with_what_another_chose, go_on_with_what_another_began,
-        fetch_what_another_crossed, delete_what_another_crossed, lease_what_another_crossed,
-        sideline_what_another_crossed, drop_with_what_another_crossed,
-        key_of_one_that_another_crossed, cross_to_what_another_made, two_names_of_a_crossing,
-    )
-}  # fmt: skip
-CROSSINGS_IN_BUCKETS = (cross, cross_keyed, fetch_what_another_crossed)
-"""Those that are played with messages in buckets, too."""
-WITH_TWO_NAMES_OF_A_CROSSING = (two_names_of_a_crossing,)
-"""Those that only a file system without whole renames plays."""

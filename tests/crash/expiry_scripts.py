@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 
 from mq.clock import rfc3339
@@ -82,33 +82,18 @@ def _redeliver(message_id: str, result: Redelivery) -> Work:
     return work
 
 
-async def _begin(on: Stage, *, with_sideline: bool = False) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    await on.clients.make(ORDERS)
-    if with_sideline:
-        await on.clients.make(ASIDE)
-    on.known()
-
-
-async def _fetched(on: Stage) -> str:
-    on.disk.mark("fetch_asked", queue=ORDERS)
-    message_id = await on.clients.fetch(ORDERS)
-    assert message_id is not None
-    return message_id
-
-
 def _may_go(on: Stage, ids: Sequence[str]) -> None:
     """They were given up: what becomes of them is nobody's loss, but each is in one place."""
     for message_id in ids:
         on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
 
 
+@script(FLAT, BUCKETS)
 async def expire_to_remove(on: Stage) -> None:
     """Of the queue and of delay/; nothing is flushed, and what comes back has expired again."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ids = [await on.clients.publish(size) for size in (16, 300, 300)]
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched() == ids[0]
     _may_go(on, ids)
     on.disk.pass_time(LATER_S)
     await _aged(on, REMOVE, _expire_ready(Expiry.REMOVED, 2))
@@ -116,9 +101,10 @@ async def expire_to_remove(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def expire_keyed(on: Stage) -> None:
     """The next message of its key makes the removal durable before it takes the key."""
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY)
     _may_go(on, [first])
     on.disk.pass_time(LATER_S)
@@ -126,20 +112,22 @@ async def expire_keyed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def expire_fetched_keyed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY)
-    assert await _fetched(on) == first
+    assert await on.fetched() == first
     _may_go(on, [first])
     on.disk.pass_time(LATER_S)
     await _aged(on, REMOVE, _redeliver(first, Redelivery.EXPIRED))
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def expire_to_the_sideline(on: Stage) -> None:
-    await _begin(on, with_sideline=True)
+    await on.begin(ORDERS, ASIDE)
     ids = [await on.clients.publish(size) for size in (16, 300, 300)]
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched() == ids[0]
     on.disk.pass_time(LATER_S)
     for message_id in ids:
         on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
@@ -149,8 +137,9 @@ async def expire_to_the_sideline(on: Stage) -> None:
         on.disk.mark("sidelined", queue=ORDERS, id=message_id, is_timeless=True)
 
 
+@script(FLAT, BUCKETS)
 async def expire_keyed_to_the_sideline(on: Stage) -> None:
-    await _begin(on, with_sideline=True)
+    await on.begin(ORDERS, ASIDE)
     first = await on.clients.publish_keyed(300, KEY)
     on.disk.pass_time(LATER_S)
     on.disk.mark("sideline_asked", queue=ORDERS, id=first)
@@ -159,9 +148,10 @@ async def expire_keyed_to_the_sideline(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def expire_a_bucket(on: Stage) -> None:
     """By one rename, and what is flat by itself. A key of one of them is the next one's."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ids = [await on.clients.publish(300)]
     ids += [await on.clients.publish_keyed(300, KEY), await on.clients.publish(300)]
     _may_go(on, ids)
@@ -185,11 +175,12 @@ async def expire_a_bucket(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) not in ids
 
 
+@script(FLAT, BUCKETS)
 async def delete_an_expired_queue(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
     await on.clients.publish_keyed(300, KEY)
-    await _fetched(on)
+    await on.fetched()
     on.disk.mark("drop_asked", queue=ORDERS)
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
@@ -203,12 +194,3 @@ async def delete_an_expired_queue(on: Stage) -> None:
     await on.other(lambda root, flusher: run_alone(retire_delayed(root, QUEUE), flusher))
     await on.clients.make(ORDERS)
     await on.clients.publish_keyed(300, KEY)
-
-
-EXPIRY_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        expire_to_remove, expire_keyed, expire_fetched_keyed, expire_to_the_sideline,
-        expire_keyed_to_the_sideline, expire_a_bucket, delete_an_expired_queue,
-    )
-}  # fmt: skip

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import Legal, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import LATER_S, ORDERS, SOON_S, Stage
 from harness.audits import looked_at
@@ -58,6 +58,7 @@ async def _deleted(on: Stage, queue: str = ORDERS) -> None:
     await on.clients.delete(message_id, queue)
 
 
+@script()
 async def fsck_misplaced(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(300)
@@ -70,6 +71,7 @@ async def fsck_misplaced(on: Stage) -> None:
     await _deleted(on)
 
 
+@script(legal=Legal.TWO_NAMES)
 async def fsck_two_names(on: Stage) -> None:
     """The later one is there for nobody but the memory."""
     await _begin(on)
@@ -83,6 +85,7 @@ async def fsck_two_names(on: Stage) -> None:
     await _deleted(on)
 
 
+@script()
 async def fsck_two_files(on: Stage) -> None:
     """What was removed, and somebody has copied back."""
     await _begin(on)
@@ -108,6 +111,7 @@ def _synced(path: Path) -> None:
     os.close(descriptor)
 
 
+@script()
 async def fsck_mtime(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(300, due_in_s=SOON_S)
@@ -122,6 +126,7 @@ async def fsck_mtime(on: Stage) -> None:
     on.moved(message_id, State.READY)
 
 
+@script()
 async def fsck_link_of_nobody(on: Stage) -> None:
     """A living message whose key's link is away: nobody else may get the key meanwhile."""
     await _begin(on)
@@ -134,6 +139,7 @@ async def fsck_link_of_nobody(on: Stage) -> None:
     await _deleted(on)
 
 
+@script()
 async def fsck_queue_that_a_hand_took(on: Stage) -> None:
     await _begin(on)
     message_id = await on.clients.publish(300, due_in_s=SOON_S)
@@ -150,6 +156,7 @@ async def fsck_queue_that_a_hand_took(on: Stage) -> None:
     await _deleted(on)
 
 
+@script()
 async def fsck_unreadable(on: Stage) -> None:
     """Beside one that is whole; it never was acknowledged as it is."""
     await _begin(on, SIDELINE)
@@ -164,25 +171,10 @@ async def fsck_unreadable(on: Stage) -> None:
     await _deleted(on)
 
 
+@script()
 async def fsck_folder(on: Stage) -> None:
     await _begin(on)
     (on.root / "shovels").rmdir()
     _broken(on, ".")
     await _put_right(on)
     await on.clients.publish(300)
-
-
-FSCK_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        fsck_misplaced,
-        fsck_two_files,
-        fsck_mtime,
-        fsck_link_of_nobody,
-        fsck_queue_that_a_hand_took,
-        fsck_unreadable,
-        fsck_folder,
-    )
-}
-WITH_TWO_NAMES_OF_FSCK: tuple[Script, ...] = (fsck_two_names,)
-FSCK_SCRIPTS |= {script.__name__: script for script in WITH_TWO_NAMES_OF_FSCK}

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from crash.load import LARGE
-from crash.scripts import Script
+from crash.registry import Legal, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 from harness.messages import make_body, new_id
 
@@ -14,16 +14,9 @@ from mq.store.files import Files
 KEY, ONCE = "night", "once"
 
 
-async def _begin(on: Stage) -> None:
-    """As `first_start` does, which is cut there too."""
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
 async def _published(on: Stage, idempotency: str = "") -> str:
     """The first publish of `publish_keyed` or `publish_keyed_once`, which are cut there too."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish_keyed(300, KEY, idempotency)
     on.known()
     return message_id
@@ -59,38 +52,44 @@ def _flush_link(on: Stage, kind: str, key: str) -> None:
         Files().sync_folder(str(each))
 
 
+@script()
 async def publish_keyed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for key in (KEY, "other", "a third"):
         await on.clients.publish_keyed(300, key)
 
 
+@script()
 async def publish_once(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, idempotency=ONCE)
     assert await on.clients.publish_keyed(300, idempotency=ONCE) == first
     await on.clients.delete(first)
     assert await on.clients.publish_keyed(300, idempotency=ONCE) == first
 
 
+@script()
 async def publish_keyed_once(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY, ONCE)
     assert await on.clients.publish_keyed(300, KEY, ONCE) == first
     assert await on.clients.publish_keyed(300, KEY, "again") == first
 
 
+@script()
 async def publish_streamed_keyed_once(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish_keyed(LARGE, KEY, ONCE)
 
 
+@script()
 async def publish_scheduled_keyed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY, ONCE, "delay=60")
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script()
 async def key_taken(on: Stage) -> None:
     first = await _published(on)
     assert await on.clients.publish_keyed(16, KEY) == first
@@ -99,6 +98,7 @@ async def key_taken(on: Stage) -> None:
     assert await on.clients.publish_keyed(16, KEY) == first
 
 
+@script()
 async def key_again(on: Stage) -> None:
     """After a delete by the id, by the key, and by one that died before it flushed it."""
     first = await _published(on)
@@ -111,6 +111,7 @@ async def key_again(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) not in (first, second, third)
 
 
+@script()
 async def key_again_that_was_fetched(on: Stage) -> None:
     """And deleted by one that died before it flushed it."""
     first = await _published(on)
@@ -121,6 +122,7 @@ async def key_again_that_was_fetched(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script()
 async def key_again_that_was_reaped(on: Stage) -> None:
     """After a delete by one that died before it flushed it."""
     first = await _published(on)
@@ -133,6 +135,7 @@ async def key_again_that_was_reaped(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
+@script()
 async def key_again_that_was_swept(on: Stage) -> None:
     """After a delete by one that died before it flushed it."""
     first = await _published(on)
@@ -144,36 +147,42 @@ async def key_again_that_was_swept(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
+@script()
 async def key_of_one_left_in_new(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, KEY)
     assert await on.clients.publish_keyed(300, KEY) == left
 
 
+@script()
 async def delete_by_key_one_left_in_new(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.delete_by_key(KEY, _left_in_new(on, KEY))
 
 
+@script()
 async def once_of_one_left_in_new(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, idempotency=ONCE)
     # What it said, and clients say again.
     on.clients.say(ONCE, 77)
     assert await on.clients.publish_keyed(300, idempotency=ONCE) == left
 
 
+@script()
 async def once_of_one_left_between_its_links(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, KEY, ONCE)
     link_of(on, "keys", KEY).unlink()
     on.clients.say(ONCE, 77)
     assert await on.clients.publish_keyed(300, KEY, ONCE) == left
 
 
+# A publish flushes new/, which another's rename has left.
+@script(legal=Legal.LEFT_BETWEEN)
 async def once_of_one_that_another_delivered(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, KEY, ONCE)
     for kind, key in (("idempotency", ONCE), ("keys", KEY)):
         _flush_link(on, kind, key)
@@ -183,9 +192,10 @@ async def once_of_one_that_another_delivered(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == left
 
 
+@script()
 async def once_of_one_whose_key_was_taken(on: Stage) -> None:
     """It was left in new/ between its two links, and cannot be delivered any more."""
-    await _begin(on)
+    await on.begin(ORDERS)
     _left_in_new(on, KEY, ONCE)
     link_of(on, "keys", KEY).unlink()
     await on.clients.publish_keyed(300, KEY)
@@ -193,6 +203,7 @@ async def once_of_one_whose_key_was_taken(on: Stage) -> None:
     assert await on.clients.publish_keyed(16, idempotency=ONCE) == once
 
 
+@script()
 async def key_of_one_that_another_claimed(on: Stage) -> None:
     """Which died before it flushed that."""
     first = await _published(on)
@@ -201,6 +212,7 @@ async def key_of_one_that_another_claimed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script()
 async def key_of_one_that_another_redelivered(on: Stage) -> None:
     """Which died before it flushed that."""
     first = await _published(on, ONCE)
@@ -212,6 +224,7 @@ async def key_of_one_that_another_redelivered(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY, ONCE) == first
 
 
+@script()
 async def key_in_a_queue_that_another_made(on: Stage) -> None:
     """And flushed the message in it, but not the queue, before it died."""
     await on.begin()
@@ -226,9 +239,10 @@ async def key_in_a_queue_that_another_made(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == left
 
 
+@script()
 async def key_in_folders_that_another_made(on: Stage) -> None:
     """Which died before it flushed them."""
-    await _begin(on)
+    await on.begin(ORDERS)
     for kind, key in (("keys", KEY), ("idempotency", ONCE)):
         folder = link_of(on, kind, key).parent
         folder.parent.mkdir(mode=0o700)
@@ -237,9 +251,10 @@ async def key_in_folders_that_another_made(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script()
 async def forget_once(on: Stage) -> None:
     """What is left in new/ goes, and its idempotency key before it."""
-    await _begin(on)
+    await on.begin(ORDERS)
     left = _left_in_new(on, idempotency=ONCE)
     on.disk.mark("publish_asked", queue=ORDERS, key="", idempotency=ONCE)
     on.disk.pass_time(HOURS_S)
@@ -248,6 +263,7 @@ async def forget_once(on: Stage) -> None:
     assert not os.path.lexists(link_of(on, "idempotency", ONCE))
 
 
+@script()
 async def drop_keyed(on: Stage) -> None:
     first = await _published(on, ONCE)
     await on.clients.drop(ORDERS)
@@ -255,6 +271,7 @@ async def drop_keyed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY, ONCE) != first
 
 
+@script()
 async def make_anew_where_keys_were_left(on: Stage) -> None:
     """By one that died in the middle of the queue's deletion."""
     first = await _published(on, ONCE)
@@ -267,6 +284,7 @@ async def make_anew_where_keys_were_left(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY, ONCE) != first
 
 
+@script()
 async def make_anew_where_another_moved_keys(on: Stage) -> None:
     """Which died before it flushed that."""
     first = await _published(on, ONCE)
@@ -280,21 +298,3 @@ async def make_anew_where_another_moved_keys(on: Stage) -> None:
         back.rename(moved)
     await on.clients.make(ORDERS)
     assert await on.clients.publish_keyed(300, KEY, ONCE) != first
-
-
-KEY_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        publish_keyed, publish_once, publish_keyed_once, publish_streamed_keyed_once,
-        publish_scheduled_keyed, key_taken, key_again, key_again_that_was_fetched,
-        key_again_that_was_reaped, key_again_that_was_swept, key_of_one_left_in_new,
-        delete_by_key_one_left_in_new, once_of_one_left_in_new, once_of_one_left_between_its_links,
-        once_of_one_that_another_delivered, once_of_one_whose_key_was_taken,
-        key_of_one_that_another_claimed, key_of_one_that_another_redelivered,
-        key_in_a_queue_that_another_made,
-        key_in_folders_that_another_made, forget_once, drop_keyed,
-        make_anew_where_keys_were_left, make_anew_where_another_moved_keys,
-    )
-}  # fmt: skip
-NEW_FLUSHED_BETWEEN = (once_of_one_that_another_delivered,)
-"""Those where a publish flushes new/, which another's unflushed rename has left."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 from harness.messages import new_id
 
@@ -21,14 +21,6 @@ LEASE_S = 60.0
 KEY = "night"
 
 _Work = Callable[[Root, FsyncFlusher], object]
-
-
-async def _published(on: Stage, count: int) -> list[str]:
-    await on.start()
-    await on.clients.make(ORDERS)
-    ids = [await on.clients.publish(300) for _ in range(count)]
-    on.known()
-    return ids
 
 
 def _claim(root: Root, flusher: FsyncFlusher, limit: int) -> Lease:
@@ -77,16 +69,18 @@ def _folder(on: Stage) -> Path:
     return on.root / "leases" / f"{CONSUMER.text}.1"
 
 
+@script(FLAT, BUCKETS)
 async def lease_some(on: Stage) -> None:
-    ids = await _published(on, 3)
+    ids = await on.published(3)
     await _lease(on, ids[:2])
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == ids[2]
 
 
+@script()
 async def finish_a_claim(on: Stage) -> None:
     """Of one that died before it had flushed it."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     on.disk.mark("lease_asked", queue=ORDERS, ids=ids)
 
     def begin(root: Root, flusher: FsyncFlusher) -> None:
@@ -107,8 +101,9 @@ async def finish_a_claim(on: Stage) -> None:
     on.disk.mark("leased", queue=ORDERS, ids=ids)
 
 
+@script()
 async def acknowledge_a_lease(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await _acknowledged(on, ids)
     on.disk.pass_time(10)
@@ -116,34 +111,38 @@ async def acknowledge_a_lease(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script()
 async def acknowledge_what_another_has(on: Stage) -> None:
     """Which died before it flushed that."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.mark("end_asked", queue=ORDERS, ids=ids)
     _folder(on).rename(on.root / "remove" / f"{CONSUMER.text}.1:{new_id().text}.l")
     await _acknowledged(on, ids)
 
 
+@script(FLAT, BUCKETS)
 async def release_a_lease(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await _returned(on, ids, _released)
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch() == ids[0]
 
 
+@script()
 async def give_back_what_lapsed(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.pass_time(LATER_S)
     await _returned(on, ids, _moved)
     await on.sweep()
 
 
+@script()
 async def give_back_what_another_began_to(on: Stage) -> None:
     """Which died when it had moved one, and flushed nothing."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.mark("return_asked", queue=ORDERS, ids=ids)
     back = _folder(on).rename(_folder(on).with_name(f"{CONSUMER.text}.1.back"))
@@ -151,30 +150,34 @@ async def give_back_what_another_began_to(on: Stage) -> None:
     await _returned(on, ids, _moved)
 
 
+@script()
 async def give_back_what_has_no_manifest(on: Stage) -> None:
-    ids = await _published(on, 1)
+    ids = await on.published(1)
     await _leased(on, ids)
     (on.root / "leases" / f"{CONSUMER.text}.1.json").unlink()
     on.disk.pass_time(LATER_S)
     await _returned(on, ids, _moved)
 
 
+@script()
 async def delete_what_is_leased(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await on.clients.delete(ids[0])
     await _acknowledged(on, ids[1:])
 
 
+@script()
 async def delete_what_another_deleted(on: Stage) -> None:
     """From a lease, and died before it flushed that."""
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     on.disk.mark("delete_asked", queue=ORDERS, id=ids[0])
     os.rename(_folder(on) / f"{ORDERS}:{ids[0]}", on.removed(ids[0]))
     await on.clients.delete(ids[0])
 
 
+@script()
 async def key_again_that_was_acknowledged(on: Stage) -> None:
     """By one that died before it flushed that."""
     await on.start()
@@ -187,6 +190,7 @@ async def key_again_that_was_acknowledged(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script()
 async def key_again_that_was_reaped_with_its_lease(on: Stage) -> None:
     """Which one acknowledged that died before it flushed that."""
     await on.start()
@@ -200,26 +204,11 @@ async def key_again_that_was_reaped_with_its_lease(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
+@script()
 async def make_anew_while_leased(on: Stage) -> None:
-    ids = await _published(on, 2)
+    ids = await on.published(2)
     await _leased(on, ids)
     await on.clients.drop(ORDERS)
     await on.clients.make(ORDERS)
     await on.clients.publish(300)
     await on.stop()
-
-
-LEASE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        lease_some, finish_a_claim, acknowledge_a_lease, acknowledge_what_another_has,
-        release_a_lease, give_back_what_lapsed, give_back_what_another_began_to,
-        give_back_what_has_no_manifest, delete_what_is_leased, delete_what_another_deleted,
-        key_again_that_was_acknowledged, key_again_that_was_reaped_with_its_lease,
-        make_anew_while_leased,
-    )
-}  # fmt: skip
-
-LEASES_IN_BUCKETS: dict[str, Script] = {
-    script.__name__: script for script in (lease_some, release_a_lease)
-}

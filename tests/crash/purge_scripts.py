@@ -3,7 +3,7 @@
 import os
 
 from crash.load import Refused
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 
 from mq.message import Stamp
@@ -55,6 +55,7 @@ async def _marked_by_another(on: Stage, takes: bool = False) -> None:
     on.disk.mark("purged", queue=ORDERS)
 
 
+@script(FLAT, BUCKETS)
 async def purge(on: Stage) -> None:
     await _publish(on, 4)
     await on.clients.purge()
@@ -64,6 +65,7 @@ async def purge(on: Stage) -> None:
     await on.stop()
 
 
+@script(FLAT, BUCKETS)
 async def purge_again(on: Stage) -> None:
     for _ in range(2):
         await _publish(on, 2)
@@ -73,6 +75,7 @@ async def purge_again(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(FLAT, BUCKETS)
 async def delete_purged(on: Stage) -> None:
     """By an mq that died before it flushed its mark: not found is an answer that a client takes for
     a delete that was done before.
@@ -94,6 +97,7 @@ def _now_ms(on: Stage) -> int:
     return max(path.stat().st_mtime_ns for path in (on.root / "queues" / ORDERS).iterdir()) // 10**6
 
 
+@script(FLAT, BUCKETS)
 async def take_away_what_another_purged(on: Stage) -> None:
     await _published(on)
     on.disk.pass_time(LATER_S)
@@ -102,6 +106,7 @@ async def take_away_what_another_purged(on: Stage) -> None:
     await _publish_after(on)
 
 
+@script(FLAT, BUCKETS)
 async def forget_a_purge(on: Stage) -> None:
     """What is moved is flushed before the mark goes."""
     await _published(on)
@@ -113,6 +118,7 @@ async def forget_a_purge(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def redeliver_purged(on: Stage) -> None:
     """A mover comes before a sweeper."""
     await _published(on)
@@ -121,6 +127,7 @@ async def redeliver_purged(on: Stage) -> None:
     await on.move_due()
 
 
+@script(FLAT, BUCKETS)
 async def make_anew_after_a_purge(on: Stage) -> None:
     await _published(on)
     await on.clients.purge()
@@ -130,6 +137,7 @@ async def make_anew_after_a_purge(on: Stage) -> None:
     await on.stop()
 
 
+@script(FLAT, BUCKETS)
 async def make_anew_where_a_mark_was_left(on: Stage) -> None:
     """By another, which died before it had deleted the queue."""
     await on.begin()
@@ -146,6 +154,7 @@ async def make_anew_where_a_mark_was_left(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def configure(on: Stage) -> None:
     await on.begin()
     await on.clients.make(ORDERS, "?shards=2")
@@ -154,6 +163,7 @@ async def configure(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def configure_by_default(on: Stage) -> None:
     """A file that comes and goes."""
     await on.begin()
@@ -165,6 +175,7 @@ async def configure_by_default(on: Stage) -> None:
     await on.clients.make(ORDERS)
 
 
+@script(FLAT, BUCKETS)
 async def configure_what_another_has(on: Stage) -> None:
     """Which died before it flushed that: the same again is answered once it is."""
     await on.begin()
@@ -177,13 +188,3 @@ async def configure_what_another_has(on: Stage) -> None:
     os.close(descriptor)
     written.rename(written.with_name(f"{ORDERS}.json"))
     await on.clients.configure(700.0)
-
-
-PURGE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        purge, purge_again, delete_purged, take_away_what_another_purged, forget_a_purge,
-        redeliver_purged, make_anew_after_a_purge, make_anew_where_a_mark_was_left, configure,
-        configure_by_default, configure_what_another_has,
-    )
-}  # fmt: skip

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 
 from crash.recovery import FIRES_EVERY_S
-from crash.scripts import Script
+from crash.registry import Legal, script
 from crash.stage import HOURS_S, ORDERS, Stage
 from harness.faults import CrashingFiles
 from harness.messages import make_body, new_id
@@ -36,12 +36,6 @@ def _fire(root: Root) -> Steps[Firing]:
 
 def schedule(number: int, count: int = 1, key: Key | None = None) -> Schedule:
     return Schedule(Every(FIRES_EVERY_S), count=count, body=make_body(number, 100), key=key)
-
-
-async def _begin(on: Stage) -> None:
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
 
 
 async def _put(on: Stage, count: int = 1, key: str = "") -> int:
@@ -81,15 +75,17 @@ def _dies(on: Stage, root: Root, begin: Callable[[Root], Steps[object]], flushes
     flusher.close()
 
 
+@script()
 async def put(on: Stage) -> None:
     """Made, replaced, and said again."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     number = await _put(on)
     said = schedule(number)
     await on.other(lambda root, flusher: run_alone(put_schedule(root, QUEUE, NAME, said), flusher))
 
 
+@script()
 async def put_in_what_another_made(on: Stage) -> None:
     """The queue, and died before it flushed that."""
     await on.start()
@@ -106,9 +102,10 @@ async def put_in_what_another_made(on: Stage) -> None:
     on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=number, count=1)
 
 
+@script()
 async def put_what_another_put(on: Stage) -> None:
     """Which died before it flushed that: the same again is answered once it is."""
-    await _begin(on)
+    await on.begin(ORDERS)
     number = next(_NUMBERS)
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
@@ -128,17 +125,19 @@ async def put_what_another_put(on: Stage) -> None:
     on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=number, count=1)
 
 
+@script()
 async def take_away(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     await _taken_away(
         on, lambda root, flusher: run_alone(delete_schedule(root, QUEUE, NAME), flusher)
     )
 
 
+@script()
 async def take_away_what_another_took(on: Stage) -> None:
     """Which died before it flushed that: not found is an answer too."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
@@ -151,26 +150,29 @@ async def take_away_what_another_took(on: Stage) -> None:
     await _taken_away(on, work)
 
 
+@script()
 async def fire_twice(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on, count=2)
     await _fired(on)
     on.known()
     await _fired(on)
 
 
+@script()
 async def fire_with_a_key(on: Stage) -> None:
     """Which a living message has at first: it is skipped."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish_keyed(300, "night")
     await _put(on, key="night")
     on.known()
     await _fired(on)
 
 
+@script(legal=Legal.LEFT_BETWEEN)
 async def fire_by_two(on: Stage) -> None:
     """At a time: each has seen it due, and none has made its link; both write what is next."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     on.known()
     on.disk.pass_time(FIRES_EVERY_S)
@@ -184,9 +186,9 @@ async def fire_by_two(on: Stage) -> None:
     await on.other(work)
 
 
-def _fire_after_one_who_died(flushes: int) -> Script:
-    async def script(on: Stage) -> None:
-        await _begin(on)
+def _fire_after_one_who_died(flushes: int) -> None:
+    async def fire_late(on: Stage) -> None:
+        await on.begin(ORDERS)
         await _put(on)
         on.known()
         on.disk.pass_time(FIRES_EVERY_S)
@@ -197,13 +199,17 @@ def _fire_after_one_who_died(flushes: int) -> Script:
 
         await on.other(work)
 
-    script.__name__ = f"fire_after_one_who_died_before_flush_{flushes + 1}"
-    return script
+    fire_late.__name__ = f"fire_after_one_who_died_before_flush_{flushes + 1}"
+    script()(fire_late)
 
 
-def _rearm_after_one_who_died(flushes: int) -> Script:
-    async def script(on: Stage) -> None:
-        await _begin(on)
+for _flushes in range(1, 4):
+    _fire_after_one_who_died(_flushes)
+
+
+def _rearm_after_one_who_died(flushes: int) -> None:
+    async def rearm_late(on: Stage) -> None:
+        await on.begin(ORDERS)
         await _put(on)
         on.disk.pass_time(FIRES_EVERY_S)
 
@@ -215,13 +221,18 @@ def _rearm_after_one_who_died(flushes: int) -> Script:
 
         await on.other(work)
 
-    script.__name__ = f"rearm_after_one_who_died_before_flush_{flushes + 1}"
-    return script
+    rearm_late.__name__ = f"rearm_after_one_who_died_before_flush_{flushes + 1}"
+    script()(rearm_late)
 
 
+for _flushes in range(2):
+    _rearm_after_one_who_died(_flushes)
+
+
+@script()
 async def sweep_a_firing(on: Stage) -> None:
     """Of a schedule that another has let go on, and died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on, count=2)
     on.disk.pass_time(FIRES_EVERY_S)
 
@@ -236,9 +247,10 @@ async def sweep_a_firing(on: Stage) -> None:
     assert not [path for path in (on.root / "firings").rglob("*") if path.is_symlink()]
 
 
+@script()
 async def forget_a_firing(on: Stage) -> None:
     """By one that died once it had made its link: that goes before the message."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     on.disk.pass_time(FIRES_EVERY_S)
     await on.other(lambda root, flusher: _dies(on, root, _fire, 2))
@@ -247,9 +259,10 @@ async def forget_a_firing(on: Stage) -> None:
     await on.sweep()
 
 
+@script()
 async def drop_with_schedules(on: Stage) -> None:
     """And make it again, with another."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on, count=2)
     await _fired(on)
     on.known()
@@ -258,9 +271,10 @@ async def drop_with_schedules(on: Stage) -> None:
     await _put(on)
 
 
+@script()
 async def make_anew_where_schedules_were_left(on: Stage) -> None:
     """By one that died in the middle of the queue's deletion."""
-    await _begin(on)
+    await on.begin(ORDERS)
     number = await _put(on)
     path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
     on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=None)
@@ -273,9 +287,10 @@ async def make_anew_where_schedules_were_left(on: Stage) -> None:
     await on.clients.make(ORDERS)
 
 
+@script()
 async def make_anew_where_another_took_schedules_away(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await _put(on)
     path = on.root / "schedules" / f"{ORDERS}:{NAME.text}"
     on.disk.mark("drop_asked", queue=ORDERS)
@@ -286,17 +301,3 @@ async def make_anew_where_another_took_schedules_away(on: Stage) -> None:
         Files().sync_folder(str(on.root / folder))
     path.unlink()
     await on.clients.make(ORDERS)
-
-
-SCHEDULE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        put, put_in_what_another_made, put_what_another_put, take_away,
-        take_away_what_another_took, fire_twice, fire_with_a_key, fire_by_two,
-        *map(_fire_after_one_who_died, range(1, 4)), *map(_rearm_after_one_who_died, range(2)),
-        sweep_a_firing, forget_a_firing, drop_with_schedules,
-        make_anew_where_schedules_were_left, make_anew_where_another_took_schedules_away,
-    )
-}  # fmt: skip
-SCHEDULES_SIDE_BY_SIDE = (fire_by_two,)
-"""Those whose operations are not one after the other."""

@@ -8,9 +8,9 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Awaitable, Callable
 
 from crash.load import LARGE
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 from harness.faults import FaultyFiles
 from harness.internals import connections, fetches_waiting
@@ -24,29 +24,15 @@ from mq.store.files import Files
 from mq.store.group import run_alone
 from mq.store.queues import delete_queue
 
-Script = Callable[[Stage], Awaitable[None]]
 
-
-async def _begin(on: Stage) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    await on.clients.make(ORDERS)
-    on.known()
-
-
-async def _fetched(on: Stage, queue: str = ORDERS) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
-    return message_id
-
-
+@script()
 async def first_start(on: Stage) -> None:
     await on.start()
     await on.clients.make(ORDERS)
     await on.clients.publish(300)
 
 
+@script()
 async def root_made_by_another(on: Stage) -> None:
     """Which died before it flushed any folder, or by a mkdir -p that flushes none."""
     on.root.mkdir(mode=0o700, parents=True)
@@ -55,20 +41,22 @@ async def root_made_by_another(on: Stage) -> None:
     await first_start(on)
 
 
+@script()
 async def restart(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     await on.stop()
     await on.start()
     await on.clients.delete(await on.clients.publish(16))
 
 
+@script()
 async def start_after_another(on: Stage) -> None:
     """Which died before it flushed what it moved and made: start-up flushes the root's folders."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     await on.stop()
     on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
     os.rename(on.delayed(message_id), on.removed(message_id))
@@ -79,12 +67,14 @@ async def start_after_another(on: Stage) -> None:
     on.disk.mark("made", queue="others")
 
 
+@script()
 async def make_again(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.make(ORDERS)
     await on.clients.make("others")
 
 
+@script()
 async def make_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     await on.begin()
@@ -92,6 +82,7 @@ async def make_what_another_made(on: Stage) -> None:
     await on.clients.make(ORDERS)
 
 
+@script()
 async def publish_to_what_another_made(on: Stage) -> None:
     await on.begin()
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
@@ -99,41 +90,47 @@ async def publish_to_what_another_made(on: Stage) -> None:
     await on.clients.publish(16)
 
 
+@script(FLAT, BUCKETS)
 async def publish(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (16, 300, 5000):
         await on.clients.publish(size)
 
 
+@script()
 async def publish_streamed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(LARGE)
 
 
+@script(FLAT, BUCKETS)
 async def fetch(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16):
         await on.clients.publish(size)
     for _ in range(2):
-        await _fetched(on)
+        await on.fetched()
 
 
+@script()
 async def fetch_large(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(LARGE)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script()
 async def publish_with_headers(on: Stage) -> None:
     """Held and streamed; then fetched, and one of them deleted."""
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, LARGE):
         await on.clients.publish(size, with_headers=True)
     for _ in range(2):
-        message_id = await _fetched(on)
+        message_id = await on.fetched()
     await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def release(on: Stage) -> None:
     """The client is gone before its claim is flushed."""
     files = FaultyFiles()
@@ -151,6 +148,7 @@ async def release(on: Stage) -> None:
     on.moved(message_id, State.READY)
 
 
+@script()
 async def inherit(on: Stage) -> None:
     """A claim that was begun for one who went, and who had asked for less."""
     files = FaultyFiles()
@@ -171,23 +169,26 @@ async def inherit(on: Stage) -> None:
     assert await heir == message_id
 
 
+@script(FLAT, BUCKETS)
 async def delete_ready(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16):
         await on.clients.delete(await on.clients.publish(size))
 
 
+@script()
 async def delete_delayed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script(FLAT, BUCKETS)
 async def delete_removed(on: Stage) -> None:
     """By another process, which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ready, delayed = [await on.clients.publish(size) for size in (300, 16)]
-    assert await _fetched(on) == ready
+    assert await on.fetched() == ready
     ready, delayed = delayed, ready
     on.disk.mark("delete_asked", queue=ORDERS, id=ready)
     os.rename(on.ready(ready), on.removed(ready))
@@ -197,13 +198,14 @@ async def delete_removed(on: Stage) -> None:
     await on.clients.delete(delayed)
 
 
+@script(FLAT, BUCKETS)
 async def delete_reaped(on: Stage) -> None:
     """Deleted by another process, which died before it flushed that, and reaped: not found is an
     answer that a client takes for a delete that was done before.
     """
-    await _begin(on)
+    await on.begin(ORDERS)
     ready, delayed = [await on.clients.publish(size) for size in (300, 16)]
-    assert await _fetched(on) == ready
+    assert await on.fetched() == ready
     for message_id, path in ((ready, on.delayed(ready)), (delayed, on.ready(delayed))):
         on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
         os.rename(path, on.removed(message_id))
@@ -211,9 +213,10 @@ async def delete_reaped(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
+@script()
 async def drop_again(on: Stage) -> None:
     """Deleted by another process, which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
     on.disk.mark("drop_asked", queue=ORDERS)
     os.rename(on.root / "queues" / ORDERS, on.root / "remove" / f"{ORDERS}:{new_id().uuid}.d")
@@ -222,67 +225,75 @@ async def drop_again(on: Stage) -> None:
     on.disk.mark("dropped", queue=ORDERS)
 
 
+@script()
 async def delete_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     os.rename(on.delayed(message_id), on.ready(message_id))
     await on.clients.delete(message_id)
 
 
+@script()
 async def fetch_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     os.rename(on.delayed(message_id), on.ready(message_id))
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script()
 async def delete_claimed(on: Stage) -> None:
     """By an mq that died before it flushed its claim."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     os.rename(on.ready(message_id), on.delayed(message_id))
     await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names(on: Stage) -> None:
     """An earlier crash has left messages at both ends of a rename."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ids = [await on.clients.publish(300) for _ in range(2)]
     for message_id in ids:
         os.link(on.ready(message_id), on.delayed(message_id))
     for folder in ("delay", f"queues/{ORDERS}"):
         Files().sync_folder(str(on.root / folder))
     await on.clients.delete(ids[1])
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched() == ids[0]
 
 
+@script(FLAT, BUCKETS)
 async def redeliver(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     await on.move_due()
     on.moved(message_id, State.READY)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script()
 async def schedule(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (16, 5000):
         await on.clients.publish(size, due_in_s=SOON_S)
 
 
+@script()
 async def schedule_streamed(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(LARGE, due_in_s=SOON_S)
 
 
+@script()
 async def schedule_to_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     await on.begin()
@@ -290,29 +301,32 @@ async def schedule_to_what_another_made(on: Stage) -> None:
     await on.clients.publish(300, due_in_s=SOON_S)
 
 
+@script(FLAT, BUCKETS)
 async def redeliver_scheduled(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300, due_in_s=SOON_S)
     on.disk.pass_time(LATER_S)
     await on.move_due()
     on.moved(message_id, State.READY)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script()
 async def postpone(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16):
         message_id = await on.clients.publish(size)
         await on.clients.reschedule(message_id, SOON_S)
     await on.clients.reschedule(message_id, 0)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
+@script()
 async def extend(on: Stage) -> None:
     """What was fetched, and what was scheduled: later, and sooner."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
-    message_id = await _fetched(on)
+    message_id = await on.fetched()
     for due_in_s in (2 * SOON_S, SOON_S):
         await on.clients.reschedule(message_id, due_in_s)
     message_id = await on.clients.publish(16, due_in_s=SOON_S)
@@ -320,17 +334,19 @@ async def extend(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
+@script()
 async def extend_claimed(on: Stage) -> None:
     """By an mq that died before it flushed its claim."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     os.rename(on.ready(message_id), on.delayed(message_id))
     await on.clients.reschedule(message_id, SOON_S)
 
 
+@script()
 async def extend_scheduled(on: Stage) -> None:
     """By an mq that died before it flushed where it lies."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     later_ns = round((time.time() + SOON_S) * 1000) * 10**6
     os.rename(on.ready(message_id), on.delayed(message_id))
@@ -338,29 +354,32 @@ async def extend_scheduled(on: Stage) -> None:
     await on.clients.reschedule(message_id, 2 * SOON_S)
 
 
+@script()
 async def release_by_request(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.publish(300)
     scheduled = await on.clients.publish(16, due_in_s=SOON_S)
-    for message_id in (await _fetched(on), scheduled):
+    for message_id in (await on.fetched(), scheduled):
         await on.clients.reschedule(message_id, 0)
     for _ in range(2):
-        await on.clients.delete(await _fetched(on))
+        await on.clients.delete(await on.fetched())
 
 
+@script()
 async def release_redelivered(on: Stage) -> None:
     """By a mover that died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
-    await _fetched(on)
+    await on.fetched()
     on.disk.pass_time(LATER_S)
     os.rename(on.delayed(message_id), on.ready(message_id))
     await on.clients.reschedule(message_id, 0)
 
 
+@script(FLAT, BUCKETS)
 async def reschedule_removed(on: Stage) -> None:
     """By another process, which died before it flushed that: a not-found is for good."""
-    await _begin(on)
+    await on.begin(ORDERS)
     ready, reaped = [await on.clients.publish(size) for size in (300, 16)]
     for message_id in (ready, reaped):
         on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
@@ -370,12 +389,14 @@ async def reschedule_removed(on: Stage) -> None:
         await on.clients.reschedule(message_id, SOON_S)
 
 
+@script(FLAT, BUCKETS)
 async def publish_lines(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for sizes in ((16, 5000, 300), (16,), (300, 300)):
         await on.clients.publish_lines(sizes)
 
 
+@script()
 async def publish_lines_to_what_another_made(on: Stage) -> None:
     """The other died before it flushed it."""
     await on.begin()
@@ -383,6 +404,7 @@ async def publish_lines_to_what_another_made(on: Stage) -> None:
     await on.clients.publish_lines((300, 16))
 
 
+@script()
 async def schedule_lines(on: Stage) -> None:
     """The other died before it flushed what it made."""
     await on.begin()
@@ -390,6 +412,7 @@ async def schedule_lines(on: Stage) -> None:
     await on.clients.publish_lines((300, 16), due_in_s=SOON_S)
 
 
+@script()
 async def publish_lines_of_which_one_fails(on: Stage) -> None:
     files = FaultyFiles()
     await on.start(files)
@@ -398,17 +421,19 @@ async def publish_lines_of_which_one_fails(on: Stage) -> None:
     assert len(await on.clients.publish_lines((16, 300, 5000))) == 2
 
 
+@script(FLAT, BUCKETS)
 async def fetch_and_acknowledge(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     ids = await on.clients.publish_lines((300, 16, 16))
     on.disk.mark("fetch_asked", queue=ORDERS)
     assert await on.clients.fetch_many(2) == ids[:2]
     await on.clients.acknowledge(ids)
 
 
+@script()
 async def forget(on: Stage) -> None:
     """What an mq left in new/ that died in the middle of a publish."""
-    await _begin(on)
+    await on.begin(ORDERS)
     message_id = new_id().text
     name = f"{ORDERS}:{message_id}"
     descriptor = os.open(on.root / "new" / name, os.O_CREAT | os.O_WRONLY, 0o600)
@@ -419,21 +444,22 @@ async def forget(on: Stage) -> None:
     await on.clients.publish(300)
 
 
+@script()
 async def drop(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16, 5000):
         await on.clients.publish(size)
-    await _fetched(on)
+    await on.fetched()
     await on.clients.drop(ORDERS)
     await on.stop()
 
 
 async def _dropped_by_another(on: Stage) -> list[str]:
     """The queue, by an mq that died before it took away what is in delay/; the ids of that."""
-    await _begin(on)
+    await on.begin(ORDERS)
     for size in (300, 16, 16):
         await on.clients.publish(size)
-    delayed = [await _fetched(on) for _ in range(2)]
+    delayed = [await on.fetched() for _ in range(2)]
     on.disk.mark("drop_asked", queue=ORDERS)
     uuid = new_id().uuid
     await on.other(
@@ -443,12 +469,14 @@ async def _dropped_by_another(on: Stage) -> list[str]:
     return delayed
 
 
+@script()
 async def make_anew(on: Stage) -> None:
     await _dropped_by_another(on)
     await on.clients.make(ORDERS)
     await on.clients.publish(300)
 
 
+@script(FLAT, BUCKETS)
 async def retire_due(on: Stage) -> None:
     """What a deleted queue has in delay/ is due, and a mover comes before a sweeper."""
     for message_id in await _dropped_by_another(on):
@@ -457,6 +485,7 @@ async def retire_due(on: Stage) -> None:
     await on.move_due()
 
 
+@script(FLAT, BUCKETS)
 async def sweep(on: Stage) -> None:
     delayed = await _dropped_by_another(on)
     await on.sweep()
@@ -468,6 +497,7 @@ async def sweep(on: Stage) -> None:
     on.disk.mark("swept", queue=ORDERS)
 
 
+@script()
 async def reap(on: Stage) -> None:
     await drop(on)
     await on.start()
@@ -478,9 +508,10 @@ async def reap(on: Stage) -> None:
     assert not any((on.root / "remove").iterdir())
 
 
+@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def together(on: Stage) -> None:
     """Groups of every operation at once."""
-    await _begin(on)
+    await on.begin(ORDERS)
     await on.clients.make("others")
     queues = [ORDERS, "others"] * 3
     ids = await asyncio.gather(*(on.clients.publish(300, queue) for queue in queues))
@@ -498,25 +529,3 @@ async def together(on: Stage) -> None:
         on.clients.hang_up(),
         on.clients.fetch("others"),
     )
-
-
-SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        first_start, start_after_another, root_made_by_another, restart, make_again,
-        make_what_another_made, two_names,
-        publish_to_what_another_made, publish, publish_streamed, publish_with_headers,
-        fetch, fetch_large, release, inherit,
-        delete_ready, delete_delayed, delete_removed, delete_reaped, delete_redelivered,
-        fetch_redelivered, drop_again, delete_claimed, redeliver, forget, drop, make_anew,
-        retire_due, sweep, reap, together,
-        schedule, schedule_streamed, schedule_to_what_another_made, redeliver_scheduled, postpone,
-        extend, extend_claimed, extend_scheduled, release_by_request, release_redelivered,
-        reschedule_removed, publish_lines, publish_lines_to_what_another_made, schedule_lines,
-        publish_lines_of_which_one_fails, fetch_and_acknowledge,
-    )
-}  # fmt: skip
-SIDE_BY_SIDE = (together,)
-"""Those whose operations are not one after the other."""
-WITH_TWO_NAMES = (two_names,)
-"""Those that only a file system without whole renames plays."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crash.key_scripts import KEY, link_of
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
@@ -20,19 +20,11 @@ from mq.store.shovel import Shovelled, shovel_many
 from mq.store.shovelling import Pass
 
 
-async def _begin(on: Stage, *queues: str) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    for queue in queues or (ORDERS, SIDELINE):
-        await on.clients.make(queue)
-    on.known()
-
-
 async def _sidelined(on: Stage, *sizes: int, fetched: int = 0) -> list[str]:
     """The first ones were fetched before."""
     ids = [await on.clients.publish(size) for size in sizes]
     for message_id in ids[:fetched]:
-        assert await _fetched(on) == message_id
+        assert await on.fetched() == message_id
     for message_id in ids:
         await on.clients.sideline(message_id)
     return ids
@@ -41,13 +33,6 @@ async def _sidelined(on: Stage, *sizes: int, fetched: int = 0) -> list[str]:
 async def _sidelined_keyed(on: Stage) -> str:
     message_id = await on.clients.publish_keyed(300, KEY)
     await on.clients.sideline(message_id)
-    return message_id
-
-
-async def _fetched(on: Stage, queue: str = ORDERS) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
     return message_id
 
 
@@ -79,48 +64,54 @@ def _by_another(on: Stage, message_id: str) -> None:
     os.rename(path, on.root / "queues" / ORDERS / message_id)
 
 
+@script(FLAT, BUCKETS)
 async def shovel(on: Stage) -> None:
     """One that was fetched, and one that was not; together."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = await _sidelined(on, 16, 300, fetched=1)
     await _shovel(on, ids)
-    assert await _fetched(on) in ids
+    assert await on.fetched() in ids
     for message_id in ids:
         await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def shovel_and_sideline_again(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = await _sidelined(on, 300)
     await _shovel(on, ids)
     await on.clients.sideline(ids[0])
     await _shovel(on, ids)
-    await on.clients.sideline(await _fetched(on))
+    await on.clients.sideline(await on.fetched())
 
 
+# A start flushes delay/, which another's rename has left.
+@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def shovel_what_another_sidelined(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = [await on.clients.publish(size) for size in (16, 300)]
-    assert await _fetched(on) == ids[0]
+    assert await on.fetched() == ids[0]
     for message_id, path in ((ids[0], on.delayed(ids[0])), (ids[1], on.ready(ids[1]))):
         on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
         os.rename(path, on.root / "queues" / SIDELINE / message_id)
     await _shovel(on, ids)
 
 
+@script(FLAT, BUCKETS)
 async def shovel_to_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on, SIDELINE)
+    await on.begin(SIDELINE)
     message_id = await on.clients.publish(300, SIDELINE)
     on.disk.mark("make_asked", queue=ORDERS)
     (on.root / "queues" / ORDERS).mkdir(mode=0o700)
     await _shovel(on, [message_id])
 
 
+@script(FLAT, BUCKETS)
 async def shovel_after_a_purge(on: Stage) -> None:
     """Whose mark another took away, and died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = await _sidelined(on, 300)
 
     def purged(root: Root, flusher: FsyncFlusher) -> None:
@@ -131,32 +122,37 @@ async def shovel_after_a_purge(on: Stage) -> None:
     await _shovel(on, ids)
 
 
+@script(FLAT, BUCKETS)
 async def fetch_what_another_shovelled(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     (message_id,) = await _sidelined(on, 300)
     _by_another(on, message_id)
-    assert await _fetched(on) == message_id
+    assert await on.fetched() == message_id
     await on.clients.delete(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def delete_what_another_shovelled(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     (message_id,) = await _sidelined(on, 300)
     _by_another(on, message_id)
     await on.clients.delete(message_id)
 
 
+# Making a bucket flushes the sideline's folder, which another's rename has left.
+@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
 async def sideline_what_another_shovelled(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     (message_id,) = await _sidelined(on, 300)
     _by_another(on, message_id)
     await on.clients.sideline(message_id, is_timeless=True)
     await on.clients.delete(message_id, SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def drop_with_what_another_shovelled(on: Stage) -> None:
     """Its sideline stays, and the message is not there again."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     (message_id,) = await _sidelined(on, 300)
     _by_another(on, message_id)
     on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
@@ -165,9 +161,10 @@ async def drop_with_what_another_shovelled(on: Stage) -> None:
     await on.stop()
 
 
+@script(FLAT, BUCKETS)
 async def shovel_keyed(on: Stage) -> None:
     """It has its key again; where another has it, it stays."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     first = await _sidelined_keyed(on)
     await _shovel(on, [first])
     assert await on.clients.publish_keyed(300, KEY) == first
@@ -179,26 +176,29 @@ async def shovel_keyed(on: Stage) -> None:
     await _shovel(on, [first])
 
 
+@script(FLAT, BUCKETS)
 async def shovel_two_of_one_key(on: Stage) -> None:
     """Together: the first one gets it."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     first, _ = [await _sidelined_keyed(on) for _ in range(2)]
     await _shovel(on, [first], Why.KEY_TAKEN)
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script(FLAT, BUCKETS)
 async def shovel_keyed_that_another_sidelined(on: Stage) -> None:
     """Which died before it flushed that; its key is its own still."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     message_id = await on.clients.publish_keyed(300, KEY)
     on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
     os.rename(on.ready(message_id), on.root / "queues" / SIDELINE / message_id)
     await _shovel(on, [message_id])
 
 
+@script(FLAT, BUCKETS)
 async def shovel_keyed_after_a_delete(on: Stage) -> None:
     """Of another of the key, by one who died before he flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     first = await _sidelined_keyed(on)
     second = await on.clients.publish_keyed(300, KEY)
     on.disk.mark("delete_asked", queue=ORDERS, id=second)
@@ -206,17 +206,19 @@ async def shovel_keyed_after_a_delete(on: Stage) -> None:
     await _shovel(on, [first])
 
 
+@script(FLAT, BUCKETS)
 async def key_of_one_that_another_began_to_shovel(on: Stage) -> None:
     """Which died before it moved the message, and before it flushed its link."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     first = await _sidelined_keyed(on)
     _link(on).symlink_to(first)
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def key_of_one_that_another_shovelled(on: Stage) -> None:
     """Which flushed the link, and died before it flushed what it moved."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     first = await _sidelined_keyed(on)
     link = _link(on)
     link.symlink_to(first)
@@ -225,9 +227,10 @@ async def key_of_one_that_another_shovelled(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) == first
 
 
+@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_of_a_shovel(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = await _sidelined(on, 300, 300, 300)
     for message_id in ids:
         on.disk.mark("shovel_asked", queue=ORDERS, id=message_id)
@@ -235,30 +238,10 @@ async def two_names_of_a_shovel(on: Stage) -> None:
     for queue in (ORDERS, SIDELINE):
         Files().sync_folder(str(on.root / "queues" / queue))
     await on.clients.delete(ids[0])
-    assert await _fetched(on) == ids[1]
+    assert await on.fetched() == ids[1]
     await _shovel(on, ids[2:])
 
 
 def _link(on: Stage) -> Path:
     """Where its folder is there: of a key that was used before."""
     return link_of(on, "keys", KEY)
-
-
-SHOVEL_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        shovel, shovel_and_sideline_again, shovel_what_another_sidelined,
-        shovel_to_what_another_made, shovel_after_a_purge, fetch_what_another_shovelled,
-        delete_what_another_shovelled, sideline_what_another_shovelled,
-        drop_with_what_another_shovelled, shovel_keyed, shovel_two_of_one_key,
-        shovel_keyed_that_another_sidelined, shovel_keyed_after_a_delete,
-        key_of_one_that_another_began_to_shovel, key_of_one_that_another_shovelled,
-        two_names_of_a_shovel,
-    )
-}  # fmt: skip
-WITH_TWO_NAMES_OF_A_SHOVEL = (two_names_of_a_shovel,)
-"""Those that only a file system without whole renames plays."""
-SHOVELS_FLUSHED_BETWEEN = (shovel_what_another_sidelined, sideline_what_another_shovelled)
-"""Those in which a start flushes delay/, or who makes a bucket the sideline's folder, which
-another's rename has just left.
-"""

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import LATER_S, ORDERS, Stage
 
 from mq.lifecycle import State
@@ -21,93 +21,85 @@ from mq.store.settings import write_fields
 SIDELINE = f"{ORDERS}_SIDELINE"
 
 
-async def _begin(on: Stage, *, with_sideline: bool = True) -> None:
-    """As in `first_start`, which is cut there too."""
-    await on.start()
-    await on.clients.make(ORDERS)
-    if with_sideline:
-        await on.clients.make(SIDELINE)
-    on.known()
-
-
-async def _fetched(on: Stage, queue: str = ORDERS) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
-    return message_id
-
-
 def _by_another(on: Stage, path: Path, message_id: str) -> None:
     """Which died before it flushed that."""
     on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
     os.rename(path, on.root / "queues" / SIDELINE / message_id)
 
 
+@script(FLAT, BUCKETS)
 async def sideline(on: Stage) -> None:
     """The first one makes the sideline."""
-    await _begin(on, with_sideline=False)
+    await on.begin(ORDERS)
     ready, fetched = [await on.clients.publish(size) for size in (16, 300)]
-    assert await _fetched(on) == ready
+    assert await on.fetched() == ready
     ready, fetched = fetched, ready
     for message_id in (fetched, ready):
         await on.clients.sideline(message_id)
-    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+    await on.clients.delete(await on.fetched(SIDELINE), SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_in_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
-    await _begin(on, with_sideline=False)
+    await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
     on.disk.mark("make_asked", queue=SIDELINE)
     (on.root / "queues" / SIDELINE).mkdir(mode=0o700)
     await on.clients.sideline(message_id)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_what_another_has(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     fetched, ready = [await on.clients.publish(size) for size in (16, 300)]
-    assert await _fetched(on) == fetched
+    assert await on.fetched() == fetched
     for message_id, path in ((fetched, on.delayed(fetched)), (ready, on.ready(ready))):
         _by_another(on, path, message_id)
         await on.clients.sideline(message_id, is_timeless=True)
 
 
+@script(FLAT, BUCKETS)
 async def delete_what_another_sidelined(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     fetched, ready = [await on.clients.publish(size) for size in (16, 300)]
-    assert await _fetched(on) == fetched
+    assert await on.fetched() == fetched
     for message_id, path in ((fetched, on.delayed(fetched)), (ready, on.ready(ready))):
         _by_another(on, path, message_id)
         await on.clients.delete(message_id, SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def fetch_what_another_sidelined(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     message_id = await on.clients.publish(16)
     _by_another(on, on.ready(message_id), message_id)
-    assert await _fetched(on, SIDELINE) == message_id
+    assert await on.fetched(SIDELINE) == message_id
     await on.clients.delete(message_id, SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_keyed(on: Stage) -> None:
     """Its key is the next one's."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     for _ in range(2):
         await on.clients.sideline(await on.clients.publish_keyed(300, KEY))
     await on.clients.publish_keyed(300, KEY)
 
 
+@script(FLAT, BUCKETS)
 async def key_of_one_that_another_sidelined(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     first = await on.clients.publish_keyed(300, KEY)
-    assert await _fetched(on) == first
+    assert await on.fetched() == first
     _by_another(on, on.delayed(first), first)
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
+@script(FLAT, BUCKETS)
 async def sideline_after_a_purge(on: Stage) -> None:
     """Whose mark another took away, and died before it flushed that."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     message_id = await on.clients.publish(300)
 
     def purged(root: Root, flusher: FsyncFlusher) -> None:
@@ -118,11 +110,12 @@ async def sideline_after_a_purge(on: Stage) -> None:
     await on.clients.sideline(message_id)
 
 
+@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
 async def two_names_of_a_sideline(on: Stage) -> None:
     """An earlier crash has left messages at both ends of the rename."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = [await on.clients.publish(300) for _ in range(4)]
-    fetched = [await _fetched(on) for _ in range(2)]
+    fetched = [await on.fetched() for _ in range(2)]
     assert fetched == ids[:2]
     for message_id in ids:
         path = on.delayed(message_id) if message_id in fetched else on.ready(message_id)
@@ -137,9 +130,10 @@ async def two_names_of_a_sideline(on: Stage) -> None:
     assert await on.clients.fetch(ORDERS) == ids[3]
 
 
+@script(FLAT, BUCKETS)
 async def release_much(on: Stage) -> None:
     """What mq had claimed for one who went."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     ids = [await on.clients.publish(size) for size in (16, 300, 300)]
     on.disk.mark("fetch_asked", queue=ORDERS)
 
@@ -153,12 +147,12 @@ async def release_much(on: Stage) -> None:
     await on.other(work)
     for message_id in ids:
         on.disk.mark("moved", queue=ORDERS, id=message_id, to=State.READY.value, is_timeless=True)
-    await on.clients.delete(await _fetched(on))
+    await on.clients.delete(await on.fetched())
 
 
 async def _limited(on: Stage, *, with_sideline: bool = True) -> list[str]:
     """Two messages that were delivered as often as their queue allows; they are due."""
-    await _begin(on, with_sideline=with_sideline)
+    await on.begin(with_sideline=with_sideline)
 
     def limit(root: Root, flusher: FsyncFlusher) -> None:
         fields: dict[str, object] = {"max_receives": 1}
@@ -167,7 +161,7 @@ async def _limited(on: Stage, *, with_sideline: bool = True) -> list[str]:
     await on.other(limit)
     ids = [await on.clients.publish(size) for size in (16, 300)]
     for message_id in ids:
-        assert await _fetched(on) == message_id
+        assert await on.fetched() == message_id
         on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
     on.disk.pass_time(LATER_S)
     return ids
@@ -179,30 +173,19 @@ async def _moves(on: Stage, ids: list[str]) -> None:
         on.disk.mark("sidelined", queue=ORDERS, id=message_id)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_at_the_limit(on: Stage) -> None:
     """By redelivery, which makes the sideline."""
     ids = await _limited(on, with_sideline=False)
     on.disk.mark("make_asked", queue=SIDELINE)
     await _moves(on, ids)
-    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+    await on.clients.delete(await on.fetched(SIDELINE), SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sideline_at_the_limit_in_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
     ids = await _limited(on, with_sideline=False)
     on.disk.mark("make_asked", queue=SIDELINE)
     (on.root / "queues" / SIDELINE).mkdir(mode=0o700)
     await _moves(on, ids)
-
-
-SIDELINE_SCRIPTS: dict[str, Script] = {
-    script.__name__: script
-    for script in (
-        sideline, sideline_in_what_another_made, sideline_what_another_has,
-        delete_what_another_sidelined, fetch_what_another_sidelined, sideline_keyed,
-        key_of_one_that_another_sidelined, sideline_after_a_purge, two_names_of_a_sideline,
-        release_much, sideline_at_the_limit, sideline_at_the_limit_in_what_another_made,
-    )
-}  # fmt: skip
-WITH_TWO_NAMES_OF_A_SIDELINE = (two_names_of_a_sideline,)
-"""Those that only a file system without whole renames plays."""

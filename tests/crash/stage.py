@@ -69,10 +69,27 @@ class Stage:
         url = f"http://127.0.0.1:{self.ports[0]}"
         return Server(daemon, self.root, url, self.ports[0], self.session)
 
-    async def begin(self) -> None:
-        """The first start, as in `first_start`, which is cut there too."""
+    async def begin(self, *queues: str) -> None:
+        """Starts and makes queues, as in `first_start`, which is cut there too."""
         await self.start()
+        for queue in queues:
+            await self.clients.make(queue)
         self.known()
+
+    async def published(self, count: int) -> list[str]:
+        """Begins with so many messages, as other scripts do, which are cut there too."""
+        await self.start()
+        await self.clients.make(ORDERS)
+        ids = [await self.clients.publish(300) for _ in range(count)]
+        self.known()
+        return ids
+
+    async def fetched(self, queue: str = ORDERS) -> str:
+        """The message that a client fetches."""
+        self.disk.mark("fetch_asked", queue=queue)
+        message_id = await self.clients.fetch(queue)
+        assert message_id is not None
+        return message_id
 
     async def stop(self) -> None:
         """Ends what runs, with all that it does in the background."""

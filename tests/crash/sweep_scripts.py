@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.scripts import Script
+from crash.registry import BUCKETS, FLAT, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
@@ -13,20 +13,6 @@ from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
 from mq.store.overdue import Swept, sweep_overdue
 from mq.store.root import Root
-
-
-async def _begin(on: Stage) -> None:
-    await on.start()
-    for queue in (ORDERS, SIDELINE):
-        await on.clients.make(queue)
-    on.known()
-
-
-async def _fetched(on: Stage, queue: str) -> str:
-    on.disk.mark("fetch_asked", queue=queue)
-    message_id = await on.clients.fetch(queue)
-    assert message_id is not None
-    return message_id
 
 
 async def _sweep(on: Stage, message_id: str, queue: str, expected: Swept) -> None:
@@ -47,43 +33,41 @@ def _bucket(path: Path) -> str:
     return "".join(f"{part}/" for part in below)
 
 
-async def sweep(on: Stage) -> None:
+@script(FLAT, BUCKETS)
+async def sweep_what_is_overdue(on: Stage) -> None:
     """What was fetched goes to the sideline, and from there on."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     for size in (16, 300):
         await on.clients.publish(size)
     for _ in range(2):
-        message_id = await _fetched(on, ORDERS)
+        message_id = await on.fetched(ORDERS)
         on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
         await _sweep(on, message_id, ORDERS, Swept.SIDELINED)
         on.disk.mark("sidelined", queue=ORDERS, id=message_id)
-    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
+    await on.clients.delete(await on.fetched(SIDELINE), SIDELINE)
 
 
+@script(FLAT, BUCKETS)
 async def sweep_keyed(on: Stage) -> None:
     """Its key is the next one's."""
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     message_id = await on.clients.publish_keyed(300, KEY)
-    assert await _fetched(on, ORDERS) == message_id
+    assert await on.fetched(ORDERS) == message_id
     on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
     await _sweep(on, message_id, ORDERS, Swept.SIDELINED)
     on.disk.mark("sidelined", queue=ORDERS, id=message_id)
     await on.clients.publish_keyed(300, KEY)
 
 
+@script(FLAT, BUCKETS)
 async def sweep_back_to_the_sideline(on: Stage) -> None:
-    await _begin(on)
+    await on.begin(ORDERS, SIDELINE)
     for size in (16, 300):
         await on.clients.sideline(await on.clients.publish(size))
     for _ in range(2):
-        message_id = await _fetched(on, SIDELINE)
+        message_id = await on.fetched(SIDELINE)
         on.disk.mark("reschedule_asked", queue=SIDELINE, id=message_id, due_ms=0)
         await _sweep(on, message_id, SIDELINE, Swept.RETURNED)
         ready = State.READY.value
         on.disk.mark("moved", queue=SIDELINE, id=message_id, to=ready, is_timeless=True)
-    await on.clients.delete(await _fetched(on, SIDELINE), SIDELINE)
-
-
-SWEEP_SCRIPTS: dict[str, Script] = {
-    script.__name__: script for script in (sweep, sweep_keyed, sweep_back_to_the_sideline)
-}
+    await on.clients.delete(await on.fetched(SIDELINE), SIDELINE)

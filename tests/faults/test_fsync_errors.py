@@ -4,10 +4,11 @@ import asyncio
 import errno
 import os
 import stat
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 from harness.api import (
+    Reply,
     assert_problem,
     assert_works,
     call,
@@ -19,49 +20,60 @@ from harness.api import (
 )
 from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
-from harness.server import Serve, body_sizes, commit_modes
+from harness.server import STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
 from mq.errors import StartupError
 
 pytestmark = pytest.mark.usefixtures("audited")
 
+Operation = Callable[[Server, str], Awaitable[Reply]]
 
-@body_sizes
+
+async def _publish(server: Server, message_id: str) -> Reply:
+    return await post(server)
+
+
+async def _publish_much(server: Server, message_id: str) -> Reply:
+    return await post(server, b"x" * STREAMED_BYTES)
+
+
+async def _fetch(server: Server, message_id: str) -> Reply:
+    return await fetch(server)
+
+
+async def _delete(server: Server, message_id: str) -> Reply:
+    return await delete(server, message_id)
+
+
+async def _make(server: Server, message_id: str) -> Reply:
+    return await call(server, "PUT", "/new")
+
+
+@pytest.mark.parametrize(
+    ("operation", "where"),
+    [(_publish, "/new/q:"), (_publish_much, "/new/q:"), (_fetch, "/queues/q/")],
+    ids=["publish", "publish-streamed", "fetch"],
+)
 @commit_modes
-async def test_a_publish_whose_fsync_fails_leaves_nothing_and_is_not_fsynced_again(
-    serve: Serve, commit: str, size: int
+async def test_what_is_not_fsynced_is_503_serves_nothing_and_is_not_fsynced_again(
+    serve: Serve, commit: str, operation: Operation, where: str
 ) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit=commit)
     await make_queue(server)
+    message_id = await publish(server) if operation is _fetch else ""
+    before = files.count("sync", where)
     files.fail("sync_file_system", errno.EIO)
-    files.fail("sync", errno.EIO, "/new/q:")
-    assert_problem(await post(server, b"x" * size), 503, "storage-failed")
-    assert files.count("sync", "/new/q:") == 1
-    assert files.open_paths("/new/q:") == []
-    assert message_files(server.root) == nothing_anywhere()
+    files.fail("sync", errno.EIO, where)
+    assert_problem(await operation(server, message_id), 503, "storage-failed")
+    assert files.count("sync", where) == before + 1
+    assert files.open_paths(where) == []
+    left = {"delay": [f"q:{message_id}"]} if message_id else {}
+    assert message_files(server.root) == nothing_anywhere() | left
     files.heal()
     assert (await fetch(server)).status == 204
     await assert_works(server)
-
-
-@commit_modes
-async def test_a_fetch_whose_fsync_fails_serves_nothing(
-    serve: Serve, root: Path, commit: str
-) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit=commit)
-    await make_queue(server)
-    message_id = await publish(server)
-    files.fail("sync_file_system", errno.EIO)
-    files.fail("sync", errno.EIO, "/queues/q/")
-    assert_problem(await fetch(server), 503, "storage-failed")
-    assert files.count("sync", "/queues/q/") == 1
-    assert files.open_paths("/queues/q/") == []
-    assert message_files(root)["delay"] == [f"q:{message_id}"]
-    files.heal()
-    assert (await fetch(server)).status == 204
 
 
 async def test_a_failed_syncfs_is_made_good_by_one_fsync_a_file(serve: Serve) -> None:
@@ -102,54 +114,34 @@ async def test_syncfs_is_what_persists_a_batch(serve: Serve) -> None:
     assert files.count("sync", "/new/q:") == 1  # The first, which came alone.
 
 
-@pytest.mark.parametrize("folder", ["/queues/q", "/new"])
+@pytest.mark.parametrize(
+    ("operation", "folder", "statuses"),
+    [
+        (_publish, "/queues/q", (503, 201)),
+        (_publish, "/new", (503, 201)),
+        (_fetch, "/delay", (503, 204)),
+        (_fetch, "/queues/q", (503, 204)),
+        (_delete, "/remove", (503, 202)),
+        (_delete, "/queues/q", (503, 202)),
+        # It is there, but was not acknowledged: nor is it when asked again.
+        (_make, "/queues", (503, 503, 200)),
+    ],
+    ids=lambda each: each.__name__ if callable(each) else str(each).replace("/", "-"),
+)
 @commit_modes
-async def test_a_publish_whose_folder_is_not_fsynced_is_503(
-    serve: Serve, commit: str, folder: str
+async def test_what_a_folder_does_not_keep_is_503_and_can_be_asked_for_again(
+    serve: Serve, commit: str, operation: Operation, folder: str, statuses: tuple[int, ...]
 ) -> None:
     files = FaultyFiles()
     server = await serve(files=files, commit=commit)
     await make_queue(server)
+    message_id = "" if operation is _publish else await publish(server)
     fault = files.fail("sync_folder", errno.EIO, folder)
-    assert_problem(await post(server), 503, "storage-failed")
-    assert fault.hits == 1
+    for asked, status in enumerate(statuses[:-1], 1):
+        assert_problem(await operation(server, message_id), status, "storage-failed")
+        assert fault.hits == asked
     files.heal()
-    await publish(server)
-
-
-@pytest.mark.parametrize("folder", ["/delay", "/queues/q"])
-async def test_a_fetch_whose_folder_is_not_fsynced_is_503(serve: Serve, folder: str) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files)
-    await make_queue(server)
-    await publish(server)
-    files.fail("sync_folder", errno.EIO, folder)
-    assert_problem(await fetch(server), 503, "storage-failed")
-
-
-@pytest.mark.parametrize("folder", ["/remove", "/queues/q"])
-async def test_a_delete_whose_folder_is_not_fsynced_is_503_and_can_be_said_again(
-    serve: Serve, folder: str
-) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files)
-    await make_queue(server)
-    message_id = await publish(server)
-    files.fail("sync_folder", errno.EIO, folder)
-    assert_problem(await delete(server, message_id), 503, "storage-failed")
-    files.heal()
-    assert (await delete(server, message_id)).status == 202
-
-
-async def test_making_a_queue_whose_folder_is_not_fsynced_is_503(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files)
-    files.fail("sync_folder", errno.EIO, "/queues")
-    assert_problem(await call(server, "PUT", "/q"), 503, "storage-failed")
-    # It is there, but was not acknowledged: nor is it when asked again.
-    assert_problem(await call(server, "PUT", "/q"), 503, "storage-failed")
-    files.heal()
-    assert (await call(server, "PUT", "/q")).status == 200
+    assert (await operation(server, message_id)).status == statuses[-1]
 
 
 @commit_modes

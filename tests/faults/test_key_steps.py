@@ -1,4 +1,4 @@
-"""The steps of what keys need, in their order; and publishers that meet in the middle of them."""
+"""Publishers with keys that meet, or fail, in the middle of their steps."""
 
 import asyncio
 import errno
@@ -10,118 +10,20 @@ from pathlib import Path
 
 import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue
-from harness.clock import FakeClock
-from harness.faults import FaultyFiles, steps_of
+from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.server import Serve, Server, body_sizes
 from harness.waiting import comes_true
 
-from mq.limits import IDEMPOTENCY_S_DEFAULT
-
 pytestmark = pytest.mark.usefixtures("audited")
 
 HASHED = hashlib.sha256(b"k").hexdigest()[:2]
-STAGED = [("create", "new"), ("stamp", "new"), ("sync", "new"), ("sync_folder", "new")]
-FOLDERS = [("sync_folder", "q"), ("sync_folder", HASHED)]
-REVEALED = [("rename", "new"), ("sync_folder", "queues"), ("sync_folder", "q")]
 
 
 async def post(server: Server, key: str = "k", once: str = "", body: bytes = b"x") -> Reply:
     headers = {"Content-Type": "text/plain", **({"Idempotency-Key": once} if once else {})}
     query = f"?key={key}" if key else ""
     return await call(server, "POST", f"/q/messages{query}", data=body, headers=headers)
-
-
-@body_sizes
-async def test_a_message_shows_once_its_key_is_on_stable_media(serve: Serve, size: int) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    before = len(files.calls)
-    assert (await post(server, body=b"x" * size)).status == 201
-    assert steps_of(files, before) == [
-        *STAGED,
-        ("link", HASHED),  # There is no folder for it yet.
-        ("link", HASHED),
-        ("sync_folder", "keys"),
-        *FOLDERS,
-        *REVEALED,
-        ("sync_folder", "new"),
-    ]
-
-
-async def test_an_idempotency_key_comes_before_a_lookup_key(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    before = len(files.calls)
-    assert (await post(server, once="k")).status == 201
-    steps = steps_of(files, before)
-    flushed = [name for call_name, name in steps if call_name == "sync_folder"]
-    assert flushed.index("idempotency") < flushed.index("keys")
-    [key_made] = [n for n, step in enumerate(steps) if step == ("sync_folder", "keys")]
-    assert ("sync_folder", HASHED) in steps[:key_made]
-    assert ("rename", "new") not in steps[:key_made]
-
-
-async def test_a_key_that_is_taken_tells_of_what_is_on_stable_media(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    await post(server)
-    before = len(files.calls)
-    assert (await post(server)).status == 409
-    assert steps_of(files, before) == [
-        *STAGED,
-        ("link", HASHED),
-        ("sync_folder", "q"),  # Where it is.
-        ("sync_folder", "delay"),
-    ]
-
-
-async def test_a_repeat_tells_of_what_is_on_stable_media(serve: Serve) -> None:
-    """Whoever delivered the first may have died before its own flush."""
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    first = await post(server, "", "k")
-    before = len(files.calls)
-    assert (await post(server, "", "k")).id == first.id
-    assert steps_of(files, before) == [
-        *STAGED,
-        ("link", HASHED),
-        ("sync_folder", "q"),  # Where it is.
-        ("sync_folder", "delay"),
-    ]
-
-
-async def test_a_delete_frees_a_key_once_it_is_on_stable_media(serve: Serve) -> None:
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    message_id = (await post(server)).id
-    before = len(files.calls)
-    assert (await delete(server, message_id)).status == 202
-    names = [name for name, path in files.calls[before:] if "/keys/" in path or "sync" in name]
-    assert names.index("unlink") > max(n for n, name in enumerate(names) if name == "sync_folder")
-
-
-@pytest.mark.parametrize("kind", ["keys", "idempotency"])
-async def test_a_link_that_was_made_and_not_answered_is_ours(serve: Serve, kind: str) -> None:
-    """As a network mount loses the reply."""
-    files = FaultyFiles()
-    server = await serve(files=files, commit="fsync")
-    await make_queue(server)
-    (server.root / kind / "q").mkdir(mode=0o700)
-    (server.root / kind / "q" / HASHED).mkdir(mode=0o700)
-    files.fail("link", errno.EEXIST, times=1, performed=True)
-    before = len(files.calls)
-    reply = await post(server, "k" if kind == "keys" else "", "" if kind == "keys" else "k")
-    assert reply.status == 201
-    steps = steps_of(files, before)
-    made = steps.index(("link", HASHED))
-    assert steps[made + 1 : made + 4] == [("sync_folder", kind), *FOLDERS]
-    assert steps.index(("rename", "new")) > made + 3
 
 
 async def test_another_meaning_that_was_made_and_not_answered_is_ours(serve: Serve) -> None:
@@ -137,29 +39,6 @@ async def test_another_meaning_that_was_made_and_not_answered_is_ours(serve: Ser
     link = server.root / "keys" / "q" / HASHED / "k"
     assert str(link.readlink()) == reply.id
     assert not os.path.lexists(link.parent / ".new")
-
-
-async def test_an_idempotency_key_of_long_ago_says_the_new_message_before_that_shows(
-    serve: Serve,
-) -> None:
-    files, clock = FaultyFiles(), FakeClock()
-    server = await serve(files=files, clock=clock, commit="fsync")
-    await make_queue(server)
-    await post(server, "", "k")
-    clock.advance(IDEMPOTENCY_S_DEFAULT + 1)
-    before = len(files.calls)
-    await post(server, "", "k")
-    assert steps_of(files, before) == [
-        *STAGED,
-        ("link", HASHED),
-        ("link", HASHED),
-        ("rename", HASHED),
-        ("sync_folder", "idempotency"),  # What leads there, at its first use.
-        *FOLDERS,
-        ("rename", "new"),
-        ("sync_folder", "q"),
-        ("sync_folder", "new"),
-    ]
 
 
 async def _nothing(server: Server, message_id: str) -> None:

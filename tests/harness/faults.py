@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from harness.processes import PATIENCE_S
@@ -302,16 +301,6 @@ class FlushedInCalls(FaultyFiles):
 def _say(fault: Fault | None) -> None:
     if fault is not None:
         raise fault.error()
-
-
-def steps_of(files: FaultyFiles, after: int) -> list[tuple[str, str]]:
-    """What changed the disk from that call on, and the name of the folder that it changed."""
-    kinds = ("create", "stamp", "sync", "link", "rename", "sync_folder")
-    return [
-        (call_name, Path(path).parent.name if call_name != "sync_folder" else Path(path).name)
-        for call_name, path in files.calls[after:]
-        if call_name in kinds
-    ]
 
 
 CHANGES = ("create", "open_kept", "write", "stamp", "mkdir", "rename", "link", "unlink", "rmdir")

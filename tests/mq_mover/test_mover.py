@@ -5,7 +5,7 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from harness.messages import ctime_ms, put_entry, put_file, set_due
@@ -13,6 +13,7 @@ from harness.messages import ctime_ms, put_entry, put_file, set_due
 from mq.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX
 from mq.store.files import Files
 from mq.store.redeliver import Timer
+from mq_mover.mover import Mover
 from mq_mover.timers import Timers
 
 if TYPE_CHECKING:
@@ -21,32 +22,37 @@ if TYPE_CHECKING:
 HOUR_MS = 3_600_000
 
 
-def test_a_message_leaves_when_its_mtime_has_passed(bench: "Bench") -> None:
-    entry = bench.delayed(5000)
-    due_ms = bench.clock.now_ms() + 5000
-    mover = bench.mover()
+def due_in_a_second(bench: "Bench", **more: Any) -> tuple[Mover, int]:
+    """A mover that has seen all, a second ago; and how many it moves now."""
+    mover = bench.mover(**more)
+    mover.run_once()
+    return mover, moved_in(bench, mover, 1)
+
+
+def moved_in(bench: "Bench", mover: Mover, passes: int, every_s: float = 1) -> int:
+    """How many it moves in so many passes, each so long after the one before."""
+    moved = 0
+    for _ in range(passes):
+        bench.clock.advance(every_s)
+        moved += mover.run_once()
+    return moved
+
+
+@pytest.mark.parametrize("lain_s", [None, 7.0], ids=["by-its-mtime", "by-its-stay"])
+def test_a_message_leaves_when_its_time_has_come(bench: "Bench", lain_s: float | None) -> None:
+    entry = bench.delayed(5000 if lain_s is None else HOUR_MS)
+    leaves_ms = bench.clock.now_ms() + 5000 if lain_s is None else ctime_ms(entry) + 7000
+    mover = bench.mover(Timer(lain_s=lain_s))
     assert mover.run_once() == 0
-    bench.clock.set_ms(due_ms - 1)
+    bench.clock.set_ms(leaves_ms - 1)
     assert mover.run_once() == 0
     assert entry.exists()
     assert mover.next_due_s() == pytest.approx(0.001)
-    bench.clock.set_ms(due_ms)
+    bench.clock.set_ms(leaves_ms)
     assert mover.run_once() == 1
     assert not entry.exists()
     assert bench.redelivered(entry).read_bytes() == b"body"
     assert mover.next_due_s() is None
-
-
-def test_a_message_leaves_when_it_has_lain_long_enough(bench: "Bench") -> None:
-    entry = bench.delayed(HOUR_MS)
-    leaves_ms = ctime_ms(entry) + 7000
-    mover = bench.mover(Timer(lain_s=7))
-    bench.clock.set_ms(leaves_ms - 1)
-    assert mover.run_once() == 0
-    assert entry.exists()
-    bench.clock.set_ms(leaves_ms)
-    assert mover.run_once() == 1
-    assert bench.redelivered(entry).exists()
 
 
 def test_an_mtime_in_the_past_does_not_hasten_one_that_must_lie(bench: "Bench") -> None:
@@ -60,10 +66,7 @@ def test_an_mtime_in_the_past_does_not_hasten_one_that_must_lie(bench: "Bench") 
 def test_the_name_content_mtime_and_receives_stay_as_they_are(bench: "Bench") -> None:
     entry = bench.delayed(1000, receives=7)
     before = entry.stat()
-    mover = bench.mover()
-    mover.run_once()
-    bench.clock.advance(1)
-    assert mover.run_once() == 1
+    assert due_in_a_second(bench)[1] == 1
     after = bench.redelivered(entry).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert after.st_mtime_ns // 1000 % 1000 == 7
@@ -91,11 +94,7 @@ def test_a_due_time_brought_forward_is_noticed(bench: "Bench", due_in_ms: int) -
     mover = bench.mover()
     mover.run_once()
     set_due(entry, bench.clock.now_ms() + due_in_ms, receives=1)
-    moved = 0
-    for _ in range(8):
-        bench.clock.advance(1)
-        moved += mover.run_once()
-    assert moved == 1
+    assert moved_in(bench, mover, 8) == 1
     assert bench.redelivered(entry).exists()
 
 
@@ -144,16 +143,8 @@ def _plain(path: Path) -> None:
     put_file(path, b"foreign")
 
 
-def _folder(path: Path) -> None:
-    path.mkdir()
-
-
 def _symlink(path: Path) -> None:
     path.symlink_to("/dev/null")
-
-
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
 
 
 MESSAGE_NAME = "orders:0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
@@ -168,23 +159,20 @@ MESSAGE_NAME = "orders:0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
         (".hidden:0192f3a2-7c4e-7d2a-9b1e-0123456789ab", _plain),
         (".nfs0000000000000001", _plain),
         ("orders:0192f3a2-7c4e-7d2a-9b1e-0123456789AB", _plain),
-        (MESSAGE_NAME, _folder),
+        (MESSAGE_NAME, Path.mkdir),
         (MESSAGE_NAME, _symlink),
-        (MESSAGE_NAME, _fifo),
+        (MESSAGE_NAME, os.mkfifo),
     ],
 )
 def test_foreign_names_are_left_alone(
-    bench: "Bench", name: str, make: Callable[[Path], None]
+    bench: "Bench", name: str, make: Callable[[Path], object]
 ) -> None:
     foreign = bench.folder("delay") / name
     make(foreign)
     beside = bench.delayed(1000)
     mover = bench.mover()
-    moved = 0
-    for _ in range(4):
-        moved += mover.run_once()
-        bench.clock.advance(HOUR_MS / 1000)
-    assert moved == 1
+    assert mover.run_once() == 0
+    assert moved_in(bench, mover, 3, every_s=HOUR_MS / 1000) == 1
     assert not beside.exists()
     assert os.path.lexists(foreign)
 
@@ -205,8 +193,7 @@ def test_a_file_that_vanishes_between_look_and_move_is_nobodys(bench: "Bench") -
     mover = bench.mover()
     mover.run_once()
     entry.unlink()
-    bench.clock.advance(1)
-    assert mover.run_once() == 0
+    assert moved_in(bench, mover, 1) == 0
     assert list(bench.ready.iterdir()) == []
 
 
@@ -223,10 +210,7 @@ def test_a_file_that_vanishes_during_the_look_does_not_end_it(
     bench = make_bench(VanishingFiles())
     bench.delayed(1000, queue="vanishing")
     entry = bench.delayed(1000)
-    mover = bench.mover()
-    mover.run_once()
-    bench.clock.advance(1)
-    assert mover.run_once() == 1
+    assert due_in_a_second(bench)[1] == 1
     assert bench.redelivered(entry).exists()
 
 
@@ -235,9 +219,7 @@ def test_a_message_whose_queue_is_not_there_stays_and_is_reported_once(
 ) -> None:
     entries = [bench.delayed(1000, queue="mistyped") for _ in range(3)]
     mover = bench.mover()
-    for _ in range(30):
-        assert mover.run_once() == 0
-        bench.clock.advance(1)
+    assert moved_in(bench, mover, 30) == 0
     assert all(entry.exists() for entry in entries)
     reports = [record.fields["queue"] for record in caplog.records]  # type: ignore[attr-defined]
     assert reports == ["mistyped"]
@@ -245,38 +227,25 @@ def test_a_message_whose_queue_is_not_there_stays_and_is_reported_once(
 
 def test_a_message_whose_queue_comes_later_is_delivered_then(bench: "Bench") -> None:
     entry = bench.delayed(1000, queue="late")
-    mover = bench.mover()
-    mover.run_once()
-    bench.clock.advance(1)
-    assert mover.run_once() == 0
+    mover, moved = due_in_a_second(bench)
+    assert moved == 0
     (bench.path / "queues" / "late").mkdir()
-    moved = 0
-    for _ in range(15):
-        bench.clock.advance(1)
-        moved += mover.run_once()
-    assert moved == 1
+    assert moved_in(bench, mover, 15) == 1
     assert bench.redelivered(entry).exists()
 
 
-def test_a_message_of_a_deleted_queue_goes_to_remove(bench: "Bench") -> None:
-    entry = bench.delayed(1000, queue="gone")
-    put_file(bench.folder("deleted") / "gone", due_ms=bench.clock.now_ms())
-    mover = bench.mover()
-    mover.run_once()
-    bench.clock.advance(1)
-    assert mover.run_once() == 1
+@pytest.mark.parametrize(
+    ("queue", "is_there"), [("gone", False), ("orders", True)], ids=["deleted", "made-again"]
+)
+def test_a_message_goes_to_remove_where_a_tombstone_stands_without_its_queue(
+    bench: "Bench", queue: str, is_there: bool
+) -> None:
+    entry = bench.delayed(1000, queue)
+    put_file(bench.folder("deleted") / queue, due_ms=bench.clock.now_ms())
+    assert due_in_a_second(bench)[1] == 1
     assert not entry.exists()
-    assert bench.removed(entry).read_bytes() == b"body"
-
-
-def test_a_tombstone_beside_its_queue_means_nothing(bench: "Bench") -> None:
-    entry = bench.delayed(1000)
-    put_file(bench.folder("deleted") / "orders", due_ms=bench.clock.now_ms())
-    mover = bench.mover()
-    mover.run_once()
-    bench.clock.advance(1)
-    assert mover.run_once() == 1
-    assert bench.redelivered(entry).exists()
+    goes_to = bench.redelivered(entry) if is_there else bench.removed(entry)
+    assert goes_to.read_bytes() == b"body"
 
 
 def test_a_message_whose_inode_is_locked_is_left_alone(bench: "Bench") -> None:
@@ -285,15 +254,9 @@ def test_a_message_whose_inode_is_locked_is_left_alone(bench: "Bench") -> None:
     mover.run_once()
     with entry.open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        for _ in range(5):
-            bench.clock.advance(1)
-            assert mover.run_once() == 0
+        assert moved_in(bench, mover, 5) == 0
         assert entry.exists()
-    moved = 0
-    for _ in range(3):
-        bench.clock.advance(1)
-        moved += mover.run_once()
-    assert moved == 1
+    assert moved_in(bench, mover, 3) == 1
     assert bench.redelivered(entry).exists()
 
 
@@ -341,12 +304,9 @@ def test_a_move_that_failed_is_tried_again(make_bench: "Callable[[Files], Bench]
 
     bench = make_bench(FailingFiles())
     entries = [bench.delayed(1000), bench.delayed(1000)]
-    mover = bench.mover()
-    mover.run_once()
-    bench.clock.advance(1)
-    assert mover.run_once() == 1  # The failure is one message's alone.
-    bench.clock.advance(1)
-    assert mover.run_once() == 1
+    mover, moved = due_in_a_second(bench)
+    assert moved == 1  # The failure is one message's alone.
+    assert moved_in(bench, mover, 1) == 1
     assert all(bench.redelivered(entry).exists() for entry in entries)
 
 
@@ -360,11 +320,7 @@ def test_a_source_folder_that_is_gone_is_an_error_and_may_come_back(bench: "Benc
     with pytest.raises(FileNotFoundError):
         mover.run_once()
     aside.rename(bench.folder("delay"))
-    moved = 0
-    for _ in range(4):
-        bench.clock.advance(1)
-        moved += mover.run_once()
-    assert moved == 1
+    assert moved_in(bench, mover, 4) == 1
     assert bench.redelivered(entry).exists()
 
 
@@ -384,7 +340,7 @@ def test_due_messages_beyond_the_timers_wait_for_no_pause(
     mover = bench.mover(timers=Timers(capacity=3))
     mover.run_once()
     bench.clock.advance(2)
-    moved = []
+    moved: list[int] = []
     while sum(moved) < 20 and len(moved) < 30:
         moved.append(mover.run_once())
         bench.clock.advance(1)
@@ -415,9 +371,5 @@ def test_what_comes_to_a_bucket_that_was_there_is_found(bench: "Bench") -> None:
     bench.clock.advance(60)
     mover.run_once()
     entry = put_entry(folder, "orders", b"body", bench.clock.now_ms() - 1, receives=1)
-    moved = 0
-    for _ in range(4):
-        bench.clock.advance(1)
-        moved += mover.run_once()
-    assert moved == 1
+    assert moved_in(bench, mover, 4) == 1
     assert bench.redelivered(entry).exists()

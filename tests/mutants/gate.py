@@ -32,7 +32,7 @@ PACKAGES = ("mq", "mq_mover", "mq_reaper")
 ELSEWHERE = (Path("mq/doctor"), Path("mq/daemon.py"), Path("mq/spark/jobs"))
 # All that may kill. The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
-    "tests/faults/test_steps.py",
+    "tests/faults/test_calls.py",
     "tests/faults/test_key_steps.py",
     "tests/faults/test_locks.py",
     "tests/faults/test_start.py",

@@ -120,7 +120,7 @@ async def test_a_history_of_a_queue_that_is_deleted_and_made_again(
         daemons.end_all()
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @seeds
 async def test_a_history_with_caches_of_names_that_are_not_there(
     caching_clients: tuple[Mount, Mount], daemons: Processes, seed: int

@@ -38,7 +38,7 @@ OPERATIONS = 60
 RULES = tuple(rule for rule in ALWAYS if rule is not claimed_early)
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.certificate,
     pytest.mark.needs_root,
     pytest.mark.timeout(2400),
 ]

@@ -1,4 +1,4 @@
-"""Operations over buckets: their steps, the races for a bucket, and taking empty ones away."""
+"""Operations over buckets: the races for a bucket, and taking empty ones away."""
 
 import errno
 import os
@@ -19,14 +19,13 @@ from mq.store.files import Files
 from mq.store.flush import FsyncFlusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.publish import Draft, publish
-from mq.store.queues import WantedShape, create_queue, delete_queue, retire_delayed
+from mq.store.queues import WantedShape, create_queue, delete_queue
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
 from mq.store.reschedule import release
 from mq.store.root import Root, open_root
 
 QUEUE = QueueName.parse("q")
-LONG_AGO = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
 
 
 class Place:
@@ -51,173 +50,9 @@ class Place:
         return Shape().bucket(message_id)[:-1]
 
 
-class Steps(FaultyFiles):
-    """What changed the disk, or made that durable, by the names of folders."""
-
-    def taken(self, since: int) -> list[str]:
-        top = len(str(self.top)) + 1
-        kinds = ("mkdir", "rename", "sync", "sync_folder", "rmdir")
-        return [f"{kind} {path[top:]}" for kind, path in self.calls[since:] if kind in kinds]
-
-    top = Path()
-
-
 @pytest.fixture
-def steps(tmp_path: Path) -> Steps:
-    files = Steps()
-    files.top = tmp_path
-    return files
-
-
-@pytest.fixture
-def place(tmp_path: Path, steps: Steps) -> Place:
-    return Place(tmp_path, steps)
-
-
-def test_the_steps_of_a_publish_into_a_bucket(place: Place, steps: Steps) -> None:
-    since = len(steps.calls)
-    first = place.publish()
-    bucket = place.bucket(first)
-    assert steps.taken(since) == [
-        f"sync new/q:{first}",
-        f"rename new/q:{first}",
-        f"mkdir queues/q/{bucket}",
-        f"rename new/q:{first}",
-        "sync_folder queues",  # What leads to the message is durable before its place is.
-        "sync_folder queues/q",
-        f"sync_folder queues/q/{bucket}",
-        "sync_folder new",
-    ]
-    since = len(steps.calls)
-    second = MessageId(first.uuid[:-1] + ("0" if first.uuid[-1] != "0" else "1"))
-    place.publish(second)
-    deep = Shape().deep(second)[:-1]
-    assert steps.taken(since) == [
-        f"sync new/q:{second}",
-        f"rename new/q:{second}",
-        f"mkdir queues/q/{bucket}",  # Which is there.
-        f"mkdir queues/q/{deep}",
-        f"rename new/q:{second}",
-        f"sync_folder queues/q/{bucket}",
-        f"sync_folder queues/q/{deep}",
-        "sync_folder new",
-    ]
-    since = len(steps.calls)
-    third = MessageId(first.uuid[:-2] + "ee")
-    place.publish(third)
-    assert steps.taken(since)[-2:] == [f"sync_folder queues/q/{deep}", "sync_folder new"]
-    assert len(steps.taken(since)) == 4
-
-
-def test_the_steps_of_a_fetch_between_buckets(place: Place, steps: Steps) -> None:
-    """The bucket that it goes to is on stable media before the message leaves its own."""
-    message_id = place.publish()
-    bucket = place.bucket(message_id)
-    since = len(steps.calls)
-    delivery = run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
-    assert delivery is not None
-    assert delivery.bucket == f"{bucket}/"
-    assert steps.taken(since) == [
-        f"mkdir delay/{bucket}",
-        "sync_folder delay",
-        f"rename queues/q/{bucket}/{message_id}",
-        f"sync queues/q/{bucket}/{message_id}",
-        f"sync_folder delay/{bucket}",
-        f"sync_folder queues/q/{bucket}",
-    ]
-
-
-def test_the_steps_of_retiring_between_buckets(place: Place, steps: Steps) -> None:
-    """As with every rename: where it went to is flushed before where it came from."""
-    message_id = place.publish()
-    bucket = place.bucket(message_id)
-    assert run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher) is not None
-    run_alone(delete_queue(place.root, QUEUE, message_id.uuid), place.flusher)
-    since = len(steps.calls)
-    assert run_alone(retire_delayed(place.root, QUEUE), place.flusher) == 1
-    assert steps.taken(since) == [
-        f"rename delay/{bucket}/q:{message_id}",
-        f"mkdir remove/{bucket}",
-        f"rename delay/{bucket}/q:{message_id}",
-        "sync_folder remove",
-        "sync_folder delay",
-        f"sync_folder remove/{bucket}",
-        f"sync_folder delay/{bucket}",
-    ]
-
-
-def test_the_steps_of_a_release_into_a_bucket_of_long_ago(place: Place, steps: Steps) -> None:
-    """Others may have taken the bucket away and made it anew: all is flushed each time."""
-    message_id = place.publish(MessageId(LONG_AGO))
-    delivery = run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
-    assert delivery is not None
-    for _ in range(2):
-        since = len(steps.calls)
-        assert run_alone(release(place.root, delivery), place.flusher)
-        taken = [each for each in steps.taken(since) if not each.startswith("sync delay")]
-        assert taken == [
-            "mkdir queues/q/0192f3a2",
-            "sync_folder queues/q",
-            f"rename delay/0192f3a2/q:{message_id}",
-            "sync_folder queues/q",
-            "sync_folder queues/q/0192f3a2",
-            "sync_folder delay/0192f3a2",
-        ]
-        delivery = run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
-        assert delivery is not None
-
-
-def test_the_steps_of_a_release_below_a_bucket_of_long_ago(place: Place, steps: Steps) -> None:
-    place.publish(MessageId(LONG_AGO))
-    message_id = place.publish(MessageId(LONG_AGO[:-1] + "0"))
-    delivery = run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
-    assert delivery is not None
-    since = len(steps.calls)
-    assert run_alone(release(place.root, delivery), place.flusher)
-    taken = [each for each in steps.taken(since) if not each.startswith("sync delay")]
-    assert taken == [
-        "mkdir queues/q/0192f3a2",
-        "mkdir queues/q/0192f3a2/7c",
-        "sync_folder queues/q",
-        "sync_folder queues/q/0192f3a2",
-        f"rename delay/0192f3a2/q:{message_id}",
-        "sync_folder queues/q",
-        "sync_folder queues/q/0192f3a2",
-        "sync_folder queues/q/0192f3a2/7c",
-        "sync_folder delay/0192f3a2",
-    ]
-
-
-def test_the_steps_of_a_delete_from_a_bucket(place: Place, steps: Steps) -> None:
-    message_id = place.publish()
-    bucket = place.bucket(message_id)
-    run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
-    since = len(steps.calls)
-    assert run_alone(remove(place.root, QUEUE, message_id), place.flusher)
-    assert steps.taken(since)[-6:] == [
-        "sync_folder remove",
-        f"sync_folder remove/{bucket}",
-        "sync_folder delay",
-        "sync_folder queues/q",
-        f"sync_folder delay/{bucket}",
-        f"sync_folder queues/q/{bucket}",
-    ]
-    assert not run_alone(remove(place.root, QUEUE, message_id), place.flusher)
-
-
-def test_the_steps_of_making_a_queue_of_another_shape(place: Place, steps: Steps) -> None:
-    """Nobody sees the queue before its settings are on stable media."""
-    since = len(steps.calls)
-    wanted = WantedShape(digits=7)
-    assert run_alone(create_queue(place.root, QueueName.parse("wide"), wanted), place.flusher)
-    taken = [each.partition(".wide")[0] for each in steps.taken(since)]
-    assert taken[-5:] == [
-        "sync settings/",
-        "rename settings/",
-        "sync_folder settings",
-        "mkdir queues/wide",
-        "sync_folder queues",
-    ]
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path, Files())
 
 
 def test_a_bucket_that_goes_before_the_rename_is_made_again(tmp_path: Path) -> None:
@@ -312,16 +147,9 @@ def _emptied(place: Place) -> list[Path]:
     return [place.queue / "0192f3a2" / "7c", place.queue / "0192f3a2"]
 
 
-def test_the_steps_of_taking_empty_buckets_away(place: Place, steps: Steps) -> None:
+def test_an_empty_bucket_goes_once_those_below_it_went(place: Place) -> None:
     _, bucket = _emptied(place)
-    since = len(steps.calls)
     assert run_alone(sweep_buckets(place.root, str(place.queue)), place.flusher) is False
-    assert steps.taken(since) == [
-        "sync_folder remove",
-        "sync_folder delay",
-        "sync_folder queues/q/0192f3a2/7c",
-        "rmdir queues/q/0192f3a2/7c",
-    ]
     place.clock.advance(10)
     assert run_alone(sweep_buckets(place.root, str(place.queue)), place.flusher) is True
     assert not bucket.exists()

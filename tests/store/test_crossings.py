@@ -30,7 +30,6 @@ from mq.store.crossing_files import (
     find_crossing,
     finish,
     held,
-    keep_chosen,
     leave_one_name,
     read_over,
     record_chosen,
@@ -49,7 +48,6 @@ from mq.store.sideline import sideline
 
 OTHER = QueueName.parse("other")
 RUN = Crossing(ReplayId.parse("run-1"), QUEUE, OTHER)
-KINDS = ("create", "link", "mkdir", "rename", "stamp", "sync", "sync_folder", "unlink")
 WORDS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", fullmatch=True)
 
 
@@ -134,18 +132,6 @@ def test_a_reason_goes_from_sideline_to_sideline(place: LeasingRoot) -> None:
     assert stamp_of(place.root, message_id, OTHER.sideline()).reason == Reason.EXCEPTION
 
 
-def test_who_moves_it_on_flushes_what_it_left(place: LeasingRoot, files: Met) -> None:
-    """Who was at it died before its own flush."""
-    (message_id,) = place.publish(1)
-    choose(place, [message_id])
-    assert move(place).moved == (message_id,)
-    since = len(files.calls)
-    assert place.run(fetch(place.root, OTHER, message_id, 60)) is not None
-    assert place.root.layout.queue(QUEUE) in {
-        path for kind, path in files.calls[since:] if kind == "sync_folder"
-    }
-
-
 def test_one_process_has_an_id(place: LeasingRoot) -> None:
     with (
         held(place.root, place.flusher, RUN.id),
@@ -153,37 +139,6 @@ def test_one_process_has_an_id(place: LeasingRoot) -> None:
         held(place.root, place.flusher, RUN.id),
     ):
         pytest.fail("two have it")
-
-
-def test_its_steps(tmp_path: Path, files: Met) -> None:
-    place = LeasingRoot(tmp_path / "root", 10_000, files, FsyncFlusher(files, 1))
-    place.make_queue(OTHER)
-    (message_id,) = place.publish(1)
-    place.flusher = FsyncFlusher(files, 1)
-    before = len(files.calls)
-    choose(place, [message_id])
-    place.run(keep_chosen(place.root, RUN))
-    place.run(finish(place.root, RUN, {}))
-    top = f"{place.top}/"
-    did = [(call, path.removeprefix(top)) for call, path in files.calls[before:] if call in KINDS]
-    shown = [f"{call} {path}".replace(files_name(place), "") for call, path in did]
-    assert shown == [
-        "mkdir crossings", f"sync_folder {place.top}",
-        "unlink crossings/.run-1",
-        "create crossings/.run-1", "sync crossings/.run-1", "rename crossings/.run-1",
-        "sync_folder crossings",
-        "stamp crossings/run-1:q:other", "sync_folder crossings",
-        "sync_folder queues/other", "sync_folder queues/q",
-        "unlink crossings/.run-1.json",
-        "create crossings/.run-1.json", "stamp crossings/.run-1.json",
-        "sync crossings/.run-1.json", "rename crossings/.run-1.json", "sync_folder crossings",
-        "unlink crossings/run-1:q:other",
-    ]  # fmt: skip
-
-
-def files_name(place: LeasingRoot) -> str:
-    """What this process's dotfiles end with."""
-    return os.path.basename(place.root.layout.probe(State.NEW)).removeprefix(".probe")
 
 
 def test_a_message_of_two_names_is_left_one(place: LeasingRoot) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
-from harness.faults import FaultyFiles, steps_of
+from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.staging import JOB, QUEUE, committed, rolled, stage_fold, staged_files
 
@@ -74,25 +74,11 @@ def places(ids: list[MessageId]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("priority", [0, 7])
-def test_a_fold_goes_to_its_place_by_one_rename(
-    root: Root, files: FaultyFiles, tmp_path: Path, priority: int
-) -> None:
+def test_a_fold_goes_to_its_place(root: Root, tmp_path: Path, priority: int) -> None:
     staged, ids = stage_fold(root, BODIES, priority=priority)
     name = committed(root, staged).name
-    before = len(files.calls)
     assert rolled(root, name) == (3, 0, 0)
     assert ready(root) == places(ids)
-    bucket = Shape().bucket(ids[0])[:-1]
-    renames = [call for call in files.calls[before:] if call[0] == "rename"]
-    assert len(renames) == 1
-    steps = steps_of(files, before)
-    assert steps[: len(steps) - 1] == [
-        ("sync_folder", "queues"),
-        ("sync_folder", QUEUE.text),
-        ("rename", "0-0"),
-        ("sync_folder", bucket),
-        ("sync_folder", "0-0"),
-    ]
     assert staged_files(tmp_path) == []
     listing = list_ready(root, QUEUE, 10)
     assert listing is not None
@@ -113,17 +99,6 @@ def test_a_queue_s_history_is_told_of_each_message_of_a_fold(root: Root, tmp_pat
     assert told == [("published", each.text) for each in ids]
 
 
-def test_what_is_staged_in_a_fold_is_flushed(root: Root, files: FaultyFiles) -> None:
-    before = len(files.calls)
-    _, ids = stage_fold(root, BODIES)
-    fold = Fold.of(QUEUE, ids[0]).text
-    assert steps_of(files, before) == [
-        *[("create", fold), ("stamp", fold)] * 3,
-        *[("sync", fold)] * 3,
-        *[("sync_folder", name) for name in (fold, "0-0", JOB, ".spark", "new")],
-    ]
-
-
 def test_a_place_that_is_taken_gets_them_one_by_one(root: Root, tmp_path: Path) -> None:
     first, ids = stage_fold(root, BODIES)
     second, more = stage_fold(root, BODIES, Attempt(1, 0))
@@ -133,23 +108,6 @@ def test_a_place_that_is_taken_gets_them_one_by_one(root: Root, tmp_path: Path) 
     assert all(whereabouts(root, QUEUE, each) is State.READY for each in more)
     assert staged_files(tmp_path) == []
     assert_audits_clean(tmp_path)
-
-
-def test_what_cannot_go_whole_is_flushed_before_it_goes_on(root: Root, files: FaultyFiles) -> None:
-    first, ids = stage_fold(root, BODIES)
-    second, _ = stage_fold(root, BODIES, Attempt(1, 0))
-    name = committed(root, first, second).name
-    before = len(files.calls)
-    rolled(root, name)
-    fold = Fold.of(QUEUE, ids[0]).text
-    steps = steps_of(files, before)
-    begins = steps.index(("rename", fold))
-    assert steps[begins : begins + 5] == [
-        *[("rename", fold)] * 3,
-        ("sync_folder", "1-0"),
-        ("sync_folder", fold),
-    ]
-    assert steps[begins + 5 :].count(("rename", "1-0")) == 3
 
 
 def test_an_empty_folder_at_the_place_is_replaced(root: Root) -> None:
@@ -268,20 +226,6 @@ def test_every_call_may_fail_once(tmp_path: Path, code: int) -> None:
             break
     else:
         pytest.fail("it takes more calls")
-
-
-def test_what_another_has_brought_there_is_flushed(root: Root, files: FaultyFiles) -> None:
-    staged, ids = stage_fold(root, BODIES)
-    name = committed(root, staged).name
-    bucket = Path(root.layout.queue(QUEUE), Shape().bucket(ids[0]))
-    bucket.mkdir()
-    fold = Path(root.layout.new, ".spark", JOB, "0-0", Fold.of(QUEUE, ids[0]).text)
-    fold.rename(Path(root.layout.queue(QUEUE), Shape().deep(ids[0])))
-    before = len(files.calls)
-    rolled(root, name)
-    steps = steps_of(files, before)
-    assert ("sync_folder", bucket.name) in steps
-    assert steps.index(("sync_folder", bucket.name)) < steps.index(("sync_folder", "0-0"))
 
 
 def test_live_messages_come_beside_a_fold(root: Root, clock: FakeClock) -> None:

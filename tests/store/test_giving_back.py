@@ -89,20 +89,6 @@ def test_few_flushes_are_enough_for_many(tmp_path: Path, files: FlushedInCalls) 
     assert files.open_paths(":") == []
 
 
-def test_a_bucket_is_flushed_before_what_must_not_be_lost_goes_there(
-    tmp_path: Path, files: FlushedInCalls
-) -> None:
-    place = LeasingRoot(tmp_path / "root", 1, files, FsyncFlusher(files, 1))
-    deliveries = fetched(place, 3)
-    place.flusher = FsyncFlusher(files, 1)  # Of a process that has made none.
-    since = len(files.calls)
-    place.run(release_many(place.root, QUEUE, deliveries))
-    calls = files.calls[since:]
-    made = next(path for kind, path in calls if kind == "mkdir")
-    rename = next(number for number, (kind, _) in enumerate(calls) if kind == "rename")
-    assert ("sync_folder", str(Path(made).parent)) in calls[:rename]
-
-
 def test_of_two_names_the_queue_s_is_left(place: LeasingRoot) -> None:
     (delivery,) = fetched(place, 1)
     (path,) = place.top.glob(f"delay/**/*{delivery.id.text}")

@@ -32,24 +32,6 @@ def test_a_root_is_made_with_all_its_parents(tmp_path: Path) -> None:
     assert (path / "new").stat().st_mode & 0o777 == 0o700
 
 
-def test_every_new_folder_s_parent_is_flushed(tmp_path: Path) -> None:
-    class Recording(Files):
-        def __init__(self) -> None:
-            super().__init__()
-            self.flushed: list[str] = []
-
-        def sync_folder(self, path: str) -> None:
-            self.flushed.append(path)
-            super().sync_folder(path)
-
-    files = Recording()
-    root = tmp_path / "a" / "root"
-    open_root(str(root), files, FakeClock())
-    wanted = [tmp_path, tmp_path / "a", root]
-    wanted += [root / name for name in FOLDERS]
-    assert {str(path) for path in wanted} <= set(files.flushed)
-
-
 def test_what_was_there_stays(tmp_path: Path) -> None:
     open_root(str(tmp_path), Files(), FakeClock())
     (tmp_path / "queues" / "q").mkdir()

@@ -23,6 +23,7 @@ from mq.names import Key, QueueName, ScheduleName
 from mq.recurrence import Cron, Every
 from mq.schedule import Schedule
 from mq.store.files import Files
+from mq.store.flush import FsyncFlusher
 from mq.store.group import run_group
 from mq.store.purge import purge
 from mq.store.queues import create_queue, delete_queue, sweep_tombstones
@@ -312,3 +313,24 @@ def test_a_schedule_that_changes_while_it_is_replaced_is_looked_at_again(root: P
     os.utime(place.path(), ns=(10**18, 10**18))
     assert to_its_end(steps) == (place.read(), False)
     assert place.names() == [".lock", "q:nightly"]
+
+
+def test_several_are_rearmed_though_one_could_not_be_flushed(root: Path) -> None:
+    files = FaultyFiles()
+    flusher = FsyncFlusher(files, 1)
+    place = TimedRoot(root, files, flusher)
+    names = ["a", "b", "c"]
+    for name in names:
+        place.put(name=name)
+    place.pass_s()
+    fired = [place.fire(name) for name in names]
+    files.fail("sync", errno.EIO, "/.q:b", times=1)
+    armed = place.rearm(*fired)
+    assert [each is None for each in armed] == [False, True, False]
+    assert [place.read(name).fired for name in names] == [1, 0, 1]
+    assert place.names() == [".lock", "q:a", "q:b", "q:c"]
+    assert files.open_paths() == []
+    # The link stands: it is not published again.
+    again = place.fire("b")
+    assert (again.message, again.is_ours) == (fired[1].message, False)
+    flusher.close()

@@ -1,4 +1,4 @@
-"""Taking messages back from a sideline: what moves, what stays, in which steps, and what it meets
+"""Taking messages back from a sideline: what moves, what stays, and what it meets
 on the way.
 """
 
@@ -6,10 +6,10 @@ import errno
 import fcntl
 import itertools
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.audits import LOOKS
 from harness.faults import Met
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 from harness.messages import put_file
@@ -24,7 +24,6 @@ from mq.settings import QueueSettings
 from mq.shovel import ALL, Criteria, Why
 from mq.store.audit import audit
 from mq.store.by_key import find_key
-from mq.store.claiming import recount
 from mq.store.configure import change_settings
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
@@ -36,14 +35,12 @@ from mq.store.publish import Draft, publish
 from mq.store.purge import purge, sweep_purged
 from mq.store.queues import delete_queue
 from mq.store.remove import remove
-from mq.store.reschedule import reschedule
 from mq.store.shovel import Aim, Shovelled, look_at_many, shovel, shovel_many
 from mq.store.shovelling import Pass
 from mq.store.sideline import sideline
 
 SIDELINE = QUEUE.sideline()
 K = Key.parse("k")
-KINDS = ("link", "mkdir", "rename", "stamp", "sync", "sync_folder", "unlink")
 
 
 @pytest.fixture
@@ -283,7 +280,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(
     place.run(remove(place.root, SIDELINE, ids[1]))
     since = len(files.calls)
     said = look_at_many(place.root, aim(place, criteria), candidates)
-    assert {kind for kind, _ in files.calls[since:]} & {*KINDS, "lock"} == set()
+    assert {kind for kind, _ in files.calls[since:]} <= (LOOKS | {"open_claimed"}) - {"lock"}
     became = shovel_many(place.root, place.flusher, aim(place, criteria), candidates)
     assert (said.moved, dict(said.stayed)) == (became.moved, dict(became.stayed))
     assert states(place, taken) == HERE
@@ -464,59 +461,6 @@ def test_who_publishes_to_the_sideline_flushes_where_the_key_s_last_one_went(
 # Steps
 
 
-def steps(place: LeasingRoot, files: Met, act: Callable[[], object]) -> list[str]:
-    """What it takes, by each call's first path."""
-    since = len(files.calls)
-    act()
-    top = f"{place.top}/"
-    return [
-        f"{kind} {path.removeprefix(top)}" for kind, path in files.calls[since:] if kind in KINDS
-    ]
-
-
-def test_its_steps(tmp_path: Path, files: Met) -> None:
-    place = made(tmp_path, files)
-    message_id, again = sidelined(place), sidelined(place)
-    place.flusher = FsyncFlusher(files, 1)  # Of a process that has made neither.
-    source = f"queues/q_SIDELINE/{message_id.text}"
-    assert steps(place, files, lambda: back(place, message_id)) == [
-        "sync_folder queues", "sync_folder purged",
-        f"rename {source}", f"stamp {source}", f"sync {source}",
-        "sync_folder queues",  # Its sideline's own entry, at the process's first use of it.
-        "sync_folder queues/q", "sync_folder queues/q_SIDELINE",
-    ]  # fmt: skip
-    did = steps(place, files, lambda: back(place, again))
-    assert did[:2] == ["sync_folder purged", f"rename queues/q_SIDELINE/{again.text}"]
-
-
-def test_its_steps_with_a_key(tmp_path: Path, files: Met) -> None:
-    place = made(tmp_path, files)
-    message_id = sidelined_keyed(place)
-    of = place.root.layout.link(Keys.LOOKUP, QUEUE, K).folder.removeprefix(f"{place.top}/")
-    source = f"queues/q_SIDELINE/{message_id.text}"
-    assert steps(place, files, lambda: back(place, message_id)) == [
-        "sync_folder purged", f"link {of}/k",
-        "sync_folder keys", "sync_folder keys/q",  # What leads there, at its first use.
-        f"sync_folder {of}",
-        f"rename {source}", f"stamp {source}", f"sync {source}",
-        "sync_folder queues/q", "sync_folder queues/q_SIDELINE",
-    ]  # fmt: skip
-
-
-def test_a_bucket_is_flushed_before_what_must_not_be_lost_goes_there(
-    tmp_path: Path, files: Met
-) -> None:
-    place = made(tmp_path, files, folder_max=1)
-    message_id = sidelined(place)
-    kept = place.publish(1)
-    place.flusher = FsyncFlusher(files, 1)
-    did = steps(place, files, lambda: back(place, message_id))
-    assert states(place, kept[0]) == HERE
-    rename = next(number for number, step in enumerate(did) if step.startswith("rename"))
-    assert did.index("sync_folder queues/q") < rename
-    assert any(step.startswith("mkdir queues/q/") for step in did[:rename])
-
-
 def test_a_bucket_that_is_taken_away_is_made_again(tmp_path: Path, files: Met) -> None:
     place = made(tmp_path, files, folder_max=1)
     message_id = sidelined(place)
@@ -530,56 +474,6 @@ def test_a_bucket_that_is_taken_away_is_made_again(tmp_path: Path, files: Met) -
     files.before("rename", message_id.text, sweep)
     assert why(place, message_id) is None
     assert states(place, message_id) == HERE
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda place, each: place.run(fetch(place.root, QUEUE, each, 60)),
-        lambda place, each: place.run(remove(place.root, QUEUE, each)),
-        lambda place, each: place.run(reschedule(place.root, QUEUE, each, 60)),
-        lambda place, each: place.run(sideline(place.root, QUEUE, each)),
-        lambda place, each: place.claim(),
-        lambda place, each: place.run(delete_queue(place.root, QUEUE, place.uuids.next())),
-    ],
-    ids=["fetch", "remove", "postpone", "sideline", "lease", "delete"],
-)
-def test_who_moves_it_on_from_its_queue_flushes_what_it_left(
-    place: LeasingRoot, files: Met, act: Callable[[LeasingRoot, MessageId], object]
-) -> None:
-    """Who was at it died before its own flush."""
-    message_id = sidelined(place)
-    folders = {str(path.parent) for path in place.top.glob(f"queues/*/**/{message_id.text}")}
-    assert why(place, message_id) is None
-    since = len(files.calls)
-    act(place, message_id)
-    assert {*folders, place.root.layout.queue(SIDELINE)} <= {
-        path for kind, path in files.calls[since:] if kind == "sync_folder"
-    }
-
-
-def test_a_mark_goes_once_what_it_covers_does_not_come_back_to_the_sideline(
-    place: LeasingRoot, files: Met
-) -> None:
-    message_id = sidelined(place)
-    (path,) = place.top.glob(f"queues/*/**/{message_id.text}")
-    assert why(place, message_id) is None
-    place.run(purge(place.root, QUEUE, place.clock.now_ms()))
-    place.pass_s(PURGE_MARK_KEPT_S + 1)
-    place.run(sweep_purged(place.root, {}))
-    since = len(files.calls)
-    place.run(sweep_purged(place.root, {}))
-    did = [path for kind, path in files.calls[since:] if kind in ("sync_folder", "unlink")]
-    gone = did.index(place.root.layout.purge_mark(QUEUE))
-    assert {str(path.parent), place.root.layout.queue(SIDELINE)} <= set(did[:gone])
-
-
-def test_who_counts_what_a_dead_one_has_leased_flushes_what_it_left(place: LeasingRoot) -> None:
-    assert why(place, sidelined(place)) is None
-    _, _, flush = recount(place.root, place.claimed().name, [])
-    there = Path(place.root.layout.queue(SIDELINE))
-    folders = {str(path) for path in there.rglob("*") if path.is_dir()}
-    assert {folder for row in flush.beside for folder in row} == {str(there), *folders}
 
 
 # What it meets

@@ -1,4 +1,4 @@
-"""Sidelining a message: what moves, what stays, in which steps, and what it meets on the way."""
+"""Sidelining a message: what moves, what stays, and what it meets on the way."""
 
 import errno
 import os
@@ -27,7 +27,6 @@ from mq.message import Reason, Stamp
 from mq.names import Key, MessageId, QueueName
 from mq.store.audit import audit
 from mq.store.by_key import find_key
-from mq.store.claiming import recount
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.holders import whereabouts
@@ -43,7 +42,6 @@ from mq.store.reschedule import reschedule
 from mq.store.sideline import sideline
 
 SIDELINE = QUEUE.sideline()
-KINDS = ("link", "mkdir", "rename", "stamp", "sync", "sync_folder", "unlink")
 
 
 @pytest.fixture
@@ -133,36 +131,6 @@ def test_its_key_is_free_once_it_went(place: LeasingRoot) -> None:
     assert audit(place.root).is_clean
 
 
-def test_its_key_is_free_after_the_flush_alone(place: LeasingRoot, files: Met) -> None:
-    message_id = MessageId(place.uuids.next(), key=Key.parse("k"))
-    place.run(publish(place.root, Draft(QUEUE, message_id, message_id.published_ms), b"x"))
-    fetched(place, message_id)
-    since = len(files.calls)  # A fetch flushes the sideline's folder too.
-    place.run(sideline(place.root, QUEUE, message_id))
-    calls = files.calls[since:]
-    (unlinked,) = (
-        number
-        for number, (kind, path) in enumerate(calls)
-        if kind == "unlink" and "/keys/q/" in path
-    )
-    assert calls.index(("sync_folder", place.root.layout.queue(SIDELINE))) < unlinked
-
-
-def test_a_key_whose_link_stayed_is_taken_by_the_next(place: LeasingRoot, files: Met) -> None:
-    """Who sidelined its message died before it took the link away."""
-    old, new = (MessageId(place.uuids.next(), key=Key.parse("k")) for _ in range(2))
-    place.run(publish(place.root, Draft(QUEUE, old, old.published_ms), b"x"))
-    files.fail("unlink", errno.EIO, "/keys/", times=1)
-    place.run(sideline(place.root, QUEUE, old))
-    since = len(files.calls)
-    place.run(publish(place.root, Draft(QUEUE, new, new.published_ms), b"x"))
-    assert place.run(find_key(place.root, QUEUE, Key.parse("k"))) == new
-    flushed = [path for kind, path in files.calls[since:] if kind == "sync_folder"]
-    link = next(path for path in flushed if "/keys/" in path)
-    before = flushed[: flushed.index(link)]
-    assert before.index(place.root.layout.queue(SIDELINE)) < before.index(place.root.layout.delay)
-
-
 def test_who_saw_another_delivery_is_refused(place: LeasingRoot) -> None:
     message_id = a_message(place, is_fetched=True)
     with pytest.raises(DeliveredAgain):
@@ -249,94 +217,6 @@ def stamp_of_delayed(place: LeasingRoot, message_id: MessageId) -> Stamp:
         if (status := place.root.files.status(path)) is not None:
             return Stamp.from_mtime_ns(status.st_mtime_ns)
     raise AssertionError(message_id)
-
-
-def steps(place: LeasingRoot, files: Met, message_id: MessageId) -> list[str]:
-    """What sidelining it takes, by each call's first path."""
-    since = len(files.calls)
-    place.run(sideline(place.root, QUEUE, message_id))
-    top = f"{place.top}/"
-    return [
-        f"{kind} {path.removeprefix(top).replace(message_id.text, 'ID')}"
-        for kind, path in files.calls[since:]
-        if kind in KINDS
-    ]
-
-
-@pytest.mark.parametrize(("is_fetched", "left"), [(True, "delay"), (False, "queues/q")])
-def test_its_steps(tmp_path: Path, files: Met, is_fetched: bool, left: str) -> None:
-    place = LeasingRoot(tmp_path / "root", files=files, flusher=FsyncFlusher(files, 1))
-    place.make_queue(SIDELINE)
-    place.flusher = FsyncFlusher(files, 1)  # Of a process that has made neither.
-    (message_id,) = place.publish()
-    if is_fetched:
-        fetched(place, message_id)
-    source = f"{left}/{'q:' if is_fetched else ''}ID"
-    assert steps(place, files, message_id) == [
-        "sync_folder queues", "sync_folder purged",
-        f"rename {source}", f"stamp {source}", f"sync {source}",
-        "sync_folder queues/q_SIDELINE", f"sync_folder {left}",
-    ]  # fmt: skip
-    (again,) = place.publish()
-    assert steps(place, files, again)[:2] == ["sync_folder purged", "rename queues/q/ID"]
-
-
-def test_a_bucket_is_flushed_before_what_must_not_be_lost_goes_there(
-    tmp_path: Path, files: Met
-) -> None:
-    place = LeasingRoot(tmp_path / "root", 1, files, FsyncFlusher(files, 1))
-    place.make_queue(SIDELINE)
-    for message_id in place.publish(2):
-        did = steps(place, files, message_id)
-    (made,) = (step for step in did if step.startswith("mkdir"))
-    rename = next(number for number, step in enumerate(did) if step.startswith("rename"))
-    assert did.index(made) < did.index("sync_folder queues/q_SIDELINE") < rename
-
-
-@pytest.mark.parametrize("is_fetched", [True, False])
-def test_a_second_time_flushes_both_ends(place: LeasingRoot, files: Met, is_fetched: bool) -> None:
-    """Who was at it died before its own flush."""
-    message_id = a_message(place, is_fetched=is_fetched)
-    place.run(sideline(place.root, QUEUE, message_id))
-    flushed = [step for step in steps(place, files, message_id) if "sync_folder" in step]
-    for folder in ("queues/q_SIDELINE", "delay", "queues/q"):
-        assert f"sync_folder {folder}" in flushed
-    assert flushed.index("sync_folder queues/q_SIDELINE") < flushed.index("sync_folder queues/q")
-
-
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda place, each: fetched(place, each, SIDELINE),
-        lambda place, each: place.run(remove(place.root, SIDELINE, each)),
-        lambda place, each: place.run(reschedule(place.root, SIDELINE, each, 60)),
-        lambda place, each: place.claim(queues=(SIDELINE,)),
-    ],
-    ids=["fetch", "remove", "postpone", "lease"],
-)
-def test_who_moves_it_on_from_there_flushes_what_it_left(
-    place: LeasingRoot, files: Met, act: Callable[[LeasingRoot, MessageId], object]
-) -> None:
-    """Who was at it died before its own flush."""
-    message_id = a_message(place, is_fetched=False)
-    folders = {str(path.parent) for path in place.top.glob(f"queues/q/**/{message_id.text}")}
-    place.run(sideline(place.root, QUEUE, message_id))
-    since = len(files.calls)
-    act(place, message_id)
-    assert {*folders, place.root.layout.queue(QUEUE)} <= {
-        path for kind, path in files.calls[since:] if kind == "sync_folder"
-    }
-
-
-def test_who_counts_what_a_dead_one_has_leased_flushes_what_it_left(place: LeasingRoot) -> None:
-    place.run(sideline(place.root, QUEUE, a_message(place, is_fetched=False)))
-    lease = place.claim(queues=(SIDELINE,))
-    assert lease is not None
-    messages, _, flush = recount(place.root, lease.name, [])
-    rows = {folder for row in flush.beside for folder in row}
-    queue = Path(place.root.layout.queue(QUEUE))
-    assert messages == 1
-    assert rows == {str(queue), *(str(path) for path in queue.rglob("*") if path.is_dir())}
 
 
 @pytest.mark.parametrize("queue", [QUEUE, SIDELINE])

@@ -1,0 +1,238 @@
+"""What a consumer of many does with a lease, and mq-mover with one that lapsed."""
+
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from faults.playing import At, plays
+from faults.plays.keys import K, place_of
+from faults.plays.sidelines import SIDELINE
+from harness.leases import LEASE_S, QUEUE, LeasingRoot
+
+from mq.errors import KeyTaken, MessageNotFound
+from mq.names import MessageId
+from mq.shovel import ALL
+from mq.store.lapses import adopt
+from mq.store.lease import Lease, acknowledge, finish_claim, forget_consumer, release
+from mq.store.order import STRICT, Candidate
+from mq.store.pipeline_layout import LeaseName
+from mq.store.publish import Draft, publish
+from mq.store.purge import purge
+from mq.store.queues import delete_queue, sweep_tombstones
+from mq.store.remove import remove
+from mq.store.shovel import Aim, shovel_many
+from mq.store.sideline import sideline
+
+
+def begun(at: At, in_buckets: bool = False) -> LeasingRoot:
+    """In buckets every message lies in one."""
+    place = place_of(at, 1 if in_buckets else 10_000)
+    if in_buckets:
+        at.crowd("queues/q")
+    return place
+
+
+def leased(at: At, count: int, in_buckets: bool = False) -> tuple[LeasingRoot, Lease]:
+    place = begun(at, in_buckets)
+    place.publish(count)
+    return place, place.claimed()
+
+
+@plays("lease: two messages", count=2)
+@plays("lease: two messages in buckets", count=2, in_buckets=True)
+async def claimed(at: At, count: int, in_buckets: bool = False) -> None:
+    place = begun(at, in_buckets)
+    place.publish(count)
+    at.watch()
+    place.claimed()
+
+
+@plays("lease: from a queue at its first use")
+async def claimed_from_another_s(at: At) -> None:
+    place = begun(at)
+    place.publish(1)
+    place.flusher = at.flusher()
+    at.watch()
+    place.claimed()
+
+
+@plays("lease: a message of two names")
+@plays("lease: a message of two names in buckets", in_buckets=True)
+async def claimed_of_two_names(at: At, in_buckets: bool = False) -> None:
+    place = begun(at, in_buckets)
+    [message_id] = place.publish(1)
+    [ready] = (at.top / "queues/q").rglob(message_id.text)
+    os.link(ready, at.top / "new" / f"q:{message_id.text}")
+    make_buckets(place, message_id)
+    at.watch()
+    place.claimed()
+
+
+def make_buckets(place: LeasingRoot, message_id: MessageId) -> None:
+    """All in which the message may lie."""
+    for row in place.root.places.buckets(QUEUE, message_id):
+        for folder in row:
+            Path(folder).mkdir(exist_ok=True)
+
+
+@plays("lease: finish a claim of which nothing is known", change=lambda text: "")
+@plays(
+    "lease: finish a claim of which nothing is known, in buckets",
+    change=lambda text: "",
+    in_buckets=True,
+)
+@plays("lease: finish a claim", change=lambda text: text.replace("claimed", "claiming"))
+@plays(
+    "lease: finish a claim, in buckets",
+    change=lambda text: text.replace("claimed", "claiming"),
+    in_buckets=True,
+)
+async def finished(at: At, change: Callable[[str], str], in_buckets: bool = False) -> None:
+    place, lease = leased(at, 1, in_buckets)
+    manifest = at.top / "leases/c.1.json"
+    manifest.write_text(change(manifest.read_text()))
+    at.watch()
+    place.run(finish_claim(place.root, lease.name))
+
+
+@plays("lease: finish a claim of what was sidelined from a bucket", comes_back=False)
+@plays("lease: finish a claim of what was shovelled from a bucket", comes_back=True)
+async def finished_on_its_way(at: At, comes_back: bool) -> None:
+    """Who brought it there died before its own flush."""
+    place, lease = on_its_way(at, comes_back)
+    manifest = at.top / "leases/c.1.json"
+    manifest.write_text(manifest.read_text().replace("claimed", "claiming"))
+    at.watch()
+    place.run(finish_claim(place.root, lease.name))
+
+
+@plays("lease: what was sidelined from a bucket", comes_back=False)
+@plays("lease: what was shovelled from a bucket", comes_back=True)
+async def claimed_on_its_way(at: At, comes_back: bool) -> None:
+    """The same."""
+    on_its_way(at, comes_back)
+
+
+def on_its_way(at: At, comes_back: bool) -> tuple[LeasingRoot, Lease]:
+    place = begun(at, in_buckets=True)
+    place.make_queue(SIDELINE)
+    at.crowd("queues/q_SIDELINE")
+    [message_id] = place.publish(1)
+    place.run(sideline(place.root, QUEUE, message_id))
+    if comes_back:
+        place.pass_s(1)
+        [path] = (at.top / "queues/q_SIDELINE").rglob(message_id.text)
+        bucket = f"{path.parent.name}/"
+        found = [Candidate(STRICT.key(message_id.text), bucket)]
+        aim = Aim(QUEUE, ALL, place.clock.now_ms())
+        assert shovel_many(place.root, place.flusher, aim, found).moved
+    at.watch()
+    lease = place.claim(queues=(QUEUE if comes_back else SIDELINE,))
+    assert lease is not None
+    return place, lease
+
+
+@plays("acknowledge a lease: once", times=1)
+@plays("acknowledge a lease: again", times=2)
+async def acknowledged(at: At, times: int) -> None:
+    place, lease = leased(at, 2)
+    for _ in range(times):
+        at.watch()
+        place.run(acknowledge(place.root, lease.name))
+
+
+@plays("give a lease back: of a message")
+@plays("give a lease back: of a message in a bucket", in_buckets=True)
+@plays("give a lease back: to a bucket that it makes", in_buckets=True, are_gone=True)
+async def given_back(at: At, in_buckets: bool = False, are_gone: bool = False) -> None:
+    place, lease = leased(at, 1, in_buckets)
+    if are_gone:
+        for folder in sorted((at.top / "queues/q").glob("*/**/"), reverse=True):
+            folder.rmdir()
+        place.flusher = at.flusher()
+    place.pass_s(LEASE_S + 1)
+    at.watch()
+    place.run(release(place.root, lease.name))
+
+
+@plays("give a lease back: to a bucket of long ago")
+async def given_back_late(at: At) -> None:
+    """Others may have made it anew since: it is flushed at each use."""
+    place = begun(at, in_buckets=True)
+    place.publish(1)
+    place.pass_s(24 * 3600)
+    lease = place.claimed()
+    at.watch()
+    place.run(release(place.root, lease.name))
+
+
+@plays("give a lease back: whose message was purged")
+async def given_back_purged(at: At) -> None:
+    place, lease = leased(at, 1)
+    place.run(purge(place.root, QUEUE, place.uuids.end_moment()))
+    at.watch()
+    place.run(release(place.root, lease.name))
+
+
+@plays("give a lease back: make a manifest where there is none")
+async def adopted(at: At) -> None:
+    place = begun(at)
+    (at.top / "leases/x.3").mkdir()
+    at.watch()
+    place.run(adopt(place.root, LeaseName.parse("x.3"), 1_000))
+
+
+@plays("acknowledge a lease: forget its consumer")
+async def forgotten(at: At) -> None:
+    place, lease = leased(at, 1)
+    place.run(acknowledge(place.root, lease.name))
+    at.watch()
+    place.run(forget_consumer(place.root, lease.name.consumer))
+
+
+@plays("delete a message: that is leased")
+@plays("delete a message: that was leased, and deleted", times=2)
+@plays("delete a message: that is leased from a bucket", in_buckets=True)
+async def deleted(at: At, times: int = 1, in_buckets: bool = False) -> None:
+    place = begun(at, in_buckets)
+    [message_id] = place.publish(1)
+    place.claimed()
+    for _ in range(times):
+        at.watch()
+        place.run(remove(place.root, QUEUE, message_id))
+
+
+@plays("delete a message: that is not found, beside a lease")
+@plays("delete a message: that is not found, beside a lease, in buckets", in_buckets=True)
+async def not_deleted(at: At, in_buckets: bool = False) -> None:
+    """What a lease gives back comes to its queue first."""
+    place, _ = leased(at, 1, in_buckets)
+    unknown = MessageId(place.uuids.next())
+    make_buckets(place, unknown)
+    at.watch()
+    with pytest.raises(MessageNotFound):
+        place.run(remove(place.root, QUEUE, unknown))
+
+
+@plays("delete a queue: sweep what it has in a lease")
+async def swept(at: At) -> None:
+    place, _ = leased(at, 1)
+    place.run(delete_queue(place.root, QUEUE, place.uuids.next()))
+    at.watch()
+    place.run(sweep_tombstones(place.root))
+
+
+@plays("publish with a key: a lookup key whose message is leased", lease_ends=False)
+@plays("publish with a key: a lookup key whose message's lease was acknowledged", lease_ends=True)
+async def published(at: At, lease_ends: bool) -> None:
+    place = begun(at)
+    first, second = (MessageId(place.uuids.next(), key=K) for _ in range(2))
+    place.run(publish(place.root, Draft(QUEUE, first, first.published_ms), b"x"))
+    lease = place.claimed()
+    if lease_ends:
+        place.run(acknowledge(place.root, lease.name))
+    at.watch()
+    with nullcontext() if lease_ends else pytest.raises(KeyTaken):
+        place.run(publish(place.root, Draft(QUEUE, second, second.published_ms), b"x"))

@@ -1,0 +1,236 @@
+"""What is done to queues: made, deleted, configured and purged by HTTP; and swept."""
+
+from faults.playing import At, plays
+from faults.plays.keys import BOTH, place_of, post
+from faults.plays.messages import begun
+from harness.api import call, delete, fetch, make_queue, publish
+from harness.internals import background_work
+from harness.leases import QUEUE
+from harness.messages import put_file
+from harness.server import Server
+from harness.waiting import comes_true
+
+from mq.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
+from mq.names import MessageId
+from mq.store.buckets import sweep_buckets
+from mq.store.fetch import fetch as claim
+from mq.store.publish import Draft
+from mq.store.publish import publish as put
+from mq.store.purge import purge as mark
+from mq.store.purge import sweep_purged
+from mq.store.queues import sweep_tombstones
+from mq.store.redeliver import Redelivery, Timer, redeliver
+from mq.store.remove import remove
+from mq.store.reschedule import extend, release
+
+LONG_AGO = "0192f3a2-7c4e-7d2a-9b1e-0123456789a"
+"""The beginning of ids of a bucket whose window is long past."""
+
+
+async def drop(server: Server, status: int = 200) -> None:
+    assert (await call(server, "DELETE", "/q")).status == status
+    await comes_true(lambda: not background_work(server))
+
+
+@plays("start-up: of a root that is not there")
+async def started(at: At) -> None:
+    at.opened()
+
+
+@plays("create a queue: one that never was")
+@plays("create a queue: of another shape", query="?bucket=7")
+async def made(at: At, query: str = "") -> None:
+    server = await at.served()
+    at.watch()
+    assert (await call(server, "PUT", f"/q{query}")).status == 201
+
+
+@plays("create a queue: one that is there")
+async def made_again(at: At) -> None:
+    server = await begun(at)
+    at.watch()
+    assert (await call(server, "PUT", "/q")).status == 200
+
+
+@plays("create a queue: one that was deleted with a message that was fetched")
+async def made_anew(at: At) -> None:
+    server = await begun(at)
+    await publish(server)
+    message_id = (await fetch(server)).id
+    await drop(server)
+    [removed] = (at.top / "remove").glob(f"q:{message_id}")
+    removed.rename(at.top / "delay" / removed.name)
+    at.watch()
+    await make_queue(server)
+
+
+@plays("create a queue: of whose name keys, settings and a mark were left")
+async def made_over_what_was_left(at: At) -> None:
+    server = await begun(at)
+    await drop(server)
+    (at.top / "keys/q").mkdir()
+    (at.top / "settings/q.json").write_text('{"visibility_s": 60}')
+    (at.top / "purged/q").touch()
+    at.watch()
+    await make_queue(server)
+
+
+@plays("delete a queue: one that is not there")
+async def not_deleted(at: At) -> None:
+    server = await at.served()
+    at.watch()
+    await drop(server, 404)
+
+
+@plays("delete a queue: with a message that was fetched", fetches=1)
+@plays("delete a queue: with a message that was fetched to a bucket", fetches=1, in_buckets=True)
+@plays("delete a queue: with keys", keyed=BOTH)
+@plays("delete a queue: with settings, a schedule and a mark", configured=True)
+async def deleted(
+    at: At,
+    fetches: int = 0,
+    keyed: tuple[str, str] = ("", ""),
+    configured: bool = False,
+    in_buckets: bool = False,
+) -> None:
+    server = await begun(at, in_buckets)
+    if any(keyed):
+        await post(server, keyed)
+    for _ in range(fetches):
+        await publish(server)
+        await fetch(server)
+    if configured:
+        await configure(server, 60)
+        await call(server, "PUT", "/q/schedules/nightly?every=60", data=b"x")
+        await purge(server)
+    at.watch()
+    await drop(server)
+
+
+@plays("delete a queue: sweep one whose schedules a crash has left")
+async def swept(at: At) -> None:
+    server = await begun(at)
+    await drop(server)
+    put_file(at.top / "schedules/q:nightly", b"{}", at.clock.now_ms())
+    at.clock.advance(FORGOTTEN_AFTER_S + 1)
+    root = at.opened()
+    at.watch()
+    at.run(sweep_tombstones(root))
+
+
+async def configure(server: Server, visibility_s: float | None) -> None:
+    fields = {"visibility_s": visibility_s}
+    assert (await call(server, "PATCH", "/q/settings", json=fields)).status == 200
+
+
+@plays("change settings: to others", to=[60])
+@plays("change settings: to the same", to=[60, 60])
+@plays("change settings: to those by default", to=[60, None])
+async def configured(at: At, to: list[float | None]) -> None:
+    server = await begun(at)
+    for each in to:
+        at.watch()
+        await configure(server, each)
+
+
+async def purge(server: Server) -> None:
+    assert (await call(server, "DELETE", "/q/messages")).status == 202
+    await comes_true(lambda: not background_work(server))
+
+
+@plays("purge a queue: with a message that was fetched, and one that was not")
+async def purged(at: At) -> None:
+    server = await begun(at)
+    await publish(server)
+    await fetch(server)
+    await publish(server)
+    at.watch()
+    await purge(server)
+
+
+@plays("purge a queue: whose mark is as late")
+async def purged_as_late(at: At) -> None:
+    place = place_of(at)
+    for _ in range(2):
+        at.watch()
+        place.run(mark(place.root, QUEUE, 1))
+
+
+@plays("purge a queue: delete a message that was purged")
+async def deleted_purged(at: At) -> None:
+    server = await begun(at)
+    message_id = await publish(server)
+    at.run(mark(at.opened(), QUEUE, at.clock.now_ms()))
+    at.watch()
+    assert (await delete(server, message_id)).status == 404
+
+
+@plays("purge a queue: take its mark away, in buckets")
+async def mark_gone(at: At) -> None:
+    server = await begun(at, in_buckets=True)
+    await publish(server)
+    await fetch(server)
+    await purge(server)
+    place = place_of(at)
+    for each in at.top.rglob(".full"):
+        each.unlink()
+    place.pass_s(PURGE_MARK_KEPT_S + 1)
+    at.watch()
+    place.run(sweep_purged(place.root, {}))
+
+
+@plays("redeliver: a message that is due")
+@plays("redeliver: from a bucket to a bucket", in_buckets=True)
+async def redelivered(at: At, in_buckets: bool = False) -> None:
+    place = place_of(at, 1 if in_buckets else 10_000)
+    if in_buckets:
+        at.crowd()
+    [message_id] = place.publish()
+    delivery = place.run(claim(place.root, QUEUE, message_id, 30))
+    assert delivery is not None
+    place.pass_s(31)
+    place.flusher = at.flusher()
+    at.watch()
+    operation = redeliver(place.root, QUEUE, message_id, Timer(), delivery.bucket)
+    assert place.run(operation)[0] is Redelivery.DELIVERED
+
+
+@plays("extend, postpone, release: release to a bucket of long ago", deep=0)
+@plays("extend, postpone, release: release below a bucket of long ago", deep=1)
+async def released_to_long_ago(at: At, deep: int) -> None:
+    """Others may have taken the bucket away and made it anew: it is flushed at each use."""
+    place = place_of(at, 1)
+    at.crowd()
+    for n in range(deep + 1):
+        message_id = MessageId(f"{LONG_AGO}{n}")
+        place.run(put(place.root, Draft(QUEUE, message_id, message_id.published_ms), b"x"))
+    for _ in range(2):
+        delivery = place.run(claim(place.root, QUEUE, message_id, 30))
+        assert delivery is not None
+        at.watch()
+        assert place.run(release(place.root, delivery))
+
+
+@plays("extend, postpone, release: extend what was claimed for another")
+async def extended(at: At) -> None:
+    """The claim has flushed its folders."""
+    place = place_of(at)
+    [message_id] = place.publish()
+    delivery = place.run(claim(place.root, QUEUE, message_id, 30))
+    assert delivery is not None
+    at.watch()
+    assert place.run(extend(place.root, delivery, delivery.stamp.due_ms + 60_000))
+
+
+@plays("Buckets: take an empty one away")
+async def emptied(at: At) -> None:
+    place = place_of(at, 1)
+    at.crowd("queues/q")
+    ids = [MessageId(f"{LONG_AGO}{n}") for n in range(2)]
+    for each in ids:
+        place.run(put(place.root, Draft(QUEUE, each, each.published_ms), b"x"))
+    for each in ids:
+        place.run(remove(place.root, QUEUE, each))
+    place.pass_s(10)
+    at.watch()
+    assert place.run(sweep_buckets(place.root, str(at.top / "queues/q"))) is False
