@@ -315,9 +315,9 @@ HEAD_BYTES_MAX: Final = 32 * KIB
 CHUNK_LINE_BYTES_MAX: Final = KIB
 TRAILER_BYTES_MAX: Final = 32 * KIB
 # Chunks and frames that one connection has parsed before others have their turn.
-FRAMED_PER_TURN_MAX: Final = 512
+FRAMED_PER_TURN_MAX: Final = 128
 # What a client may take for a body in all, beside what is allowed between two bytes: a second for
-# so many bytes of it.
+# this many bytes of it.
 BODY_BYTES_PER_S_MIN: Final = KIB
 # A WebSocket's client that says nothing for so long is asked whether it is there.
 PING_S_DEFAULT: Final = 20.0

@@ -33,8 +33,8 @@ TLS_END_S: Final = 2.0
 # Of a process, unless told.
 CONNECTIONS_MAX_DEFAULT: Final = 10_000
 WAITERS_MAX_DEFAULT: Final = 10_000
-# Of heads that are not whole, and of what comes behind a request that is not answered yet: so many
-# bytes of one connection before no more is read, and of all those of a process.
+# Of heads that are not whole, and of what comes behind a request that is not answered yet: the
+# bytes of one connection from which on no more is read, and those of all connections of a process.
 PIPELINED_BYTES_MAX: Final = 32 * KIB
 UNPARSED_BYTES_MAX: Final = 16 * MIB
 # A kept-alive connection may be closed for another's sake that has said nothing for so long; those

@@ -27,6 +27,7 @@ from mq.http.bodies import held_body, json_object
 from mq.http.carried import download
 from mq.http.service import Service
 from mq.interface.bodies import ids_of
+from mq.interface.carried import OWN_ORIGIN
 from mq.interface.envelopes import envelope_of_each
 from mq.interface.fetching import COUNT, terms_of
 from mq.interface.lines import SPLIT, lines_of
@@ -111,7 +112,8 @@ class _Sending:
         self._request = request
         self._queue = queue
         self._unsent = unsent
-        self._response = web.StreamResponse(headers={**_NO_STORE, "Content-Type": MEDIA_TYPE})
+        headers = {**_NO_STORE, **OWN_ORIGIN, "Content-Type": MEDIA_TYPE}
+        self._response = web.StreamResponse(headers=headers)
         self._response.headers["Server"] = SERVER
 
     async def send(self) -> web.StreamResponse:

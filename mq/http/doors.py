@@ -109,7 +109,7 @@ class UnparsedWatch:
         self.size = 0
 
     def holds(self, size: int) -> bool:
-        """So many wait now; False: there is no room for more than before."""
+        """That many wait now; False: there is no room for more than before."""
         more = size - self.size
         if more > 0 and self._all.bytes + more > UNPARSED_BYTES_MAX:
             return False

@@ -30,7 +30,7 @@ _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
 _CHUNK_BEGIN: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n\0]*)?\r\n")
 _FIELD: Final = re.compile(_TOKEN + rb"+:[^\r\n\0]*\r\n")
 _CRLF: Final = b"\r\n"
-# So much of a request's line says whether it is one.
+# The part of a request's line that says whether it is one.
 _BEGUN_BYTES: Final = 64
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = b"\r\ncontent-length:"

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from mq.http.answers import Answer
 from mq.http.service import Service
+from mq.interface.carried import OWN_ORIGIN
 from mq.interface.peeking import page_of, peeked
 from mq.interface.rows import MEDIA_TYPE, row
 from mq.names import QueueName
@@ -16,6 +17,7 @@ _HEADERS: Final = {
     "Content-Type": MEDIA_TYPE,
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
+    **OWN_ORIGIN,
 }
 
 

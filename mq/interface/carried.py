@@ -12,6 +12,9 @@ from mq.names import MessageId, QueueName
 _NO_MORE: Final[Mapping[str, str]] = {}
 _CONTENT_TYPE: Final = "content-type"
 
+OWN_ORIGIN: Final = {"Cross-Origin-Resource-Policy": "same-origin"}
+"""Of an answer with messages: a page of another origin has it not among its pictures or scripts."""
+
 
 def fact_headers(
     queue: QueueName, message_id: MessageId, stamp: Stamp, more: Mapping[str, str] = _NO_MORE
@@ -31,8 +34,7 @@ def fact_headers(
         # A browser that is led here shows what somebody published, and runs nothing of it: it would
         # run as a page of this mq's.
         "Content-Security-Policy": "sandbox",
-        # Nor does a page of another origin have it among its pictures or scripts.
-        "Cross-Origin-Resource-Policy": "same-origin",
+        **OWN_ORIGIN,
         **more,
     }
     reason = sidelined_for(queue, stamp)

@@ -1,4 +1,4 @@
-"""What one client sends or leaves unread costs a bounded amount of memory, and nobody's turn."""
+"""What one client sends or leaves unread costs a bounded amount of memory, and no other's turn."""
 
 import asyncio
 import contextlib

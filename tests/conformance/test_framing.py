@@ -174,10 +174,13 @@ async def test_a_command_may_have_all_the_bytes_that_it_may_have(server: Server)
 async def test_a_message_is_not_for_pages_of_other_origins(server: Server) -> None:
     await make_queue(server)
     message_id = await publish(server, b"<svg/>")
+    await publish(server, b"<svg/>")
     for method, path in (
         ("GET", f"/q/messages/{message_id}"),
         ("HEAD", f"/q/messages/{message_id}"),
+        ("GET", "/q/peek"),
         ("GET", "/q/messages"),
+        ("GET", "/q/messages?count=2"),
     ):
         reply = await call(server, method, path)
         assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin", (method, path)

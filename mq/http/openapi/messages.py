@@ -109,7 +109,7 @@ DESCRIBED: Final = {
                 "The message, with the headers that it was published with; with `count`, a line "
                 "for each.",
                 {**_BYTES, **rows_of("FetchedLine")},
-                ("Cache-Control",),
+                ("Cache-Control", "Cross-Origin-Resource-Policy"),
                 _BY_HEADER,
             ),
             _NOTHING,
@@ -200,7 +200,7 @@ DESCRIBED: Final = {
                 200,
                 "A line for each message of the page.",
                 rows_of("PeekedLine"),
-                ("Cache-Control", "X-Content-Type-Options"),
+                ("Cache-Control", "Cross-Origin-Resource-Policy", "X-Content-Type-Options"),
             ),
         ),
         (QueueNotFound, SettingsUnreadable, Busy),
