@@ -22,6 +22,7 @@ class ClockFollower:
         self._clock = clock
         self._every_s = every_s
         self._again_s = float("-inf")
+        self._is_measured = False
         self.needed = root.over_network
 
     def follow(self) -> None:
@@ -32,11 +33,12 @@ class ClockFollower:
         now_s = self._clock.steady_s()
         if not self.needed or now_s < self._again_s:
             return
-        is_first, self._again_s = self._again_s == float("-inf"), now_s + self._every_s
+        self._again_s = now_s + self._every_s
         try:
             self._clock.offset_ms += measure_clock_offset_ms(self._root)
-            if is_first:
-                self._root.steps.restart()
+            if not self._is_measured:
+                self._root.steps.restart()  # What the server is ahead is no step.
+            self._is_measured = True
         except OSError as error:
             _log.warning("the mount's clock was not measured", extra={"fields": {"error": error}})
 

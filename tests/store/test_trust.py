@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from harness.commands import run_command
 from harness.processes import Processes
 
 from mq.doctor.command import doctor
@@ -142,3 +143,17 @@ def test_the_superuser_checks_the_root_of_any_user(needs_root: None, used: Path)
         os.chown(path, STRANGER, STRANGER, follow_symlinks=False)
     checked = CliRunner().invoke(fsck, [str(used), "--again-after", "0"])
     assert checked.exit_code == 0, checked.output
+
+
+def test_folders_that_are_named_one_by_one_are_looked_at_too(tmp_path: Path) -> None:
+    source, destination = tmp_path / "waiting", tmp_path / "queues"
+    for folder in (source, destination):
+        folder.mkdir()
+    source.chmod(0o777)
+    for module, flags in (
+        ("mq_mover", ("--source", str(source), "--destination", str(destination))),
+        ("mq_reaper", ("--source", str(source))),
+    ):
+        done = run_command(module, *flags, "--exit-with-stdin")
+        assert done.returncode == 1, done.stderr
+        assert f"{source} has mode 0777: every user may change it" in done.stderr
