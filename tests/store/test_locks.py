@@ -115,6 +115,7 @@ def test_a_lock_on_a_file_whose_name_is_another_s_is_none(tmp_path: Path) -> Non
         lambda root: restore_queue(root, GONE),
         sweep_tombstones,
     ],
+    ids=["change", "purge", "create", "delete", "retire", "restore", "sweep"],
 )
 def test_what_concerns_a_queue_as_a_whole_is_done_by_one_at_a_time(
     place: LeasingRoot, operation: Callable[[Root], Steps[object]]
