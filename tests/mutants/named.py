@@ -44,6 +44,15 @@ def _at(
 
 
 NAMED = (
+    Named(
+        "a published file is flushed before it is written",
+        "mq/store/publish.py",
+        "publish",
+        (
+            Place(ast.Expr, "write", "pass"),
+            Place(ast.Expr, "Flush", "{}\nroot.files.write(descriptor, body)"),
+        ),
+    ),
     _call(
         "of two names a sideline's stays",
         "mq/store/moves.py",

@@ -22,8 +22,8 @@ def rules(acts: Acts) -> tuple[Rule, ...]:
         weakened.tried_again,
         weakened.unlocked,
         weakened.flags,
-        weakened.links,
         weakened.steps,
+        decisions.links,
         decisions.guards,
         decisions.operands,
     )

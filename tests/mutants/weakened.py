@@ -83,25 +83,29 @@ def flags(function: Function) -> Iterator[Change]:
                 pass
 
 
-def links(function: Function) -> Iterator[Change]:
-    """A file has one name, or is the one that was looked at before, whatever is there."""
-    for node in function.nodes:
-        match node:
-            case ast.Compare(left, [ast.Gt() | ast.Eq() as op], [ast.Constant(1)]):
-                if ast.unparse(left).endswith(("links", "st_nlink", "names")):
-                    text = str(isinstance(op, ast.Eq))
-                    yield Change(f"{said(node)} is {text}", (replace(node, text),))
-            case ast.Call(func=ast.Attribute(attr="samestat")):
-                yield Change(f"{said(node)} is True", (replace(node, "True"),))
-            case _:
-                pass
-
-
 class Decisions:
     """Rules on what an operation decides by what it looks at."""
 
     def __init__(self, acts: Acts) -> None:
         self._acts = acts
+
+    def links(self, function: Function) -> Iterator[Change]:
+        """A file has one name, or is the one that it was, whatever is there; but where that is only
+        told.
+        """
+        changes = Deed.CHANGE in self._acts.deeds(function, function.node)
+        if not changes and not self._acts.is_of_an_operation(function):
+            return
+        for node in function.nodes:
+            match node:
+                case ast.Compare(left, [ast.Gt() | ast.Eq() as op], [ast.Constant(1)]):
+                    if ast.unparse(left).endswith(("links", "st_nlink", "names")):
+                        text = str(isinstance(op, ast.Eq))
+                        yield Change(f"{said(node)} is {text}", (replace(node, text),))
+                case ast.Call(func=ast.Attribute(attr="samestat")):
+                    yield Change(f"{said(node)} is True", (replace(node, "True"),))
+                case _:
+                    pass
 
     def guards(self, function: Function) -> Iterator[Change]:
         """What an operation looks at, and ends for, is not so; what it looks at is so."""
