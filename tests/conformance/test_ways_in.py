@@ -99,7 +99,9 @@ async def by_lines(place: Place, queue: str, rows: list[Row]) -> list[str]:
 
 def bulk(place: Place, queue: str, rows: list[Row], name: str | None) -> list[str]:
     """What the sink does: two tasks, and its driver."""
-    options = WriteOptions.parse({"path": place.root.layout.root, "queue": queue})
+    # One syncfs would wait for all that others write to the disk.
+    said = {"path": place.root.layout.root, "queue": queue, "sync": "fsync"}
+    options = WriteOptions.parse(said)
     number = next(place.jobs)
     job, publish_id = f"{number:032x}", None if name is None else Key.parse(f"{name}-{number}")
     before = ids_of(place, queue)

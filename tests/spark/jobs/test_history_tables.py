@@ -236,6 +236,8 @@ def models(made: Past, written: tuple[History, Path]) -> dict[str, Model]:
         at = [told.at for message in messages for told in message.lines]
         last = {"all": made.now_ms}.get(queue, max(at, default=0))
         drops = frozenset({0} if queue == "lines" else ())
+        # A line of a publish tells from that on.
+        at += [each.published_ms for each in messages if each.last("published") is not None]
         lines = (min(at), last) if at else None
         found[queue] = Model(queue, messages, steps, made.now_ms, removals_ms, lines, drops)
     return found
