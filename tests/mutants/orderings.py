@@ -365,6 +365,7 @@ def _release(
         """\
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
+            root.files.write(descriptor, uuid.encode("ascii"))
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
@@ -386,12 +387,30 @@ def _release(
         yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
         descriptor = root.files.open_kept(root.layout.tombstone(queue))
         try:
+            root.files.write(descriptor, uuid.encode("ascii"))
             root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
             yield Flush(files=(descriptor,), folders=(root.layout.tombstones,))
         finally:
             root.files.close(descriptor)
         _forget(root, queue)
 """,
+    ),
+    Ordering(
+        "a deletion is answered before its folder says so on a network mount",
+        "mq/store/queues.py",
+        """\
+        if root.over_network:
+            yield from mark_deleted(root, queue, uuid)
+""",
+        "",
+    ),
+    Ordering(
+        "a queue is made again before the deleted one's folder says so on a network mount",
+        "mq/store/queues.py",
+        """\
+    yield from _mark_buried(root, queue)
+    for _ in""",
+        "    for _ in",
     ),
     Ordering(
         "a deleted queue is made again before its last messages are gone",
