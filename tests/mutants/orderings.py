@@ -489,6 +489,8 @@ def _release(
         beside = tuple(row for folder in others for row in rows_of(root.files, folder))
         yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
         _forget(root, queue)
+        if root.over_network:
+            yield from mark_deleted(root, queue, uuid)
         yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
@@ -502,6 +504,8 @@ def _release(
         beside = tuple(row for folder in others for row in rows_of(root.files, folder))
         yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
         _forget(root, queue)
+        if root.over_network:
+            yield from mark_deleted(root, queue, uuid)
         yield from forget_schedules(root, queue)
         yield from move_keys(root, queue, uuid)
 """,
@@ -638,11 +642,11 @@ def _release(
         "a tombstone goes before the messages that it stands for",
         "mq/store/queues.py",
         """\
-        return
+    yield from _mark_buried(root, queue)
     for _ in range(RETIRE_PASSES_MAX):
 """,
         """\
-        return
+    yield from _mark_buried(root, queue)
     unlink_if_there(root.files, root.layout.tombstone(queue))
     for _ in range(RETIRE_PASSES_MAX):
 """,
