@@ -240,8 +240,8 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
-    """What whoever deleted it has perhaps died before: its tombstone says under which name its
-    folder lies.
+    """Marks the folder of a deleted queue, in case the process that deleted it died before: the
+    tombstone says the folder's name.
     """
     if not root.over_network:
         return

@@ -2,9 +2,8 @@
 
 On a network mount a name may lead for a while to the folder of a queue that another machine has
 deleted, and made again. So a deleted queue's folder says that it is one, before the deletion is
-answered or the queue is made again; and whoever is about to put something into a queue's folder
-opens that folder first, which asks the server. FORMAT.md, "deleted queues over a network", has why
-that is enough.
+answered or the queue is made again; and mq opens a queue's folder, which asks the server, before it
+puts something there. FORMAT.md, "deleted queues over a network", has why that is enough.
 """
 
 import contextlib
@@ -86,8 +85,8 @@ def is_marked(status: os.stat_result | None) -> bool:
 
 
 def mark(root: Root, folder: str, status: os.stat_result) -> None:
-    """Has a folder say so to whoever still takes it for the one of its old name. Durable on return:
-    no. Raises OSError.
+    """Marks a folder, for clients whose old name for it still leads to it. Raises OSError. Durable
+    on return: no.
     """
     if stat.S_ISDIR(status.st_mode):
         root.files.set_mode(folder, stat.S_IMODE(status.st_mode) | _DELETED_MARK)

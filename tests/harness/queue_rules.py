@@ -102,8 +102,8 @@ def _exists_after(group: list[Create | Drop]) -> bool | None:
 
 
 def published_in_none(history: History) -> Iterator[Breach]:
-    """`haunted`, of what is published: over a network mount whoever fetches or deletes may go by
-    what the mount remembers.
+    """`haunted`, of what is published: over a network mount a fetch or a delete may go by what the
+    mount remembers.
     """
     of = History(history.publishes + history.changes, history.alive, history.visibility_us)
     yield from haunted(of)

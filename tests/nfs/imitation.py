@@ -60,7 +60,7 @@ class Options:
     folder_looks: int = 0
     """How often a folder's times and names are told again before the server is asked."""
     keeps_entries: bool = False
-    """Whether a folder's name leads where it led, until somebody here opens its parent."""
+    """Whether a folder's name leads where it led, until this client opens its parent."""
     trusts_parents: bool = False
     """Whether it does so also then, until this client changes the parent: the server's times were
     too coarse to tell that another has.

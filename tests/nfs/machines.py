@@ -63,7 +63,7 @@ _GUEST = """\
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PYTHONDONTWRITEBYTECODE=1
 busybox hostname %(name)s
 mkdir /mnt/nfs
-# As MOUNTS.md says; whoever has lost the server asks it again after 5 s.
+# As MOUNTS.md says; a client that has lost the server asks it again after 5 s.
 mount -t nfs4 -o port=%(port)d,timeo=50,%(options)s 10.0.2.2:/export /mnt/nfs
 cd /mnt
 %(python)s -m mq --root /mnt/nfs/root --address 0.0.0.0 --port 8080 --allow-anonymous \
@@ -134,7 +134,7 @@ class Machine:
     def _run(self, *command: str) -> None:
         with (self.work / f"{self.name}.log").open("ab") as log:
             self._parts.append(
-                # It ends with whoever started it, and what it has started with it.
+                # It ends with the test that started it.
                 subprocess.Popen(
                     ("setpriv", "--pdeathsig", "KILL", *command),
                     stdin=subprocess.DEVNULL,

@@ -223,7 +223,7 @@ async def test_a_deletion_that_was_cut_off_is_ended_before_the_queue_is_another(
 async def test_what_others_move_to_a_deleted_queue_s_folder_comes_back(
     pair: Pair, daemons: Processes
 ) -> None:
-    """A script beside the daemons, which asks nobody before it renames."""
+    """A script beside the daemons, which does not look before it renames."""
     one, other = pair
     of_the_deleted = id_at(FakeClock().now_ms())
     (one.root / "queues" / "q" / of_the_deleted).write_bytes(b"of the deleted one")
@@ -238,7 +238,7 @@ async def test_what_others_move_to_a_deleted_queue_s_folder_comes_back(
     assert await bodies(one) == [b"late"]
 
 
-async def test_a_folder_that_somebody_has_moved_back_takes_nothing(
+async def test_a_folder_that_was_moved_back_by_hand_takes_nothing(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = pair

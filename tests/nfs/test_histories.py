@@ -42,8 +42,8 @@ seeds = pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def _live(
     daemons: Processes, clients: tuple[Mount, Mount], seed: int, owners: int = 0, **rates: Any
 ) -> Cluster:
-    """A history with wrong answers at these rates, healed and drained in the end; with so many
-    owners also of a queue that is deleted and made again.
+    """A history with wrong answers at these rates, healed and drained in the end. `owners`: how
+    many delete and make a second queue meanwhile.
     """
     print(f"MQ_NFS_SEED={seed} MQ_NFS_OPERATIONS={OPERATIONS}")
     roots = tuple(client.where / "root" for client in clients)

@@ -46,11 +46,13 @@ def test_it_says_so_before_the_deletion_is_answered(place: LeasingRoot, files: F
     moved = [("rename", layout.queue(QUEUE)), ("sync_folder", layout.queues)]
     first = files.calls.index(marking[0])
     assert all(files.calls[before:first].count(each) == 1 for each in moved)
-    # Where whoever finds it half done can read which folder that is of.
+    # A process that finds it half done reads there which folder is meant.
     assert Path(layout.tombstone(QUEUE)).read_text() == UUID
 
 
-def test_it_says_so_for_whoever_died_before(place: LeasingRoot, files: FaultyFiles) -> None:
+def test_it_says_so_also_where_the_deletion_was_cut_off(
+    place: LeasingRoot, files: FaultyFiles
+) -> None:
     def cut_off() -> None:
         place.run(delete_queue(place.root, QUEUE, UUID))
         os.chmod(folder_of(place.root), 0o700)
@@ -75,7 +77,7 @@ def test_it_says_so_for_whoever_died_before(place: LeasingRoot, files: FaultyFil
     assert place.run(create_queue(place.root, QUEUE)) is False
 
 
-def test_fsck_leaves_a_deleted_queue_s_mode_to_whoever_knows(place: LeasingRoot) -> None:
+def test_fsck_leaves_a_deleted_queue_s_mode_as_it_is(place: LeasingRoot) -> None:
     """A mount's name may lead to it by mistake."""
     folder = place.root.layout.queue(QUEUE)
     os.chmod(folder, 0o1750)
