@@ -7,16 +7,20 @@ import pytest
 
 # Debian's package of a program, where its name is another.
 _PACKAGES = {
+    "busybox": "busybox-static",
     "cc": "gcc libc6-dev",
     "chromium": "chromium fonts-dejavu-core",
+    "depmod": "kmod",
     "ganesha.nfsd": "nfs-ganesha nfs-ganesha-vfs libnfs13",
     "java": "default-jre-headless",
     "losetup": "mount",
     "mkfs.btrfs": "btrfs-progs",
     "mkfs.ext4": "e2fsprogs",
     "mkfs.xfs": "xfsprogs",
+    "mount.nfs4": "nfs-common",
     "nginx": "nginx-light",
     "promtool": "prometheus",
+    "qemu-system-x86_64": "qemu-system-x86",
     "rabbitmqctl": "rabbitmq-server",
     "systemd-analyze": "systemd",
     "systemd-socket-activate": "systemd",

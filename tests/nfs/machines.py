@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.needs import cannot_run
+from harness.needs import cannot_run, program
 from harness.processes import eventually
 
 from mq.doctor.options import NFS_GOOD
@@ -76,8 +76,7 @@ wait
 def check_machines() -> None:
     """Skips the test, or fails it in CI, without what the machines are made of."""
     for tool in _TOOLS:
-        if shutil.which(tool) is None:
-            cannot_run(f"needs {tool}")
+        program(tool)
     if not Path(_VIRTIOFSD).exists():
         cannot_run(f"needs {_VIRTIOFSD}")
 
@@ -241,7 +240,7 @@ def _make_kernel(work: Path) -> None:
     initrd = work / "initrd"
     for folder in ("bin", "lib", "proc", "sys", "dev", "host"):
         (initrd / folder).mkdir(parents=True)
-    busybox = shutil.which("busybox")
+    busybox = program("busybox")
     assert busybox is not None
     shutil.copy(busybox, initrd / "bin/busybox")
     for number, module in enumerate(_in_order(modules)):
