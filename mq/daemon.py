@@ -72,9 +72,11 @@ class Daemon:
         self._meter = Meter(PLAN, board, self._clock.steady_s)
         measured = TimedFiles(self._clock.steady_s, self._meter.flush)
         self._files = files or (measured if settings.timings else Files())
-        self._runner: web.ServerRunner | None = None
+        self.runner: web.ServerRunner | None = None
+        """What listens, and has the connections of clients; None before the start."""
         self._broker: Broker | None = None
-        self._service: Service | None = None
+        self.service: Service | None = None
+        """What requests are answered by; None before the start."""
         self._tasks: list[asyncio.Task[None]] = []
         self._probe: ReadinessProbe | None = None
         self._following: Following | None = None
@@ -139,7 +141,7 @@ class Daemon:
         registry = await asyncio.to_thread(Registry, root, settings.queue, settings.refresh_s)
         self._following = Following(self._broker, registry)
         scrapes = self._scrapes(self._broker, self._probe)
-        self._service = Service(
+        self.service = Service(
             self._broker,
             self._probe,
             self._following,
@@ -149,10 +151,10 @@ class Daemon:
             self._meter if settings.timings else None,
         )
         traced = None if self._traces is None else self._traces.around
-        self._runner = make_runner(self._service, settings.drain_s, traced)
-        await self._runner.setup()
+        self.runner = make_runner(self.service, settings.drain_s, traced)
+        await self.runner.setup()
         self._admission.start(self._access)
-        port = await self._listen(self._runner)
+        port = await self._listen(self.runner)
         self._following.start()
         if settings.board is not None:
             self._tasks.append(asyncio.create_task(scrapes.keep_on()))
@@ -210,12 +212,12 @@ class Daemon:
             await self._following.stop()
         if self._broker is not None:
             self._broker.stop_waiting()
-        if self._service is not None:
-            self._service.shovels.stop_all()
-        if self._runner is not None:
+        if self.service is not None:
+            self.service.shovels.stop_all()
+        if self.runner is not None:
             if self._settings.descriptors:
-                await self._hear_first_requests(self._runner)
-            await self._runner.cleanup()
+                await self._hear_first_requests(self.runner)
+            await self.runner.cleanup()
         if self._broker is not None:
             await self._broker.drain()
             await asyncio.to_thread(self._broker.root.history.end)
@@ -226,8 +228,8 @@ class Daemon:
 
     def _tell_the_last(self) -> None:
         """What was counted while it drained, for those that go on."""
-        if self._service is not None:
-            self._service.scrapes.keep()
+        if self.service is not None:
+            self.service.scrapes.keep()
 
     def _scrapes(self, broker: Broker, probe: ReadinessProbe) -> Scrapes:
         survey = Survey(broker.describer.census, self._settings.metrics_queues)

@@ -14,6 +14,7 @@ from harness.needs import cannot_run
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
 from harness.side_by_side import longest_first
+from harness.tiers import Tiers
 
 from mq.clock import Clock
 from mq.daemon import Daemon
@@ -25,6 +26,14 @@ hypothesis.settings.register_profile(
     "mq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("mq")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=("check", "certificate"), help="part of the tests to run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Tiers(config))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

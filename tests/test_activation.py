@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from harness.manager import handing_on
-from harness.needs import cannot_run
+from harness.needs import program
 from harness.processes import PATIENCE_S, Process, Processes, eventually
 from harness.raw import raw_connection, raw_head
 from harness.siblings import server_pids
@@ -141,8 +141,7 @@ def test_it_serves_on_all_that_it_is_given_and_leaves_them_there(
 
 
 def test_systemd_itself_hands_it_over(root: Path) -> None:
-    if shutil.which(ACTIVATE) is None:
-        cannot_run(f"needs {ACTIVATE}")
+    program(ACTIVATE)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     mq = shutil.which("mq") or "mq"
@@ -197,7 +196,7 @@ class Publishers:
                 return
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_no_connection_is_lost_over_restarts(
     daemons: Processes, root: Path, listening: socket.socket
 ) -> None:

@@ -1,13 +1,21 @@
-"""The floors of the code: imports go down, without cycles; one module knows names, one writes."""
+"""The floors of the code: imports go down, without cycles; one module knows names, one writes; and
+where tests are, and that they use what is public.
+"""
 
 import ast
 import functools
-from collections.abc import Iterator
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import pytest
+from harness.side_by_side import LONG
+from harness.tiers import CERTIFICATE, QUICK_ON_SPARK
 
-TOP = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+TOP = TESTS.parent
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 
 # A module's floor is that of its longest prefix here.
@@ -140,6 +148,56 @@ def modules() -> dict[str, Path]:
 
 MODULES = modules()
 
+# Folders of tests by kind of proof, see harness/README.md; elsewhere a test is where its module's
+# name says.
+KINDS = (
+    "bench", "client/contract", "cluster", "conformance", "crash", "deploy", "examples", "faults",
+    "fuzz", "histories", "mutants", "nfs", "openapi", "page", "spark/failures",
+)  # fmt: skip
+# Spark as a whole: its programs, clusters, examples and pages.
+OF_SPARK = {
+    f"spark/test_{name}.py"
+    for name in (
+        "cluster",
+        "example",
+        "extra",
+        "flights",
+        "history",
+        "jobs_on_a_cluster",
+        "pipeline_page",
+    )
+}
+
+
+def is_below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in folders)
+
+
+MIRRORING = [
+    path
+    for path in sorted(str(each.relative_to(TESTS)) for each in TESTS.rglob("test_*.py"))
+    if not is_below(path, KINDS) and path not in OF_SPARK | {"test_floors.py"}
+]
+
+
+def of_each(names: Iterable[str]) -> Callable[[Callable[[str], None]], Callable[[], None]]:
+    """Makes one test of a check of each name. It shows all names that break the rule."""
+
+    def test_of(check: Callable[[str], None]) -> Callable[[], None]:
+        def test() -> None:
+            broken = []
+            for name in names:
+                try:
+                    check(name)
+                except AssertionError as error:
+                    broken.append(f"{name}: {error}")
+            assert not broken, "\n".join(broken)
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return test_of
+
 
 @functools.cache
 def tree(module: str) -> ast.Module:
@@ -189,7 +247,7 @@ def calls(module: str) -> Iterator[tuple[str, str]]:
                 yield "", node.func.id
 
 
-@pytest.mark.parametrize("module", MODULES)
+@of_each(MODULES)
 def test_imports_go_down(module: str) -> None:
     for imported in imports(module):
         if imported == "mq" or (module, imported) in ALLOWED_UPWARDS:
@@ -201,7 +259,7 @@ def test_imports_go_down(module: str) -> None:
         assert {package, imported.split(".")[0]} != {"mq_mover", "mq_reaper"}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@of_each(MODULES)
 def test_spark_is_beside_the_broker(module: str) -> None:
     beside = module.startswith("mq.spark")
     commands = module.startswith("mq.spark.commands")
@@ -229,7 +287,7 @@ def test_there_is_no_cycle() -> None:
         visit(module, ())
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if floor(name) == 0])
+@of_each([name for name in MODULES if floor(name) == 0])
 def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
@@ -238,7 +296,7 @@ def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
             assert str(node.module).split(".")[0] not in PURE_STANDARD_LIBRARY
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if floor(name) < 4])
+@of_each([name for name in MODULES if floor(name) < 4])
 def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
     source = tree(module)
     for node in ast.walk(source):
@@ -251,9 +309,7 @@ def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
             assert "click" not in {alias.name for alias in node.names}, module
 
 
-@pytest.mark.parametrize(
-    "module", [name for name in MODULES if name not in {"mq.store.files", *OUTSIDE_ROOTS}]
-)
+@of_each([name for name in MODULES if name not in {"mq.store.files", *OUTSIDE_ROOTS}])
 def test_only_files_changes_the_disk(module: str) -> None:
     for owner, method in calls(module):
         assert not (owner == "os" and method in MUTATING_OS), f"{module}: os.{method}"
@@ -277,17 +333,14 @@ def is_of(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if is_of(name, WITHOUT_ROOT)])
+@of_each([name for name in MODULES if is_of(name, WITHOUT_ROOT)])
 def test_what_speaks_http_touches_no_root(module: str) -> None:
     # Who keeps messages in a folder of the user's does it by the same calls.
     for imported in imports(module) - {"mq.store.files"}:
         assert not is_of(imported, OF_ROOTS), f"{module} uses {imported}"
 
 
-@pytest.mark.parametrize(
-    "module",
-    [name for name in MODULES if name not in LAYOUT and not is_of(name, WITHOUT_ROOT)],
-)
+@of_each([name for name in MODULES if name not in LAYOUT and not is_of(name, WITHOUT_ROOT)])
 def test_only_layout_knows_folders_and_separators(module: str) -> None:
     documentation = {
         id(node.value)
@@ -303,20 +356,159 @@ def test_only_layout_knows_folders_and_separators(module: str) -> None:
             assert node.value != ":", f"{module} puts names together"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_modules_stay_small(module: str) -> None:
-    assert len(MODULES[module].read_text(encoding="utf-8").splitlines()) <= 400
+def test_prometheus_is_known_to_what_makes_samples_alone() -> None:
+    using = {module for module in MODULES if "prometheus_client" in packages(module)}
+    assert using == {
+        "mq.metrics.disk",
+        "mq.metrics.families",
+        "mq.metrics.scrape",
+        "mq.metrics.serving",
+        "mq.metrics.told",
+    }
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_everything_public_says_what_it_is(module: str) -> None:
-    assert ast.get_docstring(tree(module)), module
-    for node in tree(module).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name.startswith("_"):
-                continue
-            assert ast.get_docstring(node), f"{module}.{node.name}"
-            for inner in node.body if isinstance(node, ast.ClassDef) else []:
-                if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef):
-                    public = not inner.name.startswith("_")
-                    assert not public or ast.get_docstring(inner), f"{module}.{inner.name}"
+def test_the_broker_and_what_stands_beside_it_know_nothing_of_metrics() -> None:
+    for module in MODULES:
+        if module.startswith(("mq.broker", "mq.coordination", "mq.shovels")):
+            assert not [each for each in imports(module) if each.startswith("mq.metrics")], module
+
+
+@of_each(MIRRORING)
+def test_a_test_is_named_after_what_it_tests(path: str) -> None:
+    """`store/test_lease.py`, and `store/test_lease_steps.py`: of `mq.store.lease`."""
+    *folders, name = path.removesuffix(".py").split("/")
+    package = folders if folders[:1] in (["mq_mover"], ["mq_reaper"]) else ["mq", *folders]
+    words = name.split("_")[1:]
+    names = [".".join((*package, "_".join(words[:end]))) for end in range(1, len(words) + 1)]
+    assert any(name in MODULES for name in names), f"{path}: no module of {'.'.join(package)}"
+
+
+def test_each_tier_names_tests_that_exist() -> None:
+    paths = [str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py")]
+    named = (*CERTIFICATE, *QUICK_ON_SPARK, *(each.removeprefix("tests/") for each in LONG))
+    assert [each for each in named if not any(path.startswith(each) for path in paths)] == []
+
+
+# What tests use
+
+# The one module of what tests must know that no interface tells.
+GATHERED = TESTS / "harness" / "internals.py"
+# Python documents them for all who use it.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_exit", "_fields", "_fields_", "_make", "_replace"}
+# The name of something private, as `monkeypatch.setattr` may be given it.
+PRIVATE_PATH = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)*\._(?!_)\w+")
+TAKES_A_NAME = {"delattr", "getattr", "hasattr", "setattr"}
+
+
+def is_private(name: str) -> bool:
+    return re.match(r"_(?!_)", name) is not None and name not in PUBLIC_ALL_THE_SAME
+
+
+def of_its_class(node: ast.expr) -> str | None:
+    """`self` or `super` where it is that; `cls` is `self` here."""
+    if isinstance(node, ast.Name):
+        return "self" if node.id in ("self", "cls") else None
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    return "super" if is_call and node.func.id == "super" else None
+
+
+class Classes:
+    """The classes of all tests, by their names, and what each defines."""
+
+    def __init__(self, trees: Iterable[ast.Module]) -> None:
+        self._bases: dict[str, set[str]] = defaultdict(set)
+        self._names: dict[str, set[str]] = defaultdict(set)
+        for node in (node for each in trees for node in ast.walk(each)):
+            if isinstance(node, ast.ClassDef):
+                self._bases[node.name] |= {base_of(each) for each in node.bases}
+                self._names[node.name] |= {name for each in ast.walk(node) for name in named(each)}
+
+    @functools.cache  # noqa: B019
+    def known(self, name: str, also_own: bool) -> set[str]:
+        """What the classes of the tests define that the class is built on; `also_own`: and it."""
+        found, seen, todo = set(self._names[name] if also_own else ()), {name}, {name}
+        while todo:
+            todo = {base for each in todo for base in self._bases[each]} - seen
+            seen |= todo
+            found |= {known for each in todo for known in self._names[each]}
+        return found
+
+
+def base_of(node: ast.expr) -> str:
+    """The class's name, without its module or what it is a class of."""
+    return ast.unparse(node.value if isinstance(node, ast.Subscript) else node).split(".")[-1]
+
+
+def named(node: ast.AST) -> Iterator[str]:
+    """What this node of a class defines there."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and of_its_class(node.value) == "self"
+    ):
+        yield node.attr
+
+
+def within_classes(module: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """All nodes, each with the name of the class that it is in."""
+    todo: list[tuple[ast.AST, str]] = [(module, "")]
+    while todo:
+        node, within = todo.pop()
+        yield node, within
+        inner = node.name if isinstance(node, ast.ClassDef) else within
+        todo += [(each, inner) for each in ast.iter_child_nodes(node)]
+
+
+def private_names(node: ast.AST, known: Callable[[bool], set[str]]) -> Iterator[str]:
+    """What a node names that is private, and not the tests' own. `known` is what the class that it
+    is in defines, or, when asked for less, what those define that it is built on.
+    """
+    if isinstance(node, ast.Attribute) and is_private(node.attr):
+        of = of_its_class(node.value)
+        if of is None or node.attr not in known(of == "self"):
+            yield ast.unparse(node)
+    elif isinstance(node, ast.ImportFrom):
+        parts = [*str(node.module).split("."), *(alias.name for alias in node.names)]
+        yield from filter(is_private, parts)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+        called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        if called in TAKES_A_NAME:
+            given = (each.value for each in node.args[1:2] if isinstance(each, ast.Constant))
+            yield from filter(is_private, map(str, given))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from filter(PRIVATE_PATH.fullmatch, (node.value,))
+
+
+def privates(module: ast.Module, classes: Classes) -> Iterator[tuple[int, str]]:
+    """(line, name) of everything private in a module that is not the tests' own."""
+    for node, within in within_classes(module):
+        for name in private_names(node, functools.partial(classes.known, within)):
+            yield getattr(node, "lineno", 0), name
+
+
+def explained(source: str) -> set[int]:
+    """The lines that have a comment in words, on them or just above."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not re.match(r"#\s*(noqa|type:|fmt:)", token.string):
+            is_above = not token.line[: token.start[1]].strip()
+            lines.add(token.start[0] + is_above)
+    return lines
+
+
+def test_tests_use_what_is_public() -> None:
+    """What is private is gathered in one module, or a comment beside it says why it is used."""
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(TESTS.rglob("*.py"))}
+    trees = {path: ast.parse(source) for path, source in sources.items()}
+    classes = Classes(trees.values())
+    assert [
+        f"{path.relative_to(TESTS)}:{line}: {name}"
+        for path, tree_of_test in trees.items()
+        if path != GATHERED
+        for line, name in privates(tree_of_test, classes)
+        if line not in explained(sources[path])
+    ] == []

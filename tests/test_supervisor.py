@@ -362,7 +362,7 @@ async def test_a_second_signal_kills_what_still_drains(daemons: Processes, root:
     assert mq.logged("asked twice")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_one_that_does_not_end_in_time_is_killed(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, *TWO, "--drain-timeout", "0")
     pids = server_pids(mq, 2)

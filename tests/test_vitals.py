@@ -119,7 +119,7 @@ def test_mover_and_reaper_tell_of_their_passes(daemons: Processes, root: Path) -
         of_reaper.hears("STOPPING")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_of_several_one_that_stands_still_is_ended_and_followed(
     daemons: Processes, root: Path, told: Manager
 ) -> None:

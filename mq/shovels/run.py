@@ -75,7 +75,8 @@ class Run:
         self._tally = Tally(record.run, passing.aim.criteria.limit)
         self._at_once = _at_once(record.run.concurrency)
         self._pacing = Pacing(record.run.rate, root.clock.steady_s())
-        self._stopping: Stopping | None = None
+        self.stopping: Stopping | None = None
+        """Why it is to stop; None: it is not."""
         self._error: Exception | None = None
         self._is_listed = False
         self._again: list[Candidate] = []
@@ -107,7 +108,7 @@ class Run:
     def stop(self, why: Stopping = Stopping.ASKED) -> None:
         """Has it end after what is in hand. From any thread; the first who says so says why."""
         with self._changed:
-            self._stopping = self._stopping or why
+            self.stopping = self.stopping or why
             self._changed.notify_all()
 
     def run(self) -> Progress:
@@ -159,7 +160,7 @@ class Run:
             self._look()
             with self._changed:
                 left_s = again_s - self._now_s()
-                if self._stopping is not None:
+                if self.stopping is not None:
                     return False
                 if left_s <= 0:
                     return True
@@ -168,7 +169,7 @@ class Run:
     def _look(self) -> None:
         """Whether it is to stop, and whether it still has its turn; says how far it is."""
         self._look_for_turn()
-        if self._stopping is Stopping.TAKEN:
+        if self.stopping is Stopping.TAKEN:
             return
         try:
             if is_asked_to_stop(self._root, self.queue, self._record.run.id):
@@ -203,14 +204,14 @@ class Run:
         now_ms = self._root.now_ms()
         self._look_for_turn()
         with self._changed:
-            if self._stopping is not None:
+            if self.stopping is not None:
                 state = RunState.STOPPED
             else:
                 state = RunState.DONE if self._error is None else RunState.FAILED
             self._tally.ends(state, now_ms)
-        if self._record.run.by is Trigger.SCHEDULED and self._stopping in (None, Stopping.ASKED):
+        if self._record.run.by is Trigger.SCHEDULED and self.stopping in (None, Stopping.ASKED):
             self._record = Record(self._record.run, now_ms)
-        if self._stopping is not Stopping.TAKEN:
+        if self.stopping is not Stopping.TAKEN:
             self._tell()
             self._drop_stop()
         fields = self._fields()
@@ -282,7 +283,7 @@ class Run:
     def _reserve(self) -> int:
         """How many may be taken in hand: waits until some may. 0: there is nothing left to do."""
         with self._changed:
-            while self._stopping is None and self._error is None:
+            while self.stopping is None and self._error is None:
                 count = self._tally.room(self._pacing.at_once(self._at_once))
                 if count:
                     self._tally.takes(count)
@@ -296,7 +297,7 @@ class Run:
     def _wait_for(self, count: int) -> bool:
         """Waits until so many may be moved; False: they are not to be, for now."""
         with self._changed:
-            while self._stopping is None and self._error is None:
+            while self.stopping is None and self._error is None:
                 now_s = self._now_s()
                 wait_s = self._pacing.wait_s(now_s)
                 if not wait_s:

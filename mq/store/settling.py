@@ -14,7 +14,7 @@ def settle_removals(root: Root) -> Steps[None]:
     every error, else by an fsync of each folder that messages lie in. Blocking for as long as that
     takes. Raises OSError. Durable on return: yes.
     """
-    if _takes_syncfs(root):
+    if takes_syncfs(root):
         _sync_file_system(root)
     else:
         yield Flush(folders=(root.layout.remove,), beside=tuple(_rows(root)))
@@ -25,7 +25,7 @@ def settle_unlinks(root: Root, spots: Iterable[str]) -> None:
     still there, and of the folders among them that are not. Blocking. Raises OSError. Durable on
     return: yes.
     """
-    if _takes_syncfs(root):
+    if takes_syncfs(root):
         _sync_file_system(root)
         return
     for spot in spots:
@@ -33,7 +33,8 @@ def settle_unlinks(root: Root, spots: Iterable[str]) -> None:
     root.files.sync_folder(root.layout.remove)
 
 
-def _takes_syncfs(root: Root) -> bool:
+def takes_syncfs(root: Root) -> bool:
+    """Whether one syncfs makes all durable that was moved or unlinked, and tells of every error."""
     file_system = file_system_of(root.layout.root)
     # What is in memory has no media: there it does nothing, and lists nothing.
     return file_system.in_memory or tells_syncfs_errors(file_system)

@@ -66,36 +66,37 @@ class Shovel(Policy):
         super().__init__(work)
         self._uuids = UuidSource(work.root.clock)
         self._dues: dict[QueueName, Due] = {}
-        self._runs: dict[QueueName, Going] = {}
+        self.runs: dict[QueueName, Going] = {}
+        """Those that go on, as of the last turn."""
 
     def act(self) -> Turn:
         """Begins what is due; what was moved since the last turn. Raises OSError."""
         moved = self._gather()
         self._dues = self._followed()
         now_s = self.root.clock.steady_s()
-        room = SHOVEL_SCHEDULED_RUNS_MAX - len(self._runs)
+        room = SHOVEL_SCHEDULED_RUNS_MAX - len(self.runs)
         for queue in decide(self._dues, now_s, room):
             self._begin_if_due(queue, now_s)
         return Turn(moved)
 
     def stop(self) -> None:
         """Ends the runs; whoever has their queues next begins them anew."""
-        for each in self._runs.values():
+        for each in self.runs.values():
             each.run.stop(Stopping.LEFT)
         ends_s = self.root.clock.steady_s() + SHOVEL_END_S
-        for each in self._runs.values():
+        for each in self.runs.values():
             each.run.ended.wait(max(0.0, ends_s - self.root.clock.steady_s()))
 
     def _gather(self) -> int:
         """How many messages were moved since."""
         moved = 0
-        for queue, going in list(self._runs.items()):
+        for queue, going in list(self.runs.items()):
             is_over = going.run.ended.is_set()
             now = going.run.progress
             moved += now.moved - going.counted
             going.counted = now.moved
             if is_over:
-                del self._runs[queue]
+                del self.runs[queue]
                 # Also where that could not be written.
                 if now.ended_ms is not None and going.run.scheduled_ms == now.ended_ms:
                     at_s = self.root.clock.steady_s() + going.every_s
@@ -110,7 +111,7 @@ class Shovel(Policy):
         for queue, registered in list(self.work.registry.queues.items()):
             # Each second, of all queues: whose one is costs more, and nearly none has a schedule.
             every_s = _every_s(queue, registered.settings)
-            if every_s is None or queue in self._runs or not self.work.coordinator.has(queue):
+            if every_s is None or queue in self.runs or not self.work.coordinator.has(queue):
                 continue
             known = self._dues.get(queue)
             if known is None or known.every_s != every_s:
@@ -155,7 +156,7 @@ class Shovel(Policy):
             return
         # Once it has ended, when it is due next is asked of what it has left.
         del self._dues[queue]
-        self._runs[queue] = Going(run, every_s)
+        self.runs[queue] = Going(run, every_s)
 
     def _may_go_on(self, queue: QueueName) -> bool:
         """Whether the queue is this member's still, and has a schedule. From the run's threads."""

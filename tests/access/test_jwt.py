@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from mq.access.callers import Caller, Right
 from mq.access.jwt import JwtVerifier
-from mq.access.keys import BadKeys, FileKeys, parse_keys
+from mq.access.keys import BadKeys, FileKeys, PublicKey, parse_keys
 from mq.serving_limits import JWKS_KEYS_MAX, JWTS_KNOWN_MAX
 
 ONE = SigningKey()
@@ -38,6 +39,16 @@ class Fixed:
 
     def missed(self) -> None:
         self.misses += 1
+
+
+class CountedKeys(tuple[PublicKey, ...]):
+    """Keys, and how often a token was verified by them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[PublicKey]:
+        self.looks += 1
+        return super().__iter__()
 
 
 def claims(clock: FakeClock = CLOCK, **other: Any) -> dict[str, Any]:
@@ -161,10 +172,20 @@ def test_a_key_that_was_taken_away_knows_nobody_any_more() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    found = verifier(Fixed(ONE.public()))
-    for number in range(JWTS_KNOWN_MAX + 5):
-        assert found.caller(ONE.token(**claims(jti=str(number)))) is not None
-    assert len(found._known) == JWTS_KNOWN_MAX
+    keys = Fixed(ONE.public())
+    counted = keys.keys = CountedKeys(keys.keys)
+    found = verifier(keys)
+    tokens = [ONE.token(**claims(jti=str(number))) for number in range(JWTS_KNOWN_MAX + 5)]
+    for token in tokens:
+        assert found.caller(token) is not None
+    counted.looks = 0
+    for token in tokens[5:]:
+        assert found.caller(token) is not None
+    assert counted.looks == 0
+    # Those of long ago are not remembered, and so verified again.
+    for token in tokens[:5]:
+        assert found.caller(token) is not None
+    assert counted.looks == 5
 
 
 @given(st.text() | st.from_regex(r"[A-Za-z0-9_-]{0,40}(\.[A-Za-z0-9_-]{0,40}){2}"))

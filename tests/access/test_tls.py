@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from harness.certificates import HERE, Authority, Pair, encrypt
+from harness.internals import consumers
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -75,12 +76,6 @@ def shown_by(port: int, context: ssl.SSLContext) -> Awaitable[bytes]:
     return asyncio.to_thread(look)
 
 
-def waits(server: Server) -> int:
-    broker = server.daemon._broker
-    assert broker is not None
-    return broker.consuming.waiters
-
-
 async def test_both_ways_of_a_request_go_over_tls(secure: Server, authority: Authority) -> None:
     url = f"https://localhost:{secure.port}"
     async with session(authority.context()) as made:
@@ -95,7 +90,7 @@ async def test_both_ways_of_a_request_go_over_tls(secure: Server, authority: Aut
         assert await got.read() == packed
         assert (await made.get(f"{url}/orders/messages")).status == 200
         waiting = asyncio.create_task(made.get(f"{url}/orders/messages?wait=30").__aenter__())
-        await comes_true(lambda: waits(secure))
+        await comes_true(lambda: consumers(secure, "orders"))
         await made.post(f"{url}/orders/messages", data=b"waited for")
         answer = await waiting
         assert await answer.read() == b"waited for"

@@ -10,13 +10,13 @@ from harness.audits import looked_at
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.bench.backlog import SHARD_FILES, Backlog, write_backlog
 from mq.clock import SystemClock
 from mq.lifecycle import State
 from mq.names import MessageId
 from mq.store.audit import audit
 from mq.store.files import Files
 from mq.store.root import open_root
-from tests.bench.backlog import SHARD_FILES, Backlog, write_backlog
 
 BEGAN_MS = 1_767_225_600_000
 

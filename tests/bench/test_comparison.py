@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bench.comparison import Comparison, percentile
+from deploy.bench.comparison import Comparison, percentile
 
 
 def cells(line: str) -> list[str]:

@@ -1,7 +1,6 @@
 """The load tool's figures: they agree with the disk, and a wrong answer is never a message."""
 
 import os
-import shutil
 import socket
 import threading
 import urllib.request
@@ -10,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from harness.needs import cannot_run
+from harness.needs import program
 from harness.processes import PATIENCE_S, Processes
 
-from bench.load import BenchError, Latency, Run, load
+from deploy.bench.load import BenchError, Latency, Run, load
 
 QUEUE = "q"
 CONNECTIONS = 7
@@ -22,8 +21,7 @@ BODY_BYTES = 123
 
 @pytest.fixture(autouse=True)
 def _needs_cc() -> None:
-    if shutil.which("cc") is None:
-        cannot_run("needs cc, to compile the load tool")
+    program("cc")
 
 
 @pytest.fixture

@@ -8,21 +8,20 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from harness.needs import cannot_run
+from harness.needs import program
 
 TOP = Path(__file__).parents[2]
 RATE = re.compile(r"\| (\S.*?): (publish|publish \+ fetch \+ delete) +\| +([\d,]+) \(")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_a_run_gives_a_table_and_a_picture(tmp_path: Path) -> None:
-    if shutil.which("cc") is None:
-        cannot_run("needs cc, to compile the load tool")
+    program("cc")
     picture = tmp_path / "picture.svg"
     flags = ("--rounds", "1", "--seconds", "1", "--warm", "0", "--only", "beanstalkd")
     done = subprocess.run(
         [
-            sys.executable, "-m", "tests.bench.others", *flags,
+            sys.executable, "-m", "deploy.bench.others", *flags,
             "--root", str(tmp_path), "--picture", str(picture),
         ],
         cwd=TOP, capture_output=True, text=True,

@@ -7,8 +7,8 @@ import time
 import pytest
 from harness.needs import cannot_run
 
-from tests.bench.load import BenchError
-from tests.bench.places import FLUSH_S, slow_ext4
+from deploy.bench.load import BenchError
+from deploy.bench.places import FLUSH_S, slow_ext4
 
 
 @pytest.mark.needs_root

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.bench.ceiling import BODY, Commit
+from deploy.bench.serial import Serial
 from mq.message import Stamp
-from tests.bench.ceiling import BODY, Commit
-from tests.bench.serial import Serial
 
 
 def files(root: Path) -> dict[str, list[str]]:

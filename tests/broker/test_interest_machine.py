@@ -4,6 +4,7 @@ Real consumers and interests; a model says what is known, and answers what they 
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mq.broker.interest import State
-from mq.limits import NOTIFIED_S
+from mq.limits import NOTIFIED_S, PRIORITY_MAX
 from mq.names import MessageId
 from mq.selection import Selection
 
@@ -113,7 +114,7 @@ class Consumers(RuleBasedStateMachine):
 
     @rule(which=which)
     def give_a_fetch_up(self, which: int) -> None:
-        owned = {future for each in self.consumers for future in each._in_hand}
+        owned = {future for each in self.consumers for future in each.asked}
         if plain := [ask for ask in self.queue.asks if ask.future not in owned]:
             plain[which % len(plain)].future.cancel()
             self.queue.asks = [ask for ask in self.queue.asks if not ask.future.done()]
@@ -192,15 +193,26 @@ class Consumers(RuleBasedStateMachine):
     @invariant()
     def states_and_credit_agree(self) -> None:
         for each in self.consumers:
-            would = each.credit > 0 and not each._is_paused
+            would = each.credit > 0 and not each.is_paused
             assert would or each.state is State.NOT_INTERESTED
             assert each.credit >= 0
             assert each.is_armed <= each.is_notified
         told = Counter(each.state for each in self.consumers)
         interests = self.queue.interests
-        active = told[State.INTERESTED] + told[State.NOTIFIED]
-        assert sum(1 for _ in interests) == active
-        assert sum(map(sum, map(dict.values, map(dict, interests._active.values())))) == active
+        assert sum(1 for _ in interests) == told[State.INTERESTED] + told[State.NOTIFIED]
+        active = Counter(
+            (each.priority, each.selection)
+            for each in self.consumers
+            if each.state is not State.NOT_INTERESTED
+        )
+        assert bool(interests) == bool(active)
+        for priority in range(PRIORITY_MAX + 1):
+            above = any(other > priority for other, _ in active)
+            assert interests.holds_back(priority) == above
+        for each in {(each.priority, each.selection): each for each in self.consumers}.values():
+            equals = max(1, active[each.priority, each.selection])
+            share = max(1, math.ceil(self.queue.work(each.selection) / equals))
+            assert interests.share(each) == share
 
     @invariant()
     def nobody_gets_what_is_another_s(self) -> None:

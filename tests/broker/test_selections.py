@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from harness.api import assert_problem, call, fetch, make_queue, publish
-from harness.internals import interested, selections
+from harness.internals import interested, queue_of, selections, selections_kept
 from harness.server import Server
 from harness.waiting import comes_true
 
@@ -55,13 +55,10 @@ async def test_nothing_is_kept_of_a_deleted_queue(queue: Server) -> None:
     assert found[0] == 1
     waiting = asyncio.create_task(call(queue, "GET", "/q/messages?select=header:ce-id=4&wait=60"))
     await comes_true(lambda: interested(queue, "q") == 1, "its waiting")
-    broker = queue.daemon._broker
-    assert broker is not None
-    deleted = broker.used("q")
-    assert deleted is not None
+    deleted = queue_of(queue, "q")
     assert (await call(queue, "DELETE", "/q")).status == 200
     assert_problem(await waiting, 404, "queue-not-found")
     await make_queue(queue)
     assert (await fetch(queue)).status == 204
     await comes_true(lambda: selections(queue, "q") == UNUSED, "forgetting them")
-    assert len(deleted._selections) == 0
+    assert selections_kept(deleted) == 0

@@ -28,7 +28,7 @@ def test_sighup_has_tokens_read_again(daemons: Processes, root: Path, tokens: To
     mq.wait_for_log(r"INFO.* read again")
     assert (status(mq.url, newcomer), status(mq.url, tokens.of["root"])) == (404, 401)
     # A file that says nothing that can be meant changes nothing, and the log says why.
-    tokens.spoil()
+    tokens.damage()
     mq.popen.send_signal(signal.SIGHUP)
     mq.wait_for_log(r"ERROR.* not read again .*line 2")
     assert (status(mq.url, newcomer), status(mq.url, tokens.of["root"])) == (404, 401)
@@ -92,7 +92,7 @@ def test_the_log_says_whom_it_was_refused_to_and_no_token(
 
 
 def test_a_bad_file_keeps_mq_from_starting(daemons: Processes, root: Path, tokens: Tokens) -> None:
-    tokens.spoil()
+    tokens.damage()
     for flags in ((), ("--processes", "2")):
         mq = daemons.start("mq", "--root", str(root), "--tokens", str(tokens.path), *flags)
         assert mq.popen.wait(PATIENCE_S) == 1

@@ -23,7 +23,7 @@ from harness.zookeeper import Way, ZooKeeper, zookeeper
 
 from mq.coordination.zookeeper_address import Nodes
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 
 ASSIGN_S = 3.0
 SESSION_S = 3.0

@@ -204,7 +204,7 @@ async def test_each_message_is_delivered_once_whoever_answers(mq: Process, root:
     await comes_true(lambda: message_files(root) == nothing, "the reaper's end")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_kills_lose_no_message_and_give_none_to_two(daemons: Processes, root: Path) -> None:
     flags = ("--processes", "2", "--standalone", "--visibility", "2")
     mq = await asyncio.to_thread(daemons.mq, root, *flags)

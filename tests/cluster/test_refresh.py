@@ -69,7 +69,7 @@ async def here(daemons: Processes, root: Path) -> AsyncIterator[Root]:
         yield Root(daemons, root, session)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_what_one_makes_changes_and_deletes_all_follow_when_one_is_asked(here: Root) -> None:
     await here.start(*NEVER)
     await here.mover(*NEVER)
@@ -96,7 +96,7 @@ async def test_what_one_makes_changes_and_deletes_all_follow_when_one_is_asked(h
     await comes_true(lambda: has("b"))
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_all_follow_by_themselves_after_a_while(here: Root) -> None:
     await here.start("--refresh", "0.2")
     await here.mover("--refresh", "0.2")
@@ -114,7 +114,7 @@ async def test_all_follow_by_themselves_after_a_while(here: Root) -> None:
     await comes_true(has)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_a_queue_whose_time_is_over_is_so_for_all_and_then_gone_for_all(here: Root) -> None:
     await here.start(*NEVER)
     await here.call(0, "PUT", "/a")
@@ -136,7 +136,7 @@ async def test_a_queue_whose_time_is_over_is_so_for_all_and_then_gone_for_all(he
     assert await here.refresh(0) == {"queues": 0, "new": 0, "changed": 0, "gone": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_a_shovel_follows_its_queue_s_settings_without_a_restart(here: Root) -> None:
     await here.start(*NEVER)
     await here.call(0, "PUT", "/a")

@@ -45,7 +45,7 @@ def moved_some(mq: Process) -> bool:
     return bool(now["state"] == "running" and now["moved"] > 0)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_one_that_is_killed_was_interrupted_and_the_next_moves_the_rest(
     daemons: Processes, root: Path
 ) -> None:
@@ -66,7 +66,7 @@ def test_one_that_is_killed_was_interrupted_and_the_next_moves_the_rest(
     assert in_queue(root) == set(ids)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_another_process_stops_it(daemons: Processes, root: Path) -> None:
     mq, other = daemons.mq(root), daemons.mq(root)
     sidelined(mq)
@@ -79,7 +79,7 @@ def test_another_process_stops_it(daemons: Processes, root: Path) -> None:
     assert in_queue(root, "orders_SIDELINE")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_one_that_is_stopped_loses_its_turn_and_takes_nothing_twice(
     daemons: Processes, root: Path
 ) -> None:
@@ -109,7 +109,7 @@ def test_one_that_is_stopped_loses_its_turn_and_takes_nothing_twice(
     assert (now["id"], now["state"]) == (run_id, "done")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_by_schedule_and_a_run_of_a_killed_mover_goes_on_elsewhere(
     daemons: Processes, root: Path
 ) -> None:

@@ -118,7 +118,7 @@ async def _publish_all(cluster: Cluster, messages: int) -> dict[str, int]:
     return published
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("count", "peers"), [(2, 0), (2, 1), (3, 2)], ids=["two", "two-peers", "three-peers"]
 )
@@ -166,7 +166,7 @@ async def test_each_message_is_delivered_exactly_once_within_its_visibility(
     await comes_true(lambda: message_files(root) == nothing, "the reaper's end")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize(("count", "peers"), [(2, 0), (3, 2)], ids=["two", "three-peers"])
 async def test_a_message_comes_back_to_whoever_asks_and_never_before_it_is_due(
     start: Any, daemons: Processes, root: Path, count: int, peers: int

@@ -273,7 +273,7 @@ async def test_a_bad_new_file_keeps_the_old_one_and_a_good_one_counts_at_once(
             return (await connection.response()).status
 
         assert await asks("consumer") == 204
-        tokens.spoil()
+        tokens.damage()
         await guarded.daemon.reload()
         assert await asks("consumer") == 204
         tokens.grant("consumer", "orders:publish")
@@ -301,8 +301,8 @@ async def test_who_is_known_is_asked_for_again_after_a_while(serve: Serve, token
             asked.append(token)
             return Caller("c", parse_grants(["*:admin"])) if len(asked) < 3 else None
 
-    access = server.daemon._access
-    access.replace([Once()])
+    assert server.daemon.service is not None
+    server.daemon.service.access.replace([Once()])
     async with raw_connection(server.port) as connection:
         statuses = []
         for _ in range(3):

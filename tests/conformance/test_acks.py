@@ -15,11 +15,10 @@ from harness.api import (
     make_queue,
     publish,
 )
-from harness.cases import commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.raw import raw_connection, raw_head
-from harness.server import Serve, Server
+from harness.server import Serve, Server, commit_modes
 
 from mq.limits import BATCH_MESSAGES_MAX, JSON_BYTES_MAX
 

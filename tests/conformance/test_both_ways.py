@@ -11,12 +11,16 @@ import pytest
 from harness.api import UNKNOWN_ID, call, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles, Gate
-from harness.internals import connections
+from harness.internals import (
+    connections,
+    goes_as_it_is_answered,
+    in_hand_directly,
+    protocols,
+)
 from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.http.connection import Connection
 from mq.limits import SETTINGS_AGE_S
 from mq.settings import QueueSettings
 
@@ -206,7 +210,7 @@ async def in_hand(
             await connection.response()
             await connection.send(request)
             await comes_true(gate.reached.is_set)
-            assert [each for each in protocols(server) if each._in_hand is not None]
+            assert in_hand_directly(server)
             yield connection
 
     return server, gate, opened()
@@ -224,31 +228,41 @@ async def test_a_delete_goes_the_direct_way_whatever_is_known_of_settings(serve:
         await connection.response()
         await connection.send(raw_head("DELETE", f"/q/messages/{message_id}"))
         await comes_true(gate.reached.is_set)
-        is_direct = [each for each in protocols(server) if each._in_hand is not None]
+        is_direct = in_hand_directly(server)
         gate.open()
         assert is_direct
         assert (await connection.response()).status == 202
 
 
-async def test_who_waits_for_an_answer_is_not_idle(serve: Serve) -> None:
+@asynccontextmanager
+async def idle(server: Server) -> AsyncIterator[RawConnection]:
+    """A connection that was answered, and asks nothing more."""
+    async with raw_connection(server.port) as connection:
+        await connection.send(raw_head("GET", "/-/livez"))
+        assert (await connection.response()).status == 200
+        yield connection
+
+
+async def test_who_waits_for_an_answer_is_not_idle(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mq.http.app.KEEPALIVE_S", 0.2)
     server, gate, opened = await in_hand(serve, publish_bytes(b"x"))
     async with opened as connection:
-        for each in protocols(server):
-            each._next_keepalive_close_time = 0.0  # As if it had been so long.
-            each._process_keepalive()
+        async with idle(server) as later:
+            # By now both have had no new request for as long as one may be idle.
+            assert await later.ended() == b""
         gate.open()
         assert (await connection.response()).status == 201
-        for each in protocols(server):
-            each._next_keepalive_close_time = 0.0
-            each._process_keepalive()
         assert await connection.ended() == b""
 
 
 async def test_a_drain_answers_what_went_the_direct_way_and_closes(serve: Serve) -> None:
     server, gate, opened = await in_hand(serve, publish_bytes(b"x"))
-    async with opened as connection:
+    async with opened as connection, idle(server) as other:
         draining = asyncio.create_task(server.daemon.drain())
-        await comes_true(lambda: all(each._close for each in protocols(server)))
+        # The drain closes all connections at once; one in hand stays until it is answered.
+        assert await other.ended() == b""
         gate.open()
         assert (await connection.response()).status == 201
         assert await connection.ended() == b""
@@ -279,14 +293,11 @@ async def test_a_client_that_goes_when_its_streamed_answer_would_begin_leaves_no
         await connection.response()
         await connection.send(raw_head("GET", "/q/messages"))
         await comes_true(gate.reached.is_set)
-        (protocol,) = (each for each in protocols(server) if each._in_hand is not None)
-        # In the turn of the loop in which the claim is known, and after it is.
-        protocol._in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
+        goes_as_it_is_answered(server)
         gate.open()
         await connection.ended()
     await comes_true(lambda: ready(server), "the message is released")
     assert files.open_paths("/q/") == []
-    assert not protocol._request_in_progress  # A drain would wait for it.
 
 
 @pytest.mark.parametrize("more", [(), (LONG_WAY,)])
@@ -318,13 +329,13 @@ async def test_a_client_that_goes_during_a_drain_is_no_error(
     server = await serve(files=files, commit="fsync")
     await make_queue(server)
     gate = files.hold("sync", "/new/")
-    async with raw_connection(server.port) as connection:
+    async with idle(server) as other, raw_connection(server.port) as connection:
         await connection.send(publish_bytes(b"x", LONG_WAY))
         await comes_true(gate.reached.is_set)
         draining = asyncio.create_task(server.daemon.drain())
-        await comes_true(lambda: all(each._handler_waiter for each in protocols(server)))
-    runner = server.daemon._runner
-    await comes_true(lambda: runner is None or runner.server is None, "no connection is left")
+        # The drain waits for the request from here on.
+        assert await other.ended() == b""
+    await comes_true(lambda: not connections(server), "no connection is left")
     gate.open()
     await draining
     assert not [each for each in caplog.records if each.exc_info]
@@ -337,10 +348,3 @@ async def ready_now(server: Server) -> int:
 async def ready(server: Server) -> int:
     count: int = (await call(server, "GET", "/q")).json()["ready"]
     return count
-
-
-def protocols(server: Server) -> list[Connection]:
-    runner = server.daemon._runner
-    assert runner is not None
-    assert runner.server is not None
-    return [each for each in runner.server.connections if isinstance(each, Connection)]

@@ -371,7 +371,7 @@ async def test_what_a_killed_client_held_is_released(server: Server) -> None:
         assert {(await consumer.message()).receives for _ in range(300)} == {2}
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_what_a_killed_mq_had_given_comes_back(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root)
     daemons.mover("--root", str(root))

@@ -73,10 +73,7 @@ class Client:
                     if holder is consumer:
                         self.model.lets_go(message_id)
                 if self.chance.random() < 0.5:
-                    assert consumer.socket._response.connection is not None
-                    transport = consumer.socket._response.connection.transport
-                    assert transport is not None
-                    transport.abort()
+                    consumer.hang_up()
 
     async def act(self, consumer: Consumer, queues: list[str]) -> None:
         await self.take(consumer)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.api import StillClock, assert_problem, call, make_queue, publish
-from harness.cases import STREAMED_BYTES, commit_modes
+from harness.api import StillClock, assert_problem, call, make_queue, publish, totals
 from harness.faults import FaultyFiles
 from harness.folders import message_files
-from harness.internals import background_work, connections, totals
+from harness.internals import background_work, connections
 from harness.raw import raw_connection, raw_head
-from harness.server import Serve, Server
+from harness.server import STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
 from mq.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, COHORT_FIRST, COHORT_MAX, MIB
@@ -71,8 +70,7 @@ async def test_messages_come_in_order_and_once(serve: Serve, commit: str, messag
     assert [row["id"] for row in first + rest] == ids
     assert await count(server, 1) == []
     assert message_files(server.root)["delay"] == sorted(f"q:{each}" for each in ids)
-    totals = (await call(server, "GET", "/q")).json()["totals"]
-    assert totals["fetched"] == messages
+    assert (await totals(server))["fetched"] == messages
 
 
 async def test_urgent_ones_come_first(server: Server) -> None:
@@ -160,7 +158,11 @@ async def test_what_was_claimed_for_a_client_that_hung_up_is_released(serve: Ser
         await comes_true(claim.reached.is_set)
     await comes_true(lambda: connections(server) <= 1)
     claim.open()
-    await comes_true(lambda: totals(server, "q").released == len(ids))
+
+    async def is_released() -> bool:
+        return (await totals(server))["released"] == len(ids)
+
+    await comes_true(is_released)
     await comes_true(lambda: not background_work(server))
     assert message_files(server.root)["queues"] == [f"q:{each}" for each in ids]
     assert [row["id"] for row in await count(server, 5)] == ids

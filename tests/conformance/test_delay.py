@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from harness.api import assert_problem, call, delete, fetch, make_queue, publish
-from harness.cases import body_sizes
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files, mtime_ns, nothing_anywhere
-from harness.moving import move_due
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes
+from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 from mq.limits import DUE_IN_S_MAX

@@ -17,11 +17,12 @@ from harness.api import (
     post,
     publish,
     publish_lines,
+    totals,
 )
 from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.consuming import consuming
-from harness.internals import interested, totals
+from harness.internals import interested
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
@@ -89,7 +90,7 @@ async def test_what_expires_between_a_look_and_its_fetch_is_not_given_out(
     assert (await fetch(aged)).id == old[0]  # The others are known from here on.
     clock.advance(TTL_S)
     assert (await fetch(aged)).status == 204
-    assert totals(aged, "q").expired == 2
+    assert (await totals(aged))["expired"] == 2
     young = await publish(aged)
     assert (await fetch(aged)).id == young
 
@@ -104,7 +105,7 @@ async def test_however_many_have_expired_what_is_behind_them_is_the_next(
     clock.advance(TTL_S + 1)  # So many ids of one moment are ahead of the clock.
     young = await publish(aged)
     assert (await fetch(aged)).id == young
-    assert totals(aged, "q").lost_races == 0
+    assert (await totals(aged))["lost_races"] == 0
     assert (await fetch(aged)).status == 204
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue
 from harness.audits import assert_audits_clean
-from harness.cases import body_sizes, commit_modes
 from harness.clock import FakeClock
 from harness.folders import message_files
 from harness.raw import raw_head, raw_request
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes, commit_modes
 
 from mq.limits import IDEMPOTENCY_S_DEFAULT
 from mq.settings import QueueSettings

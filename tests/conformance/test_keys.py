@@ -9,11 +9,10 @@ from urllib.parse import quote
 import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue, publish
 from harness.audits import assert_audits_clean
-from harness.cases import body_sizes, commit_modes
 from harness.clock import FakeClock
 from harness.folders import message_files
 from harness.raw import raw_head, raw_request
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes, commit_modes
 
 from mq.store.files import Files
 from mq.store.flush import FsyncFlusher

@@ -10,6 +10,7 @@ import pytest
 from harness.api import call
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.internals import broker, connections
 from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -30,8 +31,7 @@ def problem_of(response: RawResponse, status: int, slug: str) -> dict[str, objec
 
 
 def waiters(server: Server) -> int:
-    assert server.daemon._broker is not None
-    return server.daemon._broker.consuming.waiters
+    return broker(server).consuming.waiters
 
 
 # Heads
@@ -69,7 +69,6 @@ async def test_who_takes_nothing_of_its_answers_is_hung_up_on(serve: Serve) -> N
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         server = await serve(descriptors=(listening.fileno(),), unread_s=0.2)
-        connections = server.daemon._service.scrapes.connections  # type: ignore[union-attr]
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
@@ -78,8 +77,8 @@ async def test_who_takes_nothing_of_its_answers_is_hung_up_on(serve: Serve) -> N
             asking = asyncio.create_task(
                 loop.sock_sendall(client, raw_head("GET", "/-/openapi.json") * 50)
             )
-            await comes_true(lambda: connections()[0] == 1)
-            await comes_true(lambda: connections()[0] == 0)
+            await comes_true(lambda: connections(server) == 1)
+            await comes_true(lambda: connections(server) == 0)
             with contextlib.suppress(ConnectionError):
                 await asking
         assert (await call(server, "GET", "/-/livez")).status == 200

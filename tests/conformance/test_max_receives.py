@@ -10,8 +10,8 @@ from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.consuming import consuming
 from harness.folders import mtime_ns
-from harness.moving import move_due
 from harness.server import Serve, Server
+from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 from mq.limits import FIRST_SIGHT_S

@@ -10,9 +10,9 @@ from harness.api import UNKNOWN_ID, Reply, assert_problem, call, delete, fetch, 
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files, mtime_ns
-from harness.moving import move_due
 from harness.raw import raw_head, raw_request
 from harness.server import Serve, Server
+from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 from mq.limits import DUE_IN_S_MAX, JSON_BYTES_MAX

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
-from harness.moving import fire_due
 from harness.processes import Processes
 from harness.server import Serve, Server
+from harness.upkeep import fire_due
 from harness.waiting import comes_true
 from yarl import URL
 

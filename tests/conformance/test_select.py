@@ -13,9 +13,9 @@ from harness.api import Reply, StillClock, assert_problem, call, delete, fetch, 
 from harness.clock import FakeClock
 from harness.folders import message_files
 from harness.internals import interested
-from harness.moving import move_due
 from harness.processes import PATIENCE_S
 from harness.server import Serve, Server
+from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 import mq.broker.watching

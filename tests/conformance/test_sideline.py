@@ -20,8 +20,8 @@ from harness.clock import FakeClock
 from harness.folders import message_files, mtime_ns
 from harness.internals import connections
 from harness.leases import CONSUMER, LEASE_S
-from harness.moving import move_due
 from harness.server import Serve, Server
+from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 from mq.limits import QUEUE_NAME_CHARS_MAX

@@ -17,12 +17,11 @@ from harness.api import (
     make_queue,
     publish,
 )
-from harness.cases import commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
 from harness.internals import connections
 from harness.raw import raw_connection, raw_head, raw_request
-from harness.server import Serve, Server
+from harness.server import Serve, Server, commit_modes
 from harness.waiting import comes_true
 
 from mq.limits import BATCH_BYTES_MAX, BATCH_GROUP_MESSAGES, MIB, SPLIT_LINES_MAX

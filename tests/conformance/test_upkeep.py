@@ -9,7 +9,7 @@ from harness.api import assert_problem, call, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.consuming import consuming
 from harness.faults import FaultyFiles
-from harness.internals import consumers, in_use, visibility_s
+from harness.internals import consumers, in_use, queue_of
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
@@ -272,6 +272,6 @@ async def test_settings_that_another_changed_are_taken_where_a_queue_is_in_use(
 
     async def is_taken() -> bool:
         await refreshed(one)
-        return visibility_s(other, "q") == 77
+        return queue_of(other, "q").settings.visibility_s == 77
 
     await comes_true(is_taken)

@@ -22,10 +22,10 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.internals import connections, fetches_waiting
-from harness.moving import move_due
 from harness.processes import PATIENCE_S, Processes
 from harness.raw import raw_connection, raw_head, raw_request
 from harness.server import Serve, Server
+from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 

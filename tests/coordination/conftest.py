@@ -29,7 +29,7 @@ def zookeeper_bench(zookeeper_server: ZooKeeper, root: Path) -> Iterator[ZooKeep
     bench.end()
 
 
-@pytest.fixture(params=["file", pytest.param("zookeeper", marks=pytest.mark.slow)])
+@pytest.fixture(params=["file", pytest.param("zookeeper", marks=pytest.mark.certificate)])
 def bench(request: pytest.FixtureRequest) -> Bench:
     """Members by each kind of coordinator."""
     made: Bench = request.getfixturevalue(f"{request.param}_bench")

@@ -201,7 +201,7 @@ def test_what_a_dead_leader_had_goes_on_within_two_refreshes(three: FileBench) -
     assert three.all_are_owned()
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOENT, errno.ENOSPC])
 def test_every_call_may_fail(root: Path, code: int) -> None:
     """Each of them once: none of it reaches whoever makes the turns, and all is dealt out."""
@@ -270,7 +270,7 @@ def test_one_that_was_about_to_write_reads_again(file_bench: FileBench, leads: b
     said = b'{"version": 1, "leader": "b", "assigned": {"a": ["q1"]}}'
     late.meanwhile = lambda: bool(path.write_bytes(said)) or None
     file_bench.clock.advance(ASSIGN_EVERY_S)
-    file_bench.members["b"]._lease.renew()  # type: ignore[attr-defined]
+    file_bench.members["b"].start()
     file_bench.members["a"].run_once(file_bench.queues)
     assert late.meanwhile is None
     assert path.read_bytes() == said

@@ -1,7 +1,9 @@
 """An archive of what was removed: each in a script like those of `scripts.py`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from crash.scripts import Script
 from crash.stage import ORDERS, Stage
 from harness.messages import new_id
@@ -17,11 +19,11 @@ from mq.store.archiving import (
     stored,
     unfinished_batch,
 )
-from mq.store.flush import Flusher
+from mq.store.flush import Failures, Flusher, NoFlusher
 from mq.store.group import run_alone
 from mq.store.lease import claim
 from mq.store.root import Root
-from mq.store.steps import Flush, Steps
+from mq.store.steps import Flush
 
 CONSUMER = ConsumerName.parse("etl")
 TO = "/srv/archive"
@@ -72,16 +74,22 @@ def _removed_unflushed(on: Stage, message_id: str) -> None:
     on.ready(message_id).rename(on.root / "remove" / f"{ORDERS}:{message_id}")
 
 
-def _cut(operation: Steps[object], flusher: Flusher, flushes: int) -> None:
-    """An operation of one that dies before the flush that follows on so many."""
-    for _ in range(flushes):
-        run_alone(_flushed(next(operation)), flusher)
-    next(operation)
-    operation.close()
+class _Cut(BaseException):
+    """In the place of a process's death."""
 
 
-def _flushed(flush: Flush) -> Steps[None]:
-    yield flush
+class _CutShort(NoFlusher):
+    """Flushes by another flusher so many times. The process dies before the flush after those."""
+
+    def __init__(self, flusher: Flusher, flushes: int) -> None:
+        self._session = flusher.session()
+        self._left = flushes
+
+    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+        if not self._left:
+            raise _Cut
+        self._left -= 1
+        return self._session.flush(asked, begun)
 
 
 def _archive(on: Stage) -> Path:
@@ -141,9 +149,12 @@ async def archive_a_deleted_queue(on: Stage) -> None:
 async def enable_what_another_enabled(on: Stage) -> None:
     """Who died before it flushed that."""
     ids = await _published(on, 1)
-    await on.other(
-        lambda root, flusher: _cut(archiving._enable(root, TO, root.now_ms()), flusher, 3)
-    )
+
+    def enable_and_die(root: Root, flusher: Flusher) -> None:
+        with pytest.raises(_Cut):
+            enable(root, _CutShort(flusher, 3), TO, root.now_ms())
+
+    await on.other(enable_and_die)
     await _enabled(on)
     await _deleted(on, ids)
     await _reaped(on)
@@ -156,7 +167,8 @@ async def go_on_with_what_another_began(on: Stage) -> None:
     await _deleted(on, ids[:1])
 
     def begin(root: Root, flusher: Flusher) -> None:
-        _cut(archiving._begin(root, 100), flusher, 2)
+        with pytest.raises(_Cut):
+            begin_batch(root, _CutShort(flusher, 2), 100)
 
     def go_on(root: Root, flusher: Flusher) -> None:
         batch = unfinished_batch(root)

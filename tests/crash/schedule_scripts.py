@@ -7,8 +7,8 @@ from collections.abc import Callable
 from crash.recovery import FIRES_EVERY_S
 from crash.scripts import Script
 from crash.stage import HOURS_S, ORDERS, Stage
+from harness.faults import CrashingFiles
 from harness.messages import make_body, new_id
-from harness.mortal import MortalFiles
 
 from mq.errors import ScheduleNotFound
 from mq.message import Stamp
@@ -68,7 +68,7 @@ async def _fired(on: Stage) -> None:
 
 def _dies(on: Stage, root: Root, begin: Callable[[Root], Steps[object]], flushes: int) -> None:
     """Another begins it: so many of its flushes are made, and it dies while it waits for one."""
-    files = MortalFiles()
+    files = CrashingFiles()
     flusher = FsyncFlusher(files, 1)
     steps = begin(Root.of(root.layout, files, root.clock, folder_max=on.folder_max))
     session = flusher.session()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
-from crash.forgetting import ForgettingDisk
+from crash.faulty_disk import FaultyDisk
 from crash.load import Clients
 from harness.clock import FakeClock
 from harness.folders import files_below
@@ -39,7 +39,7 @@ ROOT = "srv/mq/root"
 class Stage:
     """A disk, clients, and the daemons that a script starts."""
 
-    disk: ForgettingDisk
+    disk: FaultyDisk
     clients: Clients
     session: aiohttp.ClientSession
     ports: list[int]
@@ -137,7 +137,7 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(disk: ForgettingDisk, folder_max: int = FOLDER_FILES_MAX) -> AsyncIterator[Stage]:
+async def stage(disk: FaultyDisk, folder_max: int = FOLDER_FILES_MAX) -> AsyncIterator[Stage]:
     """A stage whose daemons are gone afterwards."""
     ports: list[int] = []
     async with aiohttp.ClientSession() as session:

@@ -214,7 +214,7 @@ async def _drain(mq: Process, root: Path, ledger: Ledger) -> None:
             ledger.delete_acknowledged(message_id)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("redelivery", [False, True], ids=["alone", "with-mover"])
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_kill_loses_and_invents_nothing(

@@ -1,10 +1,10 @@
 """Outages in a row, in the middle of a load: what mq answered holds after each. A hundred of each
 kind, half of them with messages in buckets.
 
-In the one test the power is cut: the file system (`forgetting_server.py`) fails from a call on that
-chance chooses, the daemons are killed, and it comes back with one of the trees that the cut may
-have left. In the other the daemons are killed, and nothing is lost. The same promises are checked,
-those of all earlier rounds too. MQ_TIMES=10 makes ten times as many outages, and
+In the one test the power is cut: the file system (`faulty_disk_server.py`) fails from a call on
+that chance chooses, the daemons are killed, and it comes back with one of the trees that the cut
+may have left. In the other the daemons are killed, and nothing is lost. The same promises are
+checked, those of all earlier rounds too. MQ_TIMES=10 makes ten times as many outages, and
 MQ_OUTAGE_SEED plays others; it is printed.
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from crash.forgetting import ForgettingDisk, forgetting_disk
+from crash.faulty_disk import FaultyDisk, faulty_disk
 from crash.legal_states import Model
 from crash.load import QUEUE, SIZES, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.folders import make_folders_tiny
 from harness.fuse import check_fuse
 from harness.processes import Process, Processes, processes
@@ -43,7 +43,7 @@ MARKS_BEFORE_A_KILL = 120
 # Operations run side by side here: see `test_states.models`.
 MODELS = [Model.JOURNAL, Model.ATOMIC, Model.HALVES]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 * TIMES)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600 * TIMES)]
 
 folders = pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 
@@ -166,14 +166,14 @@ async def start(daemons: Processes, root: Path) -> tuple[Process, Process]:
 
 
 @pytest.fixture
-def disk(needs_root: None, tmp_path: Path) -> Iterator[ForgettingDisk]:
+def disk(needs_root: None, tmp_path: Path) -> Iterator[FaultyDisk]:
     check_fuse()
-    with forgetting_disk(tmp_path) as disk:
+    with faulty_disk(tmp_path) as disk:
         yield disk
 
 
 async def work_until_the_power_goes(
-    disk: ForgettingDisk, herd: Herd, clients: Clients, daemons: Processes
+    disk: FaultyDisk, herd: Herd, clients: Clients, daemons: Processes
 ) -> None:
     """One time in ten it goes so soon that the daemons hardly start."""
     soon = herd.chance.random() < 0.1
@@ -197,7 +197,7 @@ async def work_until_the_power_goes(
 @pytest.mark.needs_root
 @folders
 async def test_a_hundred_power_cuts(
-    disk: ForgettingDisk, tiny: bool, monkeypatch: pytest.MonkeyPatch
+    disk: FaultyDisk, tiny: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"MQ_OUTAGE_SEED={SEED}")
     if tiny:

@@ -28,11 +28,11 @@ from crash.recording import (
     make_file_system,
     record,
 )
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.fuse import check_fuse
 from harness.messages import number_in
 from harness.mounts import mounted, tmpfs
-from harness.needs import cannot_run
+from harness.needs import program
 from harness.processes import Processes
 from harness.tally import tally
 
@@ -55,7 +55,7 @@ SETTINGS = {
 }
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.certificate,
     pytest.mark.needs_root,
     pytest.mark.usefixtures("needs_root"),
     pytest.mark.timeout(180 * TIMES),
@@ -65,9 +65,8 @@ pytestmark = [
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[Path]:
     """A folder of memory for images and logs."""
-    for program in ("losetup", *(kind.mkfs[0] for kind in KINDS)):
-        if shutil.which(program) is None:
-            cannot_run(f"needs {program}")
+    for name in ("losetup", *(kind.mkfs[0] for kind in KINDS)):
+        program(name)
     check_fuse(LOOP_CONTROL)
     with tmpfs(tmp_path / "memory", "size=2g") as memory:
         yield memory

@@ -26,7 +26,7 @@ from crash.crossing_scripts import (
     WITH_TWO_NAMES_OF_A_CROSSING,
 )
 from crash.expiry_scripts import EXPIRY_SCRIPTS
-from crash.forgetting import ForgettingDisk, forgetting_disk
+from crash.faulty_disk import FaultyDisk, faulty_disk
 from crash.fsck_scripts import FSCK_SCRIPTS, WITH_TWO_NAMES_OF_FSCK
 from crash.images import Mark
 from crash.key_scripts import KEY_SCRIPTS, NEW_FLUSHED_BETWEEN
@@ -46,7 +46,7 @@ from crash.sideline_scripts import SIDELINE_SCRIPTS, WITH_TWO_NAMES_OF_A_SIDELIN
 from crash.stage import ROOT, stage
 from crash.sweep_scripts import SWEEP_SCRIPTS
 from crash.trees import fingerprint, trees
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.fuse import check_fuse
 from harness.mounts import tmpfs
 from harness.tally import tally
@@ -74,13 +74,13 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def disk(memory: Path) -> Iterator[ForgettingDisk]:
+def disk(memory: Path) -> Iterator[FaultyDisk]:
     check_fuse()
-    with forgetting_disk(memory) as disk:
+    with faulty_disk(memory) as disk:
         yield disk
 
 
-def plant(tree: Tree, top: Path) -> None:
+def lay_out(tree: Tree, top: Path) -> None:
     """Makes the tree's files and folders."""
     first: dict[int, str] = {}
     top.mkdir()
@@ -150,7 +150,7 @@ def problems_of(script: Script, log: Log, seed: int, top: Path) -> Iterator[tupl
                     continue
                 seen.add(key)
                 try:
-                    plant(tree, top)
+                    lay_out(tree, top)
                     problems = recovered(top / ROOT, ledger, model not in WHOLE, len(seen))
                 finally:
                     shutil.rmtree(top)
@@ -170,7 +170,7 @@ def _first_cut(log: Log) -> int:
 
 
 async def play(
-    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int = FOLDER_FILES_MAX
+    script: Script, disk: FaultyDisk, memory: Path, folder_max: int = FOLDER_FILES_MAX
 ) -> Log:
     """Plays the script on an empty disk; its log."""
     try:
@@ -184,7 +184,7 @@ async def play(
 
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 async def test_every_state_keeps_what_was_promised(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -192,7 +192,7 @@ async def test_every_state_keeps_what_was_promised(
 
 @pytest.mark.parametrize("script", BUCKET_SCRIPTS.values(), ids=BUCKET_SCRIPTS)
 async def test_every_state_keeps_what_was_promised_in_buckets(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     """One message lies flat, one more in a bucket, and the others below that."""
     log = await play(script, disk, memory, folder_max=1)
@@ -201,7 +201,7 @@ async def test_every_state_keeps_what_was_promised_in_buckets(
 
 @pytest.mark.parametrize("script", KEY_SCRIPTS.values(), ids=KEY_SCRIPTS)
 async def test_every_state_keeps_what_was_promised_of_keys(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -209,7 +209,7 @@ async def test_every_state_keeps_what_was_promised_of_keys(
 
 @pytest.mark.parametrize("script", LEASE_SCRIPTS.values(), ids=LEASE_SCRIPTS)
 async def test_every_state_keeps_what_was_leased(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -217,7 +217,7 @@ async def test_every_state_keeps_what_was_leased(
 
 @pytest.mark.parametrize("script", LEASES_IN_BUCKETS.values(), ids=LEASES_IN_BUCKETS)
 async def test_every_state_keeps_what_was_leased_from_buckets(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory, folder_max=1)
     assert_kept(script, log, memory)
@@ -225,7 +225,7 @@ async def test_every_state_keeps_what_was_leased_from_buckets(
 
 @pytest.mark.parametrize("script", ARCHIVE_SCRIPTS.values(), ids=ARCHIVE_SCRIPTS)
 async def test_every_state_keeps_what_was_to_be_archived(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -233,7 +233,7 @@ async def test_every_state_keeps_what_was_to_be_archived(
 
 @pytest.mark.parametrize("script", ARCHIVES_IN_BUCKETS.values(), ids=ARCHIVES_IN_BUCKETS)
 async def test_every_state_keeps_what_was_to_be_archived_from_buckets(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory, folder_max=1)
     assert_kept(script, log, memory)
@@ -242,7 +242,7 @@ async def test_every_state_keeps_what_was_to_be_archived_from_buckets(
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", PURGE_SCRIPTS.values(), ids=PURGE_SCRIPTS)
 async def test_every_state_keeps_what_was_purged_and_configured(
-    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+    script: Script, disk: FaultyDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)
     assert_kept(script, log, memory)
@@ -251,7 +251,7 @@ async def test_every_state_keeps_what_was_purged_and_configured(
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", SIDELINE_SCRIPTS.values(), ids=SIDELINE_SCRIPTS)
 async def test_every_state_keeps_what_was_sidelined(
-    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+    script: Script, disk: FaultyDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)
     assert_kept(script, log, memory)
@@ -260,7 +260,7 @@ async def test_every_state_keeps_what_was_sidelined(
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", UPKEEP_SCRIPTS.values(), ids=UPKEEP_SCRIPTS)
 async def test_every_state_keeps_what_time_did_something_to(
-    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+    script: Script, disk: FaultyDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)
     assert_kept(script, log, memory)
@@ -268,7 +268,7 @@ async def test_every_state_keeps_what_time_did_something_to(
 
 @pytest.mark.parametrize("script", CROSSING_SCRIPTS.values(), ids=CROSSING_SCRIPTS)
 async def test_every_state_keeps_what_crossed(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -276,7 +276,7 @@ async def test_every_state_keeps_what_crossed(
 
 @pytest.mark.parametrize("script", CROSSINGS_IN_BUCKETS, ids=lambda script: script.__name__)
 async def test_every_state_keeps_what_crossed_into_a_bucket(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory, folder_max=1)
     assert_kept(script, log, memory)
@@ -284,7 +284,7 @@ async def test_every_state_keeps_what_crossed_into_a_bucket(
 
 @pytest.mark.parametrize("script", FSCK_SCRIPTS.values(), ids=FSCK_SCRIPTS)
 async def test_every_state_keeps_what_fsck_puts_right(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -292,7 +292,7 @@ async def test_every_state_keeps_what_fsck_puts_right(
 
 @pytest.mark.parametrize("script", SCHEDULE_SCRIPTS.values(), ids=SCHEDULE_SCRIPTS)
 async def test_every_state_keeps_what_was_scheduled(
-    script: Script, disk: ForgettingDisk, memory: Path
+    script: Script, disk: FaultyDisk, memory: Path
 ) -> None:
     log = await play(script, disk, memory)
     assert_kept(script, log, memory)
@@ -301,7 +301,7 @@ async def test_every_state_keeps_what_was_scheduled(
 @pytest.mark.parametrize("folder_max", [FOLDER_FILES_MAX, 1], ids=["flat", "buckets"])
 @pytest.mark.parametrize("script", BULK_SCRIPTS.values(), ids=BULK_SCRIPTS)
 async def test_every_state_keeps_what_was_published_in_bulk(
-    script: Script, disk: ForgettingDisk, memory: Path, folder_max: int
+    script: Script, disk: FaultyDisk, memory: Path, folder_max: int
 ) -> None:
     log = await play(script, disk, memory, folder_max)
     assert_kept(script, log, memory)

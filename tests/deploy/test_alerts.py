@@ -11,8 +11,9 @@ import pytest
 import yaml
 from harness.messages import put_entry
 from harness.mounts import tmpfs
+from harness.needs import program
 from harness.processes import PATIENCE_S, Process, Processes, eventually
-from harness.prometheus import RULES, program, prometheus
+from harness.prometheus import RULES, prometheus
 
 from mq.clock import SystemClock
 

@@ -19,13 +19,13 @@ from harness.lossy import Fault, lossy
 from harness.processes import Process, Processes
 from harness.proxy import serving
 
+from deploy.bench.others.rival import free_port
 from mq.cli import main as mq
 from mq.client.client import AsyncClient
 from mq.client.errors import ClientError
 from mq.client.options import Retry
 from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
-from tests.bench.others.rival import free_port
 
 PAGE = (Path(__file__).parents[2] / "deploy" / "CLUSTERING.md").read_text(encoding="utf-8")
 FIRST = "alpha=localhost:8081 beta=localhost:8082"

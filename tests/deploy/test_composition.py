@@ -19,7 +19,7 @@ from harness.zookeeper import ZooKeeper, zookeeper
 
 from mq import Client
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 PAGE = (CONTAINER / "CONTAINERS.md").read_text(encoding="utf-8")
 # What each says once it is up.
 SAYS = {"mq": r"listening .*port=(\d+)", "mq-mover": "moving", "mq-reaper": "reaping"}

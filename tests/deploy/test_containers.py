@@ -11,8 +11,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from harness.commands import COMMANDS, variables
 from harness.composition import COMPOSE, CONTAINER, TOP, composition, docker_compose, program
-from harness.flags import COMMANDS, variables
 from packaging.requirements import Requirement
 
 from mq import __version__

@@ -41,9 +41,9 @@ RUN_BY = {
     "deploy/container/CONTAINERS.md": "deploy/test_composition.py",
     "deploy/systemd/SYSTEMD.md": "deploy/test_units.py",
     "mq/client/CLIENT.md": "examples/test_client.py",
-    "mq/client/fake/FAKE.md": "client/fake/test_page.py",
-    "mq/client/worker/WORKER.md": "client/worker/test_page.py",
-    "mq/doctor/DOCTOR.md": "doctor/test_page.py",
+    "mq/client/fake/FAKE.md": "client/fake/test_fake_page.py",
+    "mq/client/worker/WORKER.md": "client/worker/test_worker_page.py",
+    "mq/doctor/DOCTOR.md": "examples/test_doctor.py",
     "mq/fsck/FSCK.md": "examples/test_fsck.py",
     "mq/http/EXAMPLES.md": "examples/test_examples.py",
     "mq/http/HTTP.md": "deploy/test_documents.py",
@@ -73,7 +73,7 @@ OTHERS = {
     "--cap-drop",
     "--upgrade",
 }
-PROGRAMS = (*(TOP / "tests" / "bench").rglob("*.py"), *(TOP / "tests" / "examples").rglob("*.py"))
+PROGRAMS = (*(TOP / "deploy" / "bench").rglob("*.py"), *(TOP / "tests" / "examples").rglob("*.py"))
 
 
 def links(page: str) -> Iterator[str]:

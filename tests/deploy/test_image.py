@@ -14,7 +14,7 @@ from harness.processes import eventually
 from mq import __version__
 
 # Building takes a minute, most of it waiting for packages.
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.certificate, pytest.mark.needs_root, pytest.mark.timeout(900)]
 PAGE = DOCKERFILE.with_name("CONTAINERS.md")
 ANONYMOUS = {"MQ_ALLOW_ANONYMOUS": "1"}
 

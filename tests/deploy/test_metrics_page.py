@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click import BadParameter
+from harness.needs import program
 from harness.processes import PATIENCE_S, Process, Processes, eventually
 from harness.prometheus import RULES
 from harness.scraped import Scraped
@@ -134,6 +135,8 @@ def test_every_command_says_what_the_page_shows(
                 name, *arguments = shlex.split(line)
                 assert COMMANDS[name].make_context(name, arguments).params["metrics"] is not None
             continue
+        for name in {"curl", "promtool"} & set(commands.split()):
+            program(name)
         script = commands.replace("mq=localhost:8080", f"mq={mq.url}")
         script = script.replace("root=\n", f"root={tmp_path}\n")
         done = subprocess.run(

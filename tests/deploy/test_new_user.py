@@ -11,7 +11,7 @@ import pytest
 from harness.debian import Machine
 from harness.distributions import TOP, checkout
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.certificate, pytest.mark.needs_root, pytest.mark.timeout(900)]
 
 README = (TOP / "README.md").read_text(encoding="utf-8")
 SYSTEMD = (TOP / "deploy" / "systemd" / "SYSTEMD.md").read_text(encoding="utf-8")

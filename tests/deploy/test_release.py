@@ -32,7 +32,7 @@ from harness.processes import PATIENCE_S, eventually
 
 from mq import __version__
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600)]
 COMMANDS = ("mq", "mq-mover", "mq-reaper", "mqctl")
 PINS = TOP / "deploy" / "requirements.txt"
 PIN = re.compile(r"[a-z0-9-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\)?")

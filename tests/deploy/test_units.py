@@ -11,9 +11,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from harness.flags import COMMANDS, variables
+from harness.commands import COMMANDS, variables
 from harness.manager import manager
-from harness.needs import cannot_run
+from harness.needs import program
 from harness.processes import PATIENCE_S, eventually
 
 from mq.cli import main as mq
@@ -40,8 +40,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 def run(*command: str) -> str:
     """What it says, on both its outputs; it has to end well."""
-    if shutil.which(command[0]) is None:
-        cannot_run(f"needs {command[0]}")
+    program(command[0])
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=TOP, timeout=60
     )
@@ -52,8 +51,7 @@ def run(*command: str) -> str:
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another machine's file system, with all that the page says is to be put there."""
-    if shutil.which("systemd-analyze") is None:
-        cannot_run("needs systemd-analyze")
+    program("systemd-analyze")
     root = tmp_path_factory.mktemp("machine")
     # Of a machine with systemd: its own units, and what pip or pipx has made.
     shutil.copytree("/usr/lib/systemd/system", root / "usr/lib/systemd/system", symlinks=True)
@@ -201,8 +199,7 @@ def test_the_options_in_memory_are_what_the_kernel_takes(needs_root: None, tmp_p
 
 
 def test_the_daemons_make_no_call_that_the_units_forbid(root: Path, tmp_path: Path) -> None:
-    if shutil.which("strace") is None:
-        cannot_run("needs strace")
+    program("strace")
     trace = tmp_path / "trace"
     command = (
         "strace", "-f", "-qq", "-o", str(trace), sys.executable, "-c", DENIED,

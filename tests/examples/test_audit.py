@@ -16,7 +16,7 @@ EXAMPLES = examples_in(PAGE)
 MARK = "== the next example"
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in EXAMPLES)
     beginning = (

@@ -9,7 +9,7 @@ from harness.processes import Processes
 SCRIPT = Path(__file__).with_name("walk_through")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_the_walk_through(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, "--visibility", "1")
     daemons.mover("--source", str(root / "delay"), "--destination", str(root / "queues"))

@@ -18,10 +18,9 @@ from harness.api import (
     publish,
 )
 from harness.audits import looked_at
-from harness.cases import STREAMED_BYTES
 from harness.folders import files_below
 from harness.internals import background_work
-from harness.server import Server
+from harness.server import STREAMED_BYTES, Server
 from harness.waiting import comes_true
 
 from mq.names import ConsumerName, QueueName

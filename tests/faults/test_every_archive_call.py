@@ -81,13 +81,13 @@ def lives_on(top: Path, number: int, code: int) -> bool:
     return has_failed
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("sync", ["fsync", "syncfs"])
 def test_every_call_may_fail_once(
     root: Path, code: int, sync: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mq.store.settling._takes_syncfs", lambda _: sync == "syncfs")
+    monkeypatch.setattr("mq.store.settling.takes_syncfs", lambda _: sync == "syncfs")
     number = 0
     # Each second one of one way, and some of the others.
     step = 2 if (code, sync) == (errno.EIO, "fsync") else 7

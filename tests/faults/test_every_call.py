@@ -20,15 +20,14 @@ from faults.requests import (
 )
 from harness.api import Reply, assert_problem
 from harness.audits import assert_audits_clean
-from harness.cases import commit_modes
 from harness.clock import FakeClock
 from harness.faults import Fault, FaultyFiles
 from harness.folders import message_files
 from harness.internals import stop_following
-from harness.server import Serve, Server
+from harness.server import Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 
 PROBLEMS = {
     errno.EIO: "storage-failed",

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean, looked_at
-from harness.faults import FaultyFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.messages import new_id
-from harness.mortal import Died, MortalFiles
 from harness.schedules import EVERY_S, NAME, QUEUE, TimedRoot
 
 from mq.errors import MqError
@@ -80,7 +79,7 @@ def test_a_mover_may_die_at_every_change_of_a_firing(tmp_path: Path) -> None:
         place = TimedRoot(tmp_path / str(changes))
         place.put(key=KEY, count=2)
         place.pass_s()
-        files = MortalFiles(changes)
+        files = CrashingFiles(changes)
         root = Root.of(Layout.of(place.top), files, place.clock)
         died = True
         try:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from harness.audits import looked_at
 from harness.checking import checked
+from harness.damage.each_breach import Place, keyed, misplaced
 from harness.faults import FlushedInCalls
 from harness.messages import put_file
-from harness.spoilt import Place, keyed, misplaced
 
 from mq.fsck.checking import Doing
 from mq.store.flush import FsyncFlusher

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from harness.api import assert_problem, assert_works, call, delete, fetch, make_queue, post, publish
 from harness.audits import assert_audits_clean
-from harness.cases import body_sizes, commit_modes
 from harness.clock import FakeClock
 from harness.messages import put_entry, put_file
 from harness.processes import Processes, eventually
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes, commit_modes
 from harness.waiting import comes_true
 
 from mq.clock import SystemClock

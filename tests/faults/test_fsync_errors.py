@@ -17,10 +17,9 @@ from harness.api import (
     post,
     publish,
 )
-from harness.cases import body_sizes, commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
-from harness.server import Serve
+from harness.server import Serve, body_sizes, commit_modes
 from harness.waiting import comes_true
 
 from mq.errors import StartupError

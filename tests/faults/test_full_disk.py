@@ -17,10 +17,9 @@ from harness.api import (
     post,
 )
 from harness.audits import assert_audits_clean
-from harness.cases import KIB, body_sizes, commit_modes
 from harness.folders import make_old, message_files
 from harness.mounts import new_disk, remount, tmpfs
-from harness.server import Serve, Server
+from harness.server import KIB, Serve, Server, body_sizes, commit_modes
 from harness.waiting import comes_true
 
 from mq.clock import SystemClock

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue
-from harness.cases import body_sizes
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles, steps_of
 from harness.folders import message_files
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes
 from harness.waiting import comes_true
 
 from mq.limits import IDEMPOTENCY_S_DEFAULT

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from faults.dying import QUEUE, Known
+from faults.killing import QUEUE, Known
 from faults.requests import REQUESTS, Request, drain
 from harness.api import make_queue
 from harness.audits import assert_audits_clean
@@ -22,14 +22,14 @@ from mq.store.breaches import Breach
 
 TESTS = Path(__file__).parent.parent
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.certificate
 
 
 def kills(request: Request, folder: Path) -> int:
     """Lets a daemon die before each call of the request; how many there are."""
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "faults.dying", request.name, str(folder)],
+        [sys.executable, "-m", "faults.killing", request.name, str(folder)],
         capture_output=True,
         text=True,
         timeout=3 * PATIENCE_S,

@@ -10,10 +10,9 @@ from harness.api import (
     make_queue,
     publish,
 )
-from harness.cases import body_sizes
 from harness.faults import FaultyFiles
 from harness.folders import message_files
-from harness.server import Serve
+from harness.server import Serve, body_sizes
 
 pytestmark = pytest.mark.usefixtures("audited")
 

@@ -15,10 +15,9 @@ from harness.api import (
     post,
     publish,
 )
-from harness.cases import body_sizes, commit_modes
 from harness.faults import FaultyFiles
 from harness.folders import message_files
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes, commit_modes
 from harness.waiting import comes_true
 
 pytestmark = pytest.mark.usefixtures("audited")

@@ -3,22 +3,20 @@
 import asyncio
 import contextlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from harness.api import Reply, assert_problem, assert_works, call, delete, fetch, make_queue, post
 from harness.audits import assert_audits_clean
-from harness.cases import KIB, MIB, STREAMED_BYTES, commit_modes
 from harness.folders import message_files
 from harness.internals import operations_waiting
 from harness.mounts import device_of, frozen, new_disk, remount, remounted_read_only, run_tool
-from harness.needs import cannot_run
-from harness.server import Serve, Server
+from harness.needs import cannot_run, program
+from harness.server import KIB, MIB, STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.usefixtures("needs_root")]
+pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("needs_root")]
 
 PUBLISHERS = 4
 # More than the load ever writes: a full disk would be another refusal.
@@ -190,8 +188,7 @@ async def test_a_quota_refuses_publishers_and_what_frees_is_served(
     serve: Serve, root: Path, commit: str, size: int
 ) -> None:
     """On btrfs, whose quotas need nothing of the kernel's."""
-    if shutil.which("mkfs.btrfs") is None:
-        cannot_run("no mkfs.btrfs")
+    program("mkfs.btrfs")
     with new_disk(root, "btrfs", "256M"):
         run_tool("btrfs", "quota", "enable", str(root))
         run_tool("btrfs", "qgroup", "limit", "12M", "0/5", str(root))

@@ -16,12 +16,11 @@ from harness.api import (
     post,
     publish,
 )
-from harness.cases import body_sizes
 from harness.faults import FaultyFiles, steps_of
 from harness.folders import make_old, message_files, nothing_anywhere
 from harness.internals import operations_waiting
 from harness.messages import put_file
-from harness.server import Serve
+from harness.server import Serve, body_sizes
 from harness.waiting import comes_true
 
 pytestmark = pytest.mark.usefixtures("audited")

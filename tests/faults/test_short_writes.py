@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from harness.api import assert_problem, assert_works, fetch, make_queue, post
-from harness.cases import KIB, body_sizes, commit_modes
 from harness.folders import message_files, nothing_anywhere
-from harness.server import Serve
+from harness.server import KIB, Serve, body_sizes, commit_modes
 
 pytestmark = pytest.mark.usefixtures("audited")
 

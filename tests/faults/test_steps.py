@@ -12,11 +12,10 @@ from harness.api import (
     make_queue,
     publish,
 )
-from harness.cases import body_sizes, commit_modes
 from harness.faults import FaultyFiles, steps_of
 from harness.folders import message_files
 from harness.internals import background_work
-from harness.server import Serve, Server
+from harness.server import Serve, Server, body_sizes, commit_modes
 from harness.waiting import comes_true
 
 pytestmark = pytest.mark.usefixtures("audited")

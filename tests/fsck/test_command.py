@@ -12,9 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from harness.clock import FakeClock
+from harness.damage.each_breach import Place, symlink, with_mode, with_settings
 from harness.messages import new_id, put_file
 from harness.processes import eventually
-from harness.spoilt import Place, symlink, with_mode, with_settings
 
 from mq.doctor.command import doctor
 from mq.fsck.command import fsck
@@ -88,18 +88,18 @@ def test_wrong_usage(place: Place) -> None:
     assert run(place.top, "--queue", "no name").exit_code == 2
 
 
-@pytest.mark.parametrize("spoilt", ["nothing", "no-format", "another", "a-folder", "a-file"])
-def test_what_is_no_root_is_refused(place: Place, spoilt: str) -> None:
+@pytest.mark.parametrize("damage", ["nothing", "no-format", "another", "a-folder", "a-file"])
+def test_what_is_no_root_is_refused(place: Place, damage: str) -> None:
     top, line = place.top, place.top / "format"
-    if spoilt == "nothing":
+    if damage == "nothing":
         top = place.top / "nowhere"
-    elif spoilt == "a-file":
+    elif damage == "a-file":
         top = line
     else:
         line.unlink()
-        if spoilt == "another":
+        if damage == "another":
             line.write_text("mq 2\n")
-        elif spoilt == "a-folder":
+        elif damage == "a-folder":
             line.mkdir()
     before = sorted(place.top.rglob("*"))
     done = run(top, "--repair")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from harness.checking import Heard, checked
+from harness.damage.each_breach import BREACHES, Place, keyed, misplaced, put_leased
 from harness.folders import files_below
 from harness.messages import new_id, put_file
-from harness.spoilt import SPOILT, Place, keyed, misplaced, put_leased
 
 from mq.fsck.checking import Doing
 from mq.fsck.report import Outcome
@@ -60,11 +60,11 @@ def stays(breach: Breach, path: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize(("breach", "spoil"), SPOILT)
+@pytest.mark.parametrize(("breach", "damage"), BREACHES)
 def test_what_is_broken_is_put_right_or_stays_with_a_reason(
-    place: Place, breach: Breach, spoil: Callable[[Place], Path]
+    place: Place, breach: Breach, damage: Callable[[Place], Path]
 ) -> None:
-    path = spoil(place)
+    path = damage(place)
     before = bodies(place.top)
     dry = checked(place.root, Doing.DRY_RUN)
     assert [(each.violation.breach, each.violation.path) for each in dry.remaining.examples] == [

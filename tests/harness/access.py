@@ -46,7 +46,7 @@ class Tokens:
         del self._lines[name]
         self._write()
 
-    def spoil(self) -> None:
+    def damage(self) -> None:
         """The file says nothing that can be meant, in its second line."""
         self._replace("# nobody\nnobody\n")
 

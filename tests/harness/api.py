@@ -91,6 +91,12 @@ async def fetch(server: Server, queue: str = "q", **more: Any) -> Reply:
     return await call(server, "GET", f"/{queue}/messages", **more)
 
 
+async def totals(server: Server, queue: str = "q") -> dict[str, int]:
+    """What the server's process did with the queue, as it says itself."""
+    found: dict[str, int] = (await call(server, "GET", f"/{queue}")).json()["totals"]
+    return found
+
+
 async def delete(server: Server, message_id: str, queue: str = "q", **more: Any) -> Reply:
     return await call(server, "DELETE", f"/{queue}/messages/{message_id}", **more)
 

@@ -1,6 +1,5 @@
 """A real browser, Debian's Chromium, which looks at a page as a person would."""
 
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser as Launched
 from playwright.async_api import Page, async_playwright
 
-from harness.needs import cannot_run
+from harness.needs import program
 
 _FLAGS = (
     "--disable-gpu",
@@ -175,9 +174,7 @@ class Browser:
 @asynccontextmanager
 async def browser() -> AsyncIterator[Browser]:
     """A browser for a test; it is gone afterwards, with its profile."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        cannot_run("Chromium is missing (Debian's chromium)")
+    chromium = program("chromium")
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=chromium, args=[*_FLAGS])
         try:

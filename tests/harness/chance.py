@@ -1,4 +1,4 @@
-"""Seeds of what chance decides."""
+"""What chance decides: its seeds, and how much of it (MQ_TIMES=10: ten times as much)."""
 
 import os
 import random
@@ -13,3 +13,6 @@ def drawn_seed(name: str) -> int:
         return given
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex()
     return random.Random(run).randrange(1, 2**31)
+
+
+TIMES = int(os.environ.get("MQ_TIMES", "1"))

@@ -35,6 +35,7 @@ def main() -> None:
 
 def _end_of_java() -> None:
     """The archive is written when the JVM ends, which it does once nobody holds its input."""
+    # PySpark ends its JVM only as Python ends, and waits for nothing then.
     gateway = SparkContext._gateway
     assert gateway is not None
     gateway.shutdown()

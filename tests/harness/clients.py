@@ -1,5 +1,6 @@
 """Clients that publish, fetch and delete at random, and write down what they did and were told."""
 
+import asyncio
 import contextlib
 import io
 import itertools
@@ -14,7 +15,7 @@ import aiohttp
 
 from harness.history import Delete, Fetch, Operation, Publish, Reschedule
 from harness.messages import make_body, number_in
-from harness.nemesis import Member
+from harness.process_faults import Member
 from harness.processes import PATIENCE_S
 from harness.raw import raw_connection, raw_head
 from mq.limits import BODY_HELD_BYTES_MAX
@@ -255,3 +256,20 @@ class Client:
         if self._chance.random() < self._hasty:
             patience_s = self._chance.choice([self._chance.uniform(0.001, 0.012), 0.5, 1.0])
         return aiohttp.ClientTimeout(total=patience_s)
+
+
+async def work(session: aiohttp.ClientSession, numbers: Iterator[int], ended: asyncio.Event) -> int:
+    """Publishes, with keys too, fetches, deletes, sidelines, until it is the end; how often."""
+    done = 0
+    while not ended.is_set():
+        number = next(numbers)
+        path = "/q/messages" if number % 2 else f"/q/messages?key=k{number}"
+        async with session.post(path, data=b"x") as published:
+            assert published.status == 201
+        async with session.get("/q/messages?visibility=5") as fetched:
+            message_id = fetched.headers.get("X-Message-Id")
+        if message_id is not None and number % 3:
+            async with session.delete(f"/q/messages/{message_id}") as deleted:
+                assert deleted.status == 202
+        done += 1
+    return done

@@ -16,10 +16,10 @@ COMPOSE = CONTAINER / "compose.yaml"
 
 
 def program(name: str) -> str:
-    """A tool of the test extra, beside this interpreter."""
+    """A tool of the extra `certificate`, beside this interpreter."""
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
-        cannot_run(f"needs {name}")
+        cannot_run(f"needs {name}: pip install -e '.[certificate]'")
     assert found is not None
     return found
 

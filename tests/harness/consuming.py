@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import socket
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -101,6 +102,10 @@ class Consumer:
         if "event" in said:
             self.events.append(said)
         return dict(said)
+
+    def hang_up(self) -> None:
+        """Goes without a word, whatever is on its way."""
+        self.socket.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     async def close_code(self) -> int | None:
         """Reads to the end; the code with which the server closed."""

@@ -2,13 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from harness.apart import apart
-from harness.needs import cannot_run
+from harness.needs import cannot_run, program
 
 _PACKAGES = "ca-certificates,curl,passwd,procps,python3,python3-venv,systemd"
 _PATIENCE_S = 550.0
@@ -36,8 +35,7 @@ class Machine:
         if os.geteuid() != 0:
             cannot_run("needs root, for another machine's file system")
         for tool in ("debootstrap", "unshare"):
-            if shutil.which(tool) is None:
-                cannot_run(f"needs {tool}")
+            program(tool)
         release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.M)
         if release is None or "ID=debian" not in Path("/etc/os-release").read_text():
             cannot_run("needs a Debian, to make another")

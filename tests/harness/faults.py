@@ -1,10 +1,14 @@
-"""A Files that fails, or waits, where a test says so; every other call is the real one."""
+"""A Files that fails, waits, crashes, or lets another act, where a test says so; every other call
+is the real one.
+"""
 
+import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.processes import PATIENCE_S
 from harness.tally import tally
@@ -300,3 +304,57 @@ def steps_of(files: FaultyFiles, after: int) -> list[tuple[str, str]]:
         for call_name, path in files.calls[after:]
         if call_name in kinds
     ]
+
+
+CHANGES = ("create", "open_kept", "write", "stamp", "mkdir", "rename", "link", "unlink", "rmdir")
+
+
+class Died(BaseException):
+    """The process is no more."""
+
+
+class CrashingFiles(Files):
+    """Dies instead of a change of the disk, once so many were made (None: never). Whatever cleans
+    up after that finds that it cannot; descriptors are closed, as the kernel would.
+    """
+
+    def __init__(self, changes_left: int | None = None) -> None:
+        super().__init__()
+        self.changes_left = changes_left
+        self.changes = 0
+        self.is_dead = False
+        for name in CHANGES:
+            setattr(self, name, self._until_the_crash(getattr(self, name)))
+
+    def _until_the_crash(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*arguments: Any) -> Any:
+            if self.is_dead:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            if self.changes_left == 0:
+                self.is_dead = True
+                raise Died
+            if self.changes_left is not None:
+                self.changes_left -= 1
+            self.changes += 1
+            return call(*arguments)
+
+        return change
+
+
+class Met(FlushedInCalls):
+    """What others do once, just before a call on a path with this in it. Flushes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._others: tuple[str, str, Callable[[], object]] | None = None
+
+    def before(self, call: str, where: str, act: Callable[[], object]) -> None:
+        self._others = (call, where, act)
+
+    def _pass(self, call: str, path: str, also: str = "") -> Any:
+        if self._others is not None and self._others[0] == call:
+            _, where, act = self._others
+            if where in path or where in also:
+                self._others = None
+                act()
+        return super()._pass(call, path, also)

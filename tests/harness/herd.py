@@ -15,8 +15,8 @@ import aiohttp
 from harness.clients import QUEUE, Client, Recorder
 from harness.folders import message_files
 from harness.history import US_PER_MS, History, Stall
-from harness.nemesis import Member
 from harness.owners import Owner
+from harness.process_faults import Member
 from harness.processes import Process, Processes
 from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, Rule, check, report
@@ -73,7 +73,7 @@ class Cluster:
         self.recorder = Recorder()
         self._recorders = {QUEUE: self.recorder, OWNED_QUEUE: Recorder()}
 
-    def spoil(self, chance: random.Random) -> list[Member]:
+    def arm(self, chance: random.Random) -> list[Member]:
         """All but the last server, and one more mover: from their next start they stop or kill
         themselves between calls on files, until they are healed. That server and another mover
         stay as they are, so that what a stopped one has in hand would be taken from it.
@@ -81,12 +81,12 @@ class Cluster:
         self._armed.touch()
         self._daemons.mover("--root", str(self._root))
         self.members.append(_member("mover-2", self.mover.start))
-        spoilt = [member for member in self.members if member is not self.servers[-1]]
-        for member in spoilt:
-            member.start = partial(self._start_spoilt, member.name, chance)
-        return spoilt
+        armed = [member for member in self.members if member is not self.servers[-1]]
+        for member in armed:
+            member.start = partial(self._start_armed, member.name, chance)
+        return armed
 
-    def _start_spoilt(self, name: str, chance: random.Random) -> Process:
+    def _start_armed(self, name: str, chance: random.Random) -> Process:
         kind = name.partition("-")[0]
         module = kind if kind == "mq" else f"mq_{kind}"
         process = self._daemons.start(

@@ -1,4 +1,4 @@
-"""A history: what clients asked of a cluster, when, and what they were told.
+"""A history: what clients asked of a cluster, when, and what they were told; and a rule of it.
 
 Times are the machine's wall clock in microseconds since the epoch, taken just before a request is
 sent and just after all of its answer was read. Daemons on the same machine have the same clock, so
@@ -6,6 +6,7 @@ that a due time compares with them. `status` None: no answer came, and nobody kn
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -253,3 +254,15 @@ class History:
         """Every operation that names the message, as they began."""
         named = [each for each in self.operations if each.id == message_id]
         return sorted(named, key=lambda operation: operation.began_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A rule that does not hold, for which message, and what shows it."""
+
+    rule: str
+    id: str | None
+    text: str
+
+
+Rule = Callable[[History], Iterator[Breach]]

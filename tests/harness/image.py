@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.apart import apart
-from harness.needs import cannot_run
+from harness.needs import cannot_run, program
 
 TOP = Path(__file__).parents[2]
 DOCKERFILE = TOP / "deploy" / "container" / "Dockerfile"
@@ -50,8 +50,7 @@ def image(work: Path) -> Iterator[Image]:
     if os.geteuid() != 0:
         cannot_run("needs root, to build an image")
     for tool in _TOOLS:
-        if shutil.which(tool) is None:
-            cannot_run(f"needs {tool}")
+        program(tool)
     tag = "localhost/mq:test"
     try:
         for base, python, debian in set(_BASE.findall(DOCKERFILE.read_text())):

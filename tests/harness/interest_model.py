@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -40,6 +41,7 @@ class ModelQueue(Queue):
     """
 
     def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
         self.known: list[MessageId] = []
         self.asks: list[Ask] = []
         self.woken: list[Interest] = []
@@ -60,9 +62,9 @@ class ModelQueue(Queue):
         super().__init__(QueueName.parse("q"), host, QueueSettings())
 
     def fetching(self, selection: Selection | None = None) -> Fetching:
-        return cast(
-            Any, SimpleNamespace(begin=lambda _, priority=0: self._ask(selection, priority))
-        )
+        backlog = SimpleNamespace(holds=lambda name: self.holds(selection, name))
+        begin = lambda _, priority=0: self._ask(selection, priority)  # noqa: E731
+        return cast(Any, SimpleNamespace(begin=begin, backlog=backlog))
 
     def _ask(self, selection: Selection | None, priority: int) -> "asyncio.Future[Any]":
         self.asks.append(Ask(selection, priority))
@@ -75,9 +77,10 @@ class ModelQueue(Queue):
     def tell(self, notified: Any) -> None:
         woken = list(notified)
         self.woken += woken
+        armed = Counter(each.selection for each in self.interests if each.is_armed) if woken else {}
         for selection in {each.selection for each in woken if each.woken_for is None}:
             # Not more than there is: these were told of no message that came.
-            assert self.interests._armed[selection] <= self.work(selection)
+            assert armed[selection] <= self.work(selection)
         # Nor while one above would take all that they might.
         active = {(each.priority, each.selection) for each in self.interests} if woken else set()
         for priority, selection in {(each.priority, each.selection) for each in woken}:
@@ -86,7 +89,8 @@ class ModelQueue(Queue):
             )
         super().tell(woken)
 
-    def _holds(self, selection: Selection | None, name: str) -> bool:
+    def holds(self, selection: Selection | None, name: str) -> bool:
+        """Whether a message is among those of a selection."""
         return any(each.text == name for each in self.of(selection))
 
     def of(self, selection: Selection | None) -> list[MessageId]:
@@ -135,7 +139,7 @@ class ModelQueue(Queue):
 class Customer(Consumer):
     """A consumer that pulls, or not, when it is told, and keeps what it gets."""
 
-    __slots__ = ("errors", "got", "is_idle", "pull_size")
+    __slots__ = ("asked", "errors", "got", "is_idle", "is_paused", "pull_size")
 
     def __init__(self, queue: ModelQueue, credit: int, *more: Any, pull_size: int = 1) -> None:
         super().__init__(queue, credit, self._go_on, self._hear, *more)
@@ -143,12 +147,24 @@ class Customer(Consumer):
         self.errors: list[Exception] = []
         self.is_idle = False
         """Whether it does nothing when it is told."""
+        self.is_paused = False
         self.pull_size = pull_size
+        self.asked: set[asyncio.Future[Any]] = set()
+        """What it has asked for, and has not come."""
+
+    def pause(self) -> None:
+        self.is_paused = True
+        super().pause()
+
+    def resume(self) -> None:
+        self.is_paused = False
+        super().resume()
 
     def act(self) -> None:
         """Pulls, when it is its turn."""
         if self.is_notified and not self.in_hand:
             for asked in self.pull(self.pull_size):
+                self.asked.add(asked)
                 asked.add_done_callback(self._take)
 
     def _go_on(self) -> None:
@@ -156,6 +172,7 @@ class Customer(Consumer):
             self.act()
 
     def _take(self, asked: "asyncio.Future[Any]") -> None:
+        self.asked.discard(asked)
         if not asked.cancelled() and asked.result() is not None:
             self.got.append(asked.result())
         if not self.in_hand:

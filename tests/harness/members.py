@@ -13,7 +13,6 @@ from harness.processes import eventually
 from harness.zookeeper import SESSION_S, Way, ZooKeeper
 from mq.clock import SystemClock
 from mq.coordination.coordinator import Coordinator
-from mq.coordination.file import FileCoordinator
 from mq.coordination.opening import open_coordinator
 from mq.coordination.pacing import Pacing
 from mq.coordination.zookeeper import ZooKeeperCoordinator
@@ -122,9 +121,13 @@ class Bench(ABC):
 
 
 class CutFiles(Files):
-    """Files whose disk fails for as long as it is cut."""
+    """One process's files, whose disk fails for as long as it is cut."""
 
     is_cut = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: set[int] = set()
 
     def _check(self) -> None:
         if self.is_cut:
@@ -132,7 +135,18 @@ class CutFiles(Files):
 
     def open_kept(self, path: str) -> int:
         self._check()
-        return super().open_kept(path)
+        descriptor = super().open_kept(path)
+        self._kept.add(descriptor)
+        return descriptor
+
+    def close(self, descriptor: int) -> None:
+        self._kept.discard(descriptor)
+        super().close(descriptor)
+
+    def die(self) -> None:
+        """Gives back what is open, as the kernel does when a process dies."""
+        while self._kept:
+            self.close(next(iter(self._kept)))
 
     def open_read(self, path: str) -> int:
         self._check()
@@ -182,9 +196,8 @@ class FileBench(Bench):
         self._cut_files(name).is_cut = False
 
     def kill(self, name: str) -> None:
-        member = self.members.pop(name)
-        assert isinstance(member, FileCoordinator)
-        member._lease.close()
+        del self.members[name]
+        self._cut_files(name).die()
 
     def _cut_files(self, name: str) -> CutFiles:
         files = self.files[name]

@@ -16,8 +16,8 @@ class Died(Exception):
     """As a process that was killed, it settles nothing any more."""
 
 
-class Mortal:
-    """A source that dies after it has deleted so many times: what it was given then is stored.
+class CrashingSource:
+    """A source that fails once it has deleted so many times: what it was given then is stored.
 
     `taken`: all that it has given.
     """

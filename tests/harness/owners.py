@@ -7,7 +7,7 @@ import aiohttp
 
 from harness.clients import NO_ANSWER, Recorder, now_us
 from harness.history import Create, Drop
-from harness.nemesis import Member
+from harness.process_faults import Member
 from harness.processes import PATIENCE_S
 from harness.waiting import comes_true
 

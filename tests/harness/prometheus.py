@@ -3,7 +3,6 @@
 import contextlib
 import json
 import re
-import shutil
 import subprocess
 import threading
 import urllib.error
@@ -16,19 +15,12 @@ from typing import Any
 
 import yaml
 
-from harness.needs import cannot_run
+from harness.needs import program
 from harness.processes import PATIENCE_S, eventually
 
 RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "mq.rules.yml"
 EVERY = "1s"
 _OFFSETS = re.compile(r"\[\d+[smh]\]")
-
-
-def program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        cannot_run(f"no {name} is installed")
-    return str(found)
 
 
 def hurried(rules: str, window: str = "15s") -> str:

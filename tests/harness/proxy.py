@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from harness.needs import cannot_run
+from deploy.bench.others.rival import free_port
+from harness.needs import program
 from harness.processes import PATIENCE_S
 from harness.waiting import comes_true
-from tests.bench.others.rival import free_port
 
 _CONFIGURATION = """
 daemon off;
@@ -49,13 +48,11 @@ async def nginx(upstream: int, work: Path) -> AsyncIterator[int]:
 @contextlib.asynccontextmanager
 async def serving(sites: str, port: int, work: Path) -> AsyncIterator[None]:
     """An nginx with what these say of its sites, one of which listens on this port."""
-    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if found is None:
-        cannot_run("nginx is missing")
+    nginx = program("nginx")
     path = work / "nginx.conf"
     path.write_text(_CONFIGURATION.format(work=work, sites=sites))
     process = await asyncio.create_subprocess_exec(
-        str(found), "-e", str(work / "error.log"), "-p", str(work), "-c", str(path)
+        nginx, "-e", str(work / "error.log"), "-p", str(work), "-c", str(path)
     )
     try:
         await comes_true(lambda: _is_there(process, port), "nginx")

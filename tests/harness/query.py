@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.clock import FakeClock
+from harness.faults import CrashingFiles, Died
 from harness.leases import LEASE_S
-from harness.mortal import Died, MortalFiles
 from mq.errors import LeaseLost
 from mq.spark.listing import is_leased, lease_blocks
 from mq.spark.options import StreamOptions
@@ -45,13 +45,13 @@ class Query:
         self.read: dict[tuple[int, int], list[set[str]]] = {}
         """What each reading of the leases from one to another has brought, for this checkpoint."""
         self.stream: LeaseStream | None = None
-        self.files = MortalFiles()
+        self.files = CrashingFiles()
         self.waited_s = 0.0
 
     def start(self, changes_left: int | None = None) -> LeaseStream:
         """A run begins, if none is there. It dies after so many changes of the disk."""
         if self.stream is None:
-            self.files = MortalFiles()
+            self.files = CrashingFiles()
             root = attach_root(str(self.top), self.files, self.clock)
             self.stream = LeaseStream(root, self.options, NoFlusher(), self._wait)
         self.files.changes_left = changes_left

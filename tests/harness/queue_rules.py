@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
-from harness.breaches import Breach, Rule
-from harness.history import Create, Drop, History
+from harness.history import Breach, Create, Drop, History, Rule
 
 
 @dataclass(frozen=True, slots=True)

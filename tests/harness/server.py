@@ -1,4 +1,6 @@
-"""An mq that serves in the test's event loop."""
+"""An mq that serves in the test's event loop, and what it is tried with: both ways to commit, and
+bodies that are held and streamed.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -6,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from mq.daemon import Daemon
 
@@ -26,3 +29,12 @@ class Server:
 
 
 Serve = Callable[..., Awaitable[Server]]
+
+
+KIB = 1024
+MIB = 1024 * KIB
+
+STREAMED_BYTES = 3 * MIB // 2
+
+commit_modes = pytest.mark.parametrize("commit", ["fsync", "syncfs"])
+body_sizes = pytest.mark.parametrize("size", [5, STREAMED_BYTES], ids=["held", "streamed"])

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from harness.commands import is_running
-from harness.nemesis import Fault, Kind, Member, stand_still, tally_fault
+from harness.process_faults import Fault, Kind, Member, stand_still, tally_fault
 from harness.processes import PATIENCE_S, Process, eventually
 from harness.raw import RawConnection, raw_connection, raw_head
 from harness.waiting import comes_true

@@ -16,7 +16,7 @@ LONG = (
     "tests/histories/",
     "tests/nfs/",
     "tests/bench/",
-    "tests/broker/test_model.py",
+    "tests/broker/test_broker_model.py",
     "tests/faults/",
     "tests/test_supervisor.py",
     "tests/openapi/test_schemathesis.py",

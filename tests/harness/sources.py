@@ -1,16 +1,15 @@
 """Real servers whose messages are moved into mq: SQS (as moto serves it), RabbitMQ, beanstalkd."""
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from harness.needs import cannot_run
-from tests.bench.others import rabbitmq as bench_rabbitmq
-from tests.bench.others.rival import free_port, process
+from deploy.bench.others import rabbitmq as bench_rabbitmq
+from deploy.bench.others.rival import free_port, process
+from harness.needs import cannot_run, program
 
 # What boto3 finds, and no test may find anything else.
 AWS = {
@@ -39,7 +38,7 @@ def sqs(folder: Path) -> Iterator[str]:
 def rabbitmq(folder: Path) -> Iterator[str]:
     """The URL of a RabbitMQ."""
     if not Path(bench_rabbitmq.PROGRAM).exists():
-        cannot_run("needs rabbitmq-server")
+        cannot_run("needs RabbitMQ: apt-get install rabbitmq-server")
     port = free_port()
     # Of the disk's free space the tests need little, and a small one is no reason to block them.
     conf = f"listeners.tcp.1 = 127.0.0.1:{port}\ndisk_free_limit.absolute = 1MB\n"
@@ -50,8 +49,7 @@ def rabbitmq(folder: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def beanstalkd(folder: Path) -> Iterator[str]:
     """The address of a beanstalkd."""
-    if shutil.which("beanstalkd") is None:
-        cannot_run("needs beanstalkd")
+    program("beanstalkd")
     port = free_port()
     with process(folder, port, "beanstalkd", "-l", "127.0.0.1", "-p", str(port)):
         yield f"127.0.0.1:{port}"

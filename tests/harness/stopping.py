@@ -9,6 +9,7 @@ stderr where it stopped, and when it went on.
 """
 
 import functools
+import inspect
 import os
 import random
 import re
@@ -151,13 +152,13 @@ def _now_us() -> int:
 
 def _operation() -> str:
     """The innermost of the operations that the caller is part of."""
-    frame = sys._getframe(2)
+    frame = inspect.currentframe()
     while frame is not None:
         if frame.f_globals.get("__name__") == "mq.store.flush":
             return "flush"
         if frame.f_code.co_name in _OPERATIONS:
             return frame.f_code.co_name
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ""
 
 

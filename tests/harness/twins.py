@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.moving import fire_due, move_due
+from harness.upkeep import fire_due, move_due
 from mq.client.fake import FakeClock, FakeMq
 from mq.client.fake.transport import FakeTransport
 from mq.client.http_transport import HttpTransport

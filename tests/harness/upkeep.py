@@ -1,12 +1,20 @@
-"""mq-mover's policies by a test's hand: one member that is alone."""
+"""What mq-mover does, by a test's hand and clock: one member that is alone."""
 
+import os
+from pathlib import Path
+
+from mq.clock import Clock
 from mq.coordination.alone import Alone
-from mq.store.flush import Flusher
+from mq.store.files import Files
+from mq.store.flush import Flusher, NoFlusher
+from mq.store.redeliver import Timer
 from mq.store.registry import Registry
-from mq.store.root import Root
+from mq.store.root import Root, open_root
 from mq.store.sweep_bulk import sweep_bulk
+from mq_mover.mover import Mover
 from mq_mover.policies import ALL, BulkPublishes
 from mq_mover.policy import Policies, Turn, Work
+from mq_mover.scheduler import Scheduler
 
 MEMBER = "tested"
 
@@ -30,3 +38,27 @@ def all_policies(root: Root, flusher: Flusher) -> Policies:
     work = work_of(root, flusher)
     kinds = [BulkAtOnce if policy is BulkPublishes else policy for policy in ALL]
     return Policies(root, [policy(work) for policy in kinds])
+
+
+def move_due(root: Path, clock: Clock) -> int:
+    """A mover that starts, and moves what is due; how many that were."""
+    opened = open_root(str(root), Files(), clock)
+    moved = 0
+    mover = Mover(opened, NoFlusher(), Timer())
+    while more := mover.run_once():
+        moved += more
+    for folder, _, _ in os.walk(opened.layout.queues):
+        os.utime(folder)  # The clock runs ahead of the folders' own: a later tick, as it would be.
+    return moved
+
+
+def fire_due(root: Path, clock: Clock) -> int:
+    """A mover that starts, and fires what is due; how many messages it published."""
+    opened = open_root(str(root), Files(), clock)
+    scheduler = Scheduler(opened, NoFlusher())
+    fired = 0
+    while more := scheduler.run_once():
+        fired += more
+    for folder, _, _ in os.walk(opened.layout.queues):
+        os.utime(folder)
+    return fired

@@ -1,7 +1,6 @@
 """A real ZooKeeper server, and ways to it that a test can cut."""
 
 import contextlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from harness.needs import cannot_run
+from harness.needs import cannot_run, program
 from harness.processes import eventually
 
 JAR = Path("/usr/share/java/zookeeper.jar")
@@ -41,10 +40,9 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Starts it, and waits until it answers. The data are as they were left."""
-        command = shutil.which("java")
-        if not JAR.exists() or command is None:
-            cannot_run("ZooKeeper is missing (Debian's libzookeeper-java), or a java for it")
-        assert command is not None
+        command = program("java")
+        if not JAR.exists():
+            cannot_run("needs ZooKeeper: apt-get install libzookeeper-java")
         data = self.work / "data"
         data.mkdir(parents=True, exist_ok=True)
         if not self.port:

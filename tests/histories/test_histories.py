@@ -21,13 +21,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from harness.amount import TIMES
-from harness.chance import drawn_seed
+from harness.chance import TIMES, drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
-from harness.nemesis import Member, schedule, torment
+from harness.process_faults import Member, schedule, torment
 from harness.processes import Processes
 from harness.rules import ALWAYS, WITHOUT_FAULTS
 from harness.siblings import Sibling
@@ -127,12 +126,21 @@ def _session() -> aiohttp.ClientSession:
     """A connection a request, and each request once: aiohttp would send a delete again by itself
     when its connection was cut, and nobody would know of the first.
     """
-    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0))
-    session._retry_connection = False
-    return session
+    connector = aiohttp.TCPConnector(force_close=True, limit=0)
+    return aiohttp.ClientSession(connector=connector, middlewares=(_once,))
 
 
-@pytest.mark.slow
+async def _once(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        # Which aiohttp does not try again.
+        raise aiohttp.ClientConnectionError(str(error)) from error
+
+
+@pytest.mark.certificate
 @pytest.mark.timeout(120 + FAULTS * 10)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_with_faults(
@@ -158,7 +166,7 @@ async def test_a_history_with_faults(
     cluster.assert_it_holds(seed, ALWAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(120 + FAULTS * 20)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, seed: int) -> None:
@@ -181,7 +189,7 @@ async def test_a_history_of_several_on_one_port(daemons: Processes, root: Path, 
     cluster.assert_it_holds(seed, ALWAYS)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(SEED, SEED + HISTORIES))
 async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
@@ -196,12 +204,12 @@ async def test_a_history_of_daemons_that_stop_between_two_calls_on_files(
     over, drained = asyncio.Event(), asyncio.Event()
     async with _session() as session:
         await _make_queues(cluster, session)
-        spoilt = await asyncio.to_thread(cluster.spoil, chance)
+        armed = await asyncio.to_thread(cluster.arm, chance)
         keeping = [
             asyncio.create_task(member.keep(lambda: chance.uniform(*STOP_S), drained.is_set))
-            for member in spoilt
+            for member in armed
         ]
-        for member in spoilt:
+        for member in armed:
             member.process.popen.kill()  # It comes back as one that stops itself.
         running = _begin(cluster, session, seed, 0.15, over.is_set, cluster.servers[-1:])
         await comes_true(

@@ -15,7 +15,7 @@ from harness.history import (
     Reschedule,
     Stall,
 )
-from harness.nemesis import Kind, schedule
+from harness.process_faults import Kind, schedule
 from harness.queue_rules import QUEUES
 from harness.rules import ALWAYS, WITHOUT_FAULTS, check, report
 from harness.stopping import CALLS_OF_A_START, Itinerary, stalls

@@ -6,7 +6,7 @@ from harness.tally import tally
 from mutants.gate import judge, mutants, red_without_a_mutant
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.needs_root
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.timeout(3000)

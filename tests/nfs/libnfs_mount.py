@@ -119,6 +119,7 @@ class Watched(Fuse):
     def _wrapper(self, *call: Any, **named: Any) -> Any:
         faulthandler.dump_traceback_later(2 * PATIENCE_S, exit=True)
         try:
+            # The only place that every request passes; mfusepy's public hooks are one a call.
             return super()._wrapper(*call, **named)
         finally:
             faulthandler.cancel_dump_traceback_later()

@@ -6,7 +6,6 @@ MQ_NFS_SEED says which history. Needs nfs-ganesha, nfs-ganesha-vfs and libnfs13.
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from harness.chance import drawn_seed
 from harness.clients import QUEUE
 from harness.fuse import served
 from harness.herd import Cluster
-from harness.needs import cannot_run
+from harness.needs import cannot_run, program
 from harness.processes import Process, Processes, processes
 from harness.rules import ALWAYS
 from harness.waiting import comes_true
@@ -72,15 +71,14 @@ def mounted(tmp_path: Path, daemons: Processes) -> Iterator[Mounted]:
 
 def _check_nfs() -> None:
     """Skips the test, or fails it in CI, without the server or the client's library."""
-    if shutil.which("ganesha.nfsd") is None:
-        cannot_run("needs nfs-ganesha and nfs-ganesha-vfs")
+    program("ganesha.nfsd")
     command = [sys.executable, "-c", "import nfs.libnfs as found; found.load()"]
     tried = subprocess.run(command, capture_output=True, text=True, cwd=_TESTS)
     if tried.returncode != 0:
         cannot_run(f"needs libnfs13: {tried.stderr.strip().splitlines()[-1]}")
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("losses", [0, 8], ids=["", "lost answers"])
 async def test_a_history_on_a_real_server(

@@ -17,8 +17,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from harness.amount import TIMES
-from harness.chance import drawn_seed
+from harness.chance import TIMES, drawn_seed
 from harness.clients import QUEUE
 from harness.folders import make_folders_tiny
 from harness.herd import Cluster
@@ -76,7 +75,7 @@ def _judge(
     return hits
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @seeds
 @pytest.mark.parametrize("tiny", [False, True], ids=["flat", "in-buckets"])
 async def test_a_history_of_lost_replies_and_stale_handles(
@@ -94,7 +93,7 @@ async def test_a_history_of_lost_replies_and_stale_handles(
     assert {"lost rename", "lost unlink"} <= set(hits)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @seeds
 async def test_a_history_with_caches_of_names_that_are_not_there(
     caching_clients: tuple[Mount, Mount], daemons: Processes, seed: int

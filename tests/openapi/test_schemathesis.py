@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from harness.access import Tokens
-from harness.amount import TIMES
+from harness.chance import TIMES
 from harness.processes import Processes
 
 from mq.http.routes import ROUTES
@@ -29,7 +29,7 @@ EXAMPLES = 15
 PATIENCE_S = 300 * TIMES
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(PATIENCE_S + 30)
 def test_schemathesis_finds_nothing(daemons: Processes, root: Path, tmp_path: Path) -> None:
     tokens = Tokens(tmp_path / "tokens")

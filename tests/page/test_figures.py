@@ -96,7 +96,7 @@ async def test_a_long_queue_is_read_a_page_at_a_time(server: Server, chromium: B
     await expect(seen.page.get_by_role("button", name="Next page")).to_be_disabled()
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_members_are_shown(server: Server, daemons: Processes, chromium: Browser) -> None:
     await call(server, "PUT", "/orders")
     daemons.mover("--root", str(server.root))

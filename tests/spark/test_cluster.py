@@ -9,7 +9,7 @@ from harness.cities import Account, run_cities
 from harness.processes import Processes
 from harness.spark_cluster import SPARK_HOME, Cluster, SparkDaemons, spark_daemons
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600)]
 
 ROWS = 20_000
 # Each batch that is not acknowledged comes again within a test's time.

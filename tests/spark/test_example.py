@@ -15,7 +15,7 @@ from harness.processes import Processes, dwindles
 from pyspark.sql import SparkSession
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(600)
 def test_every_city_arrives_once(daemons: Processes, root: Path, tmp_path: Path) -> None:
     mq = daemons.mq(root, "--standalone")

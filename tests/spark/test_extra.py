@@ -68,7 +68,7 @@ def brought() -> set[str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(2 * PATIENCE_S + 60)
 def test_a_job_runs_on_what_the_extra_brings(tmp_path: Path) -> None:
     open_root(str(tmp_path / "root"), Files(), SystemClock())

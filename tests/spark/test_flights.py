@@ -28,7 +28,7 @@ def test_a_day_has_what_the_data_set_has() -> None:
     assert events_of(date(2013, 2, 28)) != events
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(600)
 def test_every_event_of_a_day_is_there_once(daemons: Processes, root: Path, tmp_path: Path) -> None:
     url, out = daemons.mq(root, "--standalone").url, tmp_path / "out"

@@ -16,7 +16,7 @@ import mq.spark.commands.submit
 from mq.names import QueueName
 from mq.store.remove import remove
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600)]
 
 LATER = QueueName.parse("later")
 Pipeline: TypeAlias = Callable[..., Any]

@@ -27,7 +27,7 @@ def as_shown(text: str) -> "re.Pattern[str]":
     return re.compile(".*".join(re.escape(part) for part in text.strip().split("...")), re.DOTALL)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_the_five_minutes(daemons: Processes, root: Path, tmp_path: Path) -> None:
     mq = daemons.mq(root, "--standalone")
     said = ""

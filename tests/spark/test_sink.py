@@ -227,7 +227,7 @@ frame.write.format("mq").mode("append").options(path=root, queue="orders").save(
 """
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_a_task_that_fails_once_is_tried_again_and_publishes_once(
     opened: Root, tmp_path: Path
 ) -> None:

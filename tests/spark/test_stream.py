@@ -200,7 +200,7 @@ def test_what_cannot_be_read_again_fails_the_query_unless_it_is_told_otherwise(
     assert seen == [[]]
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_a_consumers_name_is_for_one_query(place: LeasingRoot, run: StreamRun) -> None:
     place.publish(1)
     with own(place.root, CONSUMER):

@@ -8,7 +8,7 @@ import pytest
 from harness.leases import LeasingRoot
 from harness.spark import PATIENCE_S, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_S)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(2 * PATIENCE_S)]
 
 PROGRAM = """
 import sys, mq.spark

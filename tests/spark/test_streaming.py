@@ -1,4 +1,4 @@
-"""A stream's decisions without Spark, on the store's real folders: every order of dying."""
+"""A stream's decisions without Spark, on the store's real folders: every order of crashes."""
 
 import json
 from pathlib import Path

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.damage.each_breach import BREACHES, Place, lay_out_all_that_is_allowed, unstamped
 from harness.messages import new_id, put_file
-from harness.spoilt import SPOILT, Place, lay_out_all_that_is_allowed, unstamped
 
 from mq.lifecycle import State
 from mq.limits import OVERDUE_AFTER_S
@@ -60,11 +60,11 @@ def test_dotfiles_are_counted_apart(place: Place) -> None:
     assert (found.is_clean, found.foreign, found.hidden) == (True, 0, hidden + 2)
 
 
-@pytest.mark.parametrize(("breach", "spoil"), SPOILT)
+@pytest.mark.parametrize(("breach", "damage"), BREACHES)
 def test_a_breach_is_found_where_it_is(
-    place: Place, breach: Breach, spoil: Callable[[Place], Path]
+    place: Place, breach: Breach, damage: Callable[[Place], Path]
 ) -> None:
-    path = spoil(place)
+    path = damage(place)
     found = audit(place.root)
     assert [(each.breach, each.path) for each in found.violations] == [(breach, str(path))]
     assert not found.is_clean
@@ -72,7 +72,7 @@ def test_a_breach_is_found_where_it_is(
 
 
 def test_every_breach_is_shown() -> None:
-    assert {breach for breach, _ in SPOILT} == set(Breach)
+    assert {breach for breach, _ in BREACHES} == set(Breach)
 
 
 def test_an_unstamped_file_in_delay_is_told_of(place: Place) -> None:

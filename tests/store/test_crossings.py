@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.faults import Met
 from harness.folders import files_below
 from harness.leases import QUEUE, LeasingRoot, stamp_of
-from harness.meeting import Met
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harness.damage.each_breach import Place, keyed, misplaced, orphan, with_mode
 from harness.faults import FaultyFiles
 from harness.messages import new_id, put_file
-from harness.spoilt import Place, keyed, misplaced, orphan, with_mode
 
 from mq.errors import Busy, StaysAsItIs
 from mq.lifecycle import State

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.faults import Met
 from harness.leases import QUEUE, LeasingRoot, stamp_of
-from harness.meeting import Met
 from harness.messages import put_file
 
 from mq.errors import KeyNotFound, KeyTaken, StorageFailed

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.faults import Met
 from harness.leases import QUEUE, LeasingRoot, stamp_of
-from harness.meeting import Met
 
 from mq.errors import (
     AlreadySideline,

@@ -72,7 +72,7 @@ def archive(
     if to is None:
         raise click.UsageError("--to: say the archive's folder.")
     wanted = Wanted(batch, read_threads, compact, every)
-    with job.running() as (spark, watcher), _ending() as ending:
+    with job.running() as (spark, watcher), ending_by_signal() as ending:
         done = run_archive(spark, root, to, wanted, ending=ending, watcher=watcher)
     job.tell(done.facts(), _lines(done))
 
@@ -97,7 +97,7 @@ def _lines(done: Archived) -> Iterator[str]:
 
 
 @contextmanager
-def _ending() -> Iterator[threading.Event]:
+def ending_by_signal() -> Iterator[threading.Event]:
     """Set by the first signal, so that the job ends after its batch; the next one ends it at once.
     It goes on later where it ended.
     """

@@ -6,7 +6,7 @@ from pathlib import Path
 import greenstalk
 import pytest
 from harness import sources
-from harness.migrating import Died, Mortal, begin, move, move_all
+from harness.migrating import CrashingSource, Died, begin, move, move_all
 from harness.processes import Process, Processes
 
 from mq import Client
@@ -73,7 +73,7 @@ def test_what_was_stored_and_not_deleted_is_moved_once(server: str, mq: Process)
     fill(server, "dies", bodies)
     with Client(mq.url) as client:
         with beanstalkd.source(server, "dies") as source:
-            mover = Mover(Mortal(source, settles=3), client, "orders", at_once=4)
+            mover = Mover(CrashingSource(source, settles=3), client, "orders", at_once=4)
             with pytest.raises(Died):
                 mover.run(idle_s=60)
         assert len(client.queue("orders").peek()) == 16
@@ -103,7 +103,7 @@ def test_what_mq_cannot_store_now_stays(
     bodies = [f"job {n}" for n in range(10)]
     fill(server, "away", bodies)
 
-    class Outage(Mortal):
+    class Outage(CrashingSource):
         """mq goes while the source has given its jobs."""
 
         def take(self) -> list[Taken]:

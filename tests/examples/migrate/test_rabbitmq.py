@@ -7,7 +7,7 @@ from pathlib import Path
 import pika
 import pytest
 from harness import sources
-from harness.migrating import Died, Mortal, begin, move, move_all
+from harness.migrating import CrashingSource, Died, begin, move, move_all
 from harness.processes import Process, Processes, eventually
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -115,7 +115,7 @@ def test_what_was_stored_and_not_acknowledged_is_moved_once(
     channel.basic_publish("", "dies", b"another", named("dies 0"))
     with Client(mq.url) as client:
         with rabbitmq.source(server, "dies") as source:
-            mover = Mover(Mortal(source, settles=3), client, "orders", at_once=4)
+            mover = Mover(CrashingSource(source, settles=3), client, "orders", at_once=4)
             with pytest.raises(Died):
                 mover.run(idle_s=60)
         assert len(client.queue("orders").peek()) == 16
@@ -133,7 +133,7 @@ def test_of_what_has_no_id_at_most_what_was_in_hand_is_there_twice(
         channel.basic_publish("", "nameless", b"%d" % number)
     with Client(mq.url) as client:
         with rabbitmq.source(server, "nameless") as source:
-            mover = Mover(Mortal(source, settles=3), client, "orders")
+            mover = Mover(CrashingSource(source, settles=3), client, "orders")
             with pytest.raises(Died):
                 mover.run(idle_s=60)
         flags = ("--from", server, "--source", "nameless", "--to", mq.url, "--queue", "orders")

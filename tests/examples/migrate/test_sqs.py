@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 from harness import sources
-from harness.migrating import Died, Mortal, move
+from harness.migrating import CrashingSource, Died, move
 from harness.processes import Process, Processes
 
 from mq import Client
@@ -88,13 +88,13 @@ def test_what_was_stored_and_not_deleted_is_moved_once(client: Any, mq: Process)
         client.send_message(QueueUrl=url, MessageBody=body)
     with Client(mq.url) as mq_client:
         with sqs.source(url) as source:
-            dying = Mortal(source, settles=2)
-            mover = Mover(dying, mq_client, "orders", at_once=3)
+            crashing = CrashingSource(source, settles=2)
+            mover = Mover(crashing, mq_client, "orders", at_once=3)
             with pytest.raises(Died):
                 mover.run(idle_s=60)
         assert len(mq_client.queue("orders").peek()) == 9
         # What it had in hand would be visible again in five minutes.
-        for each in dying.taken:
+        for each in crashing.taken:
             with contextlib.suppress(client.exceptions.ClientError):
                 client.change_message_visibility(
                     QueueUrl=url, ReceiptHandle=each.handle, VisibilityTimeout=0

@@ -35,7 +35,9 @@ class Driver:
 
     def be_active(self) -> None:
         """In this thread: Spark's writers look their format up in the thread's active session."""
+        # PySpark has no public call that makes a session a thread's active one.
         jvm = self._spark.sparkContext._jvm
+        # Nor one that gives Java's session, which this needs.
         jvm.SparkSession.setActiveSession(self._spark._jsparkSession)
 
     def publish(

@@ -22,7 +22,7 @@ def _kill_executor(driver: Driver, job: Job) -> None:
     os.kill(worker, signal.SIGKILL)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(400)
 def test_an_executor_is_killed_after_staging_and_while_it_reads(
     place: Place, tmp_path: Path

@@ -9,7 +9,7 @@ from harness.points import Point
 from spark.failures.drivers import Drivers
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(300)
 def test_a_worker_stops_at_its_point_and_goes_on_or_dies(drivers: Drivers, tmp_path: Path) -> None:
     driver = drivers.get()

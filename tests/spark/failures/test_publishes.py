@@ -14,7 +14,7 @@ from spark.failures.places import QUEUE, Place
 FIRST, END = 0, 400
 NUMBERS = set(range(FIRST, END))
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(300)]
 
 COMMIT_POINT = r" -> .*/journal/[^/]+\.json$"
 

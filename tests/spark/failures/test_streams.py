@@ -16,7 +16,7 @@ from spark.failures.places import QUEUE, Place
 MESSAGES = 120
 PER_TRIGGER = 50
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.certificate, pytest.mark.timeout(300)]
 
 
 class Again(Enum):

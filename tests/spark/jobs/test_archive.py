@@ -70,7 +70,7 @@ def tell(root: Path, queue: str, day: str, *lines: bytes) -> None:
     (folder / f"mq-{'0' * 16}.ndjson").write_bytes(b"".join(lines))
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_what_was_removed_is_read_back(
     spark: SparkSession, tmp_path: Path, daemons: Processes
 ) -> None:

@@ -51,7 +51,7 @@ class Commands:
         return out
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_the_commands_also_after_a_kill(spark: SparkSession, tmp_path: Path) -> None:
     commands = Commands(tmp_path)
     root, to = commands.root, commands.to

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 from harness.checking import checked
-from harness.damage import DAMAGES, Damage, Lived
+from harness.damage.by_chance import DAMAGES, Damage, Lived
+from harness.damage.each_breach import BREACHES, Place, lay_out_all_that_is_allowed
 from harness.messages import new_id, put_file
-from harness.spoilt import SPOILT, Place, lay_out_all_that_is_allowed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,15 +70,15 @@ def assert_agree(root: Root, queues: tuple[QueueName, ...] = ()) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breach", "spoil"),
-    SPOILT,
-    ids=[f"{at}-{breach.name}" for at, (breach, _) in enumerate(SPOILT)],
+    ("breach", "damage"),
+    BREACHES,
+    ids=[f"{at}-{breach.name}" for at, (breach, _) in enumerate(BREACHES)],
 )
 def test_each_breach_is_found_as_fsck_finds_it(
-    root: Path, breach: Breach, spoil: Callable[[Place], Path]
+    root: Path, breach: Breach, damage: Callable[[Place], Path]
 ) -> None:
     place = Place(root)
-    spoil(place)
+    damage(place)
     found, _ = audited(place.root)
     assert breach.name.lower() in {each.kind for each in found}
     assert_agree(place.root)

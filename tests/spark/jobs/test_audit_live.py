@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from harness.busy import work
+from harness.clients import work
 from harness.processes import Processes
 from pyspark.sql import SparkSession
 
@@ -18,7 +18,7 @@ AUDITS = 2
 CLIENTS = 4
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_what_daemons_do_meanwhile_is_no_finding(
     daemons: Processes, root: Path, spark: SparkSession
 ) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean
-from harness.faults import FaultyFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.folders import files_below, leased_files
 from harness.leases import QUEUE, LeasingRoot
-from harness.mortal import Died, MortalFiles
 
 from mq.errors import Unavailable
 from mq.names import QueueName
@@ -33,7 +32,7 @@ OTHER = QueueName.parse("other")
 LEASE_S = 60.0
 
 
-class Unflushed(MortalFiles):
+class Unflushed(CrashingFiles):
     """Who dies by a signal has lost nothing that was not flushed."""
 
     def sync(self, descriptor: int) -> None:

@@ -32,7 +32,7 @@ MESSAGES = 40
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_the_next_run_goes_on_where_a_killed_one_was(
     spark: SparkSession, root: Path, tmp_path: Path
 ) -> None:

@@ -27,7 +27,7 @@ SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SHARED = {"--master", "--remote", "--conf", "--quiet", "--json", "--no-json", "--root"}
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_the_commands_and_the_functions(spark: SparkSession, tmp_path: Path) -> None:
     (_, commands), (_, shown), (_, code) = BLOCKS[:3]
     here = tmp_path / "here"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from harness.faults import FaultyFiles
-from harness.mortal import Died, MortalFiles
+from harness.faults import CrashingFiles, Died, FaultyFiles
 
 from mq.spark.jobs.history_assembly import Row
 from mq.spark.jobs.history_folder import FolderTaken, owned
@@ -61,7 +60,7 @@ def test_it_may_die_at_any_change(tmp_path: Path, has_one: bool) -> None:
         to = tmp_path / str(changes)
         if has_one:
             write(UnflushedFiles(), to, BEFORE)
-        files = MortalFiles(changes)
+        files = CrashingFiles(changes)
         try:
             write(files, to, AFTER)
         except Died:

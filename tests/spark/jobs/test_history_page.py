@@ -18,7 +18,7 @@ BEGINNING = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 def test_the_commands_say_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path
 ) -> None:

@@ -58,7 +58,7 @@ async def looks_well(chromium: Browser, page: str, *, dark: bool, width: int) ->
     return seen
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_it_is_legible_and_fits_bright_and_dark_wide_and_narrow(page: str) -> None:
     async with browser() as chromium:
         bright = await looks_well(chromium, page, dark=False, width=1280)
@@ -68,7 +68,7 @@ async def test_it_is_legible_and_fits_bright_and_dark_wide_and_narrow(page: str)
     assert bright != dark
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_those_who_cannot_see_it_are_told_what_there_is(page: str) -> None:
     async with browser() as chromium:
         tab = await chromium.open(page)
@@ -81,7 +81,7 @@ async def test_those_who_cannot_see_it_are_told_what_there_is(page: str) -> None
         assert any(published in node["description"] for node in images)
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_a_keyboard_reads_the_pictures_and_sorts_and_filters_the_queues(page: str) -> None:
     async with browser() as chromium:
         tab = await chromium.open(page)
@@ -124,7 +124,7 @@ async def test_a_keyboard_reads_the_pictures_and_sorts_and_filters_the_queues(pa
         assert await tab.page.locator("#queue-e-mail").get_attribute("open") is not None
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 async def test_it_is_whole_without_scripts_and_on_paper(page: str) -> None:
     async with browser() as chromium:
         tab = await chromium.open(page, script=False)

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
+from harness.faults import CrashingFiles, Died
 from harness.leases import QUEUE, LeasingRoot, stamp_of
-from harness.mortal import Died, MortalFiles
 from pyspark.sql import SparkSession
 
 from mq.errors import Busy, QueueNotFound
@@ -183,7 +183,7 @@ def test_a_run_that_was_ended_goes_on(spark: SparkSession, place: LeasingRoot) -
 RUN = Crossing(ReplayId.parse("run"), QUEUE, OTHER)
 
 
-def run_with(place: LeasingRoot, files: MortalFiles, chosen: list[Chosen]) -> Mover:
+def run_with(place: LeasingRoot, files: CrashingFiles, chosen: list[Chosen]) -> Mover:
     """A process's run, from wherever it is."""
     root, flusher = attach_root(str(place.top), files, place.clock), NoFlusher()
     with held(root, flusher, RUN.id):
@@ -207,9 +207,9 @@ def test_a_run_is_not_over_while_a_message_of_two_names_is_held(tmp_path: Path) 
     with claimed(place.root, source) as claim:
         assert claim is not None
         with pytest.raises(Busy):
-            run_with(place, MortalFiles(), chosen)
+            run_with(place, CrashingFiles(), chosen)
     assert find_crossing(place.root, RUN.id) == RUN
-    assert run_with(place, MortalFiles(), chosen).done.moved == 1
+    assert run_with(place, CrashingFiles(), chosen).done.moved == 1
     assert find_crossing(place.root, RUN.id) is None
     assert not os.path.exists(source)
 
@@ -221,7 +221,7 @@ def test_a_run_that_dies_anywhere_moves_each_once(tmp_path: Path) -> None:
         place.make_queue(OTHER)
         ids = place.publish(3)
         chosen = [Chosen(each, stamp_of(place.root, each)) for each in ids]
-        files = MortalFiles(changes_left)
+        files = CrashingFiles(changes_left)
         try:
             run_with(place, files, chosen)
             died = False
@@ -233,7 +233,7 @@ def test_a_run_that_dies_anywhere_moves_each_once(tmp_path: Path) -> None:
             assert sorted(map(str, where)) == sorted(map(str, [None, State.READY])), changes_left
         if not died:
             break
-        second = run_with(place, MortalFiles(), chosen)
+        second = run_with(place, CrashingFiles(), chosen)
         moved = [whereabouts(place.root, OTHER, each) for each in ids]
         assert moved == [State.READY] * 3, changes_left
         assert not second.done.stayed[Why.GONE]

@@ -57,7 +57,7 @@ def archived(spark: SparkSession, archive: Path) -> None:
     write_archive(archive, frame.selectExpr(*days))
 
 
-@pytest.mark.slow
+@pytest.mark.certificate
 @pytest.mark.timeout(300)
 def test_the_page(spark: SparkSession, tmp_path: Path) -> None:
     made(tmp_path / "mq")

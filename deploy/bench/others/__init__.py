@@ -1,0 +1,1 @@
+"""mq beside other queues, in the same run: `python -m deploy.bench.others`."""

@@ -1,0 +1,1 @@
+"""Things on disk that are broken or hostile: one breach, damage by chance, links and nodes."""

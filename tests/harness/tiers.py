@@ -1,0 +1,124 @@
+"""The tiers of `deploy/check`, as a pytest plugin. deploy/CONTRIBUTING.md describes them.
+
+`--tier check` selects what an ordinary user can run in ten minutes: no root, no mounts, no program
+outside of Python. `--tier certificate` selects the rest. Without the option pytest runs all that it
+is given.
+"""
+
+import importlib.util
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+# Folders and modules of the certificate; a test elsewhere joins it by the mark `certificate` or
+# `needs_root`. Collecting these may need packages that the extra `test` does not have.
+CERTIFICATE = (
+    "bench/",
+    "crash/",
+    "deploy/test_alerts.py",
+    "deploy/test_apart.py",
+    "deploy/test_composition.py",
+    "deploy/test_containers.py",
+    "deploy/test_image.py",
+    "deploy/test_migrating.py",
+    "deploy/test_new_user.py",
+    "deploy/test_release.py",
+    "deploy/test_units.py",
+    "examples/migrate/",
+    "examples/test_audit.py",
+    "faults/test_every_",
+    "faults/test_kill_at_every_call.py",
+    "fuzz/",
+    "histories/",
+    "mutants/",
+    "nfs/",
+    "openapi/test_schemathesis.py",
+    "page/",
+    "spark/",
+)
+# Spark's quickest tests need no JVM. They are part of the check as well where pyspark is installed.
+QUICK_ON_SPARK = (
+    "spark/test_options.py",
+    "spark/test_partitions.py",
+    "spark/test_publishing.py",
+    "spark/test_streaming.py",
+)
+MARKS = ("certificate", "needs_root")
+SECONDS = "mq/seconds"
+"""Where pytest's cache keeps how long each module of tests took last."""
+
+
+def in_certificate(path: str) -> bool:
+    """Whether all tests of a module are: a path below `tests/`."""
+    return path.startswith(CERTIFICATE)
+
+
+def in_check(path: str) -> bool:
+    """Whether `--tier check` collects a module: a path below `tests/`."""
+    if path in QUICK_ON_SPARK:
+        return importlib.util.find_spec("pyspark") is not None
+    return not in_certificate(path)
+
+
+def _has_quick_tests(folder: str) -> bool:
+    return any(path.startswith(f"{folder}/") and in_check(path) for path in QUICK_ON_SPARK)
+
+
+class Tiers:
+    """Collects what the tier has, and remembers how long each module took."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._tier = config.getoption("--tier")
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        if self._tier != "check" or not collection_path.is_relative_to(TESTS):
+            return None
+        path = collection_path.relative_to(TESTS).as_posix()
+        if collection_path.is_dir():
+            # Whole, as a folder's conftest.py may import what only the certificate has.
+            return True if f"{path}/" in CERTIFICATE and not _has_quick_tests(path) else None
+        return None if in_check(path) or collection_path.name == "conftest.py" else True
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self._tier is None:
+            return
+        kept, others = [], []
+        for item in items:
+            (kept if self._has(item) else others).append(item)
+        items[:] = kept
+        self._config.hook.pytest_deselected(items=others)
+
+    def _has(self, item: pytest.Item) -> bool:
+        path = item.path.relative_to(TESTS).as_posix()
+        marked = any(item.get_closest_marker(mark) for mark in MARKS)
+        if self._tier == "check":
+            return in_check(path) and not marked
+        return in_certificate(path) or marked
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        cache = getattr(self._config, "cache", None)
+        if cache is not None and not hasattr(self._config, "workerinput"):
+            cache.set(SECONDS, cache.get(SECONDS, {}) | dict(self._seconds))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """How long each folder took, where a whole tier ran."""
+        if self._tier is None:
+            return
+        folders: defaultdict[str, float] = defaultdict(float)
+        for path, seconds in self._seconds.items():
+            folders[str(Path(path).parent)] += seconds
+        terminalreporter.section("seconds by folder, over all workers")
+        for folder, seconds in sorted(folders.items(), key=lambda each: -each[1]):
+            terminalreporter.write_line(f"{seconds:8.1f} {folder}")
+        if self._tier == "check" and not in_check(QUICK_ON_SPARK[0]):
+            terminalreporter.write_line(
+                "Left out: Spark's quick tests. pip install -e '.[test,spark]' brings them."
+            )
