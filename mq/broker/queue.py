@@ -296,11 +296,11 @@ class Queue:
             known = None if block is None or not len(self._selections) else parse_block(block)
             self.became_ready(*untold, headers=known)
 
-    def was_rescheduled(self, message_id: MessageId, due_in_s: float, receives: int) -> None:
-        """A message was given another due time by this process's hand, 0: at once. What has had its
-        receives is not ready then, but to be sidelined.
+    def was_rescheduled(self, message_id: MessageId, due_in_s: float, attempts: int) -> None:
+        """A message was given another due time by this process's hand, 0: at once. What was tried
+        as often as the queue allows is not ready then, but to be sidelined.
         """
-        has_had_them = 0 < self.settings.max_receives <= receives and not self.name.is_sideline
+        has_had_them = 0 < self.settings.max_receives <= attempts and not self.name.is_sideline
         if due_in_s > 0 or has_had_them:
             self.totals.extended += 1
         else:

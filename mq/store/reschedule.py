@@ -42,7 +42,7 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
         if claim is None or claim.stamp != delivery.stamp:
             return False
         now = replace(claim.stamp, due_ms=root.now_ms())
-        if is_at_its_limit(root, delivery.queue, now.receives):
+        if is_at_its_limit(root, delivery.queue, now.attempts):
             # Not flushed: a crash has it due when it was to be.
             root.files.stamp(claim.descriptor, now.mtime_ns())
             _record(root, Event.EXTENDED, delivery.queue, delivery.id, now)
@@ -81,11 +81,13 @@ def reschedule(
     message_id: MessageId,
     due_in_s: float,
     if_receives: Precondition | None = None,
+    unhandled: bool = False,
 ) -> Steps[Stamp]:
     """Has the message be ready in so many seconds from now, 0: at once, wherever it is; its new
-    stamp. Its receives stay as they are. What was received as often as its queue allows does not
-    come back from delay/: mq-mover sidelines it, when it is due.
+    stamp. Its receives stay as they are. What was tried as often as its queue allows does not come
+    back from delay/: mq-mover sidelines it, when it is due.
 
+    `unhandled`: no program had the message, and a delivery that has not lapsed is no attempt.
     `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
     Raises QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy,
     StorageFailed. Durable on return: yes; and so is what a not-found says.
@@ -98,7 +100,7 @@ def reschedule(
         for state, bucket in places_alive(root, queue, message_id, look):
             try:
                 stamp = yield from _reschedule_at(
-                    root, queue, message_id, state, bucket, due_in_s, if_receives
+                    root, queue, message_id, state, bucket, due_in_s, if_receives, unhandled
                 )
             except Busy as busy:
                 is_busy = True
@@ -123,6 +125,7 @@ def _reschedule_at(
     bucket: str,
     due_in_s: float,
     if_receives: Precondition | None,
+    unhandled: bool,
 ) -> Steps[Stamp | None]:
     """None: it is not there. Raises Busy when another is at it, or moved it meanwhile."""
     path = root.layout.path(state, queue, message_id, bucket)
@@ -136,11 +139,15 @@ def _reschedule_at(
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
         due_in_ms = round(due_in_s * 1000)
-        if state is State.DELAYED and is_at_its_limit(root, queue, claim.stamp.receives):
+        now_ms = root.now_ms()
+        # Once alone, also where the request comes again: what a crash left here is due.
+        is_returned = unhandled and state is State.DELAYED and claim.stamp.can_return(now_ms)
+        attempts = claim.stamp.attempts
+        if state is State.DELAYED and not is_returned and is_at_its_limit(root, queue, attempts):
             act = _extend  # It is mq-mover's to sideline, once it is due.
         else:
             act = _LATER[state] if due_in_ms > 0 else _NOW[state]
-        stamp = replace(claim.stamp, due_ms=root.now_ms() + due_in_ms)
+        stamp = claim.stamp.given_back(now_ms + due_in_ms, is_returned)
         try:
             return (yield from act(root, queue, message_id, bucket, claim, stamp))
         except OSError as error:

@@ -49,19 +49,26 @@ def _settled(answer: Answer) -> list[Settled]:
     ]
 
 
-def extend(queue: str, message_id: str, seconds: float, receives: int | None) -> Call[Extended]:
-    """Has a message be due so many seconds from now; with 0 it is ready at once."""
+def extend(
+    queue: str, message_id: str, seconds: float, receives: int | None, unhandled: bool = False
+) -> Call[Extended]:
+    """Has a message be due so many seconds from now; with 0 it is ready at once. `unhandled`: no
+    program had it.
+    """
     path = writing.path(queue, "messages", message_id)
     headers = (*_JSON, *writing.if_match(receives))
-    body = writing.json_body({"due_in_s": round(seconds, 3)})
+    said: dict[str, object] = {"due_in_s": round(seconds, 3)}
+    body = writing.json_body({**said, "unhandled": True} if unhandled else said)
     return Call(Request("PATCH", path, (), headers, body), _extended)
 
 
-def release(queue: str, message_id: str, delay_s: float, receives: int) -> Call[None]:
+def release(
+    queue: str, message_id: str, delay_s: float, receives: int, unhandled: bool = False
+) -> Call[None]:
     """Gives a delivery back. Delivered again after an attempt whose answer was lost, or gone, it
     was given back.
     """
-    request = extend(queue, message_id, delay_s, receives).request
+    request = extend(queue, message_id, delay_s, receives, unhandled).request
     return Call(request, _released, when_repeated=done_after(DeliveredAgain, MessageNotFound))
 
 

@@ -74,6 +74,6 @@ class ByPoll:
     @staticmethod
     async def _release(message: AsyncMessage) -> None:
         try:
-            await message.release()
+            await message.release(unhandled=True)
         except ClientError as error:
             _log.debug("a message was not released: %s", error)

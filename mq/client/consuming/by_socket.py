@@ -101,6 +101,7 @@ class _One:
 
     async def _ask(self, connection: Connection) -> None:
         """Subscribes, then grants credit as messages are taken."""
+        await connection.tell_begun(())
         asked = [(each, self._inbox.wanted(each.queue)) for each in self._wanted]
         for each, credit in asked:
             self._inbox.asked(each.queue, credit)

@@ -101,7 +101,7 @@ class Feed:
         self.begin()
         try:
             async with asyncio.timeout(wait_s):
-                while (found := self._inbox.take()) is None:
+                while (found := await self._taken()) is None:
                     if self._is_closed:
                         return None
                     if self._failure is not None:
@@ -114,6 +114,17 @@ class Feed:
                 raise self._failure.with_traceback(self._trace) from None
             return None
         return found
+
+    async def _taken(self) -> AsyncMessage | None:
+        """The next one, once mq is told that the program gets it."""
+        while (found := self._inbox.take()) is not None:
+            try:
+                if await found.begin():
+                    return found
+            except BaseException:
+                self._inbox.put_back(found)
+                raise
+        return None
 
     async def close(self) -> None:
         """Ends it within a bounded time, and gives back what nobody took. May be called again."""

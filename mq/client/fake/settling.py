@@ -1,7 +1,6 @@
 """What becomes of a message that somebody has, or knows by its id: pure."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from mq.client.fake.message import Message
@@ -58,13 +57,18 @@ def reschedule(
     message_id: MessageId,
     due_in_s: float,
     if_receives: Precondition | None = None,
+    unhandled: bool = False,
 ) -> Stamp:
-    """Has a message be due in so many seconds, 0: ready at once; its new stamp. What was received
-    as often as its queue allows does not come back. Raises MessageNotFound, DeliveredAgain.
+    """Has a message be due in so many seconds, 0: ready at once; its new stamp. What was tried as
+    often as its queue allows does not come back. `unhandled`: a delivery that has not lapsed is no
+    attempt. Raises MessageNotFound, DeliveredAgain.
     """
     message = _living(queue, message_id)
     _check(message, if_receives)
-    is_at_limit = is_at_its_limit(queue, message.stamp.receives)
+    now_ms = world.now_ms()
+    is_held = unhandled and message.state is State.DELAYED
+    is_returned = is_held and message.stamp.can_return(now_ms)
+    is_at_limit = not is_returned and is_at_its_limit(queue, message.stamp.attempts)
     if due_in_s > 0 or is_at_limit:
         queue.totals.extended += 1
     else:
@@ -72,23 +76,26 @@ def reschedule(
     if message.state is State.READY and due_in_s <= 0:
         return message.stamp
     stays = due_in_s > 0 or is_at_limit
-    stamp = replace(message.stamp, due_ms=world.now_ms() + round(due_in_s * 1000))
+    stamp = message.stamp.given_back(now_ms + round(due_in_s * 1000), is_returned)
     world.move(queue, message, State.DELAYED if stays else State.READY, stamp)
     event = Event.EXTENDED if stays else Event.RELEASED
     world.record(queue, message, event, stamp.due_ms)
     return stamp
 
 
-def give_back(world: World, delivery: Delivery) -> None:
-    """What somebody had who is gone is ready again at once, unless something else became of it."""
+def give_back(world: World, delivery: Delivery, unhandled: bool) -> None:
+    """What somebody had who is gone is ready again at once, unless something else became of it.
+    `unhandled`: no program had it.
+    """
     queue = world.queues.get(delivery.queue.text)
     message = None if queue is None else queue.messages.get(delivery.id.text)
     if queue is None or message is None or message.state is not State.DELAYED:
         return
     if message.stamp != delivery.stamp:
         return
-    is_at_limit = is_at_its_limit(queue, message.stamp.receives)
-    stamp = replace(message.stamp, due_ms=world.now_ms())
+    is_returned = unhandled and message.stamp.can_return(world.now_ms())
+    is_at_limit = not is_returned and is_at_its_limit(queue, message.stamp.attempts)
+    stamp = message.stamp.given_back(world.now_ms(), is_returned)
     world.move(queue, message, State.DELAYED if is_at_limit else State.READY, stamp)
     world.record(queue, message, Event.EXTENDED if is_at_limit else Event.RELEASED, stamp.due_ms)
     if not is_at_limit:
@@ -139,9 +146,9 @@ def move_to_sideline(world: World, queue: Queue, message: Message, reason: Reaso
     return message.stamp
 
 
-def is_at_its_limit(queue: Queue, receives: int) -> bool:
-    """Whether a message was received as often as its queue allows."""
-    return not queue.name.is_sideline and 0 < queue.settings.max_receives <= receives
+def is_at_its_limit(queue: Queue, attempts: int) -> bool:
+    """Whether a message was tried as often as its queue allows."""
+    return not queue.name.is_sideline and 0 < queue.settings.max_receives <= attempts
 
 
 def _living(queue: Queue, message_id: MessageId) -> Message:

@@ -206,7 +206,7 @@ class Run:
 
         async def release(delivery: Delivery) -> None:
             async with turn:
-                await self._settling.settle(delivery, Release())
+                await self._settling.settle(delivery, Release(unhandled=True))
                 self._leases.let_go(delivery)
 
         await asyncio.gather(*(release(each) for each in self._supply.take_all()))

@@ -53,8 +53,8 @@ async def _carry_out(message: AsyncMessage, verdict: Verdict) -> None:
     match verdict:
         case Delete():
             await message.delete()
-        case Release(delay_s):
-            await message.release(delay_s)
+        case Release(delay_s, unhandled):
+            await message.release(delay_s, unhandled=unhandled)
         case Sideline(reason):
             await message.sideline(reason)
         case Lapse():

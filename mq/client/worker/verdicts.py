@@ -33,9 +33,10 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """It comes back after so long."""
+    """It comes back after so long; `unhandled`: its handler was not called."""
 
     delay_s: float = 0.0
+    unhandled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
             }
         }
     ),
-    "Reschedule": closed({"due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX}}),
+    "Reschedule": {
+        "oneOf": [
+            closed({"due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX}}),
+            closed({"due_in_s": {"const": 0}, "unhandled": {"type": "boolean"}}),
+        ]
+    },
     "Rescheduled": opened(
         {
             "id": reference("MessageId"),

@@ -57,6 +57,32 @@ async def test_what_was_not_begun_is_ready_at_once_and_what_was_ends(
     assert await bodies(orders, "removed") == ["one"]
 
 
+async def test_what_no_handler_had_counts_as_no_attempt(server: Server, orders: AsyncQueue) -> None:
+    await orders.change_settings({"max_receives": 3})
+    await published(orders, [str(n) for n in range(10)])
+    for taken in range(4):
+        over = asyncio.Event()
+
+        async def handle(message: AsyncWorkerMessage, over: asyncio.Event = over) -> None:
+            await over.wait()
+
+        worker = Worker(server.url, "orders", handle, consumers=1, prefetch=10)
+        async with working(worker):
+
+            async def has_all(left: int = 10 - taken) -> bool:
+                return (await orders.describe()).in_flight == left
+
+            await comes_true(has_all)
+            worker.stop()
+
+            async def gave_back(left: int = 9 - taken) -> bool:
+                return (await orders.describe()).ready == left
+
+            await comes_true(gave_back)
+            over.set()
+    assert [each.receives for each in await orders.peek()] == [4] * 6
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_after_the_deadline_the_rest_is_cut_short_and_released(
     server: Server, orders: AsyncQueue, is_async: bool, caplog: pytest.LogCaptureFixture
