@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mq import __version__
+from mq.client import address
 from mq.client.calls import queues, upkeep
 from mq.client.consuming.consumer import AsyncConsumer
 from mq.client.consuming.consumers import Consumers
@@ -62,6 +63,7 @@ class AsyncClient:
             timeouts or Timeouts(),
             retry or Retry(),
             seams or Seams(),
+            address.shown(url),
         )
         self._consumers = Consumers(self._sender)
 

@@ -43,7 +43,8 @@ class BySocket:
         self._sender = sender
         self._wanted = wanted
         self._inbox = inbox
-        self._patience = Patience(sender.retry, sender.seams)
+        queues = ", ".join(each.queue for each in wanted)
+        self._patience = Patience(queues, sender.shown_url, sender.retry, sender.seams)
 
     async def run(self) -> None:
         """Brings messages into the inbox until it is cancelled. Raises InTheWay, only before the

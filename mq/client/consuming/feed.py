@@ -9,7 +9,7 @@ from typing import Final
 from mq.client.consuming.by_poll import ByPoll
 from mq.client.consuming.by_socket import BySocket, InTheWay
 from mq.client.consuming.inbox import Inbox
-from mq.client.errors import NotUsable
+from mq.client.errors import NotUsable, one_line
 from mq.client.message import AsyncMessage
 from mq.client.sending import Sender
 from mq.client.values import Subscription, Via
@@ -93,7 +93,11 @@ class Feed:
             except InTheWay as found:
                 if self._via == "websocket":
                     raise found.why from None
-                _log.info("consuming by long polls, since no WebSocket gets through: %s", found)
+                _log.info(
+                    "consuming from %s at %s by long polls, since no WebSocket gets through: %s",
+                    *(", ".join(each.queue for each in self._wanted), self._sender.shown_url),
+                    one_line(found),
+                )
         await self._by_poll.run()
 
     async def next(self, wait_s: float | None) -> AsyncMessage | None:

@@ -1,6 +1,9 @@
 """How a worker ends, and what it does while mq is away."""
 
 import asyncio
+import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -195,6 +198,31 @@ async def test_run_blocks_a_thread_until_another_says_stop(
 # mq that is away
 
 
+PLAIN = """
+import sys
+{configured}
+from mq import Worker
+Worker(sys.argv[1], "orders", print).run()
+"""
+
+
+@pytest.mark.parametrize("configured", ["", "import logging; logging.basicConfig()"])
+async def test_a_plain_script_says_what_it_cannot_reach(configured: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # It does not listen.
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with subprocess.Popen(
+            [sys.executable, "-c", PLAIN.format(configured=configured), url],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as script:
+            assert script.stderr is not None
+            line = await asyncio.to_thread(script.stderr.readline)
+            script.kill()
+    assert f"cannot fetch from orders at {url}: " in line
+    assert "; tries again in " in line
+
+
 async def test_a_worker_waits_for_mq_and_for_its_queue(
     daemons: Processes, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -204,6 +232,9 @@ async def test_a_worker_waits_for_mq_and_for_its_queue(
     async with working(worker) as running, AsyncClient(mq.url) as client:
         orders = client.queue("orders")
         await comes_true(lambda: "cannot fetch" in caplog.text)
+        (line, *_) = (each for each in caplog.messages if "cannot fetch" in each)
+        assert f"cannot fetch from orders at {mq.url}: " in line
+        assert "; tries again in " in line
         await orders.create()
         await orders.publish("one")
         await comes_true(lambda: handled == ["one"])
