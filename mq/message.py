@@ -4,7 +4,7 @@ Floor 0.
 """
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final, Self
 
 from mq.headers import Headers
@@ -37,6 +37,14 @@ class Reason(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> "Reason":
         return cls.UNKNOWN
+
+
+class GivenBack(Enum):
+    """What a new due time says of a delivery beside."""
+
+    NO = "it goes on, or there is none"
+    YES = "it ends"
+    UNHANDLED = "it ends, and no program had the message"
 
 
 @dataclass(frozen=True, slots=True)

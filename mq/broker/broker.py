@@ -25,7 +25,7 @@ from mq.broker.watching import Watching
 from mq.errors import PublishPurged, QueueNotFound
 from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
 from mq.looking import Page
-from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
+from mq.message import PLAIN, Delivery, Envelope, GivenBack, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.serving_limits import WAITERS_MAX_DEFAULT
 from mq.settings import QueueSettings
@@ -257,16 +257,16 @@ class Broker:
         message_id: MessageId,
         due_in_s: float,
         if_receives: Precondition | None = None,
-        unhandled: bool = False,
+        given: GivenBack = GivenBack.NO,
     ) -> Stamp:
-        """Has a message be ready in so many seconds; its new stamp. `unhandled`: see
+        """Has a message be ready in so many seconds; its new stamp. `given`: see
         mq.store.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain, DueTooFar,
         Unavailable. Durable: yes.
         """
         queue = await self.queue(name)
-        operation = reschedule(self.root, name, message_id, due_in_s, if_receives, unhandled)
+        operation = reschedule(self.root, name, message_id, due_in_s, if_receives, given)
         future = self.committer.submit(operation)
-        future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s, unhandled))
+        future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s, given))
         return await asyncio.shield(future)
 
     async def release_many(self, deliveries: Sequence[Delivery]) -> None:
@@ -361,12 +361,11 @@ class Broker:
         queue: Queue,
         message_id: MessageId,
         due_in_s: float,
-        unhandled: bool,
+        given: GivenBack,
         future: "asyncio.Future[Stamp]",
     ) -> None:
         if self._heard(queue, future):
-            attempts = 0 if unhandled else future.result().attempts
-            queue.was_rescheduled(message_id, due_in_s, attempts)
+            queue.was_rescheduled(message_id, due_in_s, future.result().attempts, given)
 
     def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
         """Hears of an operation's end, whoever else still does; whether it ended well."""

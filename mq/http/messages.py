@@ -64,8 +64,8 @@ async def reschedule(service: Service, request: web.BaseRequest, path: Mapping[s
     if_match = request.headers.getall("If-Match", [])
     if_receives = parse_if_match(if_match)
     wanted = await json_object(request, service.settings.body_idle_s)
-    due_in_s, unhandled = due_in_s_of(wanted, if_match)
-    stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives, unhandled)
+    due_in_s, given = due_in_s_of(wanted, if_match)
+    stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives, given)
     return json_answer(
         {"id": message_id.text, "due": rfc3339(stamp.due_ms), "receives": stamp.receives},
         headers={"ETag": f'"{stamp.receives}"'},

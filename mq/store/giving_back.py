@@ -80,7 +80,7 @@ def _stays(root: Root, delivery: Delivery, unhandled: bool) -> bool:
         if claim is not None and claim.stamp == delivery.stamp:
             now = replace(claim.stamp, due_ms=root.now_ms())
             root.files.stamp(claim.descriptor, now.mtime_ns())
-            root.history.record(queue, Event.EXTENDED, message_id, now.receives, now.due_ms)
+            root.history.record(queue, Event.RELEASED, message_id, now.receives, now.due_ms)
     return True
 
 

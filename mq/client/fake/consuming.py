@@ -35,7 +35,7 @@ from mq.interface.consume.limits import (
     TURN_MESSAGES_MIN,
 )
 from mq.interface.consume.session import Session
-from mq.message import Delivery, Reason
+from mq.message import Delivery, GivenBack, Reason
 from mq.names import QueueName
 from mq.selection import Selection
 
@@ -181,7 +181,8 @@ class Connection:
                 remove(world, world.queue(held.queue), held.id, is_its)
             case Verb.RELEASE:
                 queue = world.queue(held.queue)
-                reschedule(world, queue, held.id, 0, is_its, asked.unhandled)
+                given = GivenBack.UNHANDLED if asked.unhandled else GivenBack.YES
+                reschedule(world, queue, held.id, 0, is_its, given)
             case Verb.SIDELINE:
                 sideline(world, held.queue, held.id, Reason.REJECTED, is_its)
 

@@ -16,7 +16,7 @@ from mq.errors import (
 )
 from mq.history import Event
 from mq.lifecycle import State
-from mq.message import Delivery, Reason, Stamp
+from mq.message import Delivery, GivenBack, Reason, Stamp
 from mq.names import Key, MessageId, QueueName
 
 Precondition: TypeAlias = Callable[[int], bool]
@@ -57,28 +57,32 @@ def reschedule(
     message_id: MessageId,
     due_in_s: float,
     if_receives: Precondition | None = None,
-    unhandled: bool = False,
+    given: GivenBack = GivenBack.NO,
 ) -> Stamp:
     """Has a message be due in so many seconds, 0: ready at once; its new stamp. What was tried as
-    often as its queue allows does not come back. `unhandled`: a delivery that has not lapsed is no
-    attempt. Raises MessageNotFound, DeliveredAgain.
+    often as its queue allows does not come back. `given`: whether its delivery ends with that, and
+    is no attempt. Raises MessageNotFound, DeliveredAgain.
     """
     message = _living(queue, message_id)
     _check(message, if_receives)
     now_ms = world.now_ms()
-    is_held = unhandled and message.state is State.DELAYED
-    is_returned = is_held and message.stamp.can_return(now_ms)
+    is_held = message.state is State.DELAYED
+    unhandled = given is GivenBack.UNHANDLED
+    is_returned = unhandled and is_held and message.stamp.can_return(now_ms)
     is_at_limit = not is_returned and is_at_its_limit(queue, message.stamp.attempts)
-    if due_in_s > 0 or is_at_limit:
+    if given is GivenBack.NO and (due_in_s > 0 or is_at_limit):
         queue.totals.extended += 1
     else:
         queue.totals.released += 1
+    is_given = is_held and given is not GivenBack.NO
+    if is_given and is_at_limit:
+        due_in_s = 0.0  # It is to be sidelined, and nothing is waited for.
     if message.state is State.READY and due_in_s <= 0:
         return message.stamp
     stays = due_in_s > 0 or is_at_limit
     stamp = message.stamp.given_back(now_ms + round(due_in_s * 1000), is_returned)
     world.move(queue, message, State.DELAYED if stays else State.READY, stamp)
-    event = Event.EXTENDED if stays else Event.RELEASED
+    event = Event.EXTENDED if stays and not is_given else Event.RELEASED
     world.record(queue, message, event, stamp.due_ms)
     return stamp
 
@@ -97,7 +101,7 @@ def give_back(world: World, delivery: Delivery, unhandled: bool) -> None:
     is_at_limit = not is_returned and is_at_its_limit(queue, message.stamp.attempts)
     stamp = message.stamp.given_back(world.now_ms(), is_returned)
     world.move(queue, message, State.DELAYED if is_at_limit else State.READY, stamp)
-    world.record(queue, message, Event.EXTENDED if is_at_limit else Event.RELEASED, stamp.due_ms)
+    world.record(queue, message, Event.RELEASED, stamp.due_ms)
     if not is_at_limit:
         queue.totals.released += 1
 

@@ -210,8 +210,21 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Reschedule": {
         "oneOf": [
-            closed({"due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX}}),
-            closed({"due_in_s": {"const": 0}, "unhandled": {"type": "boolean"}}),
+            closed(
+                {
+                    "due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX},
+                    "release": {"type": "boolean", "default": False},
+                },
+                optional=("release",),
+            ),
+            closed(
+                {
+                    "due_in_s": {"const": 0},
+                    "release": {"type": "boolean", "default": False},
+                    "unhandled": {"type": "boolean"},
+                },
+                optional=("release",),
+            ),
         ]
     },
     "Rescheduled": opened(
