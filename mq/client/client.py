@@ -52,7 +52,7 @@ class AsyncClient:
         transport: Transport | None = None,
         seams: Seams | None = None,
     ) -> None:
-        self.url = url
+        self.url = url = address.whole(url)
         headers: Pairs = (("User-Agent", f"mq-client/{__version__}"),)
         if token is not None:
             headers = (*headers, ("Authorization", f"Bearer {token}"))

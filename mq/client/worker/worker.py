@@ -134,6 +134,8 @@ class Worker:
         Raises ValueError for two handlers of the same messages, TypeError for what handles nothing,
         BadName, and NotUsable once the worker runs.
         """
+        if callable(queue):
+            raise TypeError("a handler is made with parentheses: @worker.handler()")
         name = queue if queue is not None else self._queue
         if name is None:
             raise ValueError("a handler is a queue's: which?")
