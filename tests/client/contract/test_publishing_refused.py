@@ -1,4 +1,4 @@
-"""What is refused, since it would be lost or cannot be meant; and keys of sidelined messages."""
+"""What is refused, as it would be lost or cannot be meant; and what was missing beside it."""
 
 from typing import Any
 
@@ -57,3 +57,11 @@ def test_a_handler_without_parentheses_says_so() -> None:
     worker = Worker("localhost:8080", "orders")
     with pytest.raises(TypeError, match="parentheses"):
         worker.handler(print)  # type: ignore[arg-type]
+
+
+async def test_a_schedule_has_a_json(queue: Any) -> None:
+    await queue.schedule("s", json={"a": 1}, every_s=60)
+    found = await queue.get_schedule("s")
+    assert found.body == b'{"a":1}'
+    with pytest.raises(ValueError, match="not both"):
+        await queue.schedule("s", "x", json=1, every_s=60)
