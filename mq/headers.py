@@ -47,6 +47,11 @@ def _is_kept(name: str, value: str) -> bool:
     return is_kept_name(name)
 
 
+def is_beginning(name: str) -> bool:
+    """Whether a header's name, in lower case, says none: only what names begin with."""
+    return name in _KEPT_BEGINNINGS
+
+
 def is_kept_name(name: str) -> bool:
     """Whether messages keep the header of this name, in lower case, whatever its value is."""
     return name in _KEPT or name.startswith(_KEPT_BEGINNINGS)

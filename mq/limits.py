@@ -27,6 +27,8 @@ FILE_NAME_BYTES_MAX: Final = 255
 # Due times are whole milliseconds, receives the microseconds, a reason the nanoseconds of mtime.
 RECEIVES_MAX: Final = 999
 REASON_MAX: Final = 9
+# Beyond the reasons, the nanoseconds say how many deliveries were returned unhandled.
+RETURNED_MAX: Final = 40
 
 # Bodies. What is at most BODY_HELD_BYTES_MAX is held in memory, more streams in chunks.
 BODY_BYTES_MAX_DEFAULT: Final = 64 * MIB

@@ -1,6 +1,8 @@
 """Logs: one line an event, to stderr, for people, as JSON, or for the journal.
 
-Floor 0. A record's `fields` (given as `extra={"fields": {...}}`) are the event's facts.
+Floor 0. A record's `fields` (given as `extra={"fields": {...}}`) are the event's facts. A message
+with arguments says them by itself: only JSON has its fields beside it. An exception's trace follows
+on lines of its own, but in JSON.
 """
 
 import json
@@ -24,8 +26,7 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = {**getattr(record, "fields", {}), **self._facts}
-        if record.exc_info:
-            fields["exception"] = self.formatException(record.exc_info)
+        trace = self.formatException(record.exc_info) if record.exc_info else ""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         when = when.replace("+00:00", "Z")
         if self._format == "json":
@@ -35,12 +36,15 @@ class _Formatter(logging.Formatter):
                 "logger": record.name,
                 "event": record.getMessage(),
             }
-            return json.dumps(head | fields, default=str)
-        facts = "".join(f" {name}={_quoted(value)}" for name, value in fields.items())
+            return json.dumps(head | fields | ({"exception": trace} if trace else {}), default=str)
+        shown = self._facts if record.args else fields
+        facts = "".join(f" {name}={_quoted(value)}" for name, value in shown.items())
         said = f"{record.name}: {_one_line(record)}{facts}"
         if self._format == "journal":
-            return f"<{_PRIORITIES.get(record.levelname, 6)}>{said}"
-        return f"{when} {record.levelname:<7} {said}"
+            priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
+            # The journal has an entry for each line.
+            return "\n".join(priority + line for line in (said, *_indented(trace)))
+        return "\n".join((f"{when} {record.levelname:<7} {said}", *_indented(trace)))
 
 
 def configure(
@@ -54,6 +58,11 @@ def configure(
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for chatty in ("asyncio", "aiohttp"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _indented(trace: str) -> list[str]:
+    """A trace's lines, none of which can be taken for an event's."""
+    return [f"  {line}" for line in trace.splitlines()]
 
 
 def _one_line(record: logging.LogRecord) -> str:

@@ -3,12 +3,12 @@
 Floor 0.
 """
 
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 from typing import Final, Self
 
 from mq.headers import Headers
-from mq.limits import REASON_MAX, RECEIVES_MAX
+from mq.limits import REASON_MAX, RECEIVES_MAX, RETURNED_MAX
 from mq.names import Key, MessageId, QueueName
 
 _NS_PER_MS: Final = 1_000_000
@@ -39,32 +39,64 @@ class Reason(IntEnum):
         return cls.UNKNOWN
 
 
+class GivenBack(Enum):
+    """What a new due time says of a delivery beside."""
+
+    NO = "it goes on, or there is none"
+    YES = "it ends"
+    UNHANDLED = "it ends, and no program had the message"
+
+
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """What mtime carries: due time in whole milliseconds since the epoch, receives in the
-    microseconds (0 to 999, saturating), a reason in the nanoseconds (0 to 9).
+    microseconds (0 to 999, saturating). The nanoseconds have a reason (0 to 9) or, of a message
+    without one, 9 and how many of the deliveries were returned unhandled (1 to 40).
     """
 
     due_ms: int
     receives: int = 0
     reason: int = 0
+    returned: int = 0
 
     @classmethod
     def from_mtime_ns(cls, mtime_ns: int) -> Self:
-        """Reads an mtime in nanoseconds. Nanoseconds over 9 mean that mq did not set it."""
+        """Reads an mtime in nanoseconds. Nanoseconds over 49, or that say more returned deliveries
+        than receives, mean that mq did not set it.
+        """
         due_ms, rest_ns = divmod(mtime_ns, _NS_PER_MS)
         receives, reason = divmod(rest_ns, _NS_PER_RECEIVE)
-        if reason > REASON_MAX:
+        if reason <= REASON_MAX:
+            return cls(due_ms, receives, reason)
+        returned = reason - REASON_MAX
+        if returned > min(RETURNED_MAX, receives):
             return cls(due_ms)
-        return cls(due_ms, receives, reason)
+        return cls(due_ms, receives, returned=returned)
 
     def mtime_ns(self) -> int:
         """The mtime, in nanoseconds since the epoch, that says this."""
-        return self.due_ms * _NS_PER_MS + self.receives * _NS_PER_RECEIVE + self.reason
+        rest = REASON_MAX + self.returned if self.returned else self.reason
+        return self.due_ms * _NS_PER_MS + self.receives * _NS_PER_RECEIVE + rest
+
+    @property
+    def attempts(self) -> int:
+        """The deliveries that count: the receives without those that were returned unhandled."""
+        return self.receives - self.returned
 
     def received(self, due_ms: int) -> "Stamp":
         """The stamp of one delivery more, due at `due_ms`."""
-        return Stamp(due_ms, min(self.receives + 1, RECEIVES_MAX), self.reason)
+        return replace(self, due_ms=due_ms, receives=min(self.receives + 1, RECEIVES_MAX))
+
+    def can_return(self, now_ms: int) -> bool:
+        """Whether a delivery that is given back unhandled now is no attempt. It is one where it has
+        lapsed, where the count of returned ones is full, and where a reason stands in its place.
+        """
+        is_full = self.returned >= min(RETURNED_MAX, self.receives)
+        return now_ms < self.due_ms and not self.reason and not is_full
+
+    def given_back(self, due_ms: int, is_returned: bool) -> "Stamp":
+        """The stamp of a delivery that ends, due at `due_ms`; `is_returned`: it is no attempt."""
+        return replace(self, due_ms=due_ms, returned=self.returned + is_returned)
 
 
 @dataclass(frozen=True, slots=True)

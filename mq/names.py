@@ -178,7 +178,7 @@ class Key:
         except UnicodeEncodeError:
             raise BadName("key", "valid Unicode") from None
         if not 1 <= len(written) <= KEY_WRITTEN_BYTES_MAX:
-            raise BadName("key", f"1 to {KEY_WRITTEN_BYTES_MAX} bytes as written in a name")
+            raise BadName("key", f"this has {len(written)} of at most {KEY_WRITTEN_BYTES_MAX}")
         return key
 
     @classmethod

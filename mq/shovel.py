@@ -132,7 +132,7 @@ def why_it_stays(
     why = _why_not_meant(criteria, found, times)
     if why is not None:
         return why
-    if 0 < criteria.max_receives <= found.stamp.receives:
+    if 0 < criteria.max_receives <= found.stamp.attempts:
         return Why.RECEIVES
     if has_expired(found.id.published_ms, settings.message_ttl_s, times.now_ms):
         return Why.EXPIRED

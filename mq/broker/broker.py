@@ -25,7 +25,7 @@ from mq.broker.watching import Watching
 from mq.errors import PublishPurged, QueueNotFound
 from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
 from mq.looking import Page
-from mq.message import PLAIN, Delivery, Envelope, Reason, Stamp
+from mq.message import PLAIN, Delivery, Envelope, GivenBack, Reason, Stamp
 from mq.names import Key, MessageId, QueueName, UuidSource
 from mq.serving_limits import WAITERS_MAX_DEFAULT
 from mq.settings import QueueSettings
@@ -257,14 +257,16 @@ class Broker:
         message_id: MessageId,
         due_in_s: float,
         if_receives: Precondition | None = None,
+        given: GivenBack = GivenBack.NO,
     ) -> Stamp:
-        """Has a message be ready in so many seconds; its new stamp. Raises QueueNotFound,
-        MessageNotFound, DeliveredAgain, DueTooFar, Unavailable. Durable: yes.
+        """Has a message be ready in so many seconds; its new stamp. `given`: see
+        mq.store.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain, DueTooFar,
+        Unavailable. Durable: yes.
         """
         queue = await self.queue(name)
-        operation = reschedule(self.root, name, message_id, due_in_s, if_receives)
+        operation = reschedule(self.root, name, message_id, due_in_s, if_receives, given)
         future = self.committer.submit(operation)
-        future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s))
+        future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s, given))
         return await asyncio.shield(future)
 
     async def release_many(self, deliveries: Sequence[Delivery]) -> None:
@@ -273,9 +275,11 @@ class Broker:
         """
         await asyncio.shield(self.begin_release(deliveries))
 
-    def begin_release(self, deliveries: Sequence[Delivery]) -> asyncio.Task[None]:
-        """Like `release_many`, in the background."""
-        return self._in_background(self._releaser.release(deliveries))
+    def begin_release(
+        self, deliveries: Sequence[Delivery], unhandled: bool = False
+    ) -> asyncio.Task[None]:
+        """Like `release_many`, in the background. `unhandled`: the deliveries are no attempts."""
+        return self._in_background(self._releaser.release(deliveries, unhandled))
 
     async def sideline(
         self,
@@ -353,10 +357,15 @@ class Broker:
             (queue or self._known(name)).totals.deleted += future.result()
 
     def _rescheduled(
-        self, queue: Queue, message_id: MessageId, due_in_s: float, future: "asyncio.Future[Stamp]"
+        self,
+        queue: Queue,
+        message_id: MessageId,
+        due_in_s: float,
+        given: GivenBack,
+        future: "asyncio.Future[Stamp]",
     ) -> None:
         if self._heard(queue, future):
-            queue.was_rescheduled(message_id, due_in_s, future.result().receives)
+            queue.was_rescheduled(message_id, due_in_s, future.result().attempts, given)
 
     def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
         """Hears of an operation's end, whoever else still does; whether it ended well."""

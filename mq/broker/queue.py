@@ -25,7 +25,7 @@ from mq.errors import MqError, QueueNotFound
 from mq.expiry import expired_up_to_ms, is_expired
 from mq.headers import Headers, parse_block
 from mq.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
-from mq.message import Delivery, Held
+from mq.message import Delivery, GivenBack, Held
 from mq.names import MessageId, QueueName
 from mq.selection import Selection
 from mq.settings import QueueSettings
@@ -297,15 +297,19 @@ class Queue:
             known = None if block is None or not len(self._selections) else parse_block(block)
             self.became_ready(*untold, headers=known)
 
-    def was_rescheduled(self, message_id: MessageId, due_in_s: float, receives: int) -> None:
-        """A message was given another due time by this process's hand, 0: at once. What has had its
-        receives is not ready then, but to be sidelined.
+    def was_rescheduled(
+        self, message_id: MessageId, due_in_s: float, attempts: int, given: GivenBack
+    ) -> None:
+        """A message was given another due time by this process's hand, 0: at once. What was tried
+        as often as the queue allows is not ready then, but to be sidelined.
         """
-        has_had_them = 0 < self.settings.max_receives <= receives and not self.name.is_sideline
-        if due_in_s > 0 or has_had_them:
-            self.totals.extended += 1
-        else:
+        has_had_them = 0 < self.settings.max_receives <= attempts and not self.name.is_sideline
+        is_ready = due_in_s <= 0 and (given is GivenBack.UNHANDLED or not has_had_them)
+        if is_ready or given is not GivenBack.NO:
             self.totals.released += 1
+        else:
+            self.totals.extended += 1
+        if is_ready:
             self.became_ready(message_id)
 
     def became_ready(self, *ids: MessageId, headers: Headers | None = None) -> None:

@@ -25,20 +25,24 @@ class Releaser:
         self._committer = committer
         self._used = used
 
-    async def release(self, deliveries: Sequence[Delivery]) -> None:
+    async def release(self, deliveries: Sequence[Delivery], unhandled: bool = False) -> None:
         """Puts them back into their queues, but for those that have moved on; what cannot be put
-        back comes back when it is due. Their descriptors are closed. Durable: yes.
+        back comes back when it is due. `unhandled`: the deliveries are no attempts. Their
+        descriptors are closed. Durable: yes.
         """
         by_queue: dict[QueueName, list[Delivery]] = {}
         for delivery in deliveries:
             if delivery.descriptor is not None:
                 self._root.files.close(delivery.descriptor)
             by_queue.setdefault(delivery.queue, []).append(delivery)
-        await asyncio.gather(*(self._release(name, of) for name, of in by_queue.items()))
+        await asyncio.gather(*(self._release(name, of, unhandled) for name, of in by_queue.items()))
 
-    async def _release(self, name: QueueName, deliveries: Sequence[Delivery]) -> None:
+    async def _release(
+        self, name: QueueName, deliveries: Sequence[Delivery], unhandled: bool
+    ) -> None:
         try:
-            ids = await self._committer.commit(release_many(self._root, name, deliveries))
+            operation = release_many(self._root, name, deliveries, unhandled)
+            ids = await self._committer.commit(operation)
         except Unavailable as error:
             _log.warning(
                 "releases failed; the messages come back when they are due",

@@ -3,6 +3,11 @@
 from urllib.parse import urlsplit, urlunsplit
 
 
+def whole(url: str) -> str:
+    """The URL, of HTTP where it has no scheme: `localhost:8080`."""
+    return url if "://" in url else f"http://{url}"
+
+
 def check(url: str) -> None:
     """Raises ValueError for what is no URL of HTTP."""
     try:

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mq import __version__
+from mq.client import address
 from mq.client.calls import queues, upkeep
 from mq.client.consuming.consumer import AsyncConsumer
 from mq.client.consuming.consumers import Consumers
@@ -51,7 +52,7 @@ class AsyncClient:
         transport: Transport | None = None,
         seams: Seams | None = None,
     ) -> None:
-        self.url = url
+        self.url = url = address.whole(url)
         headers: Pairs = (("User-Agent", f"mq-client/{__version__}"),)
         if token is not None:
             headers = (*headers, ("Authorization", f"Bearer {token}"))
@@ -62,6 +63,7 @@ class AsyncClient:
             timeouts or Timeouts(),
             retry or Retry(),
             seams or Seams(),
+            address.shown(url),
         )
         self._consumers = Consumers(self._sender)
 

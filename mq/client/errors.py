@@ -11,6 +11,16 @@ from typing import Any, Final
 PROBLEM_PREFIX: Final = "urn:mq:problem:"
 _MEMBERS: Final = frozenset({"type", "title", "status", "detail", "retryable"})
 _SHOWN_CHARS_MAX: Final = 200
+_LINE_CHARS_MAX: Final = 300
+
+
+def one_line(error: BaseException, *, with_kind: bool = False) -> str:
+    """An exception in a line of a log: bounded, on one line; `with_kind`: its class first."""
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    if not text:
+        return kind
+    said = f"{kind}: {text}" if with_kind else text
+    return said if len(said) <= _LINE_CHARS_MAX else f"{said[: _LINE_CHARS_MAX - 1]}…"
 
 
 class ClientError(Exception):

@@ -70,6 +70,10 @@ class AsyncMessage:
         """Whether it is settled so, as all are that came together."""
         return self._settler is settler
 
+    async def begin(self) -> bool:
+        """Says that the program gets it now, for consumers; false where it is not its to have."""
+        return await self._settler.begin(self.id)
+
     async def delete(self) -> None:
         """Deletes the message: it was dealt with. Durable on return."""
         async with self._lock:
@@ -78,12 +82,16 @@ class AsyncMessage:
             await self._settler.delete(self.queue, self.id, self.receives)
             self.settled = DELETED
 
-    async def release(self, delay_s: float = 0.0) -> None:
-        """Gives the message back, ready after so many seconds. Durable on return."""
+    async def release(self, delay_s: float = 0.0, *, unhandled: bool = False) -> None:
+        """Gives the message back, ready after so many seconds; `unhandled`, which is at once alone:
+        the delivery does not count towards the queue's `max_receives`. Durable on return.
+        """
+        if unhandled and delay_s:
+            raise ValueError("what is given back unhandled is ready at once: without delay_s")
         async with self._lock:
             if self._is_settled(RELEASED):
                 return
-            await self._settler.release(self.queue, self.id, self.receives, delay_s)
+            await self._settler.release(self.queue, self.id, self.receives, delay_s, unhandled)
             self.settled = RELEASED
 
     async def sideline(self, reason: Reason = "rejected") -> None:

@@ -23,12 +23,15 @@ class Sender:
         timeouts: Timeouts,
         retry: Retry,
         seams: Seams,
+        shown_url: str = "",
     ) -> None:
+        """`shown_url`: where mq is, for lines of the log."""
         self._transport = transport
         self._headers = headers
         self.timeouts = timeouts
         self.retry = retry
         self.seams = seams
+        self.shown_url = shown_url
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()

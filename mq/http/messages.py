@@ -61,10 +61,11 @@ async def reschedule(service: Service, request: web.BaseRequest, path: Mapping[s
     """PATCH: 200 once the message's new due time is on stable media."""
     name = QueueName.parse(path["queue"])
     message_id = MessageId.parse(path["id"])
-    if_receives = parse_if_match(request.headers.getall("If-Match", []))
+    if_match = request.headers.getall("If-Match", [])
+    if_receives = parse_if_match(if_match)
     wanted = await json_object(service, request)
-    due_in_s = due_in_s_of(wanted)
-    stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives)
+    due_in_s, given = due_in_s_of(wanted, if_match)
+    stamp = await service.broker.reschedule(name, message_id, due_in_s, if_receives, given)
     return json_answer(
         {"id": message_id.text, "due": rfc3339(stamp.due_ms), "receives": stamp.receives},
         headers={"ETag": f'"{stamp.receives}"'},

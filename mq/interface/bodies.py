@@ -1,14 +1,19 @@
 """JSON objects that requests carry, and what each is to say: pure."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from mq.errors import BadBody, MediaTypeUnknown
 from mq.limits import BATCH_MESSAGES_MAX, DUE_IN_S_MAX
+from mq.message import GivenBack
 
 JSON_TYPES: Final = ("application/json", "application/merge-patch+json")
 _IDS_EXPECTED: Final = f'{{"ids": [1 to {BATCH_MESSAGES_MAX} ids]}}, and nothing else'
-_DUE_EXPECTED: Final = f'{{"due_in_s": seconds from 0 to {DUE_IN_S_MAX}}}, and nothing else'
+_DUE_EXPECTED: Final = (
+    f'{{"due_in_s": seconds from 0 to {DUE_IN_S_MAX}}}, perhaps with "release": true, or, with 0, '
+    '"unhandled": true, for which If-Match names the delivery, and nothing else'
+)
 
 
 def check_json(content_type: str) -> None:
@@ -38,13 +43,24 @@ def ids_of(said: dict[str, Any]) -> list[str]:
     return ids
 
 
-def due_in_s_of(said: dict[str, Any]) -> float:
-    """In how many seconds a message is to be due. Raises BadBody."""
+def due_in_s_of(said: dict[str, Any], if_match: Sequence[str]) -> tuple[float, GivenBack]:
+    """In how many seconds a message is to be due, and whether its delivery is given back; unhandled
+    is only what is ready at once, and only where the request names the delivery, not `*`. Raises
+    BadBody.
+    """
     due_in_s = said.get("due_in_s")
+    unhandled, released = said.get("unhandled", False), said.get("release", False)
     is_number = isinstance(due_in_s, int | float) and not isinstance(due_in_s, bool)
-    if len(said) == 1 and is_number and 0 <= (found := cast(float, due_in_s)) <= DUE_IN_S_MAX:
-        return round(found, 3)
-    raise BadBody(_DUE_EXPECTED)
+    is_known = said.keys() <= {"due_in_s", "unhandled", "release"}
+    is_known = is_known and isinstance(unhandled, bool) and isinstance(released, bool)
+    if not is_known or not is_number or not 0 <= cast(float, due_in_s) <= DUE_IN_S_MAX:
+        raise BadBody(_DUE_EXPECTED)
+    if unhandled and due_in_s:
+        raise BadBody(_DUE_EXPECTED)
+    if unhandled and not any(each.strip() not in ("", "*") for each in if_match):
+        raise BadBody(_DUE_EXPECTED)
+    given = GivenBack.YES if released else GivenBack.NO
+    return round(cast(float, due_in_s), 3), GivenBack.UNHANDLED if unhandled else given
 
 
 def patch_of(said: dict[str, Any]) -> dict[str, object]:

@@ -1,9 +1,10 @@
 """What a publish's query and headers say of its message: an envelope. Pure."""
 
+import re
 from typing import Final
 
 from mq.errors import BadParameter
-from mq.headers import kept
+from mq.headers import is_beginning, kept
 from mq.interface import parameters
 from mq.interface.parameters import Fields, Query
 from mq.interface.query import KEY_SCHEMA, Header, KeyText, Seconds, Time, Whole
@@ -29,13 +30,17 @@ IDEMPOTENCY: Final = Header(
     "The value may stand in quotes.",
     example="42",
 )  # fmt: skip
+# Of RFC 9110, section 8.3.1; what its parameters are is their readers' concern.
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA_TYPE: Final = re.compile(rf"[\t ]*{_WORD}/{_WORD}[\t ]*(?:;|$)")
 IDEMPOTENCY_HEADER: Final = IDEMPOTENCY.name
 
 
 def envelope_of(query: Query, headers: Fields, now_ms: int) -> Envelope:
     """The envelope of a publish that came at `now_ms`. Raises BadParameter, HeadersTooLarge."""
+    content_type = media_type_of(headers)
     return Envelope(
-        extension=extension_for(parameters.first(headers, "Content-Type") or ""),
+        extension=extension_for(content_type),
         priority=PRIORITY.of(query),
         key=KEY.of(query),
         visibility_s=VISIBILITY.of(query),
@@ -43,6 +48,18 @@ def envelope_of(query: Query, headers: Fields, now_ms: int) -> Envelope:
         headers=kept(headers.items()),
         idempotency=_idempotency(headers.getall(IDEMPOTENCY_HEADER, [])),
     )
+
+
+def media_type_of(headers: Fields) -> str:
+    """The Content-Type of what a message is to be, "" where there is none. Raises BadParameter for
+    one that is no media type, and for a header without a name after its beginning.
+    """
+    if any(is_beginning(name.lower()) for name, _ in headers.items()):
+        raise BadParameter("headers", "names with something after ce- or x-attribute-")
+    found = parameters.first(headers, "Content-Type") or ""
+    if found and _MEDIA_TYPE.match(found) is None:
+        raise BadParameter("headers", "a Content-Type such as text/plain")
+    return found
 
 
 def envelope_of_each(query: Query, headers: Fields, now_ms: int) -> Envelope:

@@ -17,7 +17,10 @@ from mq.names import Key
 # So many digits that what is too much is told as that, by the bound that it breaks.
 _SECONDS: Final = re.compile(r"[0-9]{1,300}(?:\.[0-9]{1,3})?")
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,17}")
-_KEY_EXPECTED: Final = f"text of 1 to {KEY_WRITTEN_BYTES_MAX} bytes as written in a name"
+_KEY_EXPECTED: Final = (
+    f"text of 1 to {KEY_WRITTEN_BYTES_MAX} bytes as written in a name, where a letter, a digit, _ "
+    "and - take one and each other byte of UTF-8 three"
+)
 
 
 class Query(Protocol):
@@ -99,7 +102,9 @@ def time_ms(query: Query, parameter: str) -> int | None:
 
 
 def key(text: str | None, parameter: str) -> Key | None:
-    """A lookup key, or what publishes of one have in common."""
+    """A lookup key, or what publishes of one have in common, of what is to be new."""
+    if text is not None and any(each < " " or each == "\x7f" for each in text):
+        raise BadParameter(parameter, "text without control characters")
     return None if text is None else parsed_key(text, parameter)
 
 
@@ -107,5 +112,5 @@ def parsed_key(text: str, parameter: str) -> Key:
     """A key that is there."""
     try:
         return Key.parse(text)
-    except BadName:
-        raise BadParameter(parameter, _KEY_EXPECTED) from None
+    except BadName as error:
+        raise BadParameter(parameter, f"{_KEY_EXPECTED}; {error.expected}") from None

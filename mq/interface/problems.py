@@ -243,7 +243,7 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
     ),
     DeliveredAgain: Problem(
         "delivered-again", 412, "Delivered again",
-        "The message has been delivered again since; its receives are {receives} now.",
+        "If-Match names another delivery than the message's last: its receives are {receives}.",
     ),
     BodyTooLarge: Problem(
         "body-too-large", 413, "Body too large", "A body has at most {bytes_max} bytes.",

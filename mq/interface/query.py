@@ -18,7 +18,12 @@ from mq.selection import KINDS, Selection
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema, 2020-12, as OpenAPI 3.1 has them."""
 
-KEY_SCHEMA: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": KEY_WRITTEN_BYTES_MAX}
+KEY_SCHEMA: Final[Schema] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": KEY_WRITTEN_BYTES_MAX,
+    "pattern": r"^[^\u0000-\u001f\u007f]+$",
+}
 """A key as it is said. What it takes in a name's written form is bounded, which JSON Schema cannot
 say of a text that has other characters than letters and digits.
 """

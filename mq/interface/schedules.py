@@ -5,9 +5,8 @@ from typing import Final, cast, get_args
 from mq.clock import rfc3339
 from mq.errors import BadParameter, ScheduleUnreadable
 from mq.headers import kept
-from mq.interface import parameters
 from mq.interface.carried import named_headers
-from mq.interface.envelopes import KEY, PRIORITY, VISIBILITY
+from mq.interface.envelopes import KEY, PRIORITY, VISIBILITY, media_type_of
 from mq.interface.parameters import Fields, Query
 from mq.interface.problems import PROBLEMS, problem_members
 from mq.interface.query import Choice, Seconds, Text, Time, Whole
@@ -67,7 +66,7 @@ def schedule_of(query: Query, headers: Fields) -> Schedule:
         priority=PRIORITY.of(query),
         key=KEY.of(query),
         visibility_s=VISIBILITY.of(query),
-        extension=extension_for(parameters.first(headers, "Content-Type") or ""),
+        extension=extension_for(media_type_of(headers)),
         headers=kept(headers.items()),
     )
 

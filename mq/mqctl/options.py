@@ -241,6 +241,8 @@ def _check(files: Certificates, url: str) -> None:
 
 
 def _url(text: str) -> str:
+    if "://" not in text:
+        text = f"http://{text}"  # localhost:8080 is of HTTP.
     try:
         parts = urlsplit(text)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -99,7 +99,7 @@ def _take_away(
     None: it is to. What is purged, or of a queue that is not there, goes as that does.
     """
     expired = message_expired(root, queue, message_id)
-    if not expired and not is_at_its_limit(root, queue, claim.stamp.receives):
+    if not expired and not is_at_its_limit(root, queue, claim.stamp.attempts):
         return None
     if is_purged(root, queue, message_id) or not queue_exists(root, queue):
         return None

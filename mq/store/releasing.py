@@ -218,7 +218,7 @@ class _Return:
             self.root.layout.path(RETURN.source, queue, message_id, spot)
         )
         return status is not None and is_at_its_limit(
-            self.root, queue, self._received(Stamp.from_mtime_ns(status.st_mtime_ns)).receives
+            self.root, queue, self._received(Stamp.from_mtime_ns(status.st_mtime_ns)).attempts
         )
 
     def _move(

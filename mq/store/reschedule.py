@@ -3,13 +3,14 @@
 FORMAT.md, "extend, release, postpone", has the steps and what a crash after each leaves.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from functools import partial
 
 from mq.errors import Busy, DeliveredAgain, MessageLeased, MessageNotFound
 from mq.history import Event
 from mq.lifecycle import POSTPONE, RELEASE, State
-from mq.message import Delivery, Stamp
+from mq.message import Delivery, GivenBack, Stamp
 from mq.names import MessageId, QueueName
 from mq.store.bucket_names import leading
 from mq.store.files import is_gone
@@ -35,10 +36,10 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
         if claim is None or claim.stamp != delivery.stamp:
             return False
         now = replace(claim.stamp, due_ms=root.now_ms())
-        if is_at_its_limit(root, delivery.queue, now.receives):
+        if is_at_its_limit(root, delivery.queue, now.attempts):
             # Not flushed: a crash has it due when it was to be.
             root.files.stamp(claim.descriptor, now.mtime_ns())
-            _record(root, Event.EXTENDED, delivery.queue, delivery.id, now)
+            _record(root, Event.RELEASED, delivery.queue, delivery.id, now)
             return False
         try:
             yield from _release(root, delivery.queue, delivery.id, delivery.bucket, claim, now)
@@ -74,11 +75,14 @@ def reschedule(
     message_id: MessageId,
     due_in_s: float,
     if_receives: Precondition | None = None,
+    given: GivenBack = GivenBack.NO,
 ) -> Steps[Stamp]:
     """Has the message be ready in so many seconds from now, 0: at once, wherever it is; its new
-    stamp. Its receives stay as they are. What was received as often as its queue allows does not
-    come back from delay/: mq-mover sidelines it, when it is due.
+    stamp. Its receives stay as they are. What was tried as often as its queue allows does not come
+    back from delay/: mq-mover sidelines it, when it is due.
 
+    `given`: where its delivery ends with that, what was tried as often as its queue allows is due
+    now, to be sidelined; and one that no program had, and has not lapsed, is no attempt.
     `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
     Raises QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy,
     StorageFailed. Durable on return: yes; and so is what a not-found says.
@@ -91,7 +95,7 @@ def reschedule(
         for state, bucket in places_alive(root, queue, message_id, look):
             try:
                 stamp = yield from _reschedule_at(
-                    root, queue, message_id, state, bucket, due_in_s, if_receives
+                    root, queue, message_id, state, bucket, due_in_s, if_receives, given
                 )
             except Busy as busy:
                 is_busy = True
@@ -116,6 +120,7 @@ def _reschedule_at(
     bucket: str,
     due_in_s: float,
     if_receives: Precondition | None,
+    given: GivenBack,
 ) -> Steps[Stamp | None]:
     """None: it is not there. Raises Busy when another is at it, or moved it meanwhile."""
     path = root.layout.path(state, queue, message_id, bucket)
@@ -129,11 +134,23 @@ def _reschedule_at(
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
         due_in_ms = round(due_in_s * 1000)
-        if state is State.DELAYED and is_at_its_limit(root, queue, claim.stamp.receives):
-            act = _extend  # It is mq-mover's to sideline, once it is due.
+        now_ms = root.now_ms()
+        # Once alone, also where the request comes again: what a crash left here is due.
+        is_held = state is State.DELAYED
+        is_returned = is_held and given is GivenBack.UNHANDLED and claim.stamp.can_return(now_ms)
+        attempts = claim.stamp.attempts
+        is_over = is_held and not is_returned and is_at_its_limit(root, queue, attempts)
+        is_given = is_held and given is not GivenBack.NO
+        if is_over and is_given:
+            due_in_ms = 0  # It is mq-mover's to sideline, and nothing is waited for.
+        act: Callable[..., Steps[Stamp]]
+        if not is_held:
+            act = _postpone if due_in_ms > 0 else _leave
+        elif due_in_ms > 0 or is_over:
+            act = partial(_stay, event=Event.RELEASED if is_given else Event.EXTENDED)
         else:
-            act = _LATER[state] if due_in_ms > 0 else _NOW[state]
-        stamp = replace(claim.stamp, due_ms=root.now_ms() + due_in_ms)
+            act = _release
+        stamp = claim.stamp.given_back(now_ms + due_in_ms, is_returned)
         try:
             return (yield from act(root, queue, message_id, bucket, claim, stamp))
         except OSError as error:
@@ -143,8 +160,14 @@ def _reschedule_at(
             raise _Moved("the message moved while it was held") from error
 
 
-def _extend(
-    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
+def _stay(
+    root: Root,
+    queue: QueueName,
+    message_id: MessageId,
+    bucket: str,
+    claim: Claim,
+    stamp: Stamp,
+    event: Event,
 ) -> Steps[Stamp]:
     """Whoever brought it to delay/ may have died before its own flush, and what a power cut took
     back to its queue would be served before its time.
@@ -157,7 +180,7 @@ def _extend(
         ways = (delay, *leading(delay, bucket), top)
         flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
     yield flush._replace(files=(claim.descriptor,), entries=(top,))
-    _record(root, Event.EXTENDED, queue, message_id, stamp)
+    _record(root, event, queue, message_id, stamp)
     return stamp
 
 
@@ -201,7 +224,3 @@ def _record(
     root: Root, event: Event, queue: QueueName, message_id: MessageId, stamp: Stamp
 ) -> None:
     root.history.record(queue, event, message_id, stamp.receives, stamp.due_ms)
-
-
-_LATER: Final = {State.DELAYED: _extend, State.READY: _postpone}
-_NOW: Final = {State.DELAYED: _release, State.READY: _leave}

@@ -140,12 +140,12 @@ def sideline_held(
     return stamp
 
 
-def is_at_its_limit(root: Root, queue: QueueName, receives: int) -> bool:
-    """Whether a message was received as often as its queue allows: it goes to the sideline instead
+def is_at_its_limit(root: Root, queue: QueueName, attempts: int) -> bool:
+    """Whether a message was tried as often as its queue allows: it goes to the sideline instead
     of back. Never in a sideline, which has none of its own. Blocking, now and then, for a look at
     the queue's settings; where these cannot be understood they are as last known.
     """
-    return not queue.is_sideline and 0 < root.settings.of(queue).max_receives <= receives
+    return not queue.is_sideline and 0 < root.settings.of(queue).max_receives <= attempts
 
 
 def move_stamped(

@@ -2,6 +2,7 @@
 way it would have come back.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,40 @@ async def test_it_is_delivered_so_often_and_no_more(
     assert (counts["ready"], counts["in_flight"], counts["sidelined"]) == (0, 0, 1)
     assert (await fetch(server, SIDELINE)).headers["X-Message-Sidelined"] == "receives"
     assert_audits_clean(root, clock)
+
+
+async def test_a_back_off_after_the_last_attempt_is_not_waited_for(
+    server: Server, root: Path, clock: FakeClock
+) -> None:
+    history = {"history": True}
+    assert (await call(server, "PATCH", "/q/settings", json=history)).status == 200
+    message_id = await publish(server)
+    path = f"/q/messages/{message_id}"
+    for due_in_s in (10, 1000):
+        assert (await fetch(server)).id == message_id
+        back = {"due_in_s": due_in_s, "release": True}
+        assert (await call(server, "PATCH", path, json=back)).status == 200
+        if due_in_s == 10:
+            clock.advance(9)
+            assert move_due(root, clock) == 0
+            clock.advance(2)
+            assert move_due(root, clock) == 1
+    assert move_released(root, clock) == 1
+    counts = (await call(server, "GET", "/q")).json()
+    assert (counts["in_flight"], counts["delayed"], counts["sidelined"]) == (0, 0, 1)
+    assert (counts["totals"]["extended"], counts["totals"]["released"]) == (0, 2)
+
+    async def events() -> list[str]:
+        lines = (await call(server, "GET", f"{path}/history")).json()["events"]
+        return [each["event"] for each in lines]
+
+    await comes_true(lambda: _is_there(events))
+    assert "extended" not in await events()
+    assert_audits_clean(root, clock)
+
+
+async def _is_there(events: Callable[[], Awaitable[list[str]]]) -> bool:
+    return (await events()).count("released") == 2
 
 
 async def test_one_less_is_not_enough(server: Server, root: Path, clock: FakeClock) -> None:

@@ -51,7 +51,9 @@ class Scripted:
         self.sockets.put_nowait(socket)
         async for message in socket:
             if message.type is aiohttp.WSMsgType.TEXT:
-                self.commands.put_nowait(json.loads(message.data))
+                said = json.loads(message.data)
+                if "begin" not in said:  # It is not answered.
+                    self.commands.put_nowait(said)
         return socket
 
     async def answer(self, request: web.Request) -> web.Response:

@@ -169,7 +169,7 @@ def test_options_stand_before_or_behind_and_behind_goes_first(
 
 
 def test_a_url_that_is_none_is_wrong_usage(mqctl: Mqctl) -> None:
-    for url in ("localhost:8080", "ftp://host", "http://", "http://host:99999", "http://h/?q=1"):
+    for url in ("ftp://host", "http://", "http://host:99999", "http://h/?q=1"):
         assert mqctl("queues", "--url", url).code == 2, url
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from mq.client.bodies import GivenBody, body_of
 from mq.client.calls.call import Call, done_after
 from mq.client.errors import ScheduleNotFound
 from mq.client.transport import Answer, Request
-from mq.client.values import Schedule
+from mq.client.values import Absent, Schedule
 from mq.client.wire import reading, rows, writing
 from mq.client.wire.reading import Members
 
@@ -20,6 +20,7 @@ def put(
     queue: str,
     name: str,
     body: GivenBody,
+    json: Any,
     *,
     every_s: float | None,
     delay_s: float | None,
@@ -34,7 +35,12 @@ def put(
     headers: Mapping[str, str] | None,
     content_type: str | None,
 ) -> Call[Schedule]:
-    """Makes the schedule, or replaces what is there."""
+    """Makes the schedule, or replaces what is there. Raises ValueError for a body and a json."""
+    default = writing.TEXT if isinstance(body, str) else None
+    if not isinstance(json, Absent):
+        if body != b"":
+            raise ValueError("a schedule has a body or a json, not both")
+        body, default = writing.json_body(json), writing.JSON
     said = writing.query(
         {
             "every": writing.seconds(every_s),
@@ -49,7 +55,6 @@ def put(
             "visibility": writing.whole(visibility_s),
         }
     )
-    default = writing.TEXT if isinstance(body, str) else None
     kept = writing.headers(content_type, headers, default)
     path = writing.path(queue, "schedules", name)
     return Call(Request("PUT", path, said, kept, body_of(body)), _put)

@@ -3,7 +3,7 @@
 With `receives` they are of that delivery (If-Match), and are refused where there was another.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mq.client.calls.call import Again, Call, done_after
@@ -51,18 +51,37 @@ def _settled(answer: Answer) -> list[Settled]:
 
 def extend(queue: str, message_id: str, seconds: float, receives: int | None) -> Call[Extended]:
     """Has a message be due so many seconds from now; with 0 it is ready at once."""
+    return Call(
+        _reschedule(queue, message_id, {"due_in_s": round(seconds, 3)}, receives), _extended
+    )
+
+
+def _reschedule(
+    queue: str, message_id: str, said: Mapping[str, object], receives: int | None
+) -> Request:
     path = writing.path(queue, "messages", message_id)
     headers = (*_JSON, *writing.if_match(receives))
-    body = writing.json_body({"due_in_s": round(seconds, 3)})
-    return Call(Request("PATCH", path, (), headers, body), _extended)
+    return Request("PATCH", path, (), headers, writing.json_body(said))
 
 
-def release(queue: str, message_id: str, delay_s: float, receives: int) -> Call[None]:
+def release(
+    queue: str, message_id: str, delay_s: float, receives: int, unhandled: bool = False
+) -> Call[None]:
     """Gives a delivery back. Delivered again after an attempt whose answer was lost, or gone, it
     was given back.
     """
-    request = extend(queue, message_id, delay_s, receives).request
+    how = "unhandled" if unhandled else "release"
+    said = {"due_in_s": round(delay_s, 3), how: True}
+    request = _reschedule(queue, message_id, said, receives)
     return Call(request, _released, when_repeated=done_after(DeliveredAgain, MessageNotFound))
+
+
+def release_by_id(
+    queue: str, message_id: str, delay_s: float, receives: int | None
+) -> Call[Extended]:
+    """Gives a message back, whoever has it."""
+    said = {"due_in_s": round(delay_s, 3), "release": True}
+    return Call(_reschedule(queue, message_id, said, receives), _extended)
 
 
 def _released(answer: Answer) -> None:

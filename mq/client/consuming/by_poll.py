@@ -8,7 +8,7 @@ from typing import Final
 from mq.client.calls import fetching
 from mq.client.consuming.inbox import Inbox
 from mq.client.consuming.patience import Patience
-from mq.client.errors import ClientError
+from mq.client.errors import ClientError, one_line
 from mq.client.limits import CLOSE_S, POLL_WAIT_S
 from mq.client.message import AsyncMessage
 from mq.client.sending import Sender
@@ -39,7 +39,8 @@ class ByPoll:
             raise failed.exceptions[0] from None
 
     async def _poll(self, wanted: Subscription) -> None:
-        patience = Patience(self._sender.retry, self._sender.seams)
+        sender = self._sender
+        patience = Patience(wanted.queue, sender.shown_url, sender.retry, sender.seams)
         while True:
             count = self._inbox.wanted(wanted.queue)
             if not count:
@@ -69,11 +70,18 @@ class ByPoll:
                 for each in left:
                     releases.create_task(self._release(each))
         except TimeoutError:
-            _log.warning("messages were not released in time: they come back when they are due")
+            _log.warning(
+                "not all of %d messages of %s at %s could be given back within %g s: they come "
+                "back when they are due",
+                *(len(left), ", ".join({each.queue for each in left})),
+                *(self._sender.shown_url, CLOSE_S),
+            )
 
-    @staticmethod
-    async def _release(message: AsyncMessage) -> None:
+    async def _release(self, message: AsyncMessage) -> None:
         try:
-            await message.release()
+            await message.release(unhandled=True)
         except ClientError as error:
-            _log.debug("a message was not released: %s", error)
+            _log.debug(
+                "%s of %s at %s could not be given back: %s; it comes back when it is due",
+                *(message.id, message.queue, self._sender.shown_url, one_line(error)),
+            )

@@ -43,7 +43,8 @@ class BySocket:
         self._sender = sender
         self._wanted = wanted
         self._inbox = inbox
-        self._patience = Patience(sender.retry, sender.seams)
+        queues = ", ".join(each.queue for each in wanted)
+        self._patience = Patience(queues, sender.shown_url, sender.retry, sender.seams)
 
     async def run(self) -> None:
         """Brings messages into the inbox until it is cancelled. Raises InTheWay, only before the
@@ -101,6 +102,7 @@ class _One:
 
     async def _ask(self, connection: Connection) -> None:
         """Subscribes, then grants credit as messages are taken."""
+        await connection.tell_begun(())
         asked = [(each, self._inbox.wanted(each.queue)) for each in self._wanted]
         for each, credit in asked:
             self._inbox.asked(each.queue, credit)

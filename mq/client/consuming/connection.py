@@ -111,6 +111,14 @@ class Connection:
         """So many more messages may come, by queue; a result for each."""
         return await self._command(lambda ref: frames.grant(ref, credit), len(credit))
 
+    async def tell_begun(self, ids: Sequence[str]) -> None:
+        """The program has these from now on; with the first, that it is told of each. Raises
+        ConnectionLost.
+        """
+        if self._ended is not None:
+            raise ConnectionLost(str(self._ended))
+        await self._socket.send(frames.begin(ids))
+
     async def settle(self, verb: Verb, ids: Sequence[str]) -> Sequence[Result]:
         """What is to become of these; a result for each."""
         return await self._command(lambda ref: frames.settle(ref, verb, ids), len(ids))

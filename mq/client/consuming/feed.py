@@ -9,7 +9,7 @@ from typing import Final
 from mq.client.consuming.by_poll import ByPoll
 from mq.client.consuming.by_socket import BySocket, InTheWay
 from mq.client.consuming.inbox import Inbox
-from mq.client.errors import NotUsable
+from mq.client.errors import NotUsable, one_line
 from mq.client.message import AsyncMessage
 from mq.client.sending import Sender
 from mq.client.values import Subscription, Via
@@ -93,7 +93,11 @@ class Feed:
             except InTheWay as found:
                 if self._via == "websocket":
                     raise found.why from None
-                _log.info("consuming by long polls, since no WebSocket gets through: %s", found)
+                _log.info(
+                    "consuming from %s at %s by long polls, since no WebSocket gets through: %s",
+                    *(", ".join(each.queue for each in self._wanted), self._sender.shown_url),
+                    one_line(found),
+                )
         await self._by_poll.run()
 
     async def next(self, wait_s: float | None) -> AsyncMessage | None:
@@ -101,7 +105,7 @@ class Feed:
         self.begin()
         try:
             async with asyncio.timeout(wait_s):
-                while (found := self._inbox.take()) is None:
+                while (found := await self._taken()) is None:
                     if self._is_closed:
                         return None
                     if self._failure is not None:
@@ -114,6 +118,17 @@ class Feed:
                 raise self._failure.with_traceback(self._trace) from None
             return None
         return found
+
+    async def _taken(self) -> AsyncMessage | None:
+        """The next one, once mq is told that the program gets it."""
+        while (found := self._inbox.take()) is not None:
+            try:
+                if await found.begin():
+                    return found
+            except BaseException:
+                self._inbox.put_back(found)
+                raise
+        return None
 
     async def close(self) -> None:
         """Ends it within a bounded time, and gives back what nobody took. May be called again."""

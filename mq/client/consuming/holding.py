@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from mq.client.consuming.connection import Connection
-from mq.client.errors import ClientError, DeliveredAgain, Problem
+from mq.client.errors import ClientError, ConnectionLost, DeliveredAgain, Problem
 from mq.client.limits import COMMANDS_IN_HAND_MAX, HELD_MAX
 from mq.client.wire.frames import Result, Verb
 from mq.client.wire.rows import Row
@@ -69,6 +69,14 @@ class Holding:
             now = self._now()
             self._held = {one: held for one, held in self._held.items() if held.due > now}
         self._held[row.id] = _Held(queue, row.receives, row.due)
+
+    async def begin(self, message_id: str) -> bool:
+        """The program gets it now; false where mq cannot be told any more."""
+        try:
+            await self._connection.tell_begun([message_id])
+        except ConnectionLost:
+            return False
+        return True
 
     def extended(self, message_id: str, receives: int, due: datetime) -> None:
         """A delivery is its holder's for longer, or shorter."""

@@ -43,6 +43,15 @@ class Inbox:
         self.changed()
         return found
 
+    def put_back(self, message: AsyncMessage) -> None:
+        """One that was taken, and is not for who took it, is the next one again."""
+        if _named(message) in self._names:
+            return  # It was delivered again since.
+        self._names.add(_named(message))
+        self._waiting.appendleft(message)
+        self._here[message.queue] += 1
+        self.changed()
+
     def lose(self, is_lost: Callable[[AsyncMessage], bool]) -> None:
         """These are not here any more."""
         self._leave(is_lost)

@@ -3,7 +3,14 @@
 import logging
 from typing import Final
 
-from mq.client.errors import ClientError, NotMq, NotUsable, Problem, Unanswered
+from mq.client.errors import (
+    ClientError,
+    NotMq,
+    NotUsable,
+    Problem,
+    Unanswered,
+    one_line,
+)
 from mq.client.limits import CONSUME_AGAIN_S_MAX
 from mq.client.options import Retry, Seams
 from mq.client.retrying import next_pause_s, pause_before
@@ -18,7 +25,9 @@ class Patience:
     the address hears of it. From then on it tries for ever, unless what stands in the way is final.
     """
 
-    def __init__(self, retry: Retry, seams: Seams) -> None:
+    def __init__(self, queues: str, url: str, retry: Retry, seams: Seams) -> None:
+        self._queues = queues
+        self._url = url
         self._retry = retry
         self._seams = seams
         self._has_succeeded = False
@@ -48,7 +57,10 @@ class Patience:
             # A call gives up by its deadline; this one is to hear soon that mq is there again.
             longest_s = max(retry.longest_s, CONSUME_AGAIN_S_MAX)
             pause_s = min(pause_before(self._attempt + 1, error, retry, seams.chance()), longest_s)
-            _log.warning("consuming goes on in %.1f s: %s", pause_s, error)
+            _log.warning(
+                "consuming from %s at %s was interrupted: %s; goes on in %.1f s",
+                *(self._queues, self._url, one_line(error), pause_s),
+            )
         else:
             passed_s = seams.clock.steady_s() - self._began_s
             found_s = next_pause_s(self._attempt, passed_s, error, retry, seams.chance())

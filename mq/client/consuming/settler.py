@@ -20,6 +20,10 @@ class SocketSettler:
         self._sender = sender
         self._by_request = HttpSettler(sender)
 
+    async def begin(self, message_id: str) -> bool:
+        """The program gets it now; false where the connection is over, and mq has it again."""
+        return await self._holding.begin(message_id)
+
     async def delete(self, queue: str, message_id: str, receives: int) -> None:
         """Deletes it. Durable on return."""
         try:
@@ -29,14 +33,18 @@ class SocketSettler:
             await self._sender.send(call, was_tried=found.was_sent)
             self._holding.forget(message_id, receives)
 
-    async def release(self, queue: str, message_id: str, receives: int, delay_s: float) -> None:
-        """Gives it back, ready after so many seconds. Durable on return."""
+    async def release(
+        self, queue: str, message_id: str, receives: int, delay_s: float, unhandled: bool
+    ) -> None:
+        """Gives it back, ready after so many seconds. `unhandled`: the delivery is no attempt.
+        Durable on return.
+        """
         try:
-            if delay_s > 0:
+            if delay_s > 0 or unhandled:
                 raise Elsewhere(was_sent=False)
             await self._holding.settle(Verb.RELEASE, queue, message_id, receives)
         except Elsewhere as found:
-            call = settling.release(queue, message_id, delay_s, receives)
+            call = settling.release(queue, message_id, delay_s, receives, unhandled)
             await self._sender.send(call, was_tried=found.was_sent)
             self._holding.forget(message_id, receives)
 

@@ -15,6 +15,7 @@ from mq.client.fake.world import World
 from mq.errors import MqError
 from mq.interface.consume.errors import BadFrame
 from mq.interface.consume.frames import (
+    Begin,
     Command,
     Grant,
     Settle,
@@ -34,7 +35,7 @@ from mq.interface.consume.limits import (
     TURN_MESSAGES_MIN,
 )
 from mq.interface.consume.session import Session
-from mq.message import Delivery, Reason
+from mq.message import Delivery, GivenBack, Reason
 from mq.names import QueueName
 from mq.selection import Selection
 
@@ -133,8 +134,10 @@ class Connection:
                 ]
                 self._done(command, "queue", ends)
                 self._claim(list(credit))
-            case Settle(verb, ids):
-                self._done(command, "id", self._settle(verb, ids), _STATUSES[verb])
+            case Settle() as asked:
+                self._done(command, "id", self._settle(asked), _STATUSES[asked.verb])
+            case Begin(ids):
+                self._session.begin(ids)
 
     def _subscribe(self, wanted: Wanted) -> None:
         name = QueueName.parse(wanted.queue)
@@ -158,26 +161,28 @@ class Connection:
     def _grant(self, queue: str, credit: int) -> None:
         self._session.grant(queue, credit, self._world.now_ms())
 
-    def _settle(self, verb: Verb, ids: Sequence[str]) -> list[tuple[str, MqError | None]]:
+    def _settle(self, asked: Settle) -> list[tuple[str, MqError | None]]:
         ends: dict[str, MqError | None] = {}
-        for text, held in self._session.settle(ids).items():
+        for text, held in self._session.settle(asked.ids).items():
             if isinstance(held, Delivery):
-                ends[text] = _error(partial(self._act, verb, held))
+                ends[text] = _error(partial(self._act, asked, held))
                 self._session.settled(held, is_kept=False)
             else:
                 ends[text] = held
-        return [(text, ends[text]) for text in ids]
+        return [(text, ends[text]) for text in asked.ids]
 
-    def _act(self, verb: Verb, held: Delivery) -> None:
+    def _act(self, asked: Settle, held: Delivery) -> None:
         def is_its(receives: int) -> bool:
             return receives == held.stamp.receives
 
         world = self._world
-        match verb:
+        match asked.verb:
             case Verb.ACK:
                 remove(world, world.queue(held.queue), held.id, is_its)
             case Verb.RELEASE:
-                reschedule(world, world.queue(held.queue), held.id, 0, is_its)
+                queue = world.queue(held.queue)
+                given = GivenBack.UNHANDLED if asked.unhandled else GivenBack.YES
+                reschedule(world, queue, held.id, 0, is_its, given)
             case Verb.SIDELINE:
                 sideline(world, held.queue, held.id, Reason.REJECTED, is_its)
 
@@ -241,8 +246,11 @@ class Connection:
         self.is_over = True
         for name in list(self._subscriptions):
             self._leave(name)
-        for delivery in self._session.end():
-            give_back(self._world, delivery)
+        begun, unhandled = self._session.end()
+        for delivery in begun:
+            give_back(self._world, delivery, unhandled=False)
+        for delivery in unhandled:
+            give_back(self._world, delivery, unhandled=True)
 
 
 def _error(act: Callable[[], None]) -> MqError | None:

@@ -111,7 +111,7 @@ class Poll:
         if self._is_open:
             self._end()
             if self._delivery is not None:
-                give_back(self._world, self._delivery)
+                give_back(self._world, self._delivery, unhandled=False)
 
     def _end(self) -> None:
         self._is_open = False

@@ -86,7 +86,8 @@ class Queue:
         """A message comes here, in the state that it says."""
         message.queue = self.name
         self.messages[message.id.text] = message
-        if message.id.key is not None:
+        was_sidelined = self.name.is_sideline and message.stamp.reason
+        if message.id.key is not None and not was_sidelined:  # That has given its key up.
             self.keys[message.id.key] = message
         if message.state is State.READY:
             self.ready.add(message)

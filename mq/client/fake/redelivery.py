@@ -24,7 +24,7 @@ def redeliver(world: World, message: Message) -> None:
     if has_expired(message.id.published_ms, ttl_s, now_ms):
         expire(world, message)
         return
-    if is_at_its_limit(queue, message.stamp.receives):
+    if is_at_its_limit(queue, message.stamp.attempts):
         _sideline(world, queue, message, Reason.RECEIVES)
         return
     world.move(queue, message, State.READY, message.stamp)

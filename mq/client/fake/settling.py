@@ -1,7 +1,6 @@
 """What becomes of a message that somebody has, or knows by its id: pure."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeAlias
 
 from mq.client.fake.message import Message
@@ -17,7 +16,7 @@ from mq.errors import (
 )
 from mq.history import Event
 from mq.lifecycle import State
-from mq.message import Delivery, Reason, Stamp
+from mq.message import Delivery, GivenBack, Reason, Stamp
 from mq.names import Key, MessageId, QueueName
 
 Precondition: TypeAlias = Callable[[int], bool]
@@ -58,39 +57,51 @@ def reschedule(
     message_id: MessageId,
     due_in_s: float,
     if_receives: Precondition | None = None,
+    given: GivenBack = GivenBack.NO,
 ) -> Stamp:
-    """Has a message be due in so many seconds, 0: ready at once; its new stamp. What was received
-    as often as its queue allows does not come back. Raises MessageNotFound, DeliveredAgain.
+    """Has a message be due in so many seconds, 0: ready at once; its new stamp. What was tried as
+    often as its queue allows does not come back. `given`: whether its delivery ends with that, and
+    is no attempt. Raises MessageNotFound, DeliveredAgain.
     """
     message = _living(queue, message_id)
     _check(message, if_receives)
-    is_at_limit = is_at_its_limit(queue, message.stamp.receives)
-    if due_in_s > 0 or is_at_limit:
+    now_ms = world.now_ms()
+    is_held = message.state is State.DELAYED
+    unhandled = given is GivenBack.UNHANDLED
+    is_returned = unhandled and is_held and message.stamp.can_return(now_ms)
+    is_at_limit = not is_returned and is_at_its_limit(queue, message.stamp.attempts)
+    if given is GivenBack.NO and (due_in_s > 0 or is_at_limit):
         queue.totals.extended += 1
     else:
         queue.totals.released += 1
+    is_given = is_held and given is not GivenBack.NO
+    if is_given and is_at_limit:
+        due_in_s = 0.0  # It is to be sidelined, and nothing is waited for.
     if message.state is State.READY and due_in_s <= 0:
         return message.stamp
     stays = due_in_s > 0 or is_at_limit
-    stamp = replace(message.stamp, due_ms=world.now_ms() + round(due_in_s * 1000))
+    stamp = message.stamp.given_back(now_ms + round(due_in_s * 1000), is_returned)
     world.move(queue, message, State.DELAYED if stays else State.READY, stamp)
-    event = Event.EXTENDED if stays else Event.RELEASED
+    event = Event.EXTENDED if stays and not is_given else Event.RELEASED
     world.record(queue, message, event, stamp.due_ms)
     return stamp
 
 
-def give_back(world: World, delivery: Delivery) -> None:
-    """What somebody had who is gone is ready again at once, unless something else became of it."""
+def give_back(world: World, delivery: Delivery, unhandled: bool) -> None:
+    """What somebody had who is gone is ready again at once, unless something else became of it.
+    `unhandled`: no program had it.
+    """
     queue = world.queues.get(delivery.queue.text)
     message = None if queue is None else queue.messages.get(delivery.id.text)
     if queue is None or message is None or message.state is not State.DELAYED:
         return
     if message.stamp != delivery.stamp:
         return
-    is_at_limit = is_at_its_limit(queue, message.stamp.receives)
-    stamp = replace(message.stamp, due_ms=world.now_ms())
+    is_returned = unhandled and message.stamp.can_return(world.now_ms())
+    is_at_limit = not is_returned and is_at_its_limit(queue, message.stamp.attempts)
+    stamp = message.stamp.given_back(world.now_ms(), is_returned)
     world.move(queue, message, State.DELAYED if is_at_limit else State.READY, stamp)
-    world.record(queue, message, Event.EXTENDED if is_at_limit else Event.RELEASED, stamp.due_ms)
+    world.record(queue, message, Event.RELEASED, stamp.due_ms)
     if not is_at_limit:
         queue.totals.released += 1
 
@@ -139,9 +150,9 @@ def move_to_sideline(world: World, queue: Queue, message: Message, reason: Reaso
     return message.stamp
 
 
-def is_at_its_limit(queue: Queue, receives: int) -> bool:
-    """Whether a message was received as often as its queue allows."""
-    return not queue.name.is_sideline and 0 < queue.settings.max_receives <= receives
+def is_at_its_limit(queue: Queue, attempts: int) -> bool:
+    """Whether a message was tried as often as its queue allows."""
+    return not queue.name.is_sideline and 0 < queue.settings.max_receives <= attempts
 
 
 def _living(queue: Queue, message_id: MessageId) -> Message:

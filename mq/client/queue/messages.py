@@ -70,7 +70,8 @@ class Messages(OfQueue):
         """Has a message be ready after so many seconds. Durable on return. Raises MessageNotFound,
         DeliveredAgain.
         """
-        return await self._sender.send(settling.extend(self.name, message_id, delay_s, receives))
+        call = settling.release_by_id(self.name, message_id, delay_s, receives)
+        return await self._sender.send(call)
 
     async def sideline(
         self, message_id: str, *, reason: Reason = "rejected", receives: int | None = None

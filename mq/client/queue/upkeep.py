@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mq.client.bodies import GivenBody
 from mq.client.calls import queues, schedules, settings, shovels
 from mq.client.queue.base import OfQueue
-from mq.client.values import Description, Schedule, Settings, ShovelProgress
+from mq.client.values import ABSENT, Description, Schedule, Settings, ShovelProgress
 
 
 class Upkeep(OfQueue):
@@ -53,6 +53,7 @@ class Upkeep(OfQueue):
         name: str,
         body: GivenBody = b"",
         *,
+        json: Any = ABSENT,
         every_s: float | None = None,
         delay_s: float | None = None,
         cron: str | None = None,
@@ -67,13 +68,15 @@ class Upkeep(OfQueue):
         content_type: str | None = None,
     ) -> Schedule:
         """Makes a schedule, or replaces the one of that name; one that says the same goes on as it
-        was. Durable on return. `every_s`, with `delay_s` before the first; or `cron` in the zone
-        `tz`. `count` and `until` end it. Raises Refused.
+        was. Durable on return. `json`, instead of a body, is sent as `application/json`. `every_s`,
+        with `delay_s` before the first; or `cron` in the zone `tz`. `count` and `until` end it.
+        Raises Refused, ValueError.
         """
         call = schedules.put(
             self.name,
             name,
             body,
+            json,
             every_s=every_s,
             delay_s=delay_s,
             cron=cron,

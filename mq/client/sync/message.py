@@ -94,9 +94,9 @@ class Message:
         """Deletes the message: it was dealt with. Durable on return."""
         self._portal.run(self._message.delete)
 
-    def release(self, delay_s: float = 0.0) -> None:
+    def release(self, delay_s: float = 0.0, *, unhandled: bool = False) -> None:
         """Gives the message back, ready after so many seconds. Durable on return."""
-        self._portal.run(lambda: self._message.release(delay_s))
+        self._portal.run(lambda: self._message.release(delay_s, unhandled=unhandled))
 
     def sideline(self, reason: Reason = "rejected") -> None:
         """Moves the message out of the queue's way, to its sideline. Durable on return."""

@@ -249,6 +249,7 @@ class Queue:
         name: str,
         body: bytes | str | BinaryIO = b"",
         *,
+        json: Any = ABSENT,
         every_s: float | None = None,
         delay_s: float | None = None,
         cron: str | None = None,
@@ -267,6 +268,7 @@ class Queue:
             lambda: self._queue.schedule(
                 name,
                 body,
+                json=json,
                 every_s=every_s,
                 delay_s=delay_s,
                 cron=cron,

@@ -96,6 +96,11 @@ def settle(ref: int, verb: Verb, ids: Sequence[str]) -> str:
     return json.dumps({verb.value: list(ids), "ref": ref})
 
 
+def begin(ids: Sequence[str]) -> str:
+    """The program has these from now on; it is not answered."""
+    return json.dumps({"begin": list(ids)})
+
+
 def parse(text: str) -> Said:
     """What a text frame of the server says. Raises NotMq."""
     answer = Answer(_SWITCHING, body=text.encode("utf-8", "replace"))

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from mq.client.transport import Pairs
 from mq.clock import rfc3339
+from mq.headers import is_kept_name
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
@@ -54,6 +55,8 @@ def time(value: datetime | None) -> str | None:
     """
     if value is None:
         return None
+    if not isinstance(value, datetime):
+        raise TypeError(f"a time is a datetime, such as datetime.now(UTC), not {value!r}")
     if value.tzinfo is None:
         raise ValueError("a time needs a time zone, such as datetime.now(UTC)")
     # To the millisecond, downwards, in whole numbers: seconds as a float are not exact.
@@ -92,7 +95,8 @@ def headers(
     content_type: str | None, given: Mapping[str, str] | None, default: str | None = None
 ) -> Pairs:
     """A message's headers, the Content-Type first: what is said by itself, else what stands among
-    the others, else the default. Raises ValueError for what no header's line can have.
+    the others, else the default. Raises ValueError for what no header's line can have, and for what
+    messages do not keep: it would be lost.
     """
     others = [(name, value) for name, value in (given or {}).items()]
     types = [value for name, value in others if name.lower() == _CONTENT_TYPE]
@@ -102,4 +106,9 @@ def headers(
     for name, value in said:
         if not name or _UNFIT.search(value) or _UNFIT_NAME.search(name):
             raise ValueError(f"no header: {name!r}: {value!r}")
+        if name.lower() != _CONTENT_TYPE and not is_kept_name(name.lower()):
+            raise ValueError(
+                f"messages do not keep the header {name!r}, but ce-*, x-attribute-*, traceparent, "
+                "tracestate, Content-Encoding and Content-Type"
+            )
     return tuple(said)

@@ -31,6 +31,11 @@ class Delivery:
         return self.is_lost or self.message.settled is not None
 
     @property
+    def named(self) -> str:
+        """For a line of the log."""
+        return f"{self.message.id} of {self.message.queue}"
+
+    @property
     def facts(self) -> dict[str, object]:
         """For a log's line."""
         message = self.message

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from mq.client.errors import ClientError
+from mq.client.errors import ClientError, one_line
 from mq.client.options import Seams
 from mq.client.queue.queue import AsyncQueue
 from mq.worker_limits import FOLLOW_EVERY_S
@@ -39,8 +39,12 @@ class Following:
         try:
             said = (await queue.settings()).values.get("consumers", 0)
         except ClientError as error:
-            facts = {"queue": queue.name, "error": str(error) or type(error).__name__}
-            _log.debug("cannot read settings", extra={"fields": facts})
+            facts = {"queue": queue.name, "error": one_line(error)}
+            _log.debug(
+                "cannot read the settings of %s: %s; goes on with those known",
+                *facts.values(),
+                extra={"fields": facts},
+            )
             return
         if isinstance(said, int):
             self._known[queue.name] = said

@@ -5,7 +5,7 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from mq.client.errors import AlreadySettled, ClientError, NotUsable
+from mq.client.errors import AlreadySettled, ClientError, NotUsable, one_line
 from mq.client.options import Seams
 from mq.client.worker.delivery import LOST, Delivery
 from mq.client.worker.lease import Lease, ServerTime
@@ -65,7 +65,12 @@ class Leases:
     def lose(self, delivery: Delivery) -> None:
         """It is another's, or gone. Its handler is told by `is_lost`, and goes on."""
         if not delivery.is_lost:
-            _log.warning("lost", extra={"fields": delivery.facts})
+            _log.warning(
+                "%s is no longer the worker's: it lapsed, or is gone; what its handler says of it "
+                "is not done",
+                delivery.named,
+                extra={"fields": delivery.facts},
+            )
         delivery.is_lost = True
         self.let_go(delivery)
 
@@ -99,8 +104,12 @@ class Leases:
             return
         except (ClientError, TimeoutError) as error:
             now_s = self._clock.steady_s()
-            facts = {"error": str(error) or type(error).__name__, "left_s": lease.left_s(now_s)}
-            _log.warning("not extended", extra={"fields": {**delivery.facts, **facts}})
+            left_s = lease.left_s(now_s)
+            _log.warning(
+                "%s could not be kept: %s; tries again, %.1f s before it is due",
+                *(delivery.named, one_line(error), left_s),
+                extra={"fields": {**delivery.facts, "error": one_line(error), "left_s": left_s}},
+            )
             if delivery.lease is not None:
                 self._ring_at(delivery, lease.again_at_s(now_s))
 

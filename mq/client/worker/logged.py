@@ -31,8 +31,12 @@ def logged(
             "took_s": round(took_s, 6),
             **more,
         }
-        text = (f"{what} %s of %s", message.id, message.queue)
-        logger.log(level, *text, extra={"fields": facts})
+        ends = f": {more['error']}" if "error" in more else ""
+        logger.log(
+            *(level, "%s %s of %s in %.3f s%s", what),
+            *(message.id, message.queue, took_s, ends),
+            extra={"fields": facts},
+        )
 
     async def log(message: AsyncWorkerMessage, call_next: CallNext) -> object:
         began_s = steady.steady_s()

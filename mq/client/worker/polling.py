@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mq.client.errors import ClientError, NotUsable, Refused
+from mq.client.errors import ClientError, NotUsable, Refused, one_line
 from mq.client.message import AsyncMessage
 from mq.client.options import Seams
 from mq.client.queue.queue import AsyncQueue
@@ -32,8 +32,10 @@ class Poller:
         came: Came,
         leases: Leases,
         seams: Seams,
+        url: str,
     ) -> None:
         self._queue = queue
+        self._url = url
         self._visibility_s = visibility_s
         self._usual_s = visibility_s or VISIBILITY_S_DEFAULT
         self._wanted = wanted
@@ -92,7 +94,11 @@ class Poller:
         finally:
             self._asked_s = None
         if self._failed:
-            _log.info("mq answers again", extra={"fields": {"queue": self._queue.name}})
+            _log.info(
+                "fetches from %s at %s again",
+                *(self._queue.name, self._url),
+                extra={"fields": {"queue": self._queue.name, "url": self._url}},
+            )
             self._failed = 0
         if messages:
             self._came(self._queue.name, messages, self._usual_s)
@@ -107,6 +113,11 @@ class Poller:
         pause_s = min(POLL_AGAIN_S * 2.0 ** min(self._failed, 16), POLL_AGAIN_S_MAX)
         self._failed += 1
         level = logging.WARNING if self._failed == 1 else logging.DEBUG
-        facts = {"queue": self._queue.name, "error": str(error) or type(error).__name__}
-        _log.log(level, "cannot fetch, tries again", extra={"fields": facts})
-        await self._seams.sleep(pause_s * (1 + self._seams.chance()) / 2)
+        pause_s *= (1 + self._seams.chance()) / 2
+        facts = {"queue": self._queue.name, "url": self._url, "error": one_line(error)}
+        _log.log(
+            *(level, "cannot fetch from %s at %s: %s; tries again in %.1f s"),
+            *(*facts.values(), pause_s),
+            extra={"fields": facts},
+        )
+        await self._seams.sleep(pause_s)

@@ -126,7 +126,11 @@ class _Member:
             if loop.time() - began_s > CHILD_LONG_LIFE_S:
                 wait_s = 0.0
             facts = {"process": self._name, "code": code, "in_s": wait_s}
-            _log.warning("died, starts again", extra={"fields": facts})
+            _log.warning(
+                "process %s ended with code %d, starts again in %.1f s",
+                *facts.values(),
+                extra={"fields": facts},
+            )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._ending.wait()
@@ -150,7 +154,7 @@ class _Member:
             self._process = process
             theirs.close()
             facts = {"process": self._name, "pid": process.pid}
-            _log.info("started", extra={"fields": facts})
+            _log.info("started process %s with pid %d", *facts.values(), extra={"fields": facts})
             if self._ending.is_set():
                 self._signal(signal.SIGTERM)
             hearing = asyncio.create_task(self._hear(ours))

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mq.client import address
 from mq.client.client import AsyncClient
+from mq.client.errors import one_line
 from mq.client.message import AsyncMessage
 from mq.client.options import Seams
 from mq.client.worker.calling import Calling, Exited, Handler, Middleware
@@ -61,10 +63,11 @@ class Run:
         self._leases = Leases(seams)
         self._settling = Settling(self._leases, seams)
         self._calling = Calling(plan.table, plan.middleware, plan.time_limit_s, self._leases)
+        url = address.shown(client.url)
         queues = [client.queue(name) for name in plan.table.queues]
         self._supply: Supply[Delivery] = Supply(plan.table.queues)
         self._pollers = [
-            Poller(each, plan.visibility_s, self._wanted, self._came, self._leases, seams)
+            Poller(each, plan.visibility_s, self._wanted, self._came, self._leases, seams, url)
             for each in queues
         ]
         self._following = Following(queues, say, seams) if plan.follow_setting else None
@@ -141,7 +144,11 @@ class Run:
             self._leases.let_go(delivery)
         if delivery.straggler is not None:
             # Its place is taken as long as its handler goes on.
-            _log.warning("goes on beyond its time", extra={"fields": delivery.facts})
+            _log.warning(
+                "the handler of %s goes on beyond its time, and keeps its place until it ends",
+                delivery.named,
+                extra={"fields": delivery.facts},
+            )
             await self._ends_or_is_cut(delivery.straggler)
 
     async def _ends_or_is_cut(self, what: "asyncio.Future[object]") -> None:
@@ -156,7 +163,11 @@ class Run:
             await asyncio.wait({calling}, timeout=CANCELLED_END_S + CUT_END_S)
         receives, chance = delivery.message.receives, self._seams.chance()
         if self._cut.done() and (not calling.done() or calling.cancelled()):
-            _log.warning("cut short, released", extra={"fields": delivery.facts})
+            _log.warning(
+                "the handler of %s was cut short: the message is given back",
+                delivery.named,
+                extra={"fields": delivery.facts},
+            )
             return Release()
         error: BaseException | None
         if calling.cancelled():
@@ -167,15 +178,23 @@ class Run:
             return self._plan.policy.of_result(calling.result(), receives, chance)
         verdict = self._plan.policy.of_error(error, receives, chance)
         facts = {**delivery.facts, "verdict": type(verdict).__name__.lower()}
-        what = ("the handler failed over %s of %s", delivery.message.id, delivery.message.queue)
-        _log.warning(*what, exc_info=error, extra={"fields": facts})
+        _log.warning(
+            "the handler failed over %s: %s; %s",
+            *(delivery.named, one_line(error, with_kind=True), verdict.says),
+            exc_info=error,
+            extra={"fields": facts},
+        )
         return verdict
 
     # The end.
 
     async def _drain(self, polling: "Sequence[asyncio.Task[None]]", drain_s: float) -> None:
         self._is_draining = True
-        _log.info("drains", extra={"fields": {"handled": len(self._handling), "drain_s": drain_s}})
+        _log.info(
+            "drains: %d messages are being handled, and have %g s",
+            *(len(self._handling), drain_s),
+            extra={"fields": {"handled": len(self._handling), "drain_s": drain_s}},
+        )
         ends_s = self._seams.clock.steady_s() + drain_s
         releasing = asyncio.create_task(self._release(polling))
         left_s = max(ends_s - self._seams.clock.steady_s(), 0.0)
@@ -187,7 +206,11 @@ class Run:
         for task in late:
             task.cancel()
         if late:
-            _log.warning("left to lapse", extra={"fields": {"tasks": len(late)}})
+            _log.warning(
+                "%d messages could not be settled in time: they come back when they are due",
+                len(late),
+                extra={"fields": {"tasks": len(late)}},
+            )
             await asyncio.wait(late)
         await self._leases.close()
         self._calling.close()
@@ -206,7 +229,7 @@ class Run:
 
         async def release(delivery: Delivery) -> None:
             async with turn:
-                await self._settling.settle(delivery, Release())
+                await self._settling.settle(delivery, Release(unhandled=True))
                 self._leases.let_go(delivery)
 
         await asyncio.gather(*(release(each) for each in self._supply.take_all()))

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from mq.client.errors import AlreadySettled, ClientError, NotUsable, Problem
+from mq.client.errors import AlreadySettled, ClientError, NotUsable, Problem, one_line
 from mq.client.message import AsyncMessage
 from mq.client.options import Seams
 from mq.client.worker.delivery import LOST, Delivery
@@ -39,8 +39,8 @@ class Settling:
                 self._leases.lose(delivery)
                 return
             except ClientError as error:
-                _tell(delivery, verdict, error)
                 following = _after(verdict, error)
+                _tell(delivery, verdict, error, following)
                 if following is None:
                     return
                 if following == verdict:
@@ -53,8 +53,8 @@ async def _carry_out(message: AsyncMessage, verdict: Verdict) -> None:
     match verdict:
         case Delete():
             await message.delete()
-        case Release(delay_s):
-            await message.release(delay_s)
+        case Release(delay_s, unhandled):
+            await message.release(delay_s, unhandled=unhandled)
         case Sideline(reason):
             await message.sideline(reason)
         case Lapse():
@@ -71,6 +71,16 @@ def _after(verdict: Verdict, error: ClientError) -> Verdict | None:
     return verdict
 
 
-def _tell(delivery: Delivery, verdict: Verdict, error: ClientError) -> None:
+def _tell(
+    delivery: Delivery, verdict: Verdict, error: ClientError, following: Verdict | None
+) -> None:
+    if following is None:
+        then = "it comes back when it is due"
+    else:
+        then = "tries again" if following == verdict else f"then {following.says}"
     facts = {**delivery.facts, "verdict": type(verdict).__name__.lower(), "error": str(error)}
-    _log.warning("not settled", extra={"fields": facts})
+    _log.warning(
+        "what was to become of %s (%s) was not done: %s; %s",
+        *(delivery.named, verdict.says, one_line(error), then),
+        extra={"fields": facts},
+    )

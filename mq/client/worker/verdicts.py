@@ -25,17 +25,33 @@ ON_ERROR: Final = ("sideline", "release")
 class Delete:
     """It is done."""
 
+    @property
+    def says(self) -> str:
+        """For a line of the log."""
+        return "it is deleted"
+
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
     """Nothing is done: it is no longer extended, and comes back when it is due."""
 
+    @property
+    def says(self) -> str:
+        """For a line of the log."""
+        return "it comes back when it is due"
+
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """It comes back after so long."""
+    """It comes back after so long; `unhandled`: its handler was not called."""
 
     delay_s: float = 0.0
+    unhandled: bool = False
+
+    @property
+    def says(self) -> str:
+        """For a line of the log."""
+        return f"it comes back in {self.delay_s:.1f} s" if self.delay_s else "it is given back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,11 @@ class Sideline:
 
     reason: Literal["rejected", "exception"]
     else_s: float = 0.0
+
+    @property
+    def says(self) -> str:
+        """For a line of the log."""
+        return "it goes to the sideline"
 
 
 Verdict: TypeAlias = Delete | Lapse | Release | Sideline

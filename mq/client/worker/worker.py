@@ -134,6 +134,8 @@ class Worker:
         Raises ValueError for two handlers of the same messages, TypeError for what handles nothing,
         BadName, and NotUsable once the worker runs.
         """
+        if callable(queue):
+            raise TypeError("a handler is made with parentheses: @worker.handler()")
         name = queue if queue is not None else self._queue
         if name is None:
             raise ValueError("a handler is a queue's: which?")
@@ -242,8 +244,11 @@ class Worker:
         if self._was_stopped:
             asked.set()
         of = ", ".join(self._table.queues)
-        facts = {"url": address.shown(client.url), "of": of, "consumers": self.consumers}
-        _log.info("works", extra={"fields": facts})
+        url = address.shown(client.url)
+        facts = {"of": of, "url": url, "consumers": self.consumers}
+        _log.info(
+            "works on %s at %s, %d messages at a time", *facts.values(), extra={"fields": facts}
+        )
         try:
             await run.run(asked)
         finally:
@@ -255,7 +260,11 @@ class Worker:
             before, self._scale = self._scale, self._scale.following(settings)
             total = self._scale.total
         if before.total != total:
-            _log.info("scaled", extra={"fields": {"consumers": total, "was": before.total}})
+            _log.info(
+                "handles %d messages at a time; it was %d",
+                *(total, before.total),
+                extra={"fields": {"consumers": total, "was": before.total}},
+            )
             self._tell(lambda run: run.look_again())
 
     def _tell(self, what: Callable[[Run], object]) -> None:

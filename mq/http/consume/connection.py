@@ -29,6 +29,7 @@ from mq.http.metering import SETTLES, outcome_of
 from mq.http.service import Service
 from mq.interface.consume.errors import BadFrame
 from mq.interface.consume.frames import (
+    Begin,
     Command,
     Grant,
     Settle,
@@ -153,6 +154,9 @@ class Consuming:
             self._answer(problem_frame(error.ref, self._problem(error)))
             if not error.is_json:
                 self._close(CloseCode.NO_DATA, "a command is JSON")
+            return
+        if isinstance(command.does, Begin):
+            self._session.begin(command.does.ids)
             return
         self._begins()
         match command.does:

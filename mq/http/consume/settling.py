@@ -12,7 +12,7 @@ from mq.broker.broker import Broker
 from mq.errors import Busy, MessageNotFound, MqError, Unavailable
 from mq.interface.consume.frames import Settle, Verb
 from mq.interface.consume.session import Session
-from mq.message import Delivery
+from mq.message import Delivery, GivenBack
 
 STATUSES: Final = {Verb.ACK: 202, Verb.RELEASE: 200, Verb.SIDELINE: 200}
 
@@ -25,7 +25,7 @@ async def settle(
     """
     taken = session.settle(asked.ids)
     going = {
-        text: asyncio.ensure_future(_begin(broker, asked.verb, held))
+        text: asyncio.ensure_future(_begin(broker, asked, held))
         for text, held in taken.items()
         if isinstance(held, Delivery)
     }
@@ -45,14 +45,15 @@ async def settle(
     return ends
 
 
-def _begin(broker: Broker, verb: Verb, held: Delivery) -> Awaitable[object]:
+def _begin(broker: Broker, asked: Settle, held: Delivery) -> Awaitable[object]:
     def is_its(receives: int) -> bool:
         return receives == held.stamp.receives
 
-    match verb:
+    match asked.verb:
         case Verb.ACK:
             return broker.begin_remove(held.queue, held.id, is_its)
         case Verb.RELEASE:
-            return broker.reschedule(held.queue, held.id, 0, is_its)
+            given = GivenBack.UNHANDLED if asked.unhandled else GivenBack.YES
+            return broker.reschedule(held.queue, held.id, 0, is_its, given)
         case Verb.SIDELINE:
             return broker.sideline(held.queue, held.id, if_receives=is_its)

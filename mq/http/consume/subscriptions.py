@@ -155,7 +155,10 @@ class Subscriptions:
         for consumer in self._consumers.values():
             consumer.close()
         self._consumers.clear()
-        self._give_back(self._session.end())
+        begun, unhandled = self._session.end()
+        self._give_back(unhandled)
+        if begun:
+            self._broker.begin_release(begun)
 
     def _go_on(self, queue: str, consumer: Consumer, credit: int) -> None:
         if credit:
@@ -204,5 +207,6 @@ class Subscriptions:
             consumer.grant(1)
 
     def _give_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Of what no program had."""
         if deliveries:
-            self._broker.begin_release(deliveries)
+            self._broker.begin_release(deliveries, unhandled=True)

@@ -82,8 +82,8 @@ _REF: Final[Schema] = {
 }
 
 
-def _some(items: Schema, most: int) -> Schema:
-    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
+def _some(items: Schema, most: int, least: int = 1) -> Schema:
+    return {"type": "array", "items": items, "minItems": least, "maxItems": most}
 
 
 def _whole(least: int, most: int) -> Schema:
@@ -129,7 +129,20 @@ SCHEMAS: Final[dict[str, Schema]] = {
                     "maxProperties": SUBSCRIPTIONS_MAX,
                 },
             ),
-            *(_command(verb.value, _some(TEXT, BATCH_MESSAGES_MAX)) for verb in Verb),
+            *(
+                _command(verb.value, _some(TEXT, BATCH_MESSAGES_MAX))
+                for verb in Verb
+                if verb is not Verb.RELEASE
+            ),
+            closed(
+                {
+                    "release": _some(TEXT, BATCH_MESSAGES_MAX),
+                    "unhandled": {"type": "boolean", "default": False},
+                    "ref": _REF,
+                },
+                optional=("unhandled", "ref"),
+            ),
+            _command("begin", _some(TEXT, BATCH_MESSAGES_MAX, least=0)),
         ]
     },
     "ConsumeFrame": {

@@ -208,7 +208,25 @@ SCHEMAS: Final[dict[str, Schema]] = {
             }
         }
     ),
-    "Reschedule": closed({"due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX}}),
+    "Reschedule": {
+        "oneOf": [
+            closed(
+                {
+                    "due_in_s": {"type": "number", "minimum": 0, "maximum": DUE_IN_S_MAX},
+                    "release": {"type": "boolean", "default": False},
+                },
+                optional=("release",),
+            ),
+            closed(
+                {
+                    "due_in_s": {"const": 0},
+                    "release": {"type": "boolean", "default": False},
+                    "unhandled": {"type": "boolean"},
+                },
+                optional=("release",),
+            ),
+        ]
+    },
     "Rescheduled": opened(
         {
             "id": reference("MessageId"),

@@ -62,13 +62,23 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """What is to become of these messages."""
+    """What is to become of these messages. `unhandled`, of a release: no program had them."""
 
     verb: Verb
     ids: tuple[str, ...]
+    unhandled: bool = False
 
 
-Does: TypeAlias = Subscribe | Unsubscribe | Grant | Settle
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The client's program has these messages from now on. It is not answered. The first one, which
+    may have no ids, says that the client tells it of each.
+    """
+
+    ids: tuple[str, ...]
+
+
+Does: TypeAlias = Subscribe | Unsubscribe | Grant | Settle | Begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +90,8 @@ class Command:
 
 
 _ONE_COMMAND: Final = (
-    "a JSON object with one of subscribe, unsubscribe, ack, release, sideline and credit, and "
-    "perhaps a ref"
+    "a JSON object with one of subscribe, unsubscribe, ack, release, sideline, credit and begin, "
+    "and perhaps a ref"
 )
 _REF: Final = f"a ref that is text of at most {REF_CHARS_MAX} characters, or a whole number"
 _SUBSCRIBE: Final = (
@@ -92,6 +102,8 @@ _SUBSCRIBE: Final = (
 _UNSUBSCRIBE: Final = f'{{"unsubscribe": [1 to {SUBSCRIPTIONS_MAX} queues]}}'
 _CREDIT: Final = f'{{"credit": {{1 to {SUBSCRIPTIONS_MAX} queues, each with 1 to {CREDIT_MAX}}}}}'
 _IDS: Final = f"an object with a list of 1 to {BATCH_MESSAGES_MAX} ids as its"
+_BEGIN: Final = f'{{"begin": [0 to {BATCH_MESSAGES_MAX} ids]}}'
+_RELEASE: Final = f'{{"release": [1 to {BATCH_MESSAGES_MAX} ids], "unhandled": true or false}}'
 _MEMBERS: Final = frozenset({"queue", "priority", "credit", "visibility_s", "select"})
 
 
@@ -106,10 +118,13 @@ def parse(text: str) -> Command:
     ref = said.pop("ref", None)
     if not _is_ref(ref):
         raise BadFrame(_REF)
+    unhandled = said.pop("unhandled", False) if "release" in said else False
+    if not isinstance(unhandled, bool):
+        raise BadFrame(_RELEASE, ref)
     if len(said) != 1:
         raise BadFrame(_ONE_COMMAND, ref)
     [(name, value)] = said.items()
-    return Command(ref, _does(name, value, ref))
+    return Command(ref, _does(name, value, unhandled, ref))
 
 
 def _is_ref(ref: object) -> bool:
@@ -118,7 +133,7 @@ def _is_ref(ref: object) -> bool:
     return ref is None or _is_whole(ref, -REF_MAX, REF_MAX)
 
 
-def _does(name: str, value: object, ref: Ref) -> Does:
+def _does(name: str, value: object, unhandled: bool, ref: Ref) -> Does:
     match name:
         case "subscribe":
             return Subscribe(_wanted(value, ref))
@@ -128,7 +143,9 @@ def _does(name: str, value: object, ref: Ref) -> Does:
             return Grant(_credit(value, ref))
         case "ack" | "release" | "sideline":
             ids = _texts(value, BATCH_MESSAGES_MAX, f"{_IDS} {name}", ref)
-            return Settle(Verb(name), ids)
+            return Settle(Verb(name), ids, unhandled)
+        case "begin":
+            return Begin(() if value == [] else _texts(value, BATCH_MESSAGES_MAX, _BEGIN, ref))
     raise BadFrame(_ONE_COMMAND, ref)
 
 

@@ -40,6 +40,8 @@ class Session:
         self._claiming = 0
         self._unsent: deque[Delivery] = deque()
         self._held: dict[str, Delivery] = {}
+        self._unbegun: set[str] | None = None
+        """Of what the client holds, what its program does not have yet; None: it does not tell."""
         self._settling = 0
         self._largest = 1
 
@@ -94,6 +96,7 @@ class Session:
         lapsed = [text for text, held in self._held.items() if held.stamp.due_ms <= now_ms]
         for text in lapsed:
             del self._held[text]
+            self._begins_now(text)
         if self.promised + credit > CREDIT_MAX:
             raise TooMuchCredit(CREDIT_MAX)
 
@@ -163,6 +166,21 @@ class Session:
         # What settles it, and no more of it.
         kept = replace(delivery, body=b"", descriptor=None, headers=(), hand=None)
         self._held[delivery.id.text] = kept
+        if self._unbegun is not None:
+            self._unbegun.add(delivery.id.text)
+
+    def begin(self, ids: Iterable[str]) -> None:
+        """The client's program has these. What it was sent before it first said so counts as
+        begun.
+        """
+        if self._unbegun is None:
+            self._unbegun = set()
+        for text in ids:
+            self._begins_now(text)
+
+    def _begins_now(self, text: str) -> None:
+        if self._unbegun is not None:
+            self._unbegun.discard(text)
 
     def take_back_unsent(self) -> list[Delivery]:
         """What was claimed and not sent, which is the caller's; its credit is there again."""
@@ -191,6 +209,7 @@ class Session:
                 held = self._held.pop(text, None)
                 found[text] = MessageNotFound(text) if held is None else held
                 self._settling += held is not None
+                self._begins_now(text)
         return found
 
     def settled(self, delivery: Delivery, is_kept: bool) -> None:
@@ -201,11 +220,17 @@ class Session:
         if is_kept:
             self._held.setdefault(delivery.id.text, delivery)
 
-    def end(self) -> list[Delivery]:
-        """The connection is gone; all that is to be released."""
-        left = [*self._held.values(), *self._unsent]
+    def end(self) -> tuple[list[Delivery], list[Delivery]]:
+        """The connection is gone; all that is to be released: what the client's program may have
+        had, and what it never had.
+        """
+        unbegun = self._unbegun or set()
+        begun = [held for text, held in self._held.items() if text not in unbegun]
+        unhandled = [held for text, held in self._held.items() if text in unbegun]
+        unhandled += self._unsent
+        unbegun.clear()
         self._open.clear()
         self._turns.clear()
         self._held.clear()
         self._unsent.clear()
-        return left
+        return begun, unhandled

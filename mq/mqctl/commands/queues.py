@@ -90,7 +90,7 @@ def create(options: Options, queue: str, bucket: int | None, shards: int | None)
 def describe(options: Options, queue: str) -> None:
     """Show how much is in QUEUE, in which state, and what was done with it.
 
-    Totals are of the one process that answers, since it began.
+    What is "by this process" was done by the one that answers, since it began; mq-mover is another.
     """
 
     async def work(client: AsyncClient, printer: Printer) -> None:
@@ -101,7 +101,10 @@ def describe(options: Options, queue: str) -> None:
         facts: list[tuple[str, object]] = [("name", found.name)]
         facts += [(name.replace("_", " "), getattr(found, name)) for name in _COUNTS]
         facts += [("oldest ready, s", found.oldest_ready_age_s), ("expired", found.expired)]
-        facts += [(f"total {name.replace('_', ' ')}", of) for name, of in found.totals.items()]
+        # Of one process: what others did, mq-mover too, is not among them.
+        facts += [
+            (f"{name.replace('_', ' ')} by this process", of) for name, of in found.totals.items()
+        ]
         printer.facts(facts)
 
     run(options, work)

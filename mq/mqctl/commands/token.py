@@ -43,7 +43,6 @@ def _file(is_needed: bool) -> Callable[[F], F]:
         "path",
         type=click.Path(path_type=Path, dir_okay=False),
         required=is_needed,
-        default=None,
         envvar="MQ_TOKENS",
         show_envvar=True,
         help="The file that mq --tokens names.",

@@ -38,6 +38,59 @@ async def test_what_was_not_taken_is_given_back(queue: Any, via: str) -> None:
 
 
 @VIA
+async def test_what_the_program_never_had_counts_as_no_attempt(
+    client: Any, queue: Any, via: str
+) -> None:
+    await queue.change_settings({"max_receives": 3})
+    await queue.publish_many([str(n) for n in range(10)])
+    for taken in range(4):
+        async with queue.consume(via=via, prefetch=10) as consumer:
+
+            async def has_all(left: int = 10 - taken) -> bool:
+                return (await queue.describe()).in_flight == left
+
+            message = await consumer.next()
+            await comes_true(has_all)
+            await message.delete()
+
+        async def is_back(left: int = 9 - taken) -> bool:
+            return (await queue.describe()).ready == left
+
+        await comes_true(is_back)
+    for message in await queue.fetch_many(10):
+        assert message.receives == 5
+        await message.delete()
+    assert [found.name async for found in client.queues()] == ["orders"]
+
+
+@VIA
+async def test_what_the_program_had_counts(queue: Any, via: str) -> None:
+    await queue.change_settings({"max_receives": 1})
+    await queue.publish("x")
+    async with queue.consume(via=via, prefetch=10) as consumer:
+        message = await consumer.next()
+        if via == "poll":
+            await message.release()
+
+    async def is_over() -> bool:
+        found = await queue.describe()
+        return (found.ready, found.in_flight) == (0, 1) or found.sidelined == 1
+
+    await comes_true(is_over)
+
+
+async def test_a_message_is_given_back_unhandled(queue: Any) -> None:
+    await queue.change_settings({"max_receives": 1})
+    await queue.publish("x")
+    message = await queue.fetch()
+    with pytest.raises(ValueError, match="unhandled"):
+        await message.release(1, unhandled=True)
+    await message.release(unhandled=True)
+    again = await queue.fetch()
+    assert (again.id, again.receives) == (message.id, 2)
+
+
+@VIA
 async def test_bodies_come_whole(queue: Any, via: str) -> None:
     bodies = [b"", b"\xff\x00", bytes(range(256)) * 8200]
     for body in bodies:

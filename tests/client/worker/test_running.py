@@ -1,6 +1,9 @@
 """How a worker ends, and what it does while mq is away."""
 
 import asyncio
+import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -55,6 +58,32 @@ async def test_what_was_not_begun_is_ready_at_once_and_what_was_ends(
     assert began == ["one"]
     assert await bodies(orders, "delayed") == []
     assert await bodies(orders, "removed") == ["one"]
+
+
+async def test_what_no_handler_had_counts_as_no_attempt(server: Server, orders: AsyncQueue) -> None:
+    await orders.change_settings({"max_receives": 3})
+    await published(orders, [str(n) for n in range(10)])
+    for taken in range(4):
+        over = asyncio.Event()
+
+        async def handle(message: AsyncWorkerMessage, over: asyncio.Event = over) -> None:
+            await over.wait()
+
+        worker = Worker(server.url, "orders", handle, consumers=1, prefetch=10)
+        async with working(worker):
+
+            async def has_all(left: int = 10 - taken) -> bool:
+                return (await orders.describe()).in_flight == left
+
+            await comes_true(has_all)
+            worker.stop()
+
+            async def gave_back(left: int = 9 - taken) -> bool:
+                return (await orders.describe()).ready == left
+
+            await comes_true(gave_back)
+            over.set()
+    assert [each.receives for each in await orders.peek()] == [4] * 6
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -169,6 +198,31 @@ async def test_run_blocks_a_thread_until_another_says_stop(
 # mq that is away
 
 
+PLAIN = """
+import sys
+{configured}
+from mq import Worker
+Worker(sys.argv[1], "orders", print).run()
+"""
+
+
+@pytest.mark.parametrize("configured", ["", "import logging; logging.basicConfig()"])
+async def test_a_plain_script_says_what_it_cannot_reach(configured: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # It does not listen.
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with subprocess.Popen(
+            [sys.executable, "-c", PLAIN.format(configured=configured), url],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as script:
+            assert script.stderr is not None
+            line = await asyncio.to_thread(script.stderr.readline)
+            script.kill()
+    assert f"cannot fetch from orders at {url}: " in line
+    assert "; tries again in " in line
+
+
 async def test_a_worker_waits_for_mq_and_for_its_queue(
     daemons: Processes, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,6 +232,9 @@ async def test_a_worker_waits_for_mq_and_for_its_queue(
     async with working(worker) as running, AsyncClient(mq.url) as client:
         orders = client.queue("orders")
         await comes_true(lambda: "cannot fetch" in caplog.text)
+        (line, *_) = (each for each in caplog.messages if "cannot fetch" in each)
+        assert f"cannot fetch from orders at {mq.url}: " in line
+        assert "; tries again in " in line
         await orders.create()
         await orders.publish("one")
         await comes_true(lambda: handled == ["one"])

@@ -127,7 +127,12 @@ async def test_any_other_exception_sidelines_and_the_worker_goes_on(
     (line, _) = [each for each in caplog.records if "handler failed" in each.getMessage()]
     assert line.levelno == logging.WARNING
     assert line.exc_info
-    assert first in line.getMessage()
+    said = line.getMessage()
+    assert said.startswith(f"the handler failed over {first} of orders: ")
+    assert type(line.exc_info[1]).__name__ in said
+    assert said.endswith("; it goes to the sideline")
+    assert len(said) < 500
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize("handler", doing(raising(KeyError("x"))))

@@ -188,7 +188,7 @@ def test_what_comes_after_the_unsubscribe_is_not_wanted() -> None:
     session = subscribed(1)
     session.unsubscribe("a")
     assert not session.arrived(delivery(0))
-    assert session.end() == []
+    assert session.end() == ([], [])
 
 
 def test_a_message_is_settled_once_and_by_who_holds_it() -> None:
@@ -230,10 +230,24 @@ def test_the_end_gives_all_back() -> None:
     settling = sent(session, delivery(1))
     assert session.arrived(delivery(2, "b"))
     assert isinstance(session.settle([settling])[settling], Delivery)
-    assert [each.id for each in session.end()] == [delivery(0).id, delivery(2).id]
-    assert session.end() == []
+    begun, unhandled = session.end()
+    assert [each.id for each in begun] == [delivery(0).id]
+    assert [each.id for each in unhandled] == [delivery(2).id]
+    assert session.end() == ([], [])
     assert session.next_claim() is None
     assert not session.arrived(delivery(3))
+
+
+def test_the_end_tells_what_the_program_never_had() -> None:
+    session = subscribed(5)
+    before = sent(session, delivery(0))
+    session.begin([])
+    begun, waiting, settled = (sent(session, delivery(n)) for n in (1, 2, 3))
+    session.begin([begun, "unknown"])
+    session.settle([settled])
+    had, unhandled = session.end()
+    assert [each.id.text for each in had] == [before, begun]
+    assert [each.id.text for each in unhandled] == [waiting]
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -376,9 +390,9 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def the_connection_ends(self) -> None:
-        left = self.session.end()
-        expected = [*self.held.values(), *self.unsent]
-        assert [each.id for each in left] == [each.id for each in expected]
+        begun, unhandled = self.session.end()
+        assert [each.id for each in begun] == [each.id for each in self.held.values()]
+        assert [each.id for each in unhandled] == [each.id for each in self.unsent]
         self.begin()
 
     @invariant()

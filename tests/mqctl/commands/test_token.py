@@ -139,3 +139,10 @@ def test_mqctl_shows_its_token_and_is_told_what_it_may_not(
     assert follows.error["problem"]["right"] == "consume"
     shown = nobody.err + refused.err + follows.err
     assert not any(token in shown for token in tokens.of.values())
+
+
+@pytest.mark.parametrize("command", [("list",), ("remove", "shop")])
+def test_a_missing_file_option_is_a_usage_error(mqctl: Mqctl, command: tuple[str, ...]) -> None:
+    done = mqctl("token", *command)
+    assert done.code == 2
+    assert "Missing option '--file' (env var: 'MQ_TOKENS')." in done.err

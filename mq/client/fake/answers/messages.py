@@ -50,9 +50,11 @@ def fetched(delivery: Delivery | None) -> Reply:
 def reschedule(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
     """PATCH: 200 with the message's due time."""
     name, message_id = _named(path)
-    if_receives = parse_if_match(asked.headers.getall("If-Match", []))
-    due_in_s = due_in_s_of(object_of(asked.json_text()))
-    stamp = settling.reschedule(world, world.queue(name), message_id, due_in_s, if_receives)
+    if_match = asked.headers.getall("If-Match", [])
+    if_receives = parse_if_match(if_match)
+    due_in_s, given = due_in_s_of(object_of(asked.json_text()), if_match)
+    queue = world.queue(name)
+    stamp = settling.reschedule(world, queue, message_id, due_in_s, if_receives, given)
     return json_reply(
         {"id": message_id.text, "due": rfc3339(stamp.due_ms), "receives": stamp.receives},
         headers={"ETag": etag(stamp.receives)},
