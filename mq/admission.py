@@ -60,7 +60,9 @@ class Admission:
         if self._clients is not None:
             is_read &= await asyncio.to_thread(self._clients.reload)
         self._tell(access)
-        if is_read and self._told:
+        if not self._told:
+            _log.info("no file of callers to read again")
+        elif is_read:
             _log.info("read again", extra={"fields": self._told})
 
     async def stop(self) -> None:

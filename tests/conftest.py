@@ -10,7 +10,7 @@ import aiohttp
 import hypothesis
 import pytest
 from harness.access import Tokens, tokens_of_all
-from harness.needs import cannot_run
+from harness.needs import cannot_run, program
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
 from harness.side_by_side import longest_first
@@ -96,6 +96,12 @@ def daemons() -> Iterator[Processes]:
     """Starts mq, mq-mover and mq-reaper as processes, and ends them."""
     with processes() as started:
         yield started
+
+
+@pytest.fixture
+def curl() -> str:
+    """For tests that run the pages' commands."""
+    return program("curl")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ EXAMPLE: Final = (
     "zookeeper://HOST:PORT[,HOST:PORT...][/PREFIX]"
     "[?client=NAME&auth=digest:USER:PASSWORD&timeout=SECONDS]"
 )
+_HOSTS: Final = re.compile(r"[^/?#]*")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<port>[0-9]{1,5}))?")
 _PREFIX: Final = re.compile(r"(?:/[A-Za-z0-9_.-]+)*")
 _AUTH: Final = re.compile(r"digest:(?P<credentials>[^:]+:.+)", re.DOTALL)
@@ -42,14 +43,17 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises StartupError, which says what would do; never with the password in it."""
+        # A URL has one host; newer Pythons refuse brackets behind others.
+        scheme, _, rest = text.partition("://")
+        hosts = _HOSTS.findall(rest)[0]
         try:
-            parts = urlsplit(text)
+            parts = urlsplit(f"{scheme}://hosts{rest[len(hosts) :]}")
             asked = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         except ValueError:
             raise _bad("it is no URL") from None
         if parts.scheme != SCHEME or parts.fragment:
             raise _bad("it is no zookeeper:// URL")
-        for host in parts.netloc.split(","):
+        for host in hosts.split(","):
             match = _HOST.fullmatch(host)
             if match is None or not 0 < int(match["port"] or 1) <= _PORT_MAX:
                 raise _bad("each of its hosts is HOST:PORT or HOST")
@@ -61,7 +65,7 @@ class Address:
             raise _bad("after ? stand client, auth and timeout, each once")
         client, auth, timeout = given.get("client"), given.get("auth"), given.get("timeout")
         return cls(
-            parts.netloc,
+            hosts,
             prefix,
             None if client is None else _client(client),
             None if auth is None else _credentials(auth),

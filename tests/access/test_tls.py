@@ -192,7 +192,7 @@ async def test_older_tls_is_refused(
     context.set_ciphers("ALL:@SECLEVEL=0")
     context.minimum_version = context.maximum_version = version
     # It is the server who ends it: the client would speak it.
-    with pytest.raises(ssl.SSLError, match=r"UNEXPECTED_EOF|ALERT_PROTOCOL_VERSION"):
+    with pytest.raises(ssl.SSLError, match=r"EOF|ALERT_PROTOCOL_VERSION"):
         await shown_by(secure.port, context)
 
 
@@ -202,7 +202,7 @@ async def test_a_cipher_that_does_not_authenticate_what_it_encrypts_is_refused(
     context = authority.context()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
-    with pytest.raises(ssl.SSLError, match=r"UNEXPECTED_EOF|ALERT_HANDSHAKE_FAILURE"):
+    with pytest.raises(ssl.SSLError, match=r"EOF|ALERT_HANDSHAKE_FAILURE"):
         await shown_by(secure.port, context)
 
 

@@ -334,18 +334,24 @@ async def test_who_is_cancelled_does_not_wait_for_long_to_give_a_message_back(
     message = await queue.fetch()
     between.faults.extend([Fault.HANG] * 10)
     inside = asyncio.Event()
+    notes: list[str] = []
 
     async def handler() -> None:
-        async with message:
-            inside.set()
-            await asyncio.Event().wait()
+        try:
+            async with message:
+                inside.set()
+                await asyncio.Event().wait()
+        except asyncio.CancelledError as cancelled:
+            # Before Python 3.11.4 a task's own CancelledError is another one.
+            notes.extend(cancelled.__notes__)
+            raise
 
     handling = asyncio.create_task(handler())
     await inside.wait()
     handling.cancel()
-    with pytest.raises(asyncio.CancelledError) as cancelled:
+    with pytest.raises(asyncio.CancelledError):
         await handling
-    assert "could not be released" in str(cancelled.value.__notes__)
+    assert "could not be released" in str(notes)
     assert len(between.requests("PATCH")) == 1
 
 
@@ -409,7 +415,6 @@ async def test_a_path_before_mq_s_own(opened: Any, between: Lossy) -> None:
     "url",
     [
         "",
-        "mq",
         "ftp://mq",
         "http://",
         "http://mq/?a=b",

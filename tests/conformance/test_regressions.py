@@ -187,7 +187,8 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
 
     assert (await call(server, "DELETE", "/q")).status == 200
     # What lies in delay/ is taken away behind the answer.
-    assert files.take()[:6] == [
+    assert files.take()[:7] == [
+        ("write", "deleted/q"),
         ("stamp", "deleted/q"),
         ("sync", "deleted/q"),
         ("sync_folder", "deleted"),

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pytest
 from harness.api import call, delete, fetch
 from harness.audits import assert_audits_clean
@@ -21,7 +20,6 @@ from harness.waiting import comes_true
 from mq.limits import FIRST_SIGHT_S
 from mq.names import ConsumerName, Key, QueueName
 from mq.spark.options import WriteOptions
-from mq.spark.publishing import Task, commit_staged, stage_rows
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
@@ -99,6 +97,11 @@ async def by_lines(place: Place, queue: str, rows: list[Row]) -> list[str]:
 
 def bulk(place: Place, queue: str, rows: list[Row], name: str | None) -> list[str]:
     """What the sink does: two tasks, and its driver."""
+    # The certificate's extra has them.
+    import pyarrow as pa  # noqa: PLC0415
+
+    from mq.spark.publishing import Task, commit_staged, stage_rows  # noqa: PLC0415
+
     # One syncfs would wait for all that others write to the disk.
     said = {"path": place.root.layout.root, "queue": queue, "sync": "fsync"}
     options = WriteOptions.parse(said)
@@ -240,8 +243,8 @@ class How(NamedTuple):
 WAYS = [
     How(one_by_one),
     How(by_lines, keys=False),
-    How(by_the_sink),
-    How(by_a_load_or_a_replay),
+    pytest.param(How(by_the_sink), marks=pytest.mark.certificate),
+    pytest.param(How(by_a_load_or_a_replay), marks=pytest.mark.certificate),
     How(by_a_shovel),
     How(by_schedules, delays=False),
     How(to_the_sideline, sideline=True),

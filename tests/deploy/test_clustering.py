@@ -85,6 +85,7 @@ async def machines(
         yield Machines(root, alpha, beta, f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(pair: tuple[Process, Process]) -> None:
     examples = [each for each in examples_in(PAGE) if not begins_daemons(each)]
     script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in examples)

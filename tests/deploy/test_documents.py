@@ -133,6 +133,8 @@ def flags_of(command: click.Command) -> set[str]:
     return found
 
 
+# `mqctl pipeline` has its flags where Spark is installed.
+@pytest.mark.certificate
 def test_every_flag_that_a_page_says_is_one() -> None:
     known = OTHERS.union(*map(flags_of, COMMANDS))
     for program in PROGRAMS:
@@ -163,6 +165,7 @@ def test_the_daemons_that_a_page_begins_run(daemons: Processes, root: Path, page
         begun.wait_for_log("listening|moving|reaping")
 
 
+@pytest.mark.usefixtures("curl")
 def test_the_page_of_the_interface_is_answered_as_it_says(daemons: Processes, root: Path) -> None:
     """Every command of it, in order: 2xx, or what the comment behind it says."""
     mq = daemons.mq(root)

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import click
+import pytest
 from harness.mqctl import Mqctl, mqctl_for, mqctl_server_at
 
 from mq.cli import main as mq_command
@@ -40,6 +41,7 @@ def marked(commands: str) -> str:
     return f"{commands}printf '\\n{MARK}\\n'\n"
 
 
+@pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     first, *others = EXAMPLES
     folder = tmp_path / "said"

@@ -58,7 +58,7 @@ def as_shown(line: str) -> "re.Pattern[str]":
 
 
 @pytest.fixture
-def outputs(daemons: Processes, root: Path, tmp_path: Path) -> list[str]:
+def outputs(curl: str, daemons: Processes, root: Path, tmp_path: Path) -> list[str]:
     """What each example has said."""
     mq = daemons.mq(root, "--standalone")
     script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in EXAMPLES)

@@ -38,6 +38,7 @@ DAEMONS = [
 ]
 
 
+@pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path
 ) -> None:

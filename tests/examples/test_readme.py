@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from harness.folders import message_files, nothing_anywhere
 from harness.mqctl import mqctl_for
 from harness.processes import Processes, eventually
@@ -26,6 +27,7 @@ def tour() -> str:
     return shown("Sixty seconds")[0]
 
 
+@pytest.mark.usefixtures("curl")
 def test_the_tour_of_the_readme(daemons: Processes, root: Path, tmp_path: Path) -> None:
     mq = daemons.mq(root)
     daemons.reaper("--source", str(root / "remove"), "--keep", "3600")

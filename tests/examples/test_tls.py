@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import pytest
 from harness.processes import Processes
 
 from mq.cli import main as mq
@@ -32,6 +33,7 @@ def is_daemon(example: Example) -> bool:
     return example.commands.startswith("mq --root")
 
 
+@pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path
 ) -> None:

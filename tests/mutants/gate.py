@@ -35,6 +35,7 @@ SUITE = (
     "tests/faults/test_calls.py",
     "tests/faults/test_key_steps.py",
     "tests/faults/test_locks.py",
+    "tests/faults/test_store_locks.py",
     "tests/faults/test_start.py",
     "tests/faults/test_fsync_errors.py",
     "tests/crash/test_faults.py",

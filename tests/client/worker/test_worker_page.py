@@ -67,6 +67,7 @@ async def test_every_program_handles_all_that_comes(
     assert capsys.readouterr().out.split()[: len(shown)] == shown
 
 
+@pytest.mark.usefixtures("curl")
 async def test_the_commands(
     daemons: Processes, server: Server, client: AsyncClient, tmp_path: Path
 ) -> None:

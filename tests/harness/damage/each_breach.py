@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.clock import FakeClock
 from harness.messages import new_id, put_entry, put_file
+from harness.needs import cannot_run
 from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
 from mq.message import Stamp
 from mq.store.breaches import Breach
@@ -230,6 +231,8 @@ def orphan(place: Place, kind: str, target: str) -> Path:
 
 
 def owned(path: Path) -> Path:
+    if os.geteuid() != 0:
+        cannot_run("needs root, to give a file to another user")
     os.chown(path, 12345, -1)
     return path
 

@@ -12,6 +12,7 @@ from mq.client.fake.message import Message
 from mq.client.fake.world import World
 from mq.errors import BadName, BatchTooLarge, MqError
 from mq.interface.bodies import ids_of, object_of
+from mq.interface.carried import OWN_ORIGIN
 from mq.interface.envelopes import envelope_of_each
 from mq.interface.fetching import COUNT, terms_of
 from mq.interface.lines import SPLIT, lines_of
@@ -24,7 +25,8 @@ from mq.message import Delivery
 from mq.names import MessageId, QueueName
 
 _ROWS: Final = {**NO_STORE, "Content-Type": MEDIA_TYPE}
-_PEEKED: Final = {**_ROWS, "X-Content-Type-Options": "nosniff"}
+_FETCHED: Final = {**_ROWS, **OWN_ORIGIN}
+_PEEKED: Final = {**_FETCHED, "X-Content-Type-Options": "nosniff"}
 
 
 def publish(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
@@ -59,7 +61,7 @@ def fetch_some(world: World, asked: Asked, path: Mapping[str, str]) -> Outcome:
 def _fetched(found: Sequence[Delivery], *, is_batch: bool) -> Reply:
     if not is_batch or not found:
         return messages.fetched(found[0] if found else None)
-    return Reply(200, _ROWS, b"".join(row(delivered(each), each.body) for each in found))
+    return Reply(200, _FETCHED, b"".join(row(delivered(each), each.body) for each in found))
 
 
 def acknowledge(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
