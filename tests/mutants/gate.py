@@ -189,6 +189,7 @@ def _judge(
                 killer = killer or (_first_failure(warm, checkout, tests, mutant) if tests else "")
         finally:
             idle.put(warm)
+        killers.learn(mutant, killer)
         return Verdict(mutant.name, killer, time.monotonic() - began)
 
 

@@ -38,9 +38,14 @@ class Killers:
         if others := [test for test in dict.fromkeys(near) if test != first]:
             yield others
 
+    def learn(self, mutant: Mutant, killer: str) -> None:
+        """Has the next of its function and its module ask this killer, too."""
+        if killer in self._tests:
+            self._killed_by[mutant.name] = killer
+
     def _of(self, beginning: str, limit: int) -> list[str]:
         found = Counter(
-            test for name, test in self._killed_by.items() if name.startswith(beginning)
+            test for name, test in list(self._killed_by.items()) if name.startswith(beginning)
         )
         return [test for test, _ in found.most_common(limit)]
 
