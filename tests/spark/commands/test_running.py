@@ -26,7 +26,7 @@ class Session:
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
     """The one that every job gets."""
     made = Session()
-    monkeypatch.setattr("mq.spark.commands.running.session", lambda *_, **__: made)
+    monkeypatch.setattr("mq.spark.commands.running.batch_session", lambda *_, **__: made)
     return made
 
 
