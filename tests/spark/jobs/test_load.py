@@ -190,7 +190,10 @@ def test_files_of_ones_own_are_published_whole_or_not_at_all(
     assert set(found) == {b"first", b"second", b"third", b"fourth"}
     assert found[b"first"]["priority"] == 3
     assert found[b"third"]["headers"] == [("content-type", "text/csv")]
-    assert found[b"fourth"]["headers"] == [("ce-id", "4")]
+    assert found[b"fourth"]["headers"] == [
+        ("content-type", "application/octet-stream"),
+        ("ce-id", "4"),
+    ]
     assert load(spark, top, mine, queue="orders", publish_id="mine-1").was_before
     (mine / "queues.csv").write_text("value,queue\nx,made_here\n")
     done = load(spark, top, mine / "queues.csv", create=True)

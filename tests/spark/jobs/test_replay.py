@@ -95,6 +95,7 @@ def test_it_is_published_once(spark: SparkSession, place: LeasingRoot, archive: 
         assert each["priority"] == number % 3
         assert each["headers"] == {
             "ce-id": str(number),
+            "content-type": "application/octet-stream",
             "x-attribute-replay-id": "r",
             "x-attribute-replay-of": message_id(number),
         }
