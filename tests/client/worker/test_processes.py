@@ -203,7 +203,7 @@ def test_several_share_the_work_and_one_that_dies_is_started_again(app: App, ord
     assert len(first) == 2
     killed = first.pop()
     os.kill(killed, signal.SIGKILL)
-    worker.wait_for_log("died, starts again")
+    worker.wait_for_log("starts again in")
     eventually(lambda: len(app.told()) == 6, "what the killed one had is handled again")
     second = {pid for _, pid in app.told()} - {killed}
     app.go()

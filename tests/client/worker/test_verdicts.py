@@ -144,7 +144,7 @@ async def test_or_releases_with_a_wait_that_grows(
     async with working(worker):
 
         async def released_once() -> bool:
-            return (await orders.describe()).totals["extended"] == 1
+            return (await orders.describe()).totals["released"] == 1
 
         await comes_true(released_once)
         (found,) = await orders.peek(states=("delayed",))
@@ -155,7 +155,7 @@ async def test_or_releases_with_a_wait_that_grows(
         await orders.release(found.id)
 
         async def released_twice() -> bool:
-            return (await orders.describe()).totals["extended"] == 2
+            return (await orders.describe()).totals["released"] == 3
 
         await comes_true(released_twice)
         (again,) = await orders.peek(states=("delayed",))
