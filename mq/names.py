@@ -178,7 +178,8 @@ class Key:
         except UnicodeEncodeError:
             raise BadName("key", "valid Unicode") from None
         if not 1 <= len(written) <= KEY_WRITTEN_BYTES_MAX:
-            raise BadName("key", f"this has {len(written)} of at most {KEY_WRITTEN_BYTES_MAX}")
+            wanted = f"1 to {KEY_WRITTEN_BYTES_MAX} bytes as written in a name, not {len(written)}"
+            raise BadName("key", f"{wanted}: each byte outside of A-Z a-z 0-9 _ - takes 3")
         return key
 
     @classmethod

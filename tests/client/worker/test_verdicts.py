@@ -177,7 +177,7 @@ async def test_the_sideline_s_own_messages_are_released(
     async with working(worker):
 
         async def is_released() -> bool:
-            return (await sideline.describe()).totals["extended"] == 1
+            return (await sideline.describe()).totals["released"] == 1
 
         await comes_true(is_released)
     (found,) = await sideline.peek(states=("delayed",))
@@ -219,7 +219,7 @@ async def test_what_a_handler_settles_stays_so(
         if how == "release":
 
             async def is_released() -> bool:
-                return (await orders.describe()).totals["extended"] == 1
+                return (await orders.describe()).totals["released"] == 1
 
             await comes_true(is_released)
         else:
