@@ -5,6 +5,7 @@ import pytest
 # What takes long begins first, so that the workers end together; short files come last.
 LONG = (
     "tests/mutants/test_gate.py",
+    "tests/nfs/test_machines.py",
     "tests/crash/test_outages.py",
     "tests/faults/test_every_call.py",
     "tests/spark/failures/",
