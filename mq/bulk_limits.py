@@ -63,7 +63,7 @@ WINDOW_SPARE_MS: Final = 16
 PARTITIONS_MAX: Final = 100_000
 MESSAGES_PER_PARTITION_DEFAULT: Final = 25_000
 MESSAGES_PER_PARTITION_MAX: Final = 1_000_000
-# How many tasks read where nobody says, and how many messages make another one worth while.
+# The most tasks that read by default, and the messages that make another task worth while.
 PARTITIONS_DEFAULT: Final = 8
 MESSAGES_PER_PARTITION_WORTH: Final = 1_000
 MESSAGES_PER_TRIGGER_DEFAULT: Final = 100_000

@@ -1,4 +1,4 @@
-"""`python -m deploy.bench.latency`: from a publish to its delivery to somebody who waits.
+"""`python -m deploy.bench.latency`: from a publish to its delivery to a waiting client.
 
 By mq, to a long poll and to a WebSocket, in one process and in two over one root where one is
 published to and the other waited at, by beanstalkd's reserve and by Redis's BLPOP, each with its

@@ -1,4 +1,4 @@
-"""`python -m deploy.bench.lateness`: how late a message with a delay comes to somebody who waits.
+"""`python -m deploy.bench.lateness`: how late a waiting client gets a message with a delay.
 
 mq-mover brings it back, and mq hears of that. Counted from when it was asked for and its delay:
 what its publish took is in it too.

@@ -13,8 +13,8 @@ from mq.store.settings import Version
 class Totals:
     """What this process did with a queue since it began. `redelivered` are those of `fetched` that
     had been fetched before; `extended` were given a due time to come, `released` are to be ready at
-    once, or were given back; `sidelined` are gone to its sideline, or were there when somebody
-    asked; `expired` were about to be fetched, and had lived too long.
+    once, or were given back; `sidelined` are gone to its sideline, or were there when a request
+    came; `expired` were about to be fetched, and had lived too long.
     """
 
     published: int = 0

@@ -1,7 +1,7 @@
 """Messages that came to a deleted queue's folder after the deletion: they go back to the queue.
 
-mq asks a network mount's server before it puts anything there (`moves.queue_exists`). This is for
-what others rename into a queue's folder by a mount that still takes the deleted one for it.
+mq asks a network mount's server before it puts anything there (`standing.queue_exists`). This is
+for what others rename through a mount that still shows the deleted queue's folder.
 """
 
 import logging

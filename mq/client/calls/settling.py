@@ -79,7 +79,7 @@ def release(
 def release_by_id(
     queue: str, message_id: str, delay_s: float, receives: int | None
 ) -> Call[Extended]:
-    """Gives a message back, whoever has it."""
+    """Releases a message, whichever consumer holds it."""
     said = {"due_in_s": round(delay_s, 3), "release": True}
     return Call(_reschedule(queue, message_id, said, receives), _extended)
 

@@ -112,8 +112,8 @@ class Connection:
         return await self._command(lambda ref: frames.grant(ref, credit), len(credit))
 
     async def tell_begun(self, ids: Sequence[str]) -> None:
-        """The program has these from now on; with the first, that it is told of each. Raises
-        ConnectionLost.
+        """Reports to mq that the program gets these; the first report declares that each will be.
+        Raises ConnectionLost.
         """
         if self._ended is not None:
             raise ConnectionLost(str(self._ended))

@@ -120,7 +120,7 @@ class Feed:
         return found
 
     async def _taken(self) -> AsyncMessage | None:
-        """The next one, once mq is told that the program gets it."""
+        """The next message, after the report to mq that the program gets it."""
         while (found := self._inbox.take()) is not None:
             try:
                 if await found.begin():
