@@ -57,8 +57,7 @@ SUITE = (
 # Only the plugins that these tests need: a mutant's run is mostly imports.
 PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout", "_hypothesis_pytestplugin")
 PLUGIN_WORDS = tuple(word for name in PLUGINS for word in ("-p", name))
-# All take some ten minutes, and longer beside others: a mutant that lives must not pass for
-# one that hangs.
+# All take some ten minutes, and longer on a busy machine.
 PATIENCE_S = 1800.0
 _DID_NOT_END = "(did not end)"
 
