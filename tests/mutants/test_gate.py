@@ -14,8 +14,7 @@ from mutants.gate import all_mutants, judge, mutants, red_without_a_mutant
 def test_every_flush_and_every_ordering_is_missed_when_it_is_taken_out() -> None:
     chosen = mutants()
     assert len(chosen) >= 600
-    # A search through all tests takes minutes a mutant. `python -m mutants --remember` makes it, and
-    # keeps the killer that it finds.
+    # A search through all tests takes minutes a mutant: `python -m mutants --remember` makes it.
     verdicts = list(judge(chosen, at_last=lambda _: ()))
     alive = [verdict.mutant for verdict in verdicts if not verdict.is_killed]
     tally("mutants made", len(verdicts))
