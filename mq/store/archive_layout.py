@@ -122,11 +122,6 @@ def new_archive_file(layout: Layout, name: str) -> str:
     return f"{layout.root}/{_FOLDER}/{new_name(name)}"
 
 
-def is_archive_file(name: str) -> bool:
-    """Whether a file of this name in archive/ is the mark, or what stays of one."""
-    return name in (_MARK, _ENDED)
-
-
 def place_of(path: str) -> str:
     """What the paths of removed messages are in the order of: folder by folder, by their names."""
     return path.replace("/", "\0")
