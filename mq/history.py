@@ -4,34 +4,11 @@ Floor 0. `mq/store/FORMAT.md`, "History", has the lines and which transition is 
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from mq.clock import rfc3339
-from mq.lifecycle import (
-    ACKNOWLEDGE,
-    DELIVER,
-    EXPUNGE_DELAYED,
-    EXPUNGE_LEASED,
-    EXPUNGE_READY,
-    FETCH,
-    LEASE,
-    POSTPONE,
-    REDELIVER,
-    RELEASE,
-    REMOVE_DELAYED,
-    REMOVE_LEASED,
-    REMOVE_READY,
-    RETURN,
-    RETURN_DELAYED,
-    SCHEDULE,
-    SHOVEL,
-    SIDELINE_DELAYED,
-    SIDELINE_READY,
-    Transition,
-)
 
 
 class Event(Enum):
@@ -48,32 +25,6 @@ class Event(Enum):
     SHOVELLED = "shovelled"
     DROPPED = "dropped"
     """Lines that could not be written: it has their count, and no id."""
-
-
-EVENTS: Final[Mapping[Transition, Event]] = {
-    DELIVER: Event.PUBLISHED,
-    SCHEDULE: Event.PUBLISHED,
-    FETCH: Event.FETCHED,
-    POSTPONE: Event.EXTENDED,
-    RELEASE: Event.RELEASED,
-    REDELIVER: Event.REDELIVERED,
-    REMOVE_READY: Event.REMOVED,
-    REMOVE_DELAYED: Event.REMOVED,
-    REMOVE_LEASED: Event.REMOVED,
-    EXPUNGE_READY: Event.REMOVED,
-    EXPUNGE_DELAYED: Event.REMOVED,
-    EXPUNGE_LEASED: Event.REMOVED,
-    SIDELINE_READY: Event.SIDELINED,
-    SIDELINE_DELAYED: Event.SIDELINED,
-    SHOVEL: Event.SHOVELLED,
-    LEASE: Event.LEASED,
-    RETURN: Event.REDELIVERED,
-    RETURN_DELAYED: Event.EXTENDED,
-    ACKNOWLEDGE: Event.REMOVED,
-}
-"""Which event a transition is; those that are not here are none. RETURN is RELEASED where the
-consumer gives its lease back itself, and a new due time of what stays in delay/ is EXTENDED.
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,6 @@ class Policy(ABC):
     first_s: ClassVar[float] = 0.0
     """How long after the start its first turn is."""
     every_s: ClassVar[float]
-    by_all: ClassVar[bool] = False
-    """Whether each member does it, and needs no leadership: renames decide. Else it is done for
-    the queues of `Work.queues`, or of which `coordinator.has` is true, alone.
-    """
 
     def __init__(self, work: Work) -> None:
         self.work = work

@@ -33,7 +33,6 @@ class Rounds:
         registry: Registry | None = None,
     ) -> None:
         self.registry = registry or Registry(root)
-        self._root = root
         self._coordinator = coordinator
         self.mover = Mover(root, flusher, timer)
         self._leases = LeaseMover(root, flusher)

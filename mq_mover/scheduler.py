@@ -38,11 +38,11 @@ _KINDS_TOLD_MAX: Final = 1000
 class Scheduler:
     """Fires what is due. Any number of movers may share a root: a firing's link decides."""
 
-    def __init__(self, root: Root, flusher: Flusher, timers: Timers | None = None) -> None:
+    def __init__(self, root: Root, flusher: Flusher) -> None:
         self._root = root
         self._flusher = flusher
         self._uuids = UuidSource(root.clock)
-        self._timers = Timers() if timers is None else timers
+        self._timers = Timers()
         self._not_before_ms: dict[str, int] = {}
         """Those that could not be fired, and when they are tried again."""
         self._told: dict[str, str] = {}

@@ -9,17 +9,7 @@ from hypothesis import strategies as st
 
 import mq.store
 from mq.clock import rfc3339
-from mq.history import EVENTS, Event, Line, dropped, mentions, parse_line
-from mq.lifecycle import (
-    DISCARD,
-    FORGET,
-    REAP,
-    RETIRE,
-    RETURN,
-    STAGE,
-    TRANSITIONS,
-    Transition,
-)
+from mq.history import Event, Line, dropped, mentions, parse_line
 from mq.names import MessageId
 
 FORMAT = Path(mq.store.__file__).with_name("FORMAT.md").read_text(encoding="utf-8")
@@ -42,24 +32,6 @@ def test_the_documented_events_are_the_code_s() -> None:
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
         event.value for event in Event
     }
-
-
-def test_every_transition_is_an_event_or_is_said_not_to_be() -> None:
-    assert {each for each in TRANSITIONS if each not in EVENTS} == {
-        STAGE, DISCARD, FORGET, RETIRE, REAP,
-    }  # fmt: skip
-
-
-def _is_named(transition: Transition, event: Event) -> bool:
-    section = FORMAT.split("### History")[1].split("\n## ")[0]
-    (row,) = re.findall(rf"^\| `{event.value}` \| (.+) \|$", section, re.MULTILINE)
-    return re.search(rf"\b{transition.name}\b", row) is not None
-
-
-def test_the_table_names_each_event_s_transitions() -> None:
-    for transition, event in EVENTS.items():
-        assert _is_named(transition, event), transition
-    assert _is_named(RETURN, Event.RELEASED)
 
 
 @given(LINES)

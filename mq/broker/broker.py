@@ -269,16 +269,12 @@ class Broker:
         future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s, given))
         return await asyncio.shield(future)
 
-    async def release_many(self, deliveries: Sequence[Delivery]) -> None:
-        """Gives back what somebody had who is gone, to the end also when the caller is cancelled:
-        see there. Durable: yes.
-        """
-        await asyncio.shield(self.begin_release(deliveries))
-
     def begin_release(
         self, deliveries: Sequence[Delivery], unhandled: bool = False
     ) -> asyncio.Task[None]:
-        """Like `release_many`, in the background. `unhandled`: the deliveries are no attempts."""
+        """Gives back what a consumer had that is gone, in the background. `unhandled`: the
+        deliveries are no attempts. Durable once the task is done: yes.
+        """
         return self._in_background(self._releaser.release(deliveries, unhandled))
 
     async def sideline(

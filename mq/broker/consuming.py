@@ -42,11 +42,6 @@ class Consuming:
         self._drains = False
 
     @property
-    def drains(self) -> bool:
-        """Whether nobody waits any more."""
-        return self._drains
-
-    @property
     def is_full(self) -> bool:
         """Whether there may be no other consumer now."""
         return self.waiters >= self._waiters_max

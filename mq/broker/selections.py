@@ -20,14 +20,10 @@ class Selections:
     """
 
     def __init__(
-        self,
-        begin: Callable[[Selection], Fetching],
-        ended: Callable[[Selection], None],
-        most: int = SELECTIONS_PER_QUEUE_MAX,
+        self, begin: Callable[[Selection], Fetching], ended: Callable[[Selection], None]
     ) -> None:
         self._begin = begin
         self._ended = ended
-        self._most = most
         self._fetchings: dict[Selection, Fetching] = {}
         """The one that was used last comes last."""
         self._used_since_tick: set[Selection] = set()
@@ -82,13 +78,13 @@ class Selections:
             self._drop(selection)
 
     def _make_room(self) -> None:
-        if len(self._fetchings) < self._most:
+        if len(self._fetchings) < SELECTIONS_PER_QUEUE_MAX:
             return
         for selection in self._fetchings:
             if not self._is_used(selection):
                 self._drop(selection)
                 return
-        raise TooManySelections(self._most)
+        raise TooManySelections(SELECTIONS_PER_QUEUE_MAX)
 
     def _is_used(self, selection: Selection) -> bool:
         fetching = self._fetchings[selection]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mq.limits import BATCH_MESSAGES_MAX, KIB, MIB
+from mq.limits import BATCH_MESSAGES_MAX, KIB
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 
@@ -41,8 +41,6 @@ CLOSE_S: Final = 5.0
 ATTEMPTS_MAX: Final = 100
 # A body is handed to a connection in pieces of so much, each of which is a sign of life.
 PIECE_BYTES: Final = 256 * KIB
-# What a problem's answer, or one that is not mq's, may have; more is cut.
-ERROR_BYTES_MAX: Final = MIB
 # Of a time-out or a pause that is said, so much counts.
 SECONDS_MAX: Final = 7 * 24 * 3600.0
 

@@ -35,7 +35,6 @@ class Bar(Ending):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        self._console = console
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description:<12}"),

@@ -13,9 +13,6 @@ from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
 
 from mq import __version__
-from mq.clock import rfc3339
-
-__all__ = ["HAND", "SERVER", "Answer", "json_answer", "rfc3339"]
 
 SERVER: Final = f"mq/{__version__}"
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.http.answers import Answer, json_answer, rfc3339
+from mq.clock import rfc3339
+from mq.http.answers import Answer, json_answer
 from mq.http.bodies import body_chunks, json_object
 from mq.http.carried import download, message_headers, sent
 from mq.http.service import Service

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from aiohttp import web
 
 from mq.access.rules import Needs, is_allowed
+from mq.clock import rfc3339
 from mq.expiry import is_expired
 from mq.http.access import caller_of
-from mq.http.answers import Answer, json_answer, rfc3339
+from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
 from mq.interface.queues import AFTER, COUNT, DIGITS, SHARDS, listed
 from mq.names import QueueName

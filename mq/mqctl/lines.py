@@ -7,11 +7,10 @@ CARRIAGE_RETURN: Final = b"\r"
 
 
 class LineTooLong(Exception):
-    """A line has more bytes than one may have. `number`: which, from 1."""
+    """A line, `number` from 1, has more bytes than one may have."""
 
     def __init__(self, number: int, bytes_max: int) -> None:
         super().__init__(f"line {number} has more than {bytes_max} bytes")
-        self.number = number
 
 
 class Lines:

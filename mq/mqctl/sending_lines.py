@@ -54,7 +54,6 @@ class SendingLines:
         self._batch_bytes = 0
         self._sent = 0
         self._refused = 0
-        self._first_problem: Problem | None = None
         self._in_hand: list[tuple[int, bytes]] = []
 
     async def run(self, source: Source) -> None:
@@ -68,7 +67,7 @@ class SendingLines:
                 raise
             raise self._ended(_why(error), error) from error
         except asyncio.CancelledError:
-            self._tell_end("Interrupted")
+            self._tell_end()
             raise
         if why is not None:
             raise self._ended(why)
@@ -155,8 +154,8 @@ class SendingLines:
         message = f"{why}. {text}" if why else text
         return Failed(code, message, facts, as_json=self._options.as_json)
 
-    def _tell_end(self, why: str) -> None:
-        self._printer.note(f"{why}. {self._summary(True)}")
+    def _tell_end(self) -> None:
+        self._printer.note(f"Interrupted. {self._summary(True)}")
 
     def _summary(self, may_be_there: bool) -> str:
         """Which lines are sent, in words."""

@@ -1,6 +1,5 @@
 """How a run begins: with its turn, of which a queue has one at a time in all processes."""
 
-import logging
 from dataclasses import dataclass
 
 from mq.names import QueueName
@@ -15,8 +14,6 @@ from mq.store.shovel_files import Turn, drop_stop, read_record, take_turn
 from mq.store.shovelling import Pass
 from mq.upkeep import Stop
 from mq.upkeep_errors import ShovelRunning
-
-_log = logging.getLogger("mq.shovels")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from mq.spark.renewing import Renewing
 from mq.spark.schema import SCHEMA
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
-from mq.store.lease import Lease, acknowledge, claim, release
+from mq.store.lease import Lease, acknowledge, claim
 from mq.store.owning import forget_consumer, own
+from mq.store.releasing import release
 from mq.store.root import Root
 from mq.store.standing import queue_exists
 

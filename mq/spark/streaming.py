@@ -22,18 +22,11 @@ from mq.spark.renewing import renew_open
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
 from mq.store.lapses import adopt
-from mq.store.lease import (
-    Lease,
-    LeaseState,
-    acknowledge,
-    claim,
-    finish_claim,
-    leases_of,
-    release,
-)
+from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
 from mq.store.manifest import read_manifest
 from mq.store.owning import Owner, own
 from mq.store.pipeline_layout import LeaseName
+from mq.store.releasing import release
 from mq.store.root import Root
 from mq.store.steps import Steps
 from mq.upkeep import Pace

@@ -22,7 +22,7 @@ _ENDED: Final = "disabled.json"
 _LOCK: Final = ".lock"
 _DELETED: Final = ".d"
 _NUMBER: Final = rf"[1-9][0-9]{{0,{ARCHIVE_SEQ_DIGITS_MAX - 1}}}"
-_LEDGER: Final = re.compile(rf"(?:({_NUMBER})-)?({_NUMBER})(\.names|\.stored|\.void)")
+_LEDGER: Final = re.compile(rf"(?:({_NUMBER})-)?({_NUMBER})(\.names|\.stored)")
 
 
 class LedgerKind(Enum):
@@ -30,7 +30,6 @@ class LedgerKind(Enum):
 
     BEGUN = ".names"
     STORED = ".stored"
-    VOID = ".void"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,7 +58,7 @@ class LedgerName:
         """Raises BadName when no ledger is called so."""
         match = _LEDGER.fullmatch(text)
         if match is None:
-            raise BadName("ledger", "{number}.names, .stored or .void")
+            raise BadName("ledger", "{number}.names or .stored")
         seq, kind = int(match.group(2)), LedgerKind(match.group(3))
         first = seq if match.group(1) is None else int(match.group(1))
         if match.group(1) is not None and (first >= seq or kind is not LedgerKind.STORED):
@@ -120,11 +119,6 @@ def new_archive_file(layout: Layout, name: str) -> str:
     renamed.
     """
     return f"{layout.root}/{_FOLDER}/{new_name(name)}"
-
-
-def is_archive_file(name: str) -> bool:
-    """Whether a file of this name in archive/ is the mark, or what stays of one."""
-    return name in (_MARK, _ENDED)
 
 
 def place_of(path: str) -> str:

@@ -37,7 +37,6 @@ from mq.store.archive_layout import (
 from mq.store.archive_ledger import (
     ArchiveBatch,
     LedgerWriter,
-    NameRange,
     OpenLedger,
     ledgers,
     names_of,
@@ -53,23 +52,6 @@ from mq.store.replacing import replace_file
 from mq.store.root import Root, unlink_if_there
 from mq.store.settling import settle_removals
 from mq.store.steps import Flush, Steps
-
-__all__ = [
-    "ArchiveBatch",
-    "ArchiveMark",
-    "NameRange",
-    "abandon",
-    "archive_mark",
-    "begin_batch",
-    "disable",
-    "enable",
-    "is_archived",
-    "is_marked",
-    "last_of_disabled",
-    "own_archive",
-    "stored",
-    "unfinished_batch",
-]
 
 _VERSION: Final = 1
 
@@ -187,14 +169,7 @@ def stored(root: Root, flusher: Flusher, batch: ArchiveBatch) -> None:
     again, nothing changes. Raises ArchiveNotEnabled when the batch is not known (any more);
     Unavailable. Durable on return: yes.
     """
-    run_alone(_end(root, batch, LedgerKind.STORED), flusher)
-
-
-def abandon(root: Root, flusher: Flusher, batch: ArchiveBatch) -> None:
-    """Forgets a batch that was begun: its messages come in a later one, of another number. Raises
-    like `stored`. Durable on return: yes.
-    """
-    run_alone(_end(root, batch, LedgerKind.VOID), flusher)
+    run_alone(_end(root, batch), flusher)
 
 
 def _enable(root: Root, to: str, now_ms: int) -> Steps[ArchiveMark]:
@@ -312,9 +287,9 @@ def _put(root: Root, writer: LedgerWriter, name: LedgerName) -> Steps[None]:
     yield Flush(folders=(archive_folder(root.layout),))
 
 
-def _end(root: Root, batch: ArchiveBatch, kind: LedgerKind) -> Steps[None]:
+def _end(root: Root, batch: ArchiveBatch) -> Steps[None]:
     """Renames a batch's ledger. Durable on return: yes."""
-    files, target = root.files, ledger_path(root.layout, _name(batch.seq, kind))
+    files, target = root.files, ledger_path(root.layout, _name(batch.seq, LedgerKind.STORED))
     try:
         files.rename(batch.path, target)
     except OSError as error:

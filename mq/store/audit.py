@@ -12,34 +12,22 @@ from itertools import chain
 from typing import Final
 
 from mq.lifecycle import State
-from mq.limits import OVERDUE_AFTER_S
 from mq.store.archive_layout import archive_folder, archive_lock
 from mq.store.audit_archive import ArchiveLooker
 from mq.store.audit_bulk import BulkLooker
 from mq.store.audit_keys import KeyLooker
 from mq.store.audit_messages import SHARED, MessageLooker
 from mq.store.audit_queues import QueueLooker
-from mq.store.breaches import Audit, Breach, Look, Violation
+from mq.store.breaches import Breach, Look, Violation
 from mq.store.files import FILE_MODE, FOLDER_MODE
 from mq.store.history_layout import history_folder
 from mq.store.layout import FORMAT_LINE, Keys, Layout
 from mq.store.member_layout import members_lock
 from mq.store.pipeline_layout import journal_lock
-from mq.store.root import Root
 from mq.store.schedule_layout import schedules_lock
 from mq.store.shovel_layout import turns_lock
 
 _LINE_BYTES_MAX: Final = 100
-
-
-def audit(root: Root, overdue_s: float = OVERDUE_AFTER_S) -> Audit:
-    """Looks at every name in the root; blocking, and as long as the root is large.
-
-    A message in delay/ is overdue `overdue_s` seconds after its due time. Changes nothing.
-    """
-    auditor = Auditor(root, overdue_s)
-    violations = [each for look in auditor.looks() for each in look()]
-    return Audit(violations, auditor.amounts)
 
 
 class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):

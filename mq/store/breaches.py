@@ -116,36 +116,3 @@ class Amounts:
         self.foreign_name = self.foreign_name or other.foreign_name
         self.hidden += other.hidden
         self.lost += other.lost
-
-
-@dataclass(slots=True)
-class Audit:
-    """What was found: every violation, and how much there is."""
-
-    violations: list[Violation] = field(default_factory=list)
-    amounts: Amounts = field(default_factory=Amounts)
-
-    @property
-    def messages(self) -> dict[State, int]:
-        """How many are in each state."""
-        return self.amounts.messages
-
-    @property
-    def foreign(self) -> int:
-        """How many names are none of mq's."""
-        return self.amounts.foreign
-
-    @property
-    def foreign_name(self) -> str:
-        """One of them."""
-        return self.amounts.foreign_name
-
-    @property
-    def hidden(self) -> int:
-        """How many dotfiles there are."""
-        return self.amounts.hidden
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing is broken; foreign names and dotfiles break nothing."""
-        return not self.violations

@@ -8,7 +8,6 @@ import os
 from collections.abc import Container
 from enum import Enum
 from functools import partial
-from typing import Final
 
 from mq.errors import QueueNotFound, SettingsUnreadable
 from mq.expiry import Life, expired_up_to_ms, life_of
@@ -30,8 +29,6 @@ from mq.store.root import Root
 from mq.store.sideline import sideline_held
 from mq.store.steps import Steps
 from mq.store.walk import entries_if_there, is_bucket
-
-_DEFAULTS: Final = QueueSettings()
 
 
 class Expiry(Enum):

@@ -218,13 +218,6 @@ def journal_files(root: Root) -> list[tuple[Key, JournalFile]]:
     return sorted(found, key=lambda each: (each[0].text, each[1].value))
 
 
-def foreign_in_journal(root: Root) -> list[str]:
-    """Names there that are none of ours; dotfiles are left out. Raises OSError."""
-    ours = {journal_path(root.layout, *each) for each in journal_files(root)}
-    found = entries_if_there(root.files, root.layout.journal)
-    return [each.name for each in found if each.name[:1] != "." and each.path not in ours]
-
-
 @contextlib.contextmanager
 def journal_locked(root: Root) -> Iterator[None]:
     """Only one process at a time is in the block; others wait: it takes a flush or two."""

@@ -23,7 +23,6 @@ from mq.store.lease_names import lease_names, open_count
 from mq.store.manifest import Manifest, ManifestState, ReadManifest, read_manifest
 from mq.store.moves import claimed
 from mq.store.order import STRICT, Order, OrderUntil
-from mq.store.owning import Owner, forget_consumer, own
 from mq.store.pipeline_layout import (
     LeaseFile,
     LeaseName,
@@ -31,25 +30,10 @@ from mq.store.pipeline_layout import (
     lease_path,
     new_manifest,
 )
-from mq.store.releasing import release
 from mq.store.remove import is_full
 from mq.store.replacing import replace_file
 from mq.store.root import Root, unlink_if_there
 from mq.store.steps import Flush, Steps
-
-__all__ = [
-    "Lease",
-    "LeaseState",
-    "Owner",
-    "acknowledge",
-    "claim",
-    "finish_claim",
-    "forget_consumer",
-    "leases_of",
-    "own",
-    "release",
-    "renew",
-]
 
 
 class LeaseState(Enum):

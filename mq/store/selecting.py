@@ -114,21 +114,6 @@ class SelectedLook:
             raise
 
 
-def list_selected(
-    root: Root,
-    queue: QueueName,
-    limit: int,
-    selection: Selection,
-    barren: Barren,
-    order: Order = STRICT,
-) -> Listing:
-    """A whole look at once. Blocking, as long as it takes. Raises QueueNotFound, OSError."""
-    look = SelectedLook(root, queue, limit, selection, barren, order)
-    while (listing := look.go_on()) is None:
-        pass
-    return listing
-
-
 @dataclass(slots=True)
 class _Folder:
     """A folder that the look lists: its mtime (None: too young to be worth anything), the folders

@@ -104,11 +104,6 @@ def settings_in(fields: dict[str, object], defaults: QueueSettings) -> QueueSett
         raise SettingsUnreadable(f"{error.parameter} is not {error.expected}") from None
 
 
-def parse_shape(text: bytes) -> Shape:
-    """The shape that a settings file says. Raises SettingsUnreadable."""
-    return shape_in(parse_fields(text))
-
-
 def print_shape(shape: Shape) -> bytes:
     """The settings file of a queue of this shape that has all other defaults."""
     return print_fields({DIGITS_SETTING: shape.digits, SHARDS_SETTING: shape.shards})

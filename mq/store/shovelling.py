@@ -21,10 +21,9 @@ from mq.upkeep_limits import SHOVEL_IDS_AHEAD_S, SHOVEL_LISTED_MAX
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Some of the sideline's messages, in order; `behind` is the message that is before them."""
+    """Some of the sideline's messages, in order."""
 
     candidates: tuple[Candidate, ...]
-    behind: MessageId | None
 
 
 class Pass:
@@ -35,16 +34,8 @@ class Pass:
     """
 
     def __init__(
-        self,
-        root: Root,
-        queue: QueueName,
-        criteria: Criteria,
-        began_ms: int | None = None,
-        after: MessageId | None = None,
+        self, root: Root, queue: QueueName, criteria: Criteria, began_ms: int | None = None
     ) -> None:
-        """Goes on behind the id `after`, where one is given: another pass's `pointer`, which began
-        at `began_ms`.
-        """
         self.aim = Aim(queue, criteria, root.now_ms() if began_ms is None else began_ms)
         self._root = root
         # Only to end in a sideline that grows faster than it is looked at.
@@ -53,8 +44,7 @@ class Pass:
         self._lock = threading.Lock()
         self._listed: deque[Candidate] = deque()
         self._is_listed = False
-        self._at = self._given_to = after
-        self._under_way: dict[Batch, None] = {}
+        self._at: MessageId | None = None
 
     def batch(self, count: int) -> Batch | None:
         """The next messages, at most so many; None: there are no more. Blocking. Raises OSError;
@@ -66,24 +56,7 @@ class Pass:
             if not self._listed:
                 return None
             taken = tuple(self._listed.popleft() for _ in range(min(count, len(self._listed))))
-            batch = Batch(taken, self._given_to)
-            self._given_to = taken[-1].id
-            self._under_way[batch] = None
-            return batch
-
-    def done(self, batch: Batch) -> None:
-        """All of the batch was decided about; one of which that is not said is looked at again by
-        whoever goes on from `pointer`.
-        """
-        with self._lock:
-            self._under_way.pop(batch, None)
-
-    @property
-    def pointer(self) -> MessageId | None:
-        """All messages up to this one were decided about; None: none was."""
-        with self._lock:
-            first = next(iter(self._under_way), None)
-            return self._given_to if first is None else first.behind
+            return Batch(taken)
 
     def _list(self) -> None:
         """A look may end early, and find nothing that is wanted."""

@@ -21,7 +21,6 @@ class Buckets(Policy):
 
     name: ClassVar[str] = "buckets"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)

@@ -12,7 +12,6 @@ class BulkPublishes(Policy):
 
     name: ClassVar[str] = "bulk-publishes"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)

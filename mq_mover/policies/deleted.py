@@ -14,7 +14,6 @@ class DeletedQueues(Policy):
 
     name: ClassVar[str] = "deleted-queues"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def act(self) -> Turn:
         """So many messages. Raises Busy while another makes or deletes a queue."""

@@ -27,7 +27,6 @@ class ForgottenPublishes(Policy):
 
     name: ClassVar[str] = "forgotten-publishes"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def act(self) -> Turn:
         """Some of them, once what says that they were published is gone."""

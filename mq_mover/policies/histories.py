@@ -17,7 +17,6 @@ class Histories(Policy):
 
     name: ClassVar[str] = "histories"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)

@@ -18,7 +18,6 @@ class Keys(Policy):
 
     name: ClassVar[str] = "keys"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)

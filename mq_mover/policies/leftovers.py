@@ -16,7 +16,6 @@ class Leftovers(Policy):
 
     name: ClassVar[str] = "leftovers"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def act(self) -> Turn:
         """All of it: that is little."""

@@ -13,7 +13,6 @@ class Pipeline(Policy):
 
     name: ClassVar[str] = "pipeline"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def act(self) -> Turn:
         """All of it: that is little."""

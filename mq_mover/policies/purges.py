@@ -15,7 +15,6 @@ class Purges(Policy):
 
     name: ClassVar[str] = "purges"
     every_s: ClassVar[float] = SWEEP_EVERY_S
-    by_all: ClassVar[bool] = True
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)

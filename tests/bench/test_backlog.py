@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness.audits import looked_at
+from harness.audits import audit, looked_at
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,6 @@ from deploy.bench.backlog import SHARD_FILES, Backlog, write_backlog
 from mq.clock import SystemClock
 from mq.lifecycle import State
 from mq.names import MessageId
-from mq.store.audit import audit
 from mq.store.files import Files
 from mq.store.root import open_root
 

@@ -23,9 +23,10 @@ from mq.names import ConsumerName, QueueName
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
 from mq.store.layout import split_entry
-from mq.store.lease import Lease, acknowledge, claim, release
+from mq.store.lease import Lease, acknowledge, claim
 from mq.store.purged import PurgeMark
 from mq.store.redeliver import Timer
+from mq.store.releasing import release
 from mq.store.root import open_root
 from mq_mover.mover import Mover
 

@@ -33,7 +33,8 @@ from mq.limits import SETTINGS_AGE_S
 from mq.names import ConsumerName, QueueName
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
-from mq.store.lease import acknowledge, claim, release
+from mq.store.lease import acknowledge, claim
+from mq.store.releasing import release
 
 JSON = {"Content-Type": "application/json"}
 

@@ -15,7 +15,8 @@ from harness.server import Serve, Server
 from mq.names import ConsumerName, MessageId, QueueName
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
-from mq.store.lease import Lease, acknowledge, claim, release
+from mq.store.lease import Lease, acknowledge, claim
+from mq.store.releasing import release
 from mq.store.root import Root
 from mq.store.steps import Steps, T
 

@@ -16,7 +16,7 @@ from harness.waiting import comes_true
 from yarl import URL
 
 import mq.store.schedules
-from mq.http.answers import rfc3339
+from mq.clock import rfc3339
 from mq.limits import BODY_HELD_BYTES_MAX, PEEK_BODY_BYTES
 from mq.settings import QueueSettings
 

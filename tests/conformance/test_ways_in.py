@@ -23,8 +23,9 @@ from mq.spark.options import WriteOptions
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
-from mq.store.lease import claim, release
+from mq.store.lease import claim
 from mq.store.redeliver import Timer
+from mq.store.releasing import release
 from mq.store.root import Root, open_root
 from mq_mover.mover import Mover
 from mq_mover.scheduler import Scheduler

@@ -10,9 +10,8 @@ from harness.messages import new_id
 
 from mq.names import ConsumerName, QueueName
 from mq.store import archiving
+from mq.store.archive_ledger import ArchiveBatch
 from mq.store.archiving import (
-    ArchiveBatch,
-    abandon,
     begin_batch,
     disable,
     enable,
@@ -193,22 +192,6 @@ async def reap_what_another_stored(on: Stage) -> None:
     await on.other(store)
     (_archive(on) / "1.names").rename(_archive(on) / "1.stored")
     await _reaped(on)
-
-
-@script()
-async def give_a_batch_up(on: Stage) -> None:
-    ids = await on.published(2)
-    await _enabled(on)
-    await _deleted(on, ids[:1])
-
-    def give_up(root: Root, flusher: Flusher) -> None:
-        batch = begin_batch(root, flusher)
-        assert batch is not None
-        abandon(root, flusher, batch)
-
-    await on.other(give_up)
-    await _deleted(on, ids[1:])
-    await _stored(on)
 
 
 @script()

@@ -11,7 +11,8 @@ from harness.messages import new_id
 from mq.names import ConsumerName, QueueName
 from mq.store.flush import FsyncFlusher
 from mq.store.group import run_alone
-from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of, release
+from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
+from mq.store.releasing import release
 from mq.store.root import Root
 from mq.store.steps import Steps
 from mq_mover.lapses import LeaseMover

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from crash.archived import stored_and_reaped, unkept
 from crash.promises import ALIVE, Found, Ledger, broken, unresolved
+from harness.audits import Audit, audit
 from harness.checking import checked
 from harness.clock import FakeClock
 from harness.messages import check_headers, number_in, number_in_file
@@ -20,8 +21,7 @@ from mq.errors import KeyTaken, MqError
 from mq.fsck.checking import Doing
 from mq.fsck.report import Outcome
 from mq.names import Key, MessageId, QueueName, ScheduleName, UuidSource
-from mq.store.audit import audit
-from mq.store.breaches import Audit, Breach
+from mq.store.breaches import Breach
 from mq.store.fetch import fetch
 from mq.store.files import Files
 from mq.store.flush import NoFlusher

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from harness.leases import QUEUE, LeasingRoot
 from mq.names import MessageId, QueueName, UuidSource
-from mq.store.archiving import ArchiveBatch, ArchiveMark, begin_batch, enable, stored
+from mq.store.archive_ledger import ArchiveBatch
+from mq.store.archiving import ArchiveMark, begin_batch, enable, stored
 from mq.store.lease import acknowledge
 from mq.store.queues import delete_queue
 from mq.store.reap_stored import StoredReaping

@@ -5,7 +5,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from mq.spark.jobs.archive_folder import open_archive
-from mq.spark.jobs.archive_schema import PARTITIONS
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 
@@ -14,4 +13,4 @@ def write_archive(folder: Path, rows: DataFrame) -> None:
     """Makes the archive in a folder that is not there; the rows are as ARCHIVE has them."""
     root = str(folder.parent / "root")
     open_archive(str(folder), root, "a-root", Files(), NoFlusher(), is_known=False)
-    rows.coalesce(1).write.mode("append").partitionBy(*PARTITIONS).parquet(str(folder))
+    rows.coalesce(1).write.mode("append").partitionBy("queue", "day").parquet(str(folder))

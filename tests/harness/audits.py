@@ -1,13 +1,16 @@
 """The audit that ends every test of a fault: once storage works again, the root is in order."""
 
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.faults import FaultyFiles
 from mq.clock import Clock, SystemClock
 from mq.errors import MqError
-from mq.store.audit import audit
-from mq.store.breaches import Audit, Breach
+from mq.lifecycle import State
+from mq.limits import OVERDUE_AFTER_S
+from mq.store.audit import Auditor
+from mq.store.breaches import Amounts, Breach, Violation
 from mq.store.files import Files
 from mq.store.flush import NoFlusher
 from mq.store.group import run_alone
@@ -27,6 +30,47 @@ LOOKS = frozenset(
     {"status", "linked", "entries", "open_read", "open_folder", "open_kept", "lock", "read",
      "read_file", "read_opened", "free"}
 )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Audit:
+    """What was found: every violation, and how much there is."""
+
+    violations: list[Violation]
+    amounts: Amounts
+
+    @property
+    def messages(self) -> dict[State, int]:
+        """How many are in each state."""
+        return self.amounts.messages
+
+    @property
+    def foreign(self) -> int:
+        """How many names are none of mq's."""
+        return self.amounts.foreign
+
+    @property
+    def foreign_name(self) -> str:
+        """One of them."""
+        return self.amounts.foreign_name
+
+    @property
+    def hidden(self) -> int:
+        """How many dotfiles there are."""
+        return self.amounts.hidden
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is broken; foreign names and dotfiles break nothing."""
+        return not self.violations
+
+
+def audit(root: Root, overdue_s: float = OVERDUE_AFTER_S) -> Audit:
+    """Looks at every name in the root. A message in delay/ is overdue `overdue_s` seconds after its
+    due time.
+    """
+    auditor = Auditor(root, overdue_s)
+    return Audit([each for look in auditor.looks() for each in look()], auditor.amounts)
 
 
 def looked_at(root: Path, clock: Clock | None = None, files: Files | None = None) -> Root:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
+from harness.audits import audit
 from harness.clients import QUEUE, Client, Recorder
 from harness.folders import message_files
 from harness.history import US_PER_MS, History, Stall
@@ -25,7 +26,6 @@ from harness.tally import tally
 from harness.waiting import comes_true
 from mq.clock import SystemClock
 from mq.lifecycle import State
-from mq.store.audit import audit
 from mq.store.files import Files
 from mq.store.root import open_root
 

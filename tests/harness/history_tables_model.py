@@ -137,9 +137,9 @@ class Model:
             lives = self.of(priority)
             lines = [told for own, told in each if priority in (None, own)]
             for step in range(self.steps.count):
-                came = [life for life in lives if self.steps.of(life.published) == step]
+                came = [life for life in lives if step_of(self.steps, life.published) == step]
                 went = [life for life in lives if self._is_in(life.removed, step)]
-                here = [told for told in lines if self.steps.of(told.at) == step]
+                here = [told for told in lines if step_of(self.steps, told.at) == step]
                 is_counted = self.is_kept(step) or self.is_told(step)
                 sizes = [life.size for life in came]
                 told_of = self.is_told(step)
@@ -211,15 +211,24 @@ class Model:
                 ):
                     if ended is None or not self._is_within(ended):
                         continue
-                    for start in (None, self.steps.start(self.steps.of(ended))):
+                    for start in (None, self.steps.start(step_of(self.steps, ended))):
                         found.setdefault((priority, what, start), []).append(ended - life.published)
         return {key: sorted(latencies) for key, latencies in found.items()}
 
     def _is_in(self, ms: int | None, step: int) -> bool:
-        return ms is not None and self.steps.of(ms) == step
+        return ms is not None and step_of(self.steps, ms) == step
 
     def _is_within(self, ms: int | None) -> bool:
-        return ms is not None and 0 <= self.steps.of(ms) < self.steps.count
+        return ms is not None and 0 <= step_of(self.steps, ms) < self.steps.count
+
+
+def step_of(steps: Steps, ms: int) -> int:
+    """Which step a time is of: -1 before them all, `count` behind them all."""
+    if ms < steps.start_ms:
+        return -1
+    if ms >= steps.until_ms:
+        return steps.count
+    return (ms - steps.start_ms) // steps.step_ms
 
 
 def _total(sizes: Iterable[int | None]) -> int | None:

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 Act = Callable[[], Turn]
 
-# Where two at once would do no harm, and twice the work.
-OF_ONE_MEMBER = {"misplaced", "overdue", "message-expiry", "queue-expiry", "shovel"}
-
 
 def nothing() -> Turn:
     return Turn()
@@ -60,7 +57,6 @@ def fails(error: Exception) -> Act:
 def test_each_says_what_it_is(policy: type[Policy]) -> None:
     assert policy.name == policy.name.lower()
     assert policy.every_s > 0
-    assert policy.by_all == (policy.name not in OF_ONE_MEMBER)
 
 
 def test_names_are_the_policies_own() -> None:

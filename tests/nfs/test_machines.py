@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from harness.audits import audit
 from harness.chance import drawn_seed
 from harness.clients import QUEUE, Client, Recorder, once_session
 from harness.folders import message_files
@@ -26,7 +27,6 @@ from harness.waiting import comes_true
 from nfs.machines import BOOT_S, VISIBILITY_S, Machine, Machines, machines
 
 from mq.clock import SystemClock
-from mq.store.audit import audit
 from mq.store.files import Files
 from mq.store.root import open_root
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from harness.api import call, delete, fetch, make_queue, publish
+from harness.audits import audit
 from harness.folders import message_files, nothing_anywhere
 from harness.processes import Processes
 from harness.server import Serve
@@ -16,7 +17,6 @@ from nfs.mounts import ALWAYS, Mount
 from nfs.pairs import Pair, deleted, fetched, serve_pair
 
 from mq.clock import SystemClock
-from mq.store.audit import audit
 from mq.store.files import Files
 from mq.store.root import open_root
 

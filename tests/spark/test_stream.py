@@ -18,9 +18,10 @@ from mq.lifecycle import State
 from mq.names import MessageId
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
-from mq.store.lease import acknowledge, release
+from mq.store.lease import acknowledge
 from mq.store.owning import own
 from mq.store.pipeline_layout import LeaseName
+from mq.store.releasing import release
 from mq.store.remove import remove
 
 # The time is for a machine that has much else to do.

@@ -16,9 +16,9 @@ from mq.spark.options import Subscription
 from mq.spark.renewing import keep_renewed
 from mq.spark.reports import Processed, Runs, acknowledge_up_to, report
 from mq.spark.streaming import DataLost, ForeignCheckpoint
-from mq.store.lease import LeaseState, acknowledge, claim, release
+from mq.store.lease import LeaseState, acknowledge, claim
 from mq.store.owning import own
-from mq.store.releasing import give_back
+from mq.store.releasing import give_back, release
 
 
 @pytest.fixture

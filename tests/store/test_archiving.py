@@ -17,7 +17,6 @@ from mq.archive_errors import (
 )
 from mq.errors import StorageFailed
 from mq.store.archiving import (
-    abandon,
     archive_mark,
     disable,
     is_archived,
@@ -125,21 +124,6 @@ def test_batches_have_so_many_names_and_then_there_is_none(place: ArchivingRoot)
     assert {name for each in batches for name in each} == removed
     assert place.begin() is None
     assert place.ledgers() == ["1.stored", "2.stored", "3.stored"]
-
-
-def test_what_is_abandoned_comes_in_a_later_batch(place: ArchivingRoot) -> None:
-    place.enable()
-    place.remove(3)
-    batch = place.begun()
-    abandon(place.root, place.flusher, batch)
-    assert unfinished_batch(place.root) is None
-    assert place.reap() == 0
-    again = place.begun()
-    assert again.seq == 2
-    assert again.messages == batch.messages
-    assert place.ledgers() == ["2.names"]
-    with pytest.raises(ArchiveNotEnabled):
-        stored(place.root, place.flusher, batch)
 
 
 def test_no_number_is_used_twice(place: ArchivingRoot) -> None:

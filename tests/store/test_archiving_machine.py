@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mq.store import archiving, reap
-from mq.store.archiving import abandon, begin_batch, disable, stored, unfinished_batch
+from mq.store.archiving import begin_batch, disable, stored, unfinished_batch
 from mq.store.files import Files
 from mq.store.queues import retire_delayed
 from mq.store.steps import Flush
@@ -210,13 +210,6 @@ class Archiving(RuleBasedStateMachine):
         if batch is not None:
             self._put(batch.seq, self.place.names(batch))
             self._until_a_crash(dies, lambda: stored(self.root, self.flusher, batch))
-
-    @precondition(lambda self: self.enabled)
-    @rule()
-    def abandon(self) -> None:
-        batch = unfinished_batch(self.root)
-        if batch is not None and not {_id(name) for name in self.place.names(batch)} & self.stored:
-            abandon(self.root, self.flusher, batch)
 
     # What reapers do
 

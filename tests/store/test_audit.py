@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.audits import audit
 from harness.damage.each_breach import BREACHES, Place, lay_out_all_that_is_allowed, unstamped
 from harness.messages import new_id, put_file
 
 from mq.lifecycle import State
 from mq.limits import OVERDUE_AFTER_S
 from mq.message import Stamp
-from mq.store.audit import audit
 from mq.store.breaches import Breach
 from mq.store.files import Files
 from mq.store.root import open_root

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.audits import audit
 from harness.faults import Met
 from harness.folders import files_below
 from harness.leases import QUEUE, LeasingRoot, stamp_of
@@ -21,7 +22,6 @@ from mq.message import Reason, Stamp
 from mq.names import MessageId, QueueName
 from mq.replay_id import ReplayId
 from mq.shovel import ALL, Why
-from mq.store.audit import audit
 from mq.store.crossing_files import (
     Chosen,
     Damaged,

@@ -12,20 +12,11 @@ from mq.bulk_limits import LEASES_OPEN_MAX
 from mq.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
 from mq.names import ConsumerName, MessageId, QueueName
 from mq.store.files import Files
-from mq.store.lease import (
-    Lease,
-    LeaseState,
-    acknowledge,
-    claim,
-    finish_claim,
-    forget_consumer,
-    own,
-    release,
-    renew,
-)
+from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, renew
 from mq.store.order import list_ready
+from mq.store.owning import forget_consumer, own
 from mq.store.purge import purge
-from mq.store.releasing import Release, Released, give_back
+from mq.store.releasing import Release, Released, give_back, release
 from mq.store.steps import Steps
 
 

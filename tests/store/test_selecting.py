@@ -23,7 +23,7 @@ from mq.store.bucket_names import Shape
 from mq.store.files import Files
 from mq.store.order import STRICT, Listing, Order
 from mq.store.root import Root, open_root
-from mq.store.selecting import SelectedLook, list_selected
+from mq.store.selecting import SelectedLook
 
 QUEUE = QueueName.parse("orders")
 WINDOW_MS = 1 << 16
@@ -121,9 +121,13 @@ def listed(
     barren: Barren | None = None,
     order: Order = STRICT,
 ) -> Listing:
-    return list_selected(
+    """A whole look."""
+    look = SelectedLook(
         root, QUEUE, limit, selection, Barren(Allowances()) if barren is None else barren, order
     )
+    while (listing := look.go_on()) is None:
+        pass
+    return listing
 
 
 spots = st.tuples(
@@ -415,7 +419,7 @@ def test_a_folder_of_very_many_is_looked_through_in_parts(opened: Root) -> None:
 
 def test_a_queue_that_goes_meanwhile_is_not_found(opened: Root) -> None:
     with pytest.raises(QueueNotFound):
-        list_selected(opened, QueueName.parse("others"), 1, URGENT, Barren(Allowances()))
+        SelectedLook(opened, QueueName.parse("others"), 1, URGENT, Barren(Allowances())).go_on()
     backlog(opened, buckets=3, each=3)
     look = SelectedLook(
         opened, QUEUE, 1, Selection.parse("key:a"), Barren(Allowances()), names_per_hop=1

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from harness.audits import audit
 from harness.leases import QUEUE, LeasingRoot
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,7 +19,6 @@ from mq.errors import MqError
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.shovel import ALL
-from mq.store.audit import audit
 from mq.store.fetch import fetch
 from mq.store.layout import Keys
 from mq.store.order import STRICT, Candidate

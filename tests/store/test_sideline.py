@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from harness.audits import audit
 from harness.faults import Met
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 
@@ -25,7 +26,6 @@ from mq.lifecycle import State
 from mq.limits import PURGE_MARK_KEPT_S
 from mq.message import Reason, Stamp
 from mq.names import Key, MessageId, QueueName
-from mq.store.audit import audit
 from mq.store.by_key import find_key
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher

@@ -91,11 +91,6 @@ class Table(Generic[H]):
         """Those with a handler, in the order in which they were named first."""
         return tuple(self._entries)
 
-    @property
-    def handlers(self) -> tuple[H, ...]:
-        """All of them."""
-        return tuple(handler for entries in self._entries.values() for _, handler in entries)
-
     def add(self, queue: str, fit: Fit, handler: H) -> None:
         """Has this handler be for these messages of the queue. Raises ValueError where another one
         is, or there are too many.

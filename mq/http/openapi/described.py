@@ -56,14 +56,9 @@ class Described:
     """Of a WebSocket: what the text frames of each side are."""
 
 
-def json_of(schema: Schema, example: object = None) -> dict[str, Content]:
+def json_of(schema: Schema) -> dict[str, Content]:
     """A body of JSON."""
-    return {JSON: Content(schema, example=example)}
-
-
-def ref(name: str) -> Schema:
-    """A reference to a schema of this document."""
-    return {"$ref": f"#/components/schemas/{name}"}
+    return {JSON: Content(schema)}
 
 
 def rows_of(name: str) -> dict[str, Content]:

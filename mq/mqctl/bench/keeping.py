@@ -48,7 +48,6 @@ class Keeping:
     """A bench's queue. `is_own`: it was made for the bench, and goes with it."""
 
     def __init__(self, client: AsyncClient, plan: Plan) -> None:
-        self._client = client
         self._plan = plan
         self._queue = client.queue(plan.name)
         self._is_there = False

@@ -73,7 +73,7 @@ def ack(options: Options, queue: str, ids: tuple[str, ...], receives: int | None
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         where = client.queue(queue)
-        outcomes = _Outcomes(options, printer, "deleted")
+        outcomes = _Outcomes(printer, "deleted")
         async for batch in _batches(ids):
             if receives is not None:
                 await outcomes.each(
@@ -157,7 +157,7 @@ def _for_each(
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         where = client.queue(queue)
-        outcomes = _Outcomes(options, printer, done)
+        outcomes = _Outcomes(printer, done)
         async for batch in _batches(ids):
             await outcomes.each(batch, lambda each: act(where, each))
         outcomes.end()
@@ -168,8 +168,7 @@ def _for_each(
 class _Outcomes:
     """Tells what became of each id as it is known, and how the command ends."""
 
-    def __init__(self, options: Options, printer: Printer, done: str) -> None:
-        self._options = options
+    def __init__(self, printer: Printer, done: str) -> None:
         self._printer = printer
         self._done = done
         self._count = 0

@@ -20,7 +20,6 @@ class Bar:
     """A Watcher: the job's step on stderr, while it is one of a terminal."""
 
     def __init__(self, console: Console, *, is_quiet: bool) -> None:
-        self._console = console
         self._is_quiet = is_quiet
         self._progress = Progress(
             SpinnerColumn(),

@@ -44,8 +44,8 @@ from mq.spark.jobs.archive_compaction import Group, plan
 from mq.spark.jobs.archive_folder import ArchiveFolder, open_archive, own_archive_folder
 from mq.spark.jobs.archive_task import BODY, DAMAGED, FILE, GONE, Fact
 from mq.spark.jobs.watching import Unwatched, Watcher
+from mq.store.archive_ledger import ArchiveBatch
 from mq.store.archiving import (
-    ArchiveBatch,
     archive_mark,
     begin_batch,
     enable,

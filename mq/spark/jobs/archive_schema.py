@@ -53,4 +53,3 @@ ARCHIVE: Final = StructType(
         StructField("day", DateType()),  # a partition: the day of `removed`, in UTC
     ]
 )
-PARTITIONS: Final = ("queue", "day")

@@ -22,7 +22,7 @@ from mq.spark.jobs.archive_task import FILE, GONE, Fact, Task, archive_part
 from mq.spark.jobs.archive_urls import check_path
 from mq.spark.jobs.watching import Watcher
 from mq.store.archive_layout import parse_removed
-from mq.store.archiving import ArchiveBatch
+from mq.store.archive_ledger import ArchiveBatch
 from mq.store.files import Files
 from mq.store.history_sweep import recorded_queues
 from mq.store.root import Root

@@ -26,17 +26,9 @@ from mq.spark.partitions import Cut, partitions
 from mq.spark.renewing import Renewing
 from mq.store.flush import Flusher
 from mq.store.group import run_alone
-from mq.store.lease import (
-    Lease,
-    LeaseState,
-    acknowledge,
-    claim,
-    finish_claim,
-    forget_consumer,
-    leases_of,
-    own,
-    release,
-)
+from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
+from mq.store.owning import forget_consumer, own
+from mq.store.releasing import release
 from mq.store.root import Root, unlink_if_there
 
 Execute: TypeAlias = Callable[[Draining], Iterable[dict[str, Any]]]

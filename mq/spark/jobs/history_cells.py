@@ -83,7 +83,9 @@ def cells_of(
 
 
 def _step(time: str, steps: Steps) -> str:
-    """`Steps.of` in SQL; null of no time."""
+    """Which step a time is of, in SQL: -1 before them all, `count` behind them all; null of no
+    time.
+    """
     return (
         f"CAST(CASE WHEN {time} < {steps.start_ms} THEN -1 WHEN {time} >= {steps.until_ms} "
         f"THEN {steps.count} ELSE ({time} - {steps.start_ms}) DIV {steps.step_ms} END AS long)"

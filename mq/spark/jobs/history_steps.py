@@ -50,14 +50,6 @@ class Steps:
         """When it is over: the first millisecond that is not of it."""
         return min(self.start(number + 1), self.until_ms)
 
-    def of(self, ms: int) -> int:
-        """Which one a time is of: -1 before them all, `count` behind them all."""
-        if ms < self.start_ms:
-            return -1
-        if ms >= self.until_ms:
-            return self.count
-        return (ms - self.start_ms) // self.step_ms
-
 
 def steps_between(since_ms: int, until_ms: int, step_s: int | None = None) -> Steps:
     """The steps of [since_ms, until_ms). Without a length of `step_s` it is the shortest of those

@@ -3,7 +3,7 @@
 from faults.playing import At, plays
 from harness.archives import OTHER, ArchivingRoot
 
-from mq.store.archiving import abandon, disable, stored
+from mq.store.archiving import disable, stored
 
 
 def begun(
@@ -51,14 +51,6 @@ async def batch_stored(at: At, times: int) -> None:
     for _ in range(times):
         at.watch()
         stored(place.root, place.flusher, batch)
-
-
-@plays("archive: give a batch up")
-async def batch_given_up(at: At) -> None:
-    place = begun(at)
-    batch = place.begun()
-    at.watch()
-    abandon(place.root, place.flusher, batch)
 
 
 @plays("archive: disable")

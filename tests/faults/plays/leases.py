@@ -15,12 +15,14 @@ from mq.errors import KeyTaken, MessageNotFound
 from mq.names import MessageId
 from mq.shovel import ALL
 from mq.store.lapses import adopt
-from mq.store.lease import Lease, acknowledge, finish_claim, forget_consumer, release
+from mq.store.lease import Lease, acknowledge, finish_claim
 from mq.store.order import STRICT, Candidate
+from mq.store.owning import forget_consumer
 from mq.store.pipeline_layout import LeaseName
 from mq.store.publish import Draft, publish
 from mq.store.purge import purge
 from mq.store.queues import delete_queue, sweep_tombstones
+from mq.store.releasing import release
 from mq.store.remove import remove
 from mq.store.shovel import Aim, shovel_many
 from mq.store.sideline import sideline

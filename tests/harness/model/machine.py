@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from harness.audits import audit
 from harness.clock import FakeClock
 from harness.folders import files_below, message_files, mtime_ns
 from harness.model.keyring import ClockedFiles, links_below
@@ -27,7 +28,6 @@ from mq.looking import Part
 from mq.message import Delivery, Stamp
 from mq.names import QueueName
 from mq.settings import QueueSettings
-from mq.store.audit import audit
 from mq.store.breaches import Breach
 from mq.store.commit import Committer
 from mq.store.find import Precondition

@@ -1,6 +1,7 @@
 """What of a history is pure: the steps, the backlog, and what is known of which time."""
 
 import pytest
+from harness.history_tables_model import step_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,9 +28,9 @@ def test_steps_are_all_of_the_span(since: int, until: int, step_s: int | None) -
     assert steps.start(steps.count - 1) < until == steps.end(steps.count - 1)
     assert step_s is not None or steps.count <= 200 or steps.step_s > 7 * 86_400
     for number in (0, steps.count // 2, steps.count - 1):
-        assert steps.of(steps.start(number)) == number
-        assert steps.of(steps.end(number) - 1) == number
-    assert (steps.of(until), steps.of(steps.start_ms - 1)) == (steps.count, -1)
+        assert step_of(steps, steps.start(number)) == number
+        assert step_of(steps, steps.end(number) - 1) == number
+    assert (step_of(steps, until), step_of(steps, steps.start_ms - 1)) == (steps.count, -1)
 
 
 def test_people_find_steps_that_they_know() -> None:
@@ -58,7 +59,10 @@ def test_the_backlog_is_what_came_and_has_not_gone(
     cells, waiting = [], []
     for priority, published, lasted, size in lives:
         gone = None if lasted is None else published + lasted
-        came_in, gone_in = steps.of(published), steps.count if gone is None else steps.of(gone)
+        came_in, gone_in = (
+            step_of(steps, published),
+            steps.count if gone is None else step_of(steps, gone),
+        )
         if came_in == steps.count or gone_in < 0:
             continue
         waiting.append((priority, published, gone, size))
