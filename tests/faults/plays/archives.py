@@ -7,10 +7,15 @@ from mq.store.archiving import abandon, disable, stored
 
 
 def begun(
-    at: At, *, enabled: bool = True, removed: int = 1, kind: str = "unknown"
+    at: At,
+    *,
+    enabled: bool = True,
+    removed: int = 1,
+    kind: str = "unknown",
+    folder_max: int = 10_000,
 ) -> ArchivingRoot:
     at.kind = kind
-    place = ArchivingRoot(at.top, files=at.files, flusher=at.flusher())
+    place = ArchivingRoot(at.top, folder_max, files=at.files, flusher=at.flusher())
     if enabled:
         place.enable()
         place.remove(removed)
@@ -92,6 +97,18 @@ async def ledger_gone(at: At, kind: str = "unknown") -> None:
     place.reap()
     place.remove()
     place.store()
+    at.watch()
+    place.reap()
+
+
+@plays("archive: take a ledger away whose names are reaped from a bucket")
+async def ledger_of_a_bucket_gone(at: At) -> None:
+    """The bucket stays: it may still be written to."""
+    place = begun(at, removed=0, folder_max=1)
+    at.crowd("remove")
+    for _ in range(2):
+        place.remove()
+        place.store()
     at.watch()
     place.reap()
 

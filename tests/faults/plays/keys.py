@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from faults.playing import At, plays
-from faults.plays.messages import begun
-from harness.api import Reply, call, delete
+from faults.plays.messages import begun, patch
+from harness.api import Reply, call, delete, fetch
 from harness.leases import QUEUE, LeasingRoot
 from harness.messages import set_due
 from harness.server import STREAMED_BYTES, Server
@@ -62,6 +62,17 @@ async def published(
 async def taken_of_another_s(at: At) -> None:
     await post(await begun(at), KEY)
     server = await at.served()
+    at.watch()
+    assert (await post(server, KEY)).status == 409
+
+
+@plays("publish with a key: a lookup key that is taken by what was released, in buckets")
+async def taken_by_what_was_released(at: At) -> None:
+    """Who released it died before its own flush."""
+    server = await begun(at, in_buckets=True)
+    message_id = (await post(server, KEY)).id
+    await fetch(server)
+    assert await patch(server, message_id, 0) == 200
     at.watch()
     assert (await post(server, KEY)).status == 409
 
