@@ -1,5 +1,7 @@
 """What is done for an archive: batches of names of remove/, and reaping by them."""
 
+import os
+
 from faults.playing import At, plays
 from harness.archives import OTHER, ArchivingRoot
 
@@ -29,6 +31,34 @@ async def enabled(at: At, times: int) -> None:
     for _ in range(times):
         at.watch()
         place.enable()
+
+
+@plays("archive: enable where another's ledger was left")
+async def enabled_over_a_ledger(at: At) -> None:
+    """By a hand that took the archive's mark away."""
+    place = begun(at)
+    place.store()
+    (at.top / "archive/enabled.json").unlink()
+    at.watch()
+    place.enable()
+
+
+@plays("archive: begin a batch after one that was given up")
+async def batch_begun_after_a_void_one(at: At) -> None:
+    place = begun(at)
+    abandon(place.root, place.flusher, place.begun())
+    at.watch()
+    place.begun()
+
+
+@plays("archive: end a batch of two names")
+async def batch_of_two_names_stored(at: At) -> None:
+    """As some file systems let a power cut leave them."""
+    place = begun(at)
+    batch = place.begun()
+    os.link(batch.path, at.top / "archive/1.stored")
+    at.watch()
+    stored(place.root, place.flusher, batch)
 
 
 @plays("archive: begin a batch")

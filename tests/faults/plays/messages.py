@@ -39,10 +39,11 @@ async def published_to_another_s(at: At) -> None:
 
 @plays("publish a batch: of two")
 @plays("publish a batch: of two, to a bucket", in_buckets=True)
-async def published_many(at: At, in_buckets: bool = False) -> None:
+@plays("publish a batch: of two, for later", query="&delay=60")
+async def published_many(at: At, in_buckets: bool = False, query: str = "") -> None:
     server = await begun(at, in_buckets)
     at.watch()
-    reply = await call(server, "POST", "/q/messages?split=lines", data=b"1\n2\n")
+    reply = await call(server, "POST", f"/q/messages?split=lines{query}", data=b"1\n2\n")
     assert len(reply.body.splitlines()) == 2
 
 
