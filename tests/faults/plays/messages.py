@@ -4,6 +4,7 @@ from faults.playing import At, plays
 from harness.api import UNKNOWN_ID, call, delete, fetch, make_queue, publish
 from harness.server import STREAMED_BYTES, Server
 
+MESSAGE = f"/q/messages/{UNKNOWN_ID}"
 ONE_FILE = {"folder_max": 1}
 
 
@@ -91,11 +92,13 @@ async def not_deleted(at: At) -> None:
     assert (await delete(server, UNKNOWN_ID)).status == 404
 
 
-@plays("delete a message: of a queue that is not found")
-async def not_deleted_nowhere(at: At) -> None:
+@plays("delete a message: of a queue that is not found", method="DELETE", path=MESSAGE)
+@plays("delete a message: by key, of a queue that is not found", method="DELETE", path="/q/keys/k")
+@plays("sideline: of a queue that is not found", method="POST", path=f"{MESSAGE}/sideline")
+async def of_no_queue(at: At, method: str, path: str) -> None:
     server = await at.served()
     at.watch()
-    assert (await delete(server, UNKNOWN_ID)).status == 404
+    assert (await call(server, method, path)).status == 404
 
 
 async def patch(server: Server, message_id: str, due_in_s: float, queue: str = "q") -> int:

@@ -17,7 +17,9 @@ from harness.waiting import comes_true
 from mq.errors import QueueNotFound
 from mq.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
 from mq.names import MessageId
+from mq.settings import QueueSettings
 from mq.store.buckets import sweep_buckets
+from mq.store.configure import change_settings
 from mq.store.fetch import fetch as claim
 from mq.store.publish import Draft
 from mq.store.publish import publish as put
@@ -27,7 +29,8 @@ from mq.store.queues import create_queue, delete_queue, sweep_tombstones
 from mq.store.reap import reap
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
-from mq.store.reschedule import extend, release
+from mq.store.reschedule import extend, release, reschedule
+from mq.store.steps import Steps
 
 UUID = "01a20c26-881f-7134-a6ea-80676f881f38"
 LONG_AGO = "0192f3a2-7c4e-7d2a-9b1e-0123456789a"
@@ -247,6 +250,22 @@ def over_network(at: At) -> LeasingRoot:
     place = place_of(at)
     place.root = replace(place.root, over_network=True)
     return place
+
+
+@plays("extend, postpone, release: of a queue that is not found", act="postpone")
+@plays("purge a queue: one that is not there", act="purge")
+@plays("change settings: of a queue that is not there", act="change")
+async def of_no_queue(at: At, act: str) -> None:
+    """It went since the request was looked at."""
+    root = at.opened()
+    operations: dict[str, Steps[object]] = {
+        "postpone": reschedule(root, QUEUE, MessageId(f"{LONG_AGO}0"), 60),
+        "purge": mark(root, QUEUE, 1),
+        "change": change_settings(root, QUEUE, {"visibility_s": 60}, QueueSettings()),
+    }
+    at.watch()
+    with pytest.raises(QueueNotFound):
+        at.run(operations[act])
 
 
 @plays("deleted queues over a network: delete a queue")
