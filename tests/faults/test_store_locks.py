@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from harness.leases import LEASE_S, QUEUE, LeasingRoot
-from harness.staging import committed, stage
 from harness.staging import JOB as STAGED_JOB
+from harness.staging import committed, stage
 from harness.watched import WatchedFiles
 
 from mq.bulk_limits import STAGING_FORGOTTEN_S

@@ -74,15 +74,18 @@ def test_who_may_read_it_is_on_stable_media_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "sync", "rename"])
+@pytest.mark.parametrize("is_read_only", [False, True])
 def test_a_change_that_fails_is_told_and_leaves_the_file_as_it_was(
-    tmp_path: Path, call: str
+    tmp_path: Path, call: str, is_read_only: bool
 ) -> None:
     files, path = FaultyFiles(), tmp_path / "tokens"
     tokens = TokenFile(path, files)
     tokens.add("first", new_token(), GRANTS)
     text = path.read_text()
     files.fail(call, errno.EIO, times=1)
-    files.fail("unlink", errno.EROFS)
+    if is_read_only:
+        files.fail("unlink", errno.EROFS)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         tokens.add("second", new_token(), GRANTS)
     assert path.read_text() == text
+    assert is_read_only or os.listdir(tmp_path) == ["tokens"]

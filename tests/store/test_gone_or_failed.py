@@ -3,7 +3,9 @@ race that was lost; any other error is told.
 """
 
 import errno
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from harness.leases import QUEUE, LeasingRoot
 from harness.messages import new_id
 from harness.staging import committed, stage
 
-from mq.errors import QueueNotFound, StorageFailed
+from mq.errors import MqError, QueueNotFound, StorageFailed
 from mq.names import Key, MessageId, QueueName
 from mq.settings import QueueSettings
 from mq.shovel import ALL
@@ -22,13 +24,18 @@ from mq.store.expire import expire
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.lease import release
+from mq.store.listing import not_found
+from mq.store.mounts import FileSystem
 from mq.store.order import STRICT, Candidate
 from mq.store.publish import Draft, publish
+from mq.store.queues import delete_queue
 from mq.store.redeliver import Timer, redeliver
 from mq.store.reschedule import reschedule
 from mq.store.roll_forward import roll_forward
+from mq.store.settling import settle_unlinks
 from mq.store.shovel import Aim, shovel_many
 from mq.store.sideline import sideline
+from mq.store.standing import refuse_gone
 from mq.store.steps import Flush, Steps
 from mq_reaper.reaper import Reaper
 
@@ -284,3 +291,85 @@ def test_a_stale_folder_is_gone_and_no_failure_of_the_disk(
     flusher.close()
     assert [type(each) for each in caught] == [FileNotFoundError]
     assert failures == []
+
+
+def test_a_batch_for_later_whose_queue_is_not_flushed_fails(
+    place: LeasingRoot, files: GoneFiles
+) -> None:
+    files.fail("sync_folder", errno.EIO, "/queues")
+    with pytest.raises(StorageFailed):
+        place.run(published_many(place, later=True))
+
+
+def over_network(place: LeasingRoot) -> None:
+    place.root = replace(place.root, over_network=True)
+
+
+def test_a_batch_to_no_queue_fails_as_a_whole_over_a_network(place: LeasingRoot) -> None:
+    over_network(place)
+    (place.top / "queues/q").rmdir()
+    with pytest.raises(QueueNotFound):
+        place.run(published_many(place))
+
+
+def test_nothing_is_renamed_to_no_queue_over_a_network(place: LeasingRoot) -> None:
+    over_network(place)
+    refuse_gone(place.root, QUEUE)
+    (place.top / "queues/q").rmdir()
+    with pytest.raises(FileNotFoundError):
+        refuse_gone(place.root, QUEUE)
+
+
+def test_a_queue_that_is_there_is_not_found_by_none(place: LeasingRoot) -> None:
+    with pytest.raises(StorageFailed):
+        not_found(place.root, QUEUE)
+    (place.top / "queues/q").rmdir()
+    assert isinstance(not_found(place.root, QUEUE), QueueNotFound)
+    (place.top / "queues").rmdir()
+    with pytest.raises(StorageFailed):
+        not_found(place.root, QUEUE)
+
+
+def deleted(place: LeasingRoot) -> Steps[object]:
+    return delete_queue(place.root, QUEUE, place.uuids.next())
+
+
+def published_over_another(place: LeasingRoot) -> Steps[object]:
+    message_id = place.run(published(place, key=K))
+    (place.top / "queues/q" / message_id.text).unlink()
+    return published(place, key=K)
+
+
+@pytest.mark.parametrize(
+    ("begin", "where"),
+    [(deleted, ".d"), (published_over_another, "/.new")],
+)
+def test_a_rename_that_found_nothing_and_was_not_done_is_told(
+    place: LeasingRoot, files: GoneFiles, begin: Callable[[LeasingRoot], Steps[object]], where: str
+) -> None:
+    operation = begin(place)
+    files.fail("rename", errno.ENOENT, where)
+    with pytest.raises((OSError, MqError)):
+        place.run(operation)
+
+
+def test_a_publish_whose_journal_stays_is_not_at_its_end(
+    place: LeasingRoot, files: GoneFiles
+) -> None:
+    place.make_queue(QueueName.parse("orders"))
+    staged, _ = stage(place.root, [b"x"])
+    name = committed(place.root, staged, publish_id="nightly").name
+    files.fail("rename", errno.ENOENT, "nightly.done")
+    with pytest.raises((OSError, MqError)):
+        roll_forward(place.root, place.flusher, name)
+    assert (place.top / "journal/nightly.json").exists()
+
+
+def test_what_was_unlinked_is_settled_or_that_is_told(
+    place: LeasingRoot, files: GoneFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mq.store.settling.file_system_of", lambda _: FileSystem("unknown", "/"))
+    settle_unlinks(place.root, ["gone"])
+    files.fail("sync_folder", errno.EIO, "/remove/x")
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        settle_unlinks(place.root, ["x"])
