@@ -320,6 +320,17 @@ def test_nothing_is_renamed_to_no_queue_over_a_network(place: LeasingRoot) -> No
         refuse_gone(place.root, QUEUE)
 
 
+def test_nothing_is_fetched_from_a_deleted_queue_s_folder_over_a_network(
+    place: LeasingRoot,
+) -> None:
+    (message_id,) = place.publish()
+    over_network(place)
+    os.chmod(place.top / "queues/q", 0o1700)
+    with pytest.raises(StorageFailed):
+        place.run(fetch(place.root, QUEUE, message_id, 60))
+    assert (place.top / "queues/q" / message_id.text).exists()
+
+
 def test_a_queue_that_is_there_is_not_found_by_none(place: LeasingRoot) -> None:
     with pytest.raises(StorageFailed):
         not_found(place.root, QUEUE)
