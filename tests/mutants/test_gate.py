@@ -1,11 +1,18 @@
 """Every mutant is killed, and nothing but mutants."""
 
+import functools
+
 import pytest
 from harness.tally import tally
 
 from mutants.exemptions import EXEMPT, living
 from mutants.gate import CHECKOUT, SUITE, all_mutants, judge, mutants, red_without_a_mutant
 from mutants.killers import remembered
+
+
+@functools.cache
+def all_names() -> frozenset[str]:
+    return frozenset(mutant.name for mutant in all_mutants())
 
 
 @pytest.mark.certificate
@@ -33,13 +40,13 @@ def test_every_mutant_of_the_package_is_one_of_its_own_and_compiles() -> None:
 
 
 def test_what_is_exempt_is_a_mutant_and_has_a_reason() -> None:
-    names = {mutant.name for mutant in all_mutants()}
+    names = all_names()
     assert [name for name in EXEMPT if name not in names] == []
     assert all(EXEMPT.values())
 
 
 def test_what_lives_is_a_mutant_that_is_not_exempt() -> None:
-    names = {mutant.name for mutant in all_mutants()} - EXEMPT.keys()
+    names = all_names() - EXEMPT.keys()
     assert [name for name in living() if name not in names] == []
 
 
@@ -52,7 +59,7 @@ def test_the_mutants_of_some_modules_are_those_of_no_others() -> None:
 
 
 def test_who_is_remembered_is_a_test_and_has_killed_a_mutant() -> None:
-    names = {mutant.name for mutant in all_mutants()}
+    names = all_names()
     files: dict[str, str] = {}
     for name, test in remembered().items():
         assert name in names
