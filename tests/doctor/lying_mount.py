@@ -48,7 +48,7 @@ class Liar(Client):
         if "lengths" in self._lies and len(os.path.basename(path)) > NAME_BYTES_MAX:
             raise mfusepy.FuseOSError(errno.ENAMETOOLONG)
         folder, name = os.path.split(path)
-        return f"{folder}/{name.lower()}" if "cases" in self._lies else path
+        return os.path.join(folder, name.lower()) if "cases" in self._lies else path
 
     def _here(self, path: str) -> str:
         return super()._here(self._spelled(path))

@@ -157,7 +157,7 @@ _SHORTER = [
     (re.compile(pattern), shorter)
     for pattern, shorter in (
         (r"\.[0-9a-f]{16}(?:-\d+)?$", ""),  # Of a process's dotfile.
-        (rf"{_UUID}(?=\.[dkif]/|\.l/|:)", "UUID"),
+        (rf"{_UUID}(?=\.[dkif](?:/|$)|\.l/|:)", "UUID"),
         (r"^((?:keys|idempotency|firings)/[^/]+)/[0-9a-f]{2}(?=/)", r"\1/HH"),
         (rf"^({_IN_BUCKETS})/{_BUCKET}(?=/)", r"\1/\2BUCKET"),
         (rf"^((?:{_IN_BUCKETS})/(?:p\d-)?BUCKET)/[0-9a-f]{{2}}(?=/)", r"\1/HH"),

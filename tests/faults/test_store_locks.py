@@ -1,5 +1,6 @@
 """Who has a lock is alone, and what is changed under it is changed while it is held."""
 
+import fcntl
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,26 +8,44 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harness.leases import QUEUE, LeasingRoot
+from harness.leases import LEASE_S, QUEUE, LeasingRoot
+from harness.staging import JOB as STAGED_JOB
+from harness.staging import committed, stage
 from harness.watched import WatchedFiles
 
+from mq.bulk_limits import STAGING_FORGOTTEN_S
 from mq.errors import Busy
+from mq.fsck.repairs import repair_of
+from mq.lifecycle import State
 from mq.message import Delivery
-from mq.names import QueueName, UuidSource
+from mq.names import Key, QueueName, UuidSource
 from mq.settings import QueueSettings
+from mq.shovel_limits import SHOVEL_SILENT_S
+from mq.store.breaches import Breach, Violation
 from mq.store.configure import change_settings
 from mq.store.expire import expire_bucket
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
-from mq.store.journal import job_locked, journal_locked
-from mq.store.pipeline_layout import job_folder, job_lock, journal_lock
+from mq.store.journal import abort, begin_publish, job_locked, journal_locked
+from mq.store.lease import release as release_lease
+from mq.store.pipeline_layout import (
+    JournalFile,
+    job_folder,
+    job_lock,
+    journal_lock,
+    journal_path,
+)
 from mq.store.purge import purge
-from mq.store.putting_right import restore_queue
+from mq.store.putting_right import restamp, restore_queue
 from mq.store.queues import create_queue, delete_queue, retire_delayed, sweep_tombstones
 from mq.store.queues_lock import queues_locked
 from mq.store.reschedule import extend, release
+from mq.store.roll_forward import roll_forward
 from mq.store.root import Root
+from mq.store.shovel_files import take_turn
+from mq.store.shovel_layout import turns_lock
 from mq.store.steps import Steps
+from mq.store.sweep_bulk import sweep_bulk
 from mq.store.turns import at_once, in_turn
 
 JOB = "job-1"
@@ -165,3 +184,114 @@ def test_what_goes_back_is_stamped_under_the_message_s_lock(
     assert place.run(release(place.root, delivery)) is (limit is None)
     assert files.seen[0] == "stamp"
     assert "stamp" not in files.unlocked
+
+
+class LockingFiles(WatchedFiles):
+    """Keeps the paths of what was locked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.locked: list[str] = []
+
+    def lock(self, descriptor: int) -> bool:
+        self.locked.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        return super().lock(descriptor)
+
+    def wait_for_lock(self, descriptor: int) -> None:
+        self.locked.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        super().wait_for_lock(descriptor)
+
+
+@pytest.fixture
+def locking() -> LockingFiles:
+    return LockingFiles()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, locking: LockingFiles) -> LeasingRoot:
+    return LeasingRoot(tmp_path / "root", files=locking, flusher=FsyncFlusher(locking, 1))
+
+
+def staged(place: LeasingRoot, name: str | None = None) -> Key:
+    place.make_queue(QueueName.parse("orders"))
+    made, _ = stage(place.root, [b"x"])
+    return Key(STAGED_JOB) if name is None else committed(place.root, made, publish_id=name).name
+
+
+def test_a_publish_begins_under_the_journal_s_lock(
+    watched: LeasingRoot, locking: LockingFiles
+) -> None:
+    watched.run(begin_publish(watched.root, Key("nightly")))
+    assert journal_lock(watched.root.layout) in locking.locked
+
+
+def test_a_job_is_given_up_under_its_lock(watched: LeasingRoot, locking: LockingFiles) -> None:
+    staged(watched)
+    locking.locked.clear()
+    assert abort(watched.root, STAGED_JOB)
+    assert job_lock(watched.root.layout, STAGED_JOB) in locking.locked
+
+
+def test_a_forgotten_job_is_taken_away_under_its_lock(
+    watched: LeasingRoot, locking: LockingFiles
+) -> None:
+    staged(watched)
+    watched.pass_s(STAGING_FORGOTTEN_S + 60)
+    locking.locked.clear()
+    sweep_bulk(watched.root, watched.flusher)
+    assert job_lock(watched.root.layout, STAGED_JOB) in locking.locked
+    assert not Path(job_folder(watched.root.layout, STAGED_JOB)).exists()
+
+
+def test_who_waits_for_a_publish_waits_for_its_journal_s_lock(
+    watched: LeasingRoot, locking: LockingFiles
+) -> None:
+    name = staged(watched, "nightly")
+    locking.locked.clear()
+    roll_forward(watched.root, watched.flusher, name, wait=True)
+    assert journal_path(watched.root.layout, name, JournalFile.JOURNAL) in locking.locked
+
+
+def test_what_a_lease_gives_back_is_due_and_flushed_under_its_lock(
+    watched: LeasingRoot, locking: LockingFiles
+) -> None:
+    watched.publish()
+    lease = watched.claimed()
+    watched.pass_s(LEASE_S / 2)
+    locking.seen.clear()
+    watched.run(release_lease(watched.root, lease.name))
+    assert (locking.seen[:2], locking.unlocked) == (["stamp", "sync"], [])
+
+
+def test_an_mtime_is_put_right_under_the_message_s_lock(
+    watched: LeasingRoot, locking: LockingFiles
+) -> None:
+    (message_id,) = watched.publish()
+    path = Path(watched.root.layout.path(State.READY, QUEUE, message_id))
+    os.utime(path, ns=(1, 1_700_000_000_123_456_789))
+    locking.seen.clear()
+    assert watched.run(restamp(watched.root, str(path))) is not None
+    assert (locking.seen, locking.unlocked) == (["stamp", "sync"], [])
+
+
+def test_a_member_that_lives_is_not_forgotten(watched: LeasingRoot) -> None:
+    path = watched.top / "members" / "a.lease"
+    path.touch()
+    violation = Violation(Breach.LEFTOVER, str(path), "")
+    with path.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = repair_of(violation)
+        assert found is not None
+        assert found.act(watched.root, watched.flusher, violation) is None
+        assert path.exists()
+
+
+def test_a_silent_shovel_s_turn_is_taken_away_under_the_lock_of_turns(
+    watched: LeasingRoot, locking: LockingFiles
+) -> None:
+    turn = take_turn(watched.root, QUEUE)
+    assert turn is not None
+    watched.pass_s(SHOVEL_SILENT_S + 60)
+    assert take_turn(watched.root, QUEUE) is not None
+    assert turns_lock(watched.root.layout) in locking.locked
+    turn.end()

@@ -26,7 +26,7 @@ class Killers:
     @classmethod
     def read(cls, tests: Iterable[str]) -> Self:
         """Those that are remembered."""
-        return cls(_remembered(), tests)
+        return cls(remembered(), tests)
 
     def to_ask(self, mutant: Mutant) -> Iterator[Sequence[str]]:
         """Who killed it, then who killed its neighbours: those of its function, of its module."""
@@ -56,12 +56,13 @@ class Killers:
 
 def remember(killed_by: Mapping[str, str], names: Iterable[str]) -> None:
     """Adds who killed these to what is remembered; what has none of the names is forgotten."""
-    known, all_names = _remembered() | dict(killed_by), set(names)
+    known, all_names = remembered() | dict(killed_by), set(names)
     lines = (f"{killer}{_SEPARATOR}{name}\n" for name, killer in known.items() if name in all_names)
     REMEMBERED.write_text("".join(sorted(line for line in lines if line.startswith("tests/"))))
 
 
-def _remembered() -> dict[str, str]:
+def remembered() -> dict[str, str]:
+    """The tests that killed, by the mutants' names."""
     lines = REMEMBERED.read_text().splitlines() if REMEMBERED.exists() else []
     return {name: killer for killer, _, name in (line.partition(_SEPARATOR) for line in lines)}
 

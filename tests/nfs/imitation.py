@@ -137,7 +137,7 @@ class Client(mfusepy.Operations):  # type: ignore[misc]
     def _led(self, path: str) -> str:
         """By way of the folders that names lead to."""
         above, below = path, ""
-        while above != "/":
+        while above.strip("/"):
             folder = self._leads_to(above)
             if folder is not None:
                 return f"/proc/self/fd/{folder}{below}"

@@ -108,6 +108,10 @@ def test_a_mounts_clock_is_read_once_the_server_has_set_it(tmp_path: Path) -> No
 
         ahead = synced = False
 
+        def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
+            super().write(descriptor, data)
+            self.synced = False
+
         def sync(self, descriptor: int) -> None:
             super().sync(descriptor)
             self.synced = True

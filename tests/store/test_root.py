@@ -69,6 +69,27 @@ def test_a_root_below_a_symbolic_link_has_the_folders_flushed_that_lead_to_it(
         assert ("sync_folder", str(folder)) in files.calls
 
 
+def test_a_folder_that_leads_to_the_root_and_was_not_flushed_is_told(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    files.fail("sync_folder", errno.EIO, str(tmp_path), times=1)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        open_root(str(tmp_path / "root"), files, FakeClock())
+
+
+def test_a_folder_of_others_need_not_be_flushed_unless_the_root_was_made_there(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFiles()
+
+    def open_again() -> None:
+        files.fail("sync_folder", errno.EACCES, str(tmp_path), times=1)
+        open_root(str(tmp_path / "root"), files, FakeClock())
+
+    with pytest.raises(PermissionError):
+        open_again()
+    open_again()
+
+
 def test_a_symbolic_link_for_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     root = tmp_path / "root"

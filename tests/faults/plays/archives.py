@@ -1,5 +1,7 @@
 """What is done for an archive: batches of names of remove/, and reaping by them."""
 
+import os
+
 from faults.playing import At, plays
 from harness.archives import OTHER, ArchivingRoot
 
@@ -7,10 +9,15 @@ from mq.store.archiving import disable, stored
 
 
 def begun(
-    at: At, *, enabled: bool = True, removed: int = 1, kind: str = "unknown"
+    at: At,
+    *,
+    enabled: bool = True,
+    removed: int = 1,
+    kind: str = "unknown",
+    folder_max: int = 10_000,
 ) -> ArchivingRoot:
     at.kind = kind
-    place = ArchivingRoot(at.top, files=at.files, flusher=at.flusher())
+    place = ArchivingRoot(at.top, folder_max, files=at.files, flusher=at.flusher())
     if enabled:
         place.enable()
         place.remove(removed)
@@ -24,6 +31,26 @@ async def enabled(at: At, times: int) -> None:
     for _ in range(times):
         at.watch()
         place.enable()
+
+
+@plays("archive: enable where another's ledger was left")
+async def enabled_over_a_ledger(at: At) -> None:
+    """By a hand that took the archive's mark away."""
+    place = begun(at)
+    place.store()
+    (at.top / "archive/enabled.json").unlink()
+    at.watch()
+    place.enable()
+
+
+@plays("archive: end a batch of two names")
+async def batch_of_two_names_stored(at: At) -> None:
+    """As some file systems let a power cut leave them."""
+    place = begun(at)
+    batch = place.begun()
+    os.link(batch.path, at.top / "archive/1.stored")
+    at.watch()
+    stored(place.root, place.flusher, batch)
 
 
 @plays("archive: begin a batch")
@@ -84,6 +111,18 @@ async def ledger_gone(at: At, kind: str = "unknown") -> None:
     place.reap()
     place.remove()
     place.store()
+    at.watch()
+    place.reap()
+
+
+@plays("archive: take a ledger away whose names are reaped from a bucket")
+async def ledger_of_a_bucket_gone(at: At) -> None:
+    """The bucket stays: it may still be written to."""
+    place = begun(at, removed=0, folder_max=1)
+    at.crowd("remove")
+    for _ in range(2):
+        place.remove()
+        place.store()
     at.watch()
     place.reap()
 

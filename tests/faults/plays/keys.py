@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from faults.playing import At, plays
-from faults.plays.messages import begun
-from harness.api import Reply, call, delete
+from faults.plays.messages import begun, patch
+from harness.api import Reply, call, delete, fetch
 from harness.leases import QUEUE, LeasingRoot
 from harness.messages import set_due
 from harness.server import STREAMED_BYTES, Server
@@ -62,6 +62,17 @@ async def published(
 async def taken_of_another_s(at: At) -> None:
     await post(await begun(at), KEY)
     server = await at.served()
+    at.watch()
+    assert (await post(server, KEY)).status == 409
+
+
+@plays("publish with a key: a lookup key that is taken by what was released, in buckets")
+async def taken_by_what_was_released(at: At) -> None:
+    """Who released it died before its own flush."""
+    server = await begun(at, in_buckets=True)
+    message_id = (await post(server, KEY)).id
+    await fetch(server)
+    assert await patch(server, message_id, 0) == 200
     at.watch()
     assert (await post(server, KEY)).status == 409
 
@@ -122,10 +133,10 @@ async def published_over_a_purged_one(at: At) -> None:
     assert (await post(server, KEY)).status == 201
 
 
-def left_in_new(at: At, kind: Keys) -> MessageId:
-    """A message of one who died once its link was made."""
+def left_in_new(at: At, kind: Keys, key: Key | None = None) -> MessageId:
+    """A message of one who died once its link of this kind was made."""
     place = place_of(at)
-    message_id = MessageId(place.uuids.next(), key=K if kind is Keys.LOOKUP else None)
+    message_id = MessageId(place.uuids.next(), key=K if kind is Keys.LOOKUP else key)
     draft = Draft(QUEUE, message_id, message_id.published_ms)
     os.close(stage(place.root, draft))
     set_due(at.top / "new" / f"q:{message_id.text}", draft.due_ms)
@@ -151,6 +162,15 @@ async def published_again_over_one_in_new(at: At) -> None:
     at.clock.advance(60)
     at.watch()
     assert (await post(server, ONCE)).id == message_id.text
+
+
+@plays("publish with a key: both, of what another left in new before it made the lookup key's link")
+async def published_again_over_one_half_linked(at: At) -> None:
+    server = await begun(at)
+    message_id = left_in_new(at, Keys.IDEMPOTENCY, K)
+    at.clock.advance(60)
+    at.watch()
+    assert (await post(server, BOTH)).id == message_id.text
 
 
 @plays("publish with a key: give an idempotency key back")

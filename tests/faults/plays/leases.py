@@ -18,7 +18,7 @@ from mq.store.lapses import adopt
 from mq.store.lease import Lease, acknowledge, finish_claim
 from mq.store.order import STRICT, Candidate
 from mq.store.owning import forget_consumer
-from mq.store.pipeline_layout import LeaseName
+from mq.store.pipeline_layout import LeaseName, owner_lock
 from mq.store.publish import Draft, publish
 from mq.store.purge import purge
 from mq.store.queues import delete_queue, sweep_tombstones
@@ -186,10 +186,21 @@ async def adopted(at: At) -> None:
     place.run(adopt(place.root, LeaseName.parse("x.3"), 1_000))
 
 
+@plays("acknowledge a lease: one more")
+async def acknowledged_after_another(at: At) -> None:
+    place, first = leased(at, 1)
+    place.run(acknowledge(place.root, first.name))
+    place.publish(1)
+    second = place.claimed()
+    at.watch()
+    place.run(acknowledge(place.root, second.name))
+
+
 @plays("acknowledge a lease: forget its consumer")
 async def forgotten(at: At) -> None:
     place, lease = leased(at, 1)
     place.run(acknowledge(place.root, lease.name))
+    Path(owner_lock(place.root.layout, lease.name.consumer)).touch()
     at.watch()
     place.run(forget_consumer(place.root, lease.name.consumer))
 

@@ -4,6 +4,7 @@ from faults.playing import At, plays
 from harness.api import UNKNOWN_ID, call, delete, fetch, make_queue, publish
 from harness.server import STREAMED_BYTES, Server
 
+MESSAGE = f"/q/messages/{UNKNOWN_ID}"
 ONE_FILE = {"folder_max": 1}
 
 
@@ -39,10 +40,11 @@ async def published_to_another_s(at: At) -> None:
 
 @plays("publish a batch: of two")
 @plays("publish a batch: of two, to a bucket", in_buckets=True)
-async def published_many(at: At, in_buckets: bool = False) -> None:
+@plays("publish a batch: of two, for later", query="&delay=60")
+async def published_many(at: At, in_buckets: bool = False, query: str = "") -> None:
     server = await begun(at, in_buckets)
     at.watch()
-    reply = await call(server, "POST", "/q/messages?split=lines", data=b"1\n2\n")
+    reply = await call(server, "POST", f"/q/messages?split=lines{query}", data=b"1\n2\n")
     assert len(reply.body.splitlines()) == 2
 
 
@@ -90,11 +92,13 @@ async def not_deleted(at: At) -> None:
     assert (await delete(server, UNKNOWN_ID)).status == 404
 
 
-@plays("delete a message: of a queue that is not found")
-async def not_deleted_nowhere(at: At) -> None:
+@plays("delete a message: of a queue that is not found", method="DELETE", path=MESSAGE)
+@plays("delete a message: by key, of a queue that is not found", method="DELETE", path="/q/keys/k")
+@plays("sideline: of a queue that is not found", method="POST", path=f"{MESSAGE}/sideline")
+async def of_no_queue(at: At, method: str, path: str) -> None:
     server = await at.served()
     at.watch()
-    assert (await delete(server, UNKNOWN_ID)).status == 404
+    assert (await call(server, method, path)).status == 404
 
 
 async def patch(server: Server, message_id: str, due_in_s: float, queue: str = "q") -> int:

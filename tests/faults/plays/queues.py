@@ -1,28 +1,38 @@
 """What is done to queues: made, deleted, configured and purged by HTTP; and swept."""
 
+import os
+from dataclasses import replace
+
+import pytest
 from faults.playing import At, plays
 from faults.plays.keys import BOTH, place_of, post
 from faults.plays.messages import begun
 from harness.api import call, delete, fetch, make_queue, publish
 from harness.internals import background_work
-from harness.leases import QUEUE
+from harness.leases import QUEUE, LeasingRoot
 from harness.messages import put_file
 from harness.server import Server
 from harness.waiting import comes_true
 
+from mq.errors import QueueNotFound
 from mq.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
 from mq.names import MessageId
+from mq.settings import QueueSettings
 from mq.store.buckets import sweep_buckets
+from mq.store.configure import change_settings
 from mq.store.fetch import fetch as claim
 from mq.store.publish import Draft
 from mq.store.publish import publish as put
 from mq.store.purge import purge as mark
 from mq.store.purge import sweep_purged
-from mq.store.queues import sweep_tombstones
+from mq.store.queues import create_queue, delete_queue, sweep_tombstones
+from mq.store.reap import reap
 from mq.store.redeliver import Redelivery, Timer, redeliver
 from mq.store.remove import remove
-from mq.store.reschedule import extend, release
+from mq.store.reschedule import extend, release, reschedule
+from mq.store.steps import Steps
 
+UUID = "01a20c26-881f-7134-a6ea-80676f881f38"
 LONG_AGO = "0192f3a2-7c4e-7d2a-9b1e-0123456789a"
 """The beginning of ids of a bucket whose window is long past."""
 
@@ -234,3 +244,64 @@ async def emptied(at: At) -> None:
     place.pass_s(10)
     at.watch()
     assert place.run(sweep_buckets(place.root, str(at.top / "queues/q"))) is False
+
+
+def over_network(at: At) -> LeasingRoot:
+    place = place_of(at)
+    place.root = replace(place.root, over_network=True)
+    return place
+
+
+@plays("extend, postpone, release: of a queue that is not found", act="postpone")
+@plays("purge a queue: one that is not there", act="purge")
+@plays("change settings: of a queue that is not there", act="change")
+async def of_no_queue(at: At, act: str) -> None:
+    """It went since the request was looked at."""
+    root = at.opened()
+    operations: dict[str, Steps[object]] = {
+        "postpone": reschedule(root, QUEUE, MessageId(f"{LONG_AGO}0"), 60),
+        "purge": mark(root, QUEUE, 1),
+        "change": change_settings(root, QUEUE, {"visibility_s": 60}, QueueSettings()),
+    }
+    at.watch()
+    with pytest.raises(QueueNotFound):
+        at.run(operations[act])
+
+
+@plays("deleted queues over a network: delete a queue")
+async def deleted_over_network(at: At) -> None:
+    place = over_network(at)
+    at.watch()
+    place.run(delete_queue(place.root, QUEUE, UUID))
+
+
+@plays("deleted queues over a network: delete one whose deletion was cut off", then="delete")
+@plays("deleted queues over a network: sweep one whose deletion was cut off", then="sweep")
+@plays("deleted queues over a network: make one anew whose deletion was cut off", then="make")
+async def gone_on_over_network(at: At, then: str) -> None:
+    """Who deleted it died before it marked the folder."""
+    place = over_network(at)
+    place.run(delete_queue(place.root, QUEUE, UUID))
+    os.chmod(place.root.layout.deleted_folder(QUEUE, UUID), 0o700)
+    at.watch()
+    match then:
+        case "delete":
+            with pytest.raises(QueueNotFound):
+                place.run(delete_queue(place.root, QUEUE, UUID))
+        case "sweep":
+            place.run(sweep_tombstones(place.root))
+        case _:
+            place.run(create_queue(place.root, QUEUE))
+
+
+@plays("deleted queues over a network: give back what came late")
+async def given_back_late(at: At) -> None:
+    place = over_network(at)
+    place.run(delete_queue(place.root, QUEUE, UUID))
+    place.run(create_queue(place.root, QUEUE))
+    folder = at.top / "remove" / f"{QUEUE.text}:{UUID}.d"
+    path = folder / "11a20c26-881f-7134-a6ea-80676f881f38"
+    path.touch()
+    place.clock.set_ms(max(each.stat().st_ctime_ns for each in (path, folder)) // 10**6 + 1)
+    at.watch()
+    reap(at.files, place.root.layout.remove, place.clock.now_ms(), 0, root=place.root)

@@ -2,7 +2,7 @@
 
 from faults.playing import At, plays
 from faults.plays.keys import KEY, place_of, post
-from faults.plays.messages import begun, patch
+from faults.plays.messages import ONE_FILE, begun, patch
 from faults.plays.queues import drop, purge
 from harness.api import call, delete, fetch, make_queue, publish
 from harness.leases import QUEUE, LeasingRoot, stamp_of
@@ -139,11 +139,12 @@ async def shovelled(
 
 
 @plays("shovel: to a queue and from a sideline that another made")
-async def shovelled_between_another_s(at: At) -> None:
-    server = await both(at)
+@plays("shovel: to a queue and from a sideline that another made, in buckets", in_buckets=True)
+async def shovelled_between_another_s(at: At, in_buckets: bool = False) -> None:
+    server = await both(at, in_buckets)
     await sideline(server, await publish(server))
     at.clock.advance(1)
-    other = await at.served()
+    other = await at.served(**(ONE_FILE if in_buckets else {}))
     at.watch()
     await shovel(other)
 
