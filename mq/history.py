@@ -68,7 +68,7 @@ EVENTS: Final[Mapping[Transition, Event]] = {
     SHOVEL: Event.SHOVELLED,
     LEASE: Event.LEASED,
     RETURN: Event.REDELIVERED,
-    RETURN_DELAYED: Event.EXTENDED,
+    RETURN_DELAYED: Event.RELEASED,
     ACKNOWLEDGE: Event.REMOVED,
 }
 """Which event a transition is; those that are not here are none. RETURN is RELEASED where the
