@@ -97,7 +97,7 @@ def main(
                 check_clock(Layout.of(root), files, clock)
                 check_format(Layout.of(root), files)
             else:
-                open_trusted_root(str(root), files, clock)
+                open_trusted_root(str(root), files, clock, kind="mq-reaper")
         else:
             folder = _checked(source)
             _refuse_links(files, str(source))
