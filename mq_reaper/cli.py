@@ -1,7 +1,6 @@
 """The command `mq-reaper`: flags and environment, then passes until it is stopped."""
 
 import logging
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -98,7 +97,7 @@ def main(
                 check_clock(Layout.of(root), files, clock)
                 check_format(Layout.of(root), files)
             else:
-                open_trusted_root(str(root), files, clock)
+                open_trusted_root(str(root), files, clock, kind="mq-reaper")
         else:
             folder = _checked(source)
             _refuse_links(files, str(source))
@@ -109,8 +108,7 @@ def main(
         raise fail("mq-reaper", StartupError(f"cannot begin: {error}")) from error
     _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
     reaper = Reaper(files, clock, folder, keep, archive_late)
-    layout = replace(Layout.of(Path(folder).parent), remove=folder)
-    follower = ClockFollower(Root.of(layout, files, clock), clock)
+    follower = ClockFollower(reaper.root, clock)
 
     def passes() -> int:
         follower.follow()
@@ -123,7 +121,7 @@ def main(
             if port is not None:
                 _log.info("metrics", extra={"fields": {"port": port}})
             # Of its own files: what it does says nothing of the passes.
-            vitals.begin(partial(probe_write, Root.of(layout, Files(), clock)))
+            vitals.begin(partial(probe_write, Root.of(reaper.root.layout, Files(), clock)))
             make_passes(counted.counted(passes), reaper.next_due_s, stop, vitals.after_pass)
             vitals.ending()
     except StartupError as error:

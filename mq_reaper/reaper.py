@@ -45,9 +45,9 @@ class Reaper:
         beside = Layout.of(Path(source).parent)
         # What lies elsewhere no archive stores; while the root beside has one, it stays there.
         self._is_remove = beside.remove == source
-        self._root = Root.of(replace(beside, remove=source), files, clock)
-        self._stored = StoredReaping(self._root, round(keep_s * 1000))
-        self._lag = LagWatch(self._root, late_s)
+        self.root = Root.of(replace(beside, remove=source), files, clock)
+        self._stored = StoredReaping(self.root, round(keep_s * 1000))
+        self._lag = LagWatch(self.root, late_s)
         self._last = _NOTHING
         self._mtimes_ns: dict[str, int | None] = {}
         self._again_s = float("-inf")
@@ -63,7 +63,7 @@ class Reaper:
 
         Raises OSError when the folder cannot be listed or a file not unlinked.
         """
-        if is_archived(self._root):
+        if is_archived(self.root):
             self._lag.advance()
         else:
             self._lag.forget()
@@ -100,11 +100,15 @@ class Reaper:
         """Seconds until the first kept file may go; None: none is kept."""
         if self._last.next_ms is None:
             return None
-        kept_s = (self._last.next_ms - self._clock.now_ms()) / 1000
+        kept_s = (self._last.next_ms - self._aged_ms()) / 1000
         return max(0.0, kept_s, self._again_s - self._clock.steady_s())
 
+    def _aged_ms(self) -> int:
+        """Wall time for what goes for good: a clock that is set ahead cuts nothing short."""
+        return self.root.aged_ms(self._keep_s)
+
     def _pass(self) -> None:
-        now_ms, keep_s, root = self._clock.now_ms(), self._keep_s, self._root
+        now_ms, keep_s, root = self._aged_ms(), self._keep_s, self.root
         failure: OSError | None = None
         try:
             self._last = reap(self._files, self._source, now_ms, keep_s, root=root)
@@ -153,7 +157,7 @@ class Reaper:
             raise FileNotFoundError(2, "the source folder is gone", self._source)
         now_ms = self._clock.now_ms()
         folders = {self._source: status}
-        archive = archive_folder(self._root.layout)
+        archive = archive_folder(self.root.layout)
         if (of_archive := self._files.status(archive)) is not None:
             folders[archive] = of_archive
         mtimes_ns = {path: each.st_mtime_ns for path, each in folders.items()}
@@ -162,5 +166,5 @@ class Reaper:
             path: each.st_mtime_ns if is_settled(each, now_ms) else None
             for path, each in folders.items()
         }
-        is_due = self._last.next_ms is not None and self._last.next_ms <= now_ms
+        is_due = self._last.next_ms is not None and self._last.next_ms <= self._aged_ms()
         return changed or self._last.more or is_due

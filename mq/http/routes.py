@@ -69,6 +69,7 @@ _HANDLERS: Final[Mapping[str, Mapping[str, Handler]]] = {
         "DELETE": shovels.stop,
     },
     "/-/consume": {"GET": consume},
+    "/": {"GET": health.read_root, "HEAD": health.read_root},
     "/-/livez": {"GET": health.livez, "HEAD": health.livez},
     "/-/readyz": {"GET": health.readyz, "HEAD": health.readyz},
     "/-/memory": {"GET": memory.read, "HEAD": memory.read},

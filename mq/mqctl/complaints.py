@@ -25,6 +25,7 @@ from mq.client.errors import (
     Unauthenticated,
     UpgradeRefused,
 )
+from mq.limits import SIDELINE_SUFFIX
 from mq.mqctl.exits import ExitCode, Failed
 from mq.mqctl.options import Options
 from mq.mqctl.printing import shown
@@ -105,7 +106,9 @@ def _problem(error: Problem, names: list[str]) -> tuple[ExitCode, str, Mapping[s
     if isinstance(error, QueueNotFound):
         name = str(error.facts.get("queue", ""))
         message = f"There is no queue {shown(name)}."
-        if near := near_names(name, names):
+        if name.endswith(SIDELINE_SUFFIX) and name.removesuffix(SIDELINE_SUFFIX) in names:
+            message += " mq makes it for the first message that is sidelined."
+        elif near := near_names(name, names):
             message += f" Is it {' or '.join(near)}?"
         elif name:
             message += f" `mqctl create {shown(name)}` makes it."

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +27,11 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 _CONTROL_BUT_LINES: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
+# The columns that have what commands take: it is copied, and so it is neither broken nor cut.
+_WHOLE: Final = frozenset(("id", "queue", "schedule", "member", "name"))
+# What another column needs at least, where it has more: half a time.
+_FOLDED_CELLS: Final = 12
+_BETWEEN_CELLS: Final = 3
 _WRITTEN: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -60,8 +66,8 @@ class Printer:
         self.flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Rows for people: under their columns' names on a terminal; when piped one line each,
-        tab-separated, without a header.
+        """Rows for people: under their columns' names on a terminal, or, where that is too narrow,
+        each as facts; when piped one line each, tab-separated, without a header.
         """
         if not self.is_terminal:
             for row in rows:
@@ -76,23 +82,30 @@ class Printer:
         for column, is_number in zip(table.columns, numbers, strict=True):
             column.justify = "right" if is_number and cells else "left"
             column.overflow = "fold"
+            column.no_wrap = column.header in _WHOLE
         for texts in cells:
             table.add_row(*texts)
+        console = self.console()
+        if _least_width(columns, cells) > console.width:
+            for texts in cells:
+                self.facts(zip(columns, texts, strict=True))
+                self._write("\n")
+            return
         with self._writing():
-            self.console().print(table)
+            console.print(table)
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """What is said of one thing: a name and a value each line."""
+        """What is said of one thing: a name and a value each line, which the terminal wraps."""
         if not self.is_terminal:
             self.table(("", ""), pairs)
             return
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in pairs:
-            grid.add_row(Text(name), Text(shown(value)))
+        found = list(pairs)
+        width = max((cell_len(name) for name, _ in found), default=0)
         with self._writing():
-            self.console().print(grid)
+            console = self.console()
+            for name, value in found:
+                line = Text.assemble((set_cell_size(name, width), "bold"), "  ", shown(value))
+                console.print(line, soft_wrap=True)
 
     def line(self, text: object) -> None:
         """A line of text."""
@@ -196,6 +209,16 @@ def time_text(moment: datetime) -> str:
     """RFC 3339 in UTC, with milliseconds."""
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
+    """How wide a table is whose columns are as narrow as they may be."""
+    width = 0
+    for at, column in enumerate(columns):
+        longest = max((row[at].cell_len for row in rows), default=0)
+        longest = longest if column in _WHOLE else min(longest, _FOLDED_CELLS)
+        width += max(longest, cell_len(column)) + _BETWEEN_CELLS
+    return width - 1
 
 
 def _is_number(value: object) -> bool:

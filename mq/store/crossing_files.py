@@ -280,7 +280,8 @@ def sweep_crossings(root: Root, flusher: Flusher) -> int:
         return 0
     for entry in entries:
         try:
-            age_ms = root.now_ms() - entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+            since_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+            age_ms = root.aged_ms(LEDGER_KEPT_S) - since_ms
             swept += _sweep(root, flusher, entry.name, entry.path, age_ms)
         except (BadName, Busy, FileNotFoundError):
             continue

@@ -156,7 +156,7 @@ def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
     status = root.files.status(place.path)
     if status is None:
         return False
-    return root.now_ms() - status.st_mtime_ns // 1_000_000 < young_s * 1000
+    return root.aged_ms(young_s) - status.st_mtime_ns // 1_000_000 < young_s * 1000
 
 
 def _first_of(

@@ -89,7 +89,7 @@ def sweep_leases(root: Root) -> int:
     for path in ended_leases(root):
         unlink_if_there(root.files, path)
         swept += 1
-    old_ns = (root.now_ms() - FORGOTTEN_AFTER_S * 1000) * 1_000_000
+    old_ns = (root.aged_ms(FORGOTTEN_AFTER_S) - FORGOTTEN_AFTER_S * 1000) * 1_000_000
     for entry in entries_if_there(root.files, root.layout.leases):
         if is_unfinished(entry.name):
             status = root.files.status(entry.path)
@@ -128,18 +128,19 @@ def _newest(root: Root, names: Mapping[LeaseName, Set[LeaseFile]]) -> dict[Consu
 def _is_of_nothing(
     root: Root, lease: LeaseName, file: LeaseFile, late_ms: int, *, is_old: bool
 ) -> bool:
-    now_ms = root.now_ms() - late_ms
     status = root.files.status(lease_path(root.layout, lease, file))
     if status is None:
         return False
     due_ms = Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
     if file is LeaseFile.LAPSED:
+        now_ms = root.aged_ms(LAPSED_KEPT_S) - late_ms
         return is_old and now_ms - due_ms >= LAPSED_KEPT_S * 1000
     if file is not LeaseFile.MANIFEST:
         return False
     if _is_claimed(root, lease):
         return is_old and not late_ms
     # Its folder may be about to be made.
+    now_ms = root.aged_ms(LEASE_S_DEFAULT) - late_ms
     lain_ms = now_ms - status.st_ctime_ns // 1_000_000
     return now_ms >= due_ms and lain_ms >= LEASE_S_DEFAULT * 1000
 

@@ -123,7 +123,7 @@ def sweep_purged(root: Root, done: dict[QueueName, PurgeMark]) -> Steps[int]:
     for queue, mark in marks.items():
         if mark is None or not queue_exists(root, queue) or moved >= PURGED_PER_PASS_MAX:
             continue
-        is_old = root.now_ms() - mark.ms >= PURGE_MARK_KEPT_S * 1000
+        is_old = root.aged_ms(PURGE_MARK_KEPT_S) - mark.ms >= PURGE_MARK_KEPT_S * 1000
         if done.get(queue) == mark and not is_old:
             continue
         while take_purged_buckets(root, queue):

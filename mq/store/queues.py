@@ -145,7 +145,7 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
         retired = (yield from _retire_pass(root, deleted, limit)) if deleted else 0
         yield from sweep_schedules(root)
         for queue, since_ms in standing.items():
-            old = root.now_ms() - since_ms >= TOMBSTONE_KEPT_S * 1000
+            old = root.aged_ms(TOMBSTONE_KEPT_S) - since_ms >= TOMBSTONE_KEPT_S * 1000
             if queue not in deleted or (old and not retired):
                 unlink_if_there(root.files, root.layout.tombstone(queue))
         if standing:

@@ -162,7 +162,7 @@ def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) 
 
 def is_forgotten(root: Root, status: os.stat_result, after_s: float) -> bool:
     """Whether nothing was written to a file of new/ for so long."""
-    return root.now_ms() - status.st_ctime_ns // 1_000_000 >= after_s * 1000
+    return root.aged_ms(after_s) - status.st_ctime_ns // 1_000_000 >= after_s * 1000
 
 
 def _was_deleted(root: Root, queue: QueueName) -> bool:

@@ -180,7 +180,7 @@ class _Return:
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
         for (act, queue), back in moved.items():
-            event = self.event if act is RETURN else Event.EXTENDED
+            event = self.event if act is RETURN else Event.RELEASED
             self.root.history.record_many(queue, event, back, self.lease.text)
 
     def _make_ways(self, targets: Collection[_Target]) -> Steps[None]:

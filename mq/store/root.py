@@ -96,8 +96,6 @@ def open_root(
         # Whoever points it elsewhere meanwhile would take every message away.
         leads_to = os.path.realpath(layout.root)
         raise StartupError(f"{layout.root} is a symbolic link; say the folder itself, {leads_to}")
-    if not os.path.isdir(layout.root):
-        _log.debug("a new root", extra={"fields": {"root": layout.root}})
     made = _missing(layout.root)
     for missing in made:
         _make_folder(files, missing)

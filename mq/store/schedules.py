@@ -224,7 +224,10 @@ def _is_old(root: Root, path: str) -> bool:
     status = root.files.status(path)
     if status is None:
         return False
-    return root.now_ms() - status.st_ctime_ns // 1_000_000 >= FORGOTTEN_AFTER_S * 1000
+    return (
+        root.aged_ms(FORGOTTEN_AFTER_S) - status.st_ctime_ns // 1_000_000
+        >= FORGOTTEN_AFTER_S * 1000
+    )
 
 
 def _unlink(root: Root, path: str) -> bool:

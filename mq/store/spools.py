@@ -62,7 +62,7 @@ def sweep_spools(root: Root, kept_s: float = LISTING_KEPT_S) -> int:
         status = root.files.status(entry.path)
         if status is None or not stat.S_ISREG(status.st_mode):
             continue
-        if root.now_ms() - status.st_mtime_ns // 1_000_000 >= kept_s * 1000:
+        if root.aged_ms(kept_s) - status.st_mtime_ns // 1_000_000 >= kept_s * 1000:
             unlink_if_there(root.files, entry.path)
             swept += 1
     return swept

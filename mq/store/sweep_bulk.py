@@ -121,7 +121,9 @@ def is_forgotten_job(root: Root, job: str, late_s: float = 0) -> bool:
 
 def _is_older(root: Root, path: str, seconds: float) -> bool:
     status = root.files.status(path)
-    return status is not None and root.now_ms() - status.st_mtime_ns // 1_000_000 > seconds * 1000
+    return status is not None and (
+        root.aged_ms(seconds) - status.st_mtime_ns // 1_000_000 > seconds * 1000
+    )
 
 
 def _is_committed(root: Root, job: str) -> bool:

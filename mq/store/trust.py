@@ -43,13 +43,26 @@ def open_trusted_root(
     folder_max: int = FOLDER_FILES_MAX,
     kind: str = "mq",
 ) -> Root:
-    """Like `open_root`, of a root that no other user may change. Raises StartupError, OSError."""
+    """Like `open_root`, of a root that no other user may change; in a folder that is there, since a
+    path that is mistyped leads to none. The log says when there was no root: a warning of the
+    daemons that find nothing to do in a new one. Raises StartupError, OSError.
+    """
     layout = Layout.of(path)
+    above = os.path.dirname(layout.root)
+    if not os.path.isdir(above):
+        raise StartupError(
+            f"{layout.root}: there is no folder {above} to make the root in; correct --root, or "
+            f"mkdir -p {above}"
+        )
+    was_there = files.status(layout.format) is not None
     check_trust(path, files, layout.folders())
     check_clock(layout, files, clock)
     root = open_root(path, files, clock, reserve_bytes, folder_max, kind)
     # Another user may have made it just before this one did.
     refuse(risks(path, files, os.geteuid(), layout.folders()))
+    if not was_there:
+        level = logging.INFO if kind == "mq" else logging.WARNING
+        _log.log(level, "there was no root: made a new one", extra={"fields": {"root": path}})
     return root
 
 

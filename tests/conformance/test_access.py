@@ -25,7 +25,7 @@ OPERATIONS = [
 ]
 # What each operation is to need: said a second time, by hand.
 ANYBODY = (
-    "GET HEAD /-/livez; GET HEAD /-/readyz; GET HEAD /-/openapi.json; "
+    "GET HEAD /; GET HEAD /-/livez; GET HEAD /-/readyz; GET HEAD /-/openapi.json; "
     "GET HEAD /-/; GET HEAD /-/page/{asset}"
 )
 KNOWN = "GET HEAD /-/queues; GET /-/consume"

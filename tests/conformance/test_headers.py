@@ -145,6 +145,21 @@ async def test_a_type_that_was_kept_is_the_only_one(server: Server) -> None:
     assert lines == [b"Content-Type: text/weird; a=b"]
 
 
+async def test_headers_that_are_not_kept_are_ignored(server: Server) -> None:
+    """Whoever is on the way adds some: RFC 9110, 5.1."""
+    await make_queue(server)
+    ignored = {
+        "User-Agent": "curl", "X-Forwarded-For": "::1", "Priority": "u=1", "X-Priority": "9",
+        "X-Delay": "60", "X-Attributes-A": "1", "X_Attribute_A": "1",
+    }  # fmt: skip
+    reply = await call(server, "POST", "/q/messages", data=b"a", headers=dict(ignored))
+    assert reply.status == 201
+    assert ",p=" not in reply.id
+    fetched = await fetch(server)
+    assert fetched.id == reply.id
+    assert not {name.lower() for name in ignored} & {name.lower() for name in fetched.headers}
+
+
 async def test_a_full_block_is_kept(server: Server) -> None:
     await make_queue(server)
     as_many = [b"ce-%d: x" % number for number in range(HEADERS_MAX)]

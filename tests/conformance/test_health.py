@@ -11,6 +11,8 @@ from harness.folders import tree
 from harness.mounts import remount, tmpfs
 from harness.server import Serve, Server
 
+from mq import __version__
+
 
 async def test_livez_says_alive(server: Server) -> None:
     reply = await call(server, "GET", "/-/livez")
@@ -37,7 +39,18 @@ async def test_readyz_leaves_nothing_behind(server: Server, root: Path) -> None:
     assert tree(root) == before
 
 
-@pytest.mark.parametrize("path", ["/-/livez", "/-/readyz"])
+async def test_the_root_says_what_this_is_and_where_to_go_on(server: Server) -> None:
+    reply = await call(server, "GET", "/")
+    assert reply.status == 200
+    said = reply.json()
+    assert (said.pop("name"), said.pop("version")) == ("mq", __version__)
+    assert set(said) == {"page", "openapi", "livez", "readyz"}
+    for path in said.values():
+        assert (await call(server, "GET", path)).status == 200
+    assert_problem(await call(server, "PUT", "/"), 405, "method-not-allowed")
+
+
+@pytest.mark.parametrize("path", ["/", "/-/livez", "/-/readyz"])
 async def test_head_asks_the_same_without_the_body(server: Server, path: str) -> None:
     reply = await call(server, "HEAD", path)
     assert (reply.status, reply.body) == (200, b"")

@@ -112,6 +112,17 @@ async def test_a_key_may_be_used_again_when_its_time_is_over(serve: Serve, state
     assert (await post(server)).id == second.id
 
 
+async def test_a_clock_that_is_set_ahead_ends_no_key(serve: Serve) -> None:
+    clock = FakeClock()
+    server = await serve(clock=clock)
+    await make_queue(server)
+    first = await post(server)
+    clock.set_ms(clock.now_ms() + 10 * 1000 * round(IDEMPOTENCY_S_DEFAULT))
+    assert (await post(server)).id == first.id
+    clock.advance(IDEMPOTENCY_S_DEFAULT + 1)
+    assert (await post(server)).id != first.id
+
+
 async def test_the_time_is_the_queue_s(serve: Serve) -> None:
     clock = FakeClock()
     server = await serve(clock=clock, queue=QueueSettings(idempotency_s=10))

@@ -195,7 +195,7 @@ async def test_a_method_that_is_not_there_is_405_with_allow(server: Server, path
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/q/", "/q/unknown", "/-", "/-/unknown", "//q", "/q/messages/"]
+    "path", ["//", "/q/", "/q/unknown", "/-", "/-/unknown", "//q", "/q/messages/"]
 )
 async def test_a_path_that_is_not_there_is_404(server: Server, path: str) -> None:
     await make_queue(server)

@@ -20,6 +20,10 @@ class FakeClock:
         """Sets wall time alone: nothing that looks again after an interval does."""
         self._ms = ms
 
+    def reach(self, ms: int) -> None:
+        """Moves wall time and steady time on, until wall time is this."""
+        self.advance((ms - self._ms) / 1000)
+
     def advance(self, seconds: float) -> None:
         """Moves wall time and steady time on."""
         self._ms += round(seconds * 1000)

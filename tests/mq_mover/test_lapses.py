@@ -1,5 +1,6 @@
 """Leases and mq-mover: what lapsed goes back, what a crash left is finished, what is old goes."""
 
+import json
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from harness.upkeep import all_policies
 from mq.bulk_limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
 from mq.store.lease import LeaseState, acknowledge, claim, renew
 from mq.store.queues import delete_queue, sweep_tombstones
+from mq.store.releasing import release
 from mq_mover.lapses import LeaseMover
 
 
@@ -96,6 +98,30 @@ def test_a_look_that_finds_nothing_new_lists_nothing(root: Path) -> None:
         moving.run_once()
         place.pass_s(1)
     assert files.listed == listed
+
+
+@pytest.mark.parametrize("how", ["lapses", "is given back"])
+def test_the_history_of_what_a_lease_had_at_its_limit_says_that_it_was_released(
+    place: LeasingRoot, how: str
+) -> None:
+    (place.top / "settings" / "q.json").write_text('{"history": true, "max_receives": 1}')
+    place.pass_s(1)
+    place.publish()
+    lease = place.claimed()
+    place.pass_s(1)
+    if how == "lapses":
+        place.pass_s(LEASE_S)
+        assert mover(place).run_once() == 1
+    else:
+        place.run(release(place.root, lease.name))
+    lines = [
+        json.loads(line)
+        for path in (place.top / "history" / "q").glob("*/*.ndjson")
+        for line in path.read_text().splitlines()
+    ]
+    # It is in delay/, due: the next pass has it in the sideline.
+    assert [line["event"] for line in lines] == ["published", "leased", "released"]
+    assert lines[-1]["receives"] == 1
 
 
 def test_what_a_dead_mover_began_is_finished_at_once(place: LeasingRoot) -> None:
@@ -204,7 +230,7 @@ def test_a_claim_that_took_nothing_is_swept_late(place: LeasingRoot) -> None:
     next(operation)
     os.rmdir(place.top / "leases/c.1")  # It died before it made it.
     manifest = place.top / "leases/c.1.json"
-    place.clock.set_ms(ctime_ms(manifest) + LEASE_S_DEFAULT * 1000 - 1)
+    place.clock.reach(ctime_ms(manifest) + LEASE_S_DEFAULT * 1000 - 1)
     sweep(place)
     assert place.leases() == []
     assert names(place) == ["c.1.json"]

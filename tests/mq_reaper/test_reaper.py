@@ -67,24 +67,39 @@ def test_a_message_is_kept_for_so_long_after_it_was_removed(folder: Path, clock:
     entry = put_entry(folder, due_ms=1000)
     goes_ms = ctime_ms(entry) + 60_000
     reaper = _reaper(folder, clock, keep_s=60)
-    clock.set_ms(goes_ms - 1)
+    clock.reach(goes_ms - 1)
     assert reaper.run_once() == 0
     assert entry.exists()
     assert reaper.next_due_s() == pytest.approx(0.001)
-    clock.set_ms(goes_ms)
+    clock.reach(goes_ms)
     assert reaper.run_once() == 1
     assert not entry.exists()
+
+
+def test_a_clock_that_is_set_ahead_shortens_nothing(folder: Path, clock: FakeClock) -> None:
+    entry = put_entry(folder)
+    reaper = _reaper(folder, clock, keep_s=60)
+    clock.reach(ctime_ms(entry))
+    reaper.run_once()
+    clock.set_ms(clock.now_ms() + 10**9)
+    assert reaper.run_once() == 0
+    clock.advance(59)
+    assert reaper.run_once() == 0
+    assert entry.exists()
+    assert reaper.next_due_s() == pytest.approx(1)
+    clock.advance(1)
+    assert reaper.run_once() == 1
 
 
 def test_what_comes_while_others_are_kept_is_kept_too(folder: Path, clock: FakeClock) -> None:
     first = put_entry(folder)
     reaper = _reaper(folder, clock, keep_s=60)
-    clock.set_ms(ctime_ms(first))
+    clock.reach(ctime_ms(first))
     reaper.run_once()
     second = put_entry(folder)
     goes_ms = [(entry, ctime_ms(entry) + 60_000) for entry in (first, second)]
     for entry, goes in goes_ms:
-        clock.set_ms(goes)
+        clock.reach(goes)
         reaper.run_once()
         assert not entry.exists()
 
@@ -108,10 +123,10 @@ def test_a_deleted_queue_goes_with_its_contents(
 def test_a_deleted_queue_is_kept_as_a_message_is(folder: Path, clock: FakeClock) -> None:
     deleted = _deleted_queue(folder, 2)
     reaper = _reaper(folder, clock, keep_s=60)
-    clock.set_ms(ctime_ms(deleted) + 59_999)
+    clock.reach(ctime_ms(deleted) + 59_999)
     assert reaper.run_once() == 0
     assert len(list(deleted.iterdir())) == 2
-    clock.set_ms(ctime_ms(deleted) + 60_000)
+    clock.reach(ctime_ms(deleted) + 60_000)
     assert reaper.run_once() == 3
 
 
@@ -420,7 +435,7 @@ def test_what_comes_to_a_bucket_is_found(folder: Path, clock: FakeClock) -> None
 def test_what_is_kept_in_a_bucket_is_told_of(folder: Path, clock: FakeClock) -> None:
     entry = _in_bucket(folder, "0192f3a2/7c")
     reaper = _reaper(folder, clock, keep_s=60)
-    clock.set_ms(ctime_ms(entry) + 59_999)
+    clock.reach(ctime_ms(entry) + 59_999)
     assert reaper.run_once() == 0
     assert reaper.next_due_s() == pytest.approx(0.001)
     assert entry.exists()

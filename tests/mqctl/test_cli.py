@@ -78,6 +78,13 @@ def test_where_nothing_listens_it_asks_whether_mq_runs(mqctl: Mqctl, closed_port
     assert mqctl("queues", "--json", MQ_URL=url).error["exit"] == 4
 
 
+def test_a_url_without_a_scheme_is_of_http(both: tuple[Mqctl, Process]) -> None:
+    mqctl, mq = both
+    for host in ("localhost", "127.0.0.1"):
+        assert mqctl("queues", "--url", f"{host}:{mq.port}").code == 0
+    assert mqctl("queues", MQ_URL=f"localhost:{mq.port}").code == 0
+
+
 def test_where_no_tls_is_spoken_that_is_said(both: tuple[Mqctl, Process]) -> None:
     mqctl, mq = both
     gone = mqctl("queues", "--url", mq.url.replace("http", "https"))

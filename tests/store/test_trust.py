@@ -3,6 +3,7 @@ so.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,13 +12,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from harness.commands import run_command
-from harness.processes import Processes
+from harness.processes import Process, Processes
 
 from mq.doctor.command import doctor
 from mq.fsck.command import fsck
 
 STRANGER = 12345
 DAEMONS = ("mq", "mq-mover", "mq-reaper")
+START: dict[str, Callable[[Processes, Path], Process]] = {
+    "mq": lambda daemons, root: daemons.mq(root),
+    "mq-mover": lambda daemons, root: daemons.mover("--root", str(root)),
+    "mq-reaper": lambda daemons, root: daemons.reaper("--root", str(root)),
+}
 
 Refused = Callable[[str, Path], str]
 
@@ -105,6 +111,31 @@ def test_a_root_in_a_sticky_folder_is_made_for_its_user_alone(
     assert root.stat().st_mode & 0o7777 == 0o700
     assert process.terminate() == 0
     assert process.logged("may change|may rename") is None
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_makes_a_root_below_a_folder_that_is_not_there(
+    tmp_path: Path, refused: Refused, name: str
+) -> None:
+    says = refused(name, tmp_path / "vra" / "mq")
+    assert f"there is no folder {tmp_path / 'vra'} to make the root in; correct --root" in says
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_that_makes_a_root_says_so(tmp_path: Path, daemons: Processes, name: str) -> None:
+    root = tmp_path / "root"
+    # An empty folder too: a volume, or what systemd made.
+    for is_there in (False, True):
+        if is_there:
+            root.mkdir(mode=0o700)
+        for is_new in (True, False):
+            process = START[name](daemons, root)
+            assert process.terminate() == 0
+            level = "INFO" if name == "mq" else "WARNING"
+            says = rf"{level} +mq.root: there was no root: made a new one root={root}\b"
+            assert (process.logged(says) is not None) is is_new
+        shutil.rmtree(root)
 
 
 def test_a_group_that_may_change_the_root_is_a_warning(

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -34,7 +36,19 @@ from mq.worker_limits import (
 
 _log: Final = logging.getLogger("mq.worker")
 
+_IS_LOADING: Final = ContextVar("is_loading", default=False)
+
 F = TypeVar("F", bound=Callable[[Any], object])
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """While the block imports a module no worker runs: the program that imports runs it."""
+    token = _IS_LOADING.set(True)
+    try:
+        yield
+    finally:
+        _IS_LOADING.reset(token)
 
 
 class Worker:
@@ -217,6 +231,11 @@ class Worker:
         """
         if not self._table.queues:
             raise ValueError("the worker has no handler")
+        if _IS_LOADING.get():
+            raise NotUsable(
+                "the module runs its worker while it is imported: mqctl worker runs it itself. "
+                'Put the run() below `if __name__ == "__main__":`'
+            )
         if self._was_run:
             raise NotUsable("a worker runs once")
         self._was_run = True

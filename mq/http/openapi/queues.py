@@ -73,6 +73,12 @@ DESCRIBED: Final = {
         ),
         body={MERGE_PATCH: _PATCH, JSON: _PATCH},
     ),
+    ("GET", "/"): Described(
+        "read_root",
+        "What this is, and the paths to go on with.",
+        (Success(200, "An mq.", json_of(reference("Root"))),),
+        is_stored=False,
+    ),
     ("GET", "/-/livez"): Described(
         "livez",
         "Whether the daemon turns.",

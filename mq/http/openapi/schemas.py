@@ -250,6 +250,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "events": {"type": "array", "items": _EVENT, "maxItems": HISTORY_EVENTS_MAX},
         }
     ),
+    "Root": opened(
+        {
+            "name": {"type": "string", "const": "mq"},
+            **dict.fromkeys(("version", "page", "openapi", "livez", "readyz"), TEXT),
+        }
+    ),
     "Alive": opened({"alive": {"type": "boolean", "const": True}}),
     "Memory": opened(
         {

@@ -6,9 +6,9 @@ from typing import Any, Final, get_args
 import click
 
 from mq.client.client import AsyncClient
-from mq.client.errors import Problem
+from mq.client.errors import Forbidden, MessageNotFound, Problem, QueueNotFound
 from mq.client.values import PeekedMessage, State, StoredMessage
-from mq.limits import BATCH_MESSAGES_MAX, MIB, PEEK_MESSAGES_DEFAULT
+from mq.limits import BATCH_MESSAGES_MAX, MIB, PEEK_MESSAGES_DEFAULT, SIDELINE_SUFFIX
 from mq.mqctl.arguments import Kind, queue_argument
 from mq.mqctl.options import Options, shared_options
 from mq.mqctl.printing import Printer, plain
@@ -191,7 +191,27 @@ def history(options: Options, queue: str, message_id: str) -> None:
         printer.table(("time", "event", "receives", "due", "reason", "process"), rows)
         if found.left_out:
             printer.note(f"{found.left_out} events before these are left out.")
-        if not found.recording:
-            printer.note(f"Nothing is recorded now: mqctl settings {queue} history=true")
+        if queue.endswith(SIDELINE_SUFFIX):
+            printer.note(await _advice_of_a_sideline(client, queue, message_id))
+        elif not found.recording:
+            printer.note(_not_recording(queue))
 
     run(options, work)
+
+
+async def _advice_of_a_sideline(client: AsyncClient, sideline: str, message_id: str) -> str:
+    """Where the message's life before the sideline is: the queue that it left has recorded it."""
+    queue = sideline.removesuffix(SIDELINE_SUFFIX)
+    try:
+        found = await client.queue(queue).history(message_id)
+    except (MessageNotFound, QueueNotFound):
+        return f"{queue} has no history of the message."
+    except Forbidden:
+        return f"{queue} has the history of what came before, which this token may not read."
+    if found.events:
+        return f"What came before is in the history of {queue}: mqctl history {queue} {message_id}"
+    return f"{queue} has no history of the message." if found.recording else _not_recording(queue)
+
+
+def _not_recording(queue: str) -> str:
+    return f"Nothing is recorded now: mqctl settings {queue} history=true"

@@ -13,9 +13,10 @@ from typing import Final, Literal
 import click
 
 from mq import logs
-from mq.client.errors import ClientError
+from mq.client.errors import ClientError, NotUsable
 from mq.client.worker import Worker
 from mq.client.worker.processes import FD, Command, Processes, looked_after
+from mq.client.worker.worker import loading
 from mq.mqctl.complaints import failed
 from mq.mqctl.exits import Failed, of_signal
 from mq.mqctl.options import Options, shared_options, was_said
@@ -111,7 +112,10 @@ def _loaded(worker: str, folder: str) -> Worker:
     module, path = said.groups()
     sys.path.insert(0, os.path.abspath(folder))
     try:
-        found: object = importlib.import_module(module)
+        with loading():
+            found: object = importlib.import_module(module)
+    except NotUsable as error:
+        raise click.BadParameter(str(error), param_hint=_FORM) from error
     except ModuleNotFoundError as error:
         # What is missing may be another module, which this one needs.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):

@@ -295,6 +295,18 @@ def test_what_cannot_begin_is_not_started_again(app: App) -> None:
     assert not process.logged("starts again")
 
 
+@pytest.mark.parametrize("flags", [(), ("--processes", "2")])
+@pytest.mark.parametrize("runs", ["worker.run()", "asyncio.run(worker.run_async())"])
+def test_a_module_that_runs_its_worker_is_told_of_the_main_guard(
+    app: App, runs: str, flags: tuple[str, ...]
+) -> None:
+    (app.folder / "unguarded.py").write_text(f"{APP}\n{runs}\n")
+    process = app.start(*flags, worker="unguarded:worker")
+    assert ended(process) == 2
+    eventually(lambda: process.logged('if __name__ == "__main__":'), "what to do")
+    assert not process.logged("Traceback")
+
+
 def test_a_module_s_own_mistake_is_shown(app: App) -> None:
     (app.folder / "broken.py").write_text("import no_such_module_anywhere\n")
     process = app.start(worker="broken:worker")

@@ -1,9 +1,12 @@
 """Messages by their ids and keys: looked at, and settled."""
 
 import signal
+import sys
 
+import pytest
 from harness.mqctl import Mqctl
-from harness.processes import eventually
+from harness.processes import Process, eventually
+from harness.terminals import screen
 
 
 def states(mqctl: Mqctl, queue: str) -> list[str]:
@@ -62,6 +65,51 @@ def test_a_history_says_what_became_of_a_message(mqctl: Mqctl, queue: str) -> No
 
     eventually(lambda: events() == ["published", "removed"], "two events")
     assert [line.split("\t")[1] for line in mqctl("history", queue, sent).lines] == events()
+
+
+def test_a_history_of_a_sideline_says_where_the_life_before_is(mqctl: Mqctl, queue: str) -> None:
+    mqctl("settings", queue, "history=true")
+    (sent,) = mqctl("send", queue, "a").lines
+    mqctl("sideline", queue, sent)
+    eventually(lambda: "sidelined" in mqctl("history", queue, sent).text, "the last event")
+    told = mqctl("history", f"{queue}_SIDELINE", sent).err
+    assert told == f"What came before is in the history of {queue}: mqctl history {queue} {sent}\n"
+
+
+def test_a_history_of_a_sideline_says_which_queue_records_nothing(mqctl: Mqctl, queue: str) -> None:
+    first, second = mqctl("send", queue, "a", "b").lines
+    mqctl("sideline", queue, first, second)
+    sideline = f"{queue}_SIDELINE"
+    # The queue that it left is asked by the id: without a line it knows no such message.
+    assert mqctl("history", sideline, first).err == f"{queue} has no history of the message.\n"
+    assert mqctl("delete", queue, "--yes").code == 0
+    assert mqctl("history", sideline, second).err == f"{queue} has no history of the message.\n"
+
+
+def test_a_sideline_that_is_not_there_is_not_to_be_created(mqctl: Mqctl, queue: str) -> None:
+    told = mqctl("peek", f"{queue}_SIDELINE").err
+    assert told.endswith("mq makes it for the first message that is sidelined.\n")
+
+
+@pytest.mark.parametrize("columns", [30, 80])
+def test_a_terminal_shows_ids_whole_whatever_its_width(
+    both: tuple[Mqctl, Process], queue: str, columns: int
+) -> None:
+    mqctl, mq = both
+    sent = mqctl("send", queue, "x" * 100, "--priority", "3", "--key", "night/run 7").lines
+    sent += mqctl("send", queue, "short").lines
+    mqctl("schedules", "add", queue, "take-stock-of-all-that-is-there", "a", "--every", "1h")
+    for argv, whole in (
+        (("peek", queue), sent),
+        (("read", queue, sent[0], "--facts"), sent[:1]),
+        (("queues",), [queue]),
+        (("schedules", "list", queue), ["take-stock-of-all-that-is-there"]),
+    ):
+        command = (sys.executable, "-m", "mq.mqctl", *argv, "--url", mq.url)
+        with screen(*command, columns=columns) as terminal:
+            assert terminal.ends() == 0
+            for each in whole:
+                terminal.shows(each)
 
 
 def test_acks_of_many_say_what_became_of_each(mqctl: Mqctl, queue: str) -> None:

@@ -93,6 +93,21 @@ def test_what_can_be_no_header_is_wrong_usage(mqctl: Mqctl, queue: str) -> None:
         assert refused.err.startswith("Error: This cannot be sent: ")
 
 
+def test_a_header_that_messages_do_not_keep_is_wrong_usage(mqctl: Mqctl, queue: str) -> None:
+    for argv in (
+        ["send", queue, "a"],
+        ["send", queue, "--lines"],
+        ["send", queue],
+        ["schedules", "add", queue, "hourly", "a", "--every", "1h"],
+    ):
+        refused = mqctl(*argv, "--header", "X-Delay: 60", stdin="a\nb\n")
+        assert refused.code == 2, argv
+        assert refused.err.startswith("Error: This cannot be sent: "), argv
+        assert "X-Delay" in refused.err
+        assert "Traceback" not in refused.err
+    assert bodies(mqctl, queue) == []
+
+
 def test_an_argument_is_the_bytes_that_were_said(mqctl: Mqctl, queue: str) -> None:
     (sent,) = mqctl("send", queue, os.fsdecode(b"\xff\xfe")).lines
     assert mqctl("read", queue, sent).out == b"\xff\xfe"
