@@ -2,27 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Final
 
 from aiohttp import web
 
-from mq import __version__
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-
-_ROOT: Final = {
-    "name": "mq",
-    "version": __version__,
-    "page": "/-/",
-    "openapi": "/-/openapi.json",
-    "livez": "/-/livez",
-    "readyz": "/-/readyz",
-}
+from mq.interface.routes import ABOUT
 
 
 async def read_root(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
     """GET or HEAD of `/`: 200 with what this is, and where to go on."""
-    return json_answer(_ROOT)
+    return json_answer(ABOUT)
 
 
 async def livez(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

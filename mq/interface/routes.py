@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote
 
+from mq import __version__
 from mq.access.callers import Right
 from mq.access.rules import Needed, Needs
 from mq.errors import BadName, BadParameter
@@ -78,6 +79,15 @@ _MEMBERS: Final = Told((members.QUEUE,))
 # What it shows it asks for by itself, as whoever looks at it may.
 _PAGE: Final = Told(headers=(IF_NONE_MATCH,), right=Needs.NOTHING)
 
+ABOUT: Final = {
+    "name": "mq",
+    "version": __version__,
+    "page": "/-/",
+    "openapi": "/-/openapi.json",
+    "livez": "/-/livez",
+    "readyz": "/-/readyz",
+}
+"""The answer of `/`."""
 TABLE: Final[Mapping[str, Mapping[str, Told]]] = {
     "/{queue}": {
         "PUT": Told((queues.DIGITS, queues.SHARDS)),

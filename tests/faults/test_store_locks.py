@@ -27,7 +27,6 @@ from mq.store.expire import expire_bucket
 from mq.store.fetch import fetch
 from mq.store.flush import FsyncFlusher
 from mq.store.journal import abort, begin_publish, job_locked, journal_locked
-from mq.store.lease import release as release_lease
 from mq.store.pipeline_layout import (
     JournalFile,
     job_folder,
@@ -39,6 +38,7 @@ from mq.store.purge import purge
 from mq.store.putting_right import restamp, restore_queue
 from mq.store.queues import create_queue, delete_queue, retire_delayed, sweep_tombstones
 from mq.store.queues_lock import queues_locked
+from mq.store.releasing import release as release_lease
 from mq.store.reschedule import extend, release
 from mq.store.roll_forward import roll_forward
 from mq.store.root import Root

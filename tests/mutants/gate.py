@@ -38,6 +38,7 @@ SUITE = (
     "tests/faults/test_store_locks.py",
     "tests/faults/test_start.py",
     "tests/faults/test_fsync_errors.py",
+    "tests/faults/test_gone_or_failed.py",
     "tests/crash/test_faults.py",
     "tests/store",
     "tests/faults/test_lost_answers.py",

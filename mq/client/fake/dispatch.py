@@ -58,6 +58,7 @@ _HANDLERS: Final[Mapping[str, Mapping[str, Handler]]] = {
         "DELETE": upkeep.stop_shovel,
     },
     "/-/consume": {"GET": queues.consume},
+    "/": {"GET": queues.read_root, "HEAD": queues.read_root},
     "/-/livez": {"GET": queues.livez, "HEAD": queues.livez},
     "/-/readyz": {"GET": queues.readyz, "HEAD": queues.readyz},
     "/-/memory": {"GET": queues.memory, "HEAD": queues.memory},

@@ -15,6 +15,7 @@ from mq.interface.consume.errors import NoWebSocket
 from mq.interface.etags import parse_tags
 from mq.interface.members import QUEUE, shown
 from mq.interface.queues import AFTER, COUNT, DIGITS, SHARDS, listed
+from mq.interface.routes import ABOUT
 from mq.limits import MEMORY_BYTES_DEFAULT
 from mq.names import QueueName
 from mq.settings import tag_of
@@ -99,6 +100,11 @@ def members(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
 def refresh(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
     """POST: what is new since the last one."""
     return json_reply(queues.refreshed(world), headers=NO_STORE)
+
+
+def read_root(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
+    """GET or HEAD of `/`."""
+    return json_reply(ABOUT)
 
 
 def livez(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:
