@@ -34,6 +34,15 @@ def place(root: Path) -> ArchivingRoot:
     return ArchivingRoot(root, folder_max=2)
 
 
+def test_a_batch_of_an_archive_that_was_disabled_cannot_be_stored(place: ArchivingRoot) -> None:
+    place.enable()
+    place.remove(1)
+    batch = place.begun()
+    disable(place.root, place.flusher)
+    with pytest.raises(ArchiveNotEnabled):
+        stored(place.root, place.flusher, batch)
+
+
 def test_a_root_without_a_mark_has_no_archive(place: ArchivingRoot) -> None:
     assert archive_mark(place.root) is None
     assert not is_archived(place.root)

@@ -43,6 +43,20 @@ async def enabled_over_a_ledger(at: At) -> None:
     place.enable()
 
 
+@plays("archive: begin a batch beside a name that is back from before")
+async def batch_begun_beside_an_old_name(at: At) -> None:
+    """A power cut may bring the old name of a rename back; the archive was disabled since."""
+    place = begun(at)
+    place.store()
+    content = (at.top / "archive/1.stored").read_bytes()
+    disable(place.root, place.flusher)
+    place.enable()
+    place.remove(1)
+    (at.top / "archive/1.names").write_bytes(content)
+    at.watch()
+    place.begun()
+
+
 @plays("archive: end a batch of two names")
 async def batch_of_two_names_stored(at: At) -> None:
     """As some file systems let a power cut leave them."""
