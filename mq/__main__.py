@@ -1,5 +1,5 @@
 """`python -m mq`."""
 
-from mq.cli import main
+from mq.daemon.cli import main
 
 main()

@@ -10,13 +10,14 @@ from typing import Final, NamedTuple
 
 import click
 
-from mq.clock import SystemClock
 from mq.coordination.opening import COORDINATOR_DEFAULT, open_coordinator
-from mq.errors import AcrossFileSystems, StartupError
-from mq.logs import LogFormat
 from mq.metrics.families import Family
 from mq.metrics.serving import shown
-from mq.options import (
+from mq.model.clock import SystemClock
+from mq.model.errors import AcrossFileSystems, StartupError
+from mq.model.upkeep_limits import ASSIGN_EVERY_S, REFRESH_EVERY_S
+from mq.runtime.logs import LogFormat
+from mq.runtime.options import (
     Number,
     begin_logs,
     context,
@@ -27,19 +28,18 @@ from mq.options import (
     service_manager,
     upkeep_options,
 )
-from mq.passes import Passes
-from mq.pulse import Pulse
-from mq.store.files import Files, ProgressFiles
-from mq.store.flush import FsyncFlusher
-from mq.store.layout import Layout
-from mq.store.mounts import choose_flusher
-from mq.store.redeliver import Timer
-from mq.store.registry import Registry
-from mq.store.root import Root, probe_write
-from mq.store.server_clock import ClockFollower
-from mq.store.trust import check_trust, open_trusted_root
-from mq.upkeep import PassVitals, Stop, make_passes
-from mq.upkeep_limits import ASSIGN_EVERY_S, REFRESH_EVERY_S
+from mq.runtime.passes import Passes
+from mq.runtime.pulse import Pulse
+from mq.runtime.upkeep import PassVitals, Stop, make_passes
+from mq.store.core.root import Root, probe_write
+from mq.store.core.server_clock import ClockFollower
+from mq.store.core.trust import check_trust, open_trusted_root
+from mq.store.disk.files import Files, ProgressFiles
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.mounts import choose_flusher
+from mq.store.format.layout import Layout
+from mq.store.operations.redeliver import Timer
+from mq.store.settings.registry import Registry
 from mq_mover.member_name import member_name
 from mq_mover.metrics import of_moving, of_rounds
 from mq_mover.mover import Mover

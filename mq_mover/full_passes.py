@@ -7,9 +7,9 @@ folder was away, the disk was full.
 
 from dataclasses import dataclass
 
-from mq.limits import FIRST_SIGHT_S
-from mq.sweeping import Passing
-from mq.upkeep_limits import REDELIVERY_GAP_S
+from mq.model.limits import FIRST_SIGHT_S
+from mq.model.sweeping import Passing
+from mq.model.upkeep_limits import REDELIVERY_GAP_S
 
 
 @dataclass(frozen=True, slots=True)

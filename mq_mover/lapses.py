@@ -3,16 +3,16 @@
 import logging
 from typing import Final
 
-from mq.bulk_limits import RETURNED_PER_PASS_MAX
-from mq.errors import MqError
-from mq.limits import LOOK_INTERVAL_S
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.lapses import Lapse, adopt, lapses
-from mq.store.listing import is_settled
-from mq.store.pipeline_layout import LeaseName
-from mq.store.releasing import Release, Released, give_back
-from mq.store.root import Root
+from mq.model.bulk_limits import RETURNED_PER_PASS_MAX
+from mq.model.errors import MqError
+from mq.model.limits import LOOK_INTERVAL_S
+from mq.store.core.listing import is_settled
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.format.pipeline import LeaseName
+from mq.store.leases.lapses import Lapse, adopt, lapses
+from mq.store.leases.releasing import Release, Released, give_back
 
 _log = logging.getLogger("mq-mover.leases")
 

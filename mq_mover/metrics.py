@@ -8,8 +8,8 @@ from typing import Final
 from mq import __version__
 from mq.metrics.families import Family, counter, gauge, one
 from mq.metrics.upkeep import of_passes, plain
-from mq.passes import Passes
-from mq.store.redeliver import Redelivery
+from mq.runtime.passes import Passes
+from mq.store.operations.redeliver import Redelivery
 from mq_mover.mover import Mover
 from mq_mover.policies.message_expiry import MessageExpiry
 from mq_mover.policies.overdue import Overdue

@@ -9,7 +9,7 @@ import logging
 import os
 from typing import Final
 
-from mq.errors import (
+from mq.model.errors import (
     BadName,
     NoDescriptors,
     NoSpace,
@@ -17,24 +17,20 @@ from mq.errors import (
     SidelineMissing,
     SidelinePurged,
 )
-from mq.histogram import LATE_SECONDS, Histogram
-from mq.lifecycle import State
-from mq.limits import (
-    FIRST_SIGHT_S,
-    GROUP_OPERATIONS_MAX,
-    LOOK_INTERVAL_S,
-)
-from mq.names import QueueName
-from mq.store.bucket_names import leading
-from mq.store.flush import Flusher
-from mq.store.group import Outcome
-from mq.store.layout import parse_delayed, parse_entry
-from mq.store.listing import is_settled, look_pause_s
-from mq.store.redeliver import Redelivery, Timer, redeliver
-from mq.store.root import Root
-from mq.store.steps import Steps
-from mq.store.walk import walk
-from mq.sweeping import Passing
+from mq.model.lifecycle import State
+from mq.model.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX, LOOK_INTERVAL_S
+from mq.model.names import QueueName
+from mq.model.sweeping import Passing
+from mq.runtime.histogram import LATE_SECONDS, Histogram
+from mq.store.core.listing import is_settled, look_pause_s
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import Outcome
+from mq.store.disk.steps import Steps
+from mq.store.format.bucket_names import leading
+from mq.store.format.layout import parse_delayed, parse_entry
+from mq.store.format.walk import walk
+from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq_mover.full_passes import FullPasses
 from mq_mover.sidelines import Sidelines
 from mq_mover.timers import Timers

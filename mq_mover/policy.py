@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from mq.coordination.coordinator import Coordinator
-from mq.errors import Busy, MqError
-from mq.names import QueueName
-from mq.settings import QueueSettings
-from mq.store.flush import Flusher
-from mq.store.redeliver import Timer
-from mq.store.registry import Registry
-from mq.store.root import Root
-from mq.sweeping import Passing
+from mq.model.errors import Busy, MqError
+from mq.model.names import QueueName
+from mq.model.settings import QueueSettings
+from mq.model.sweeping import Passing
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.operations.redeliver import Timer
+from mq.store.settings.registry import Registry
 
 _log = logging.getLogger("mq-mover.policies")
 

@@ -6,11 +6,11 @@ import logging
 from collections import Counter
 
 from mq.coordination.coordinator import Coordinator, View
-from mq.errors import MqError
-from mq.store.flush import Flusher
-from mq.store.redeliver import Timer
-from mq.store.registry import Registry
-from mq.store.root import Root
+from mq.model.errors import MqError
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.operations.redeliver import Timer
+from mq.store.settings.registry import Registry
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.policies import policies_of

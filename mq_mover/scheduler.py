@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from mq.errors import BadName, MqError, PublishPurged, QueueNotFound
-from mq.limits import (
+from mq.model.errors import BadName, MqError, PublishPurged, QueueExpired, QueueNotFound
+from mq.model.limits import (
     BATCH_BYTES_MAX,
     FIRING_AGAIN_S,
     FIRING_STUCK_AGAIN_S,
@@ -18,16 +18,15 @@ from mq.limits import (
     LOOK_INTERVAL_S,
     PURGE_MARK_AHEAD_S,
 )
-from mq.names import UuidSource
-from mq.schedule import Armed
-from mq.store.firing import Firing, MovedOn, fire, rearm
-from mq.store.flush import Flusher
-from mq.store.group import run_alone, run_group
-from mq.store.listing import look_pause_s
-from mq.store.root import Root
-from mq.store.schedule_file import version_of
-from mq.store.schedule_layout import parse_schedule, schedule_path
-from mq.upkeep_errors import QueueExpired
+from mq.model.names import UuidSource
+from mq.model.schedule import Armed
+from mq.store.core.listing import look_pause_s
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone, run_group
+from mq.store.format.schedules import parse_schedule, schedule_path
+from mq.store.schedules.file import version_of
+from mq.store.schedules.firing import Firing, MovedOn, fire, rearm
 from mq_mover.timers import Timers
 
 _log = logging.getLogger("mq-mover.schedules")

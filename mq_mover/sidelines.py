@@ -4,13 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from mq.errors import MqError, SidelineMissing
-from mq.names import QueueName
-from mq.store.flush import Flusher
-from mq.store.group import Outcome, run_alone, run_group
-from mq.store.queues import create_queue
-from mq.store.root import Root
-from mq.store.steps import Steps
+from mq.model.errors import MqError, SidelineMissing
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import Outcome, run_alone, run_group
+from mq.store.disk.steps import Steps
+from mq.store.operations.queues import create_queue
 
 _log = logging.getLogger("mq-mover.sidelines")
 

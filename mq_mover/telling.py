@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from mq.members import Acted, Doing
-from mq.store.member_files import MemberFile
+from mq.model.members import Acted, Doing
+from mq.store.members.files import MemberFile
 from mq_mover.policy import Policies, Work
 
 

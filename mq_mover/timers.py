@@ -6,7 +6,7 @@ heap keeps stale entries, which are passed over.
 
 import heapq
 
-from mq.limits import TIMERS_MAX
+from mq.model.limits import TIMERS_MAX
 
 
 class Timers:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from mq.clock import SystemClock
-from mq.errors import StartupError
-from mq.limits import ARCHIVE_LATE_S_DEFAULT
-from mq.logs import LogFormat
 from mq.metrics.serving import shown
-from mq.options import (
+from mq.model.clock import SystemClock
+from mq.model.errors import StartupError
+from mq.model.limits import ARCHIVE_LATE_S_DEFAULT
+from mq.runtime.logs import LogFormat
+from mq.runtime.options import (
     Number,
     begin_logs,
     context,
@@ -21,15 +21,15 @@ from mq.options import (
     service_manager,
     upkeep_options,
 )
-from mq.passes import Passes
-from mq.pulse import Pulse
-from mq.store.clocks import check_clock
-from mq.store.files import Files, ProgressFiles
-from mq.store.layout import Layout
-from mq.store.root import Root, check_format, probe_write
-from mq.store.server_clock import ClockFollower
-from mq.store.trust import check_trust, open_trusted_root
-from mq.upkeep import PassVitals, Stop, make_passes
+from mq.runtime.passes import Passes
+from mq.runtime.pulse import Pulse
+from mq.runtime.upkeep import PassVitals, Stop, make_passes
+from mq.store.core.clocks import check_clock
+from mq.store.core.root import Root, check_format, probe_write
+from mq.store.core.server_clock import ClockFollower
+from mq.store.core.trust import check_trust, open_trusted_root
+from mq.store.disk.files import Files, ProgressFiles
+from mq.store.format.layout import Layout
 from mq_reaper.metrics import of_reaping
 from mq_reaper.reaper import Reaper
 

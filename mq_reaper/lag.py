@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mq.limits import (
+from mq.model.limits import (
     ARCHIVE_LAG_EVERY_S,
     ARCHIVE_LAG_NAMES_PER_PASS,
     ARCHIVE_LATE_SAID_EVERY_S,
     ARCHIVE_LOW_SHARE,
     LOOK_SHARE,
 )
-from mq.store.archive_lag import LagLook
-from mq.store.root import Root
+from mq.store.archive.lag import LagLook
+from mq.store.core.root import Root
 
 _log = logging.getLogger("mq-reaper")
 

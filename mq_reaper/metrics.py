@@ -6,7 +6,7 @@ from typing import Final
 from mq import __version__
 from mq.metrics.families import Family, counter, gauge, one
 from mq.metrics.upkeep import of_passes
-from mq.passes import Passes
+from mq.runtime.passes import Passes
 from mq_reaper.reaper import Reaper
 
 _DAEMON: Final = "mq_reaper"

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from mq.clock import Clock
-from mq.limits import ARCHIVE_LATE_S_DEFAULT, REAPED_PER_PASS_MAX
-from mq.store.archive_layout import archive_folder
-from mq.store.archiving import is_archived
-from mq.store.files import Files
-from mq.store.layout import Layout
-from mq.store.listing import is_settled, look_pause_s
-from mq.store.reap import Reaped, reap
-from mq.store.reap_stored import StoredReaping
-from mq.store.root import Root
+from mq.model.clock import Clock
+from mq.model.limits import ARCHIVE_LATE_S_DEFAULT, REAPED_PER_PASS_MAX
+from mq.store.archive.archiving import is_archived
+from mq.store.core.listing import is_settled, look_pause_s
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.format.archive import archive_folder
+from mq.store.format.layout import Layout
+from mq.store.operations.reap import Reaped, reap
+from mq.store.operations.reap_stored import StoredReaping
 from mq_reaper.lag import Behind, LagWatch
 
 _log = logging.getLogger("mq-reaper")

@@ -17,10 +17,10 @@ from harness.server import Serve, Server
 from harness.side_by_side import longest_first
 from harness.tiers import Tiers
 
-from mq.clock import Clock
-from mq.daemon import Daemon
-from mq.settings import ServerSettings
-from mq.store.files import Files
+from mq.daemon.daemon import Daemon
+from mq.model.clock import Clock
+from mq.runtime.server_settings import ServerSettings
+from mq.store.disk.files import Files
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile(

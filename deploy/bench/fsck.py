@@ -15,20 +15,20 @@ from deploy.bench.machine import heading
 from deploy.bench.places import chosen, place_flags
 from deploy.bench.running import rounds_flag, running
 from deploy.bench.table import drawn
-from mq.clock import SystemClock
-from mq.message import Stamp
-from mq.names import MessageId, QueueName, UuidSource
-from mq.store.bucket_names import Shape
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
+from mq.model.clock import SystemClock
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName, UuidSource
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.bucket_names import Shape
+from mq.store.operations.queues import create_queue
 
 QUEUE = QueueName("orders")
 BODY = b"x" * 300
 FIND = ("find", ".", "-printf", "%p %s %m %T@ %n\\n")
-FSCK = (sys.executable, "-m", "mq.fsck", "--again-after", "0")
+FSCK = (sys.executable, "-m", "mq.tools.fsck", "--again-after", "0")
 _FLAT_MAX = 10_000
 
 

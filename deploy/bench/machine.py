@@ -8,8 +8,8 @@ from typing import Final
 from aiohttp import __version__ as aiohttp_version
 
 from deploy.bench.ceiling import Commit
-from mq.store import mounts
-from mq.store.mounts import file_system_of
+from mq.store.disk import mounts
+from mq.store.disk.mounts import file_system_of
 
 _FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 

@@ -23,10 +23,10 @@ from deploy.bench.places import Place, chosen, place_flags
 from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
 from deploy.bench.servers import MESSAGES, commit_flags, make_queue
 from deploy.bench.table import drawn
-from mq.lifecycle import State
-from mq.names import QueueName
-from mq.store.files import Files
-from mq.store.layout import Layout
+from mq.model.lifecycle import State
+from mq.model.names import QueueName
+from mq.store.disk.files import Files
+from mq.store.format.layout import Layout
 from tests.harness.processes import Process, processes
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")

@@ -22,7 +22,7 @@ from deploy.bench.ceiling import Commit
 from deploy.bench.load import BenchError
 from deploy.bench.machine import has_journal
 from deploy.bench.running import Command
-from mq.store.mounts import file_system_of
+from mq.store.disk.mounts import file_system_of
 
 FLUSH_S: Final = 0.002
 """What a flush of the slow disk takes."""

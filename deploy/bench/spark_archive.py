@@ -24,11 +24,11 @@ from deploy.bench.places import chosen, place_flags
 from deploy.bench.running import rounds_flag, running
 from deploy.bench.spark_read import PLAIN, cpu_s, table
 from deploy.bench.table import Figures
-from mq.clock import SystemClock
-from mq.names import UuidSource
+from mq.model.clock import SystemClock
+from mq.model.names import UuidSource
 from mq.spark.jobs.archive import archive
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 ROW: Final = "mqctl pipeline archive, local[2]"
 WARM: Final = 5_000

@@ -29,15 +29,15 @@ from deploy.bench.places import chosen, place_flags
 from deploy.bench.running import rounds_flag, running
 from deploy.bench.spark_read import cpu_s
 from deploy.bench.table import Figures, drawn
-from mq.clock import SystemClock
-from mq.names import QueueName
+from mq.model.clock import SystemClock
+from mq.model.names import QueueName
 from mq.spark.jobs.audit import audit
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import entry_prefix
-from mq.store.queues import create_queue
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import entry_prefix
+from mq.store.operations.queues import create_queue
 
 QUEUE: Final = QueueName("orders")
 PER_S: Final = 2000

@@ -22,11 +22,11 @@ from deploy.bench.places import chosen, place_flags
 from deploy.bench.running import rounds_flag, running
 from deploy.bench.spark_read import cpu_s
 from deploy.bench.table import Figures, drawn
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.history import history
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 QUEUES: Final = 10
 DAYS: Final = 30

@@ -23,17 +23,17 @@ from deploy.bench.machine import heading
 from deploy.bench.places import Place, chosen, place_flags
 from deploy.bench.running import rounds_flag, running
 from deploy.bench.table import Figures, drawn
-from mq.clock import SystemClock
-from mq.names import MessageId, QueueName, UuidSource
-from mq.store.files import Files
-from mq.store.group import run_alone
-from mq.store.journal import commit
-from mq.store.mounts import choose_flusher
-from mq.store.pipeline_layout import Attempt
-from mq.store.roll_forward import roll_forward
-from mq.store.root import Root, open_root
-from mq.store.staging import StagingWriter
-from mq.store.windows import WindowIds
+from mq.model.clock import SystemClock
+from mq.model.names import MessageId, QueueName, UuidSource
+from mq.store.bulk.journal import commit
+from mq.store.bulk.roll_forward import roll_forward
+from mq.store.bulk.staging import StagingWriter
+from mq.store.bulk.windows import WindowIds
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.group import run_alone
+from mq.store.disk.mounts import choose_flusher
+from mq.store.format.pipeline import Attempt
 
 QUEUE: Final = QueueName("bench")
 PLAIN: Final = "plain Python loop, fsync a message"

@@ -28,15 +28,15 @@ from deploy.bench.machine import heading
 from deploy.bench.places import chosen, place_flags
 from deploy.bench.running import rounds_flag, running
 from deploy.bench.table import Figures, drawn
-from mq.clock import SystemClock
-from mq.lifecycle import State
-from mq.limits import FOLDER_FILES_MAX
-from mq.names import QueueName
+from mq.model.clock import SystemClock
+from mq.model.lifecycle import State
+from mq.model.limits import FOLDER_FILES_MAX
+from mq.model.names import QueueName
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
-from mq.store.files import Files
-from mq.store.root import attach_root, open_root
+from mq.store.core.root import attach_root, open_root
+from mq.store.disk.files import Files
 
 _Rates: TypeAlias = tuple[float, float]
 """Messages a second, and microseconds of a core for each."""

@@ -150,7 +150,9 @@ def _killed(place: Place, mode: Commit) -> Returned:
         make_queue(server)
         started.mover("--root", str(made))
         workers = [
-            started.start("mq.mqctl", "worker", "deploy.bench.held:worker", "--url", server.url)
+            started.start(
+                "mq.tools.mqctl", "worker", "deploy.bench.held:worker", "--url", server.url
+            )
             for _ in range(WORKERS)
         ]
         returned = asyncio.run(_return(server, workers))

@@ -1,7 +1,4 @@
-"""The header by which a token is shown (RFC 6750), and the one by which it is asked for. Pure.
-
-Floor 0.
-"""
+"""The header by which a token is shown (RFC 6750), and the one by which it is asked for. Pure."""
 
 import re
 from collections.abc import Sequence

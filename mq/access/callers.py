@@ -1,7 +1,4 @@
-"""Callers and what they may do: pure.
-
-Floor 0.
-"""
+"""Callers and what they may do: pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Who a client certificate is, and what such a client may do.
 
-Floor 0. What a certificate says of its owner is believed because its CA is: these names are only
+What a certificate says of its owner is believed because its CA is: these names are only
 asked for once TLS has verified it.
 """
 
@@ -15,8 +15,8 @@ from mq.access.callers import Caller
 from mq.access.claims import BadClaims, granted
 from mq.access.limits import GRANTS_MAX
 from mq.access.trusted_file import Untrusted, read_trusted
-from mq.errors import StartupError
-from mq.serving_limits import CALLER_NAME_CHARS_MAX, CLIENTS_BYTES_MAX, CLIENTS_MAX
+from mq.model.errors import StartupError
+from mq.model.serving_limits import CALLER_NAME_CHARS_MAX, CLIENTS_BYTES_MAX, CLIENTS_MAX
 
 _log = logging.getLogger("mq.access")
 

@@ -1,6 +1,6 @@
 """What a token's claims say of its caller: pure.
 
-Floor 0. Grants stand in `mq_grants`, a list of texts such as `orders-*:publish,consume`, or in the
+Grants stand in `mq_grants`, a list of texts such as `orders-*:publish,consume`, or in the
 standard `scope` (RFC 8693), as `mq:orders-*:publish,consume` among others; both add up.
 """
 
@@ -11,7 +11,7 @@ from mq.access.callers import Caller, Grant
 from mq.access.errors import BadGrant
 from mq.access.grants import parse_grants
 from mq.access.limits import GRANTS_MAX
-from mq.serving_limits import CALLER_NAME_CHARS_MAX
+from mq.model.serving_limits import CALLER_NAME_CHARS_MAX
 
 GRANTS_CLAIM: Final = "mq_grants"
 SCOPE_CLAIM: Final = "scope"

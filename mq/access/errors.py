@@ -1,11 +1,11 @@
 """What stands in the way of a request for the sake of who asks, and of a file that says who may.
 
-Floor 0. `mq/interface/problems.py` maps the first two to statuses.
+`mq/protocol/problems.py` maps the first two to statuses.
 """
 
 from dataclasses import dataclass
 
-from mq.errors import MqError, StartupError
+from mq.model.errors import MqError, StartupError
 
 
 @dataclass(eq=False)

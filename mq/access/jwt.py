@@ -15,8 +15,8 @@ import jwt
 from mq.access.callers import Caller
 from mq.access.claims import BadClaims, caller_of
 from mq.access.keys import ALGORITHMS, Keys, PublicKey
-from mq.clock import Clock
-from mq.serving_limits import JWT_LEEWAY_S_DEFAULT, JWTS_KNOWN_MAX
+from mq.model.clock import Clock
+from mq.model.serving_limits import JWT_LEEWAY_S_DEFAULT, JWTS_KNOWN_MAX
 
 _log = logging.getLogger("mq.access")
 

@@ -1,12 +1,9 @@
-"""What a daemon is told of the tokens that another service signs.
-
-Floor 0.
-"""
+"""What a daemon is told of the tokens that another service signs."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from mq.serving_limits import JWT_LEEWAY_S_DEFAULT
+from mq.model.serving_limits import JWT_LEEWAY_S_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

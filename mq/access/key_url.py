@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from mq.access.keys import BadKeys, PublicKey, parse_keys
-from mq.clock import Clock
-from mq.serving_limits import JWKS_AGAIN_S, JWKS_ANSWER_S, JWKS_BYTES_MAX, JWKS_EVERY_S
+from mq.model.clock import Clock
+from mq.model.serving_limits import JWKS_AGAIN_S, JWKS_ANSWER_S, JWKS_BYTES_MAX, JWKS_EVERY_S
 
 _log = logging.getLogger("mq.access")
 _OK: Final = 200

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import jwt
 
 from mq.access.trusted_file import Untrusted, read_trusted
-from mq.serving_limits import JWKS_BYTES_MAX, JWKS_KEYS_MAX, RSA_BITS_MIN
+from mq.model.serving_limits import JWKS_BYTES_MAX, JWKS_KEYS_MAX, RSA_BITS_MIN
 
 _log = logging.getLogger("mq.access")
 

@@ -1,11 +1,8 @@
-"""The bounds of access control.
-
-Floor 0.
-"""
+"""The bounds of access control."""
 
 from typing import Final
 
-from mq.limits import FIELD_BYTES_MAX, FILE_NAME_BYTES_MAX, MIB
+from mq.model.limits import FIELD_BYTES_MAX, FILE_NAME_BYTES_MAX, MIB
 
 # What a token is made of: nobody guesses 256 bits, whatever the hash costs.
 TOKEN_BYTES: Final = 32

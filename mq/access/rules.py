@@ -1,7 +1,4 @@
-"""What an operation needs, and whether a caller has that: pure.
-
-Floor 0.
-"""
+"""What an operation needs, and whether a caller has that: pure."""
 
 from enum import StrEnum
 from typing import Final, TypeAlias

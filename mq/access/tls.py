@@ -1,7 +1,4 @@
-"""TLS of a server: its certificate, whom it believes, and how both are read again.
-
-Floor 0.
-"""
+"""TLS of a server: its certificate, whom it believes, and how both are read again."""
 
 import logging
 import ssl
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from mq.errors import StartupError
+from mq.model.errors import StartupError
 
 ClientAuth = Literal["required", "optional"]
 _log = logging.getLogger("mq.access")

@@ -1,6 +1,6 @@
 """A file of tokens: read, and trusted only where nobody else can write it.
 
-Floor 0. Blocking.
+Blocking.
 """
 
 from pathlib import Path

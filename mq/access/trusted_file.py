@@ -1,6 +1,6 @@
 """A file that says who may do what: read, and trusted only where nobody else can write it.
 
-Floor 0. Blocking.
+Blocking.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""Floor 2: what is decided in memory. Truth is the folder; everything here is a hint of it."""
+"""What is decided in memory. Truth is the folder; everything here is a hint of it."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from mq.errors import Unavailable
-from mq.store.bucket_names import Shape
-from mq.store.counting import Counts
-from mq.store.settings import Version
+from mq.model.errors import Unavailable
+from mq.store.format.bucket_names import Shape
+from mq.store.format.settings import Version
+from mq.store.scan.counting import Counts
 
 
 @dataclass(slots=True)

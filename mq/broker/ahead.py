@@ -9,18 +9,18 @@ from collections.abc import Sequence
 
 from mq.broker.backlog import Backlog
 from mq.broker.bodies import Bodies
-from mq.limits import (
+from mq.model.limits import (
     BODY_OVERHEAD_BYTES,
     READ_AHEAD_BYTES_MAX,
     READ_AHEAD_MESSAGES_MAX,
     READ_AHEAD_PAYS_S,
     READ_AHEAD_TRY_EVERY_S,
 )
-from mq.names import QueueName
-from mq.store.ahead import read_ahead
-from mq.store.commit import Committer
-from mq.store.order import Candidate
-from mq.store.root import Root
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.scan.ahead import read_ahead
+from mq.store.scan.order import Candidate
 
 
 class Ahead:

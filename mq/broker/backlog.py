@@ -10,16 +10,11 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final, Protocol
 
-from mq.limits import (
-    BACKLOG_IDS_MAX,
-    BUSY_ASIDE_S,
-    LOOK_INTERVAL_S,
-    TAKES_PER_STRANGER,
-)
-from mq.names import MessageId
-from mq.store.bucket_names import shard_of
-from mq.store.listing import look_pause_s
-from mq.store.order import STRICT, Candidate, FolderMark, Listing
+from mq.model.limits import BACKLOG_IDS_MAX, BUSY_ASIDE_S, LOOK_INTERVAL_S, TAKES_PER_STRANGER
+from mq.model.names import MessageId
+from mq.store.core.listing import look_pause_s
+from mq.store.format.bucket_names import shard_of
+from mq.store.scan.order import STRICT, Candidate, FolderMark, Listing
 
 _key: Final = attrgetter("key")
 

@@ -8,18 +8,17 @@ from typing import Final, TypeAlias
 
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
-from mq.errors import BodyTooLarge, MqError, QueueNotFound
-from mq.limits import (
+from mq.model.errors import BodyTooLarge, MqError, QueueExpired, QueueNotFound
+from mq.model.limits import (
     BATCH_BYTES_MAX,
     BATCH_GROUP_MESSAGES,
     BODY_HELD_BYTES_MAX,
     COHORT_FIRST,
     COHORT_MAX,
 )
-from mq.message import Delivery, Envelope
-from mq.names import MessageId, QueueName
-from mq.selection import Selection
-from mq.upkeep_errors import QueueExpired
+from mq.model.message import Delivery, Envelope
+from mq.model.names import MessageId, QueueName
+from mq.model.selection import Selection
 
 Published: TypeAlias = MessageId | Exception
 """What became of one message: its id, or why it was not published."""

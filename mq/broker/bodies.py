@@ -4,9 +4,9 @@ from mq.broker.backlog import Backlog
 from mq.broker.ids import Ids
 from mq.broker.memory import Hand, Memory
 from mq.broker.shelf import Shelf
-from mq.limits import BACKLOG_IDS_MAX
-from mq.message import Held
-from mq.names import MessageId, QueueName
+from mq.model.limits import BACKLOG_IDS_MAX
+from mq.model.message import Held
+from mq.model.names import MessageId, QueueName
 
 
 class Bodies:

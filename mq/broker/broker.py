@@ -22,26 +22,26 @@ from mq.broker.retiring import retire
 from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
 from mq.broker.watching import Watching
-from mq.errors import PublishPurged, QueueNotFound
-from mq.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
-from mq.looking import Page
-from mq.message import PLAIN, Delivery, Envelope, GivenBack, Reason, Stamp
-from mq.names import Key, MessageId, QueueName, UuidSource
-from mq.serving_limits import WAITERS_MAX_DEFAULT
-from mq.settings import QueueSettings
-from mq.store.by_key import find_key, remove_by_key
-from mq.store.commit import Committer
-from mq.store.configure import Configured, Match
-from mq.store.find import Precondition
-from mq.store.peek import peek
-from mq.store.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue
-from mq.store.read import Choice, Reading
-from mq.store.remove import remove
-from mq.store.reschedule import reschedule
-from mq.store.root import Root
-from mq.store.standing import queue_exists
-from mq.store.steps import Steps
-from mq.store.streams import Upload, reading
+from mq.model.errors import PublishPurged, QueueNotFound
+from mq.model.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
+from mq.model.looking import Page
+from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Reason, Stamp
+from mq.model.names import Key, MessageId, QueueName, UuidSource
+from mq.model.serving_limits import WAITERS_MAX_DEFAULT
+from mq.model.settings import QueueSettings
+from mq.store.core.find import Precondition
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.commit import Committer
+from mq.store.disk.steps import Steps
+from mq.store.operations.by_key import find_key, remove_by_key
+from mq.store.operations.peek import peek
+from mq.store.operations.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue
+from mq.store.operations.read import Choice, Reading
+from mq.store.operations.remove import remove
+from mq.store.operations.reschedule import reschedule
+from mq.store.operations.streams import Upload, reading
+from mq.store.settings.configure import Configured, Match
 
 _log = logging.getLogger("mq.broker")
 
@@ -260,8 +260,8 @@ class Broker:
         given: GivenBack = GivenBack.NO,
     ) -> Stamp:
         """Has a message be ready in so many seconds; its new stamp. `given`: see
-        mq.store.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain, DueTooFar,
-        Unavailable. Durable: yes.
+        mq.store.operations.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
+        DueTooFar, Unavailable. Durable: yes.
         """
         queue = await self.queue(name)
         operation = reschedule(self.root, name, message_id, due_in_s, if_receives, given)

@@ -6,11 +6,10 @@ from typing import Final
 
 from mq.broker.interest import Event, Interest, State
 from mq.broker.queue import Queue
-from mq.errors import MqError, QueueNotFound
-from mq.limits import COHORT_MAX
-from mq.message import Delivery
-from mq.selection import Selection
-from mq.upkeep_errors import QueueExpired
+from mq.model.errors import MqError, QueueExpired, QueueNotFound
+from mq.model.limits import COHORT_MAX
+from mq.model.message import Delivery
+from mq.model.selection import Selection
 
 _NOT_INTERESTED: Final = State.NOT_INTERESTED
 

@@ -8,13 +8,12 @@ from mq.broker.deadlines import Deadlines
 from mq.broker.polling import Poll
 from mq.broker.queue import Queue
 from mq.broker.watching import Watching
-from mq.errors import MqError
-from mq.message import Delivery
-from mq.names import QueueName
-from mq.selection import Selection
-from mq.serving_errors import TooManyWaiters
-from mq.serving_limits import WAITERS_MAX_DEFAULT
-from mq.store.root import Root
+from mq.model.errors import MqError, TooManyWaiters
+from mq.model.message import Delivery
+from mq.model.names import QueueName
+from mq.model.selection import Selection
+from mq.model.serving_limits import WAITERS_MAX_DEFAULT
+from mq.store.core.root import Root
 
 
 class Consuming:

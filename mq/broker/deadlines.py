@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.limits import LOOK_INTERVAL_S
+from mq.model.limits import LOOK_INTERVAL_S
 
 # So many that are over and still in the list that it is made anew.
 _OVER_MAX: Final = 1000

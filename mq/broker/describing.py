@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from mq.broker.accounts import Description
 from mq.broker.queue import Queue
-from mq.errors import QueueNotFound
-from mq.limits import DESCRIBE_AGE_S, SETTINGS_AGE_S
-from mq.store.census import Census
-from mq.store.commit import Committer
-from mq.store.counting import count
-from mq.store.listing import look_pause_s
-from mq.store.root import Root
-from mq.store.standing import queue_exists
+from mq.model.errors import QueueNotFound
+from mq.model.limits import DESCRIBE_AGE_S, SETTINGS_AGE_S
+from mq.store.core.listing import look_pause_s
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.commit import Committer
+from mq.store.scan.census import Census
+from mq.store.scan.counting import count
 
 
 class Describer:

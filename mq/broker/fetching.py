@@ -21,26 +21,26 @@ from mq.broker.bodies import Bodies
 from mq.broker.interests import Interests
 from mq.broker.looks import Looks
 from mq.broker.waiters import Waiter, Waiters
-from mq.errors import (
+from mq.model.errors import (
     Busy,
+    MessageUnreadable,
     MqError,
     QueueNotFound,
     SidelineMissing,
     SidelinePurged,
     Unavailable,
 )
-from mq.headers import Headers
-from mq.limits import CLAIMS_MAX
-from mq.message import Delivery
-from mq.names import MessageId, QueueName
-from mq.store.commit import Committer
-from mq.store.fetch import fetch
-from mq.store.order import Candidate
-from mq.store.purged import PurgeMark
-from mq.store.reschedule import extend, release
-from mq.store.root import Root
-from mq.upkeep_errors import MessageUnreadable
-from mq.upkeep_limits import EXPIRED_DROPPED_EVERY_MS
+from mq.model.headers import Headers
+from mq.model.limits import CLAIMS_MAX
+from mq.model.message import Delivery
+from mq.model.names import MessageId, QueueName
+from mq.model.upkeep_limits import EXPIRED_DROPPED_EVERY_MS
+from mq.store.core.purged import PurgeMark
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.operations.fetch import fetch
+from mq.store.operations.reschedule import extend, release
+from mq.store.scan.order import Candidate
 
 _log = logging.getLogger("mq.queue")
 

@@ -10,10 +10,10 @@ import logging
 
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
-from mq.errors import MqError, QueueNotFound
-from mq.store.registry import Refreshed, Registry
-from mq.store.standing import queue_exists
-from mq.upkeep_limits import REFRESH_ASKED_EVERY_S
+from mq.model.errors import MqError, QueueNotFound
+from mq.model.upkeep_limits import REFRESH_ASKED_EVERY_S
+from mq.store.core.standing import queue_exists
+from mq.store.settings.registry import Refreshed, Registry
 
 _log = logging.getLogger("mq.following")
 

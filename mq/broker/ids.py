@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Protocol
 
-from mq.limits import BACKLOG_IDS_MAX, BACKLOG_IDS_MIN, BACKLOG_IDS_TOTAL_MAX
+from mq.model.limits import BACKLOG_IDS_MAX, BACKLOG_IDS_MIN, BACKLOG_IDS_TOTAL_MAX
 
 
 class Forgetful(Protocol):

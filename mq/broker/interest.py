@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
-from mq.errors import MqError
-from mq.selection import Selection
+from mq.model.errors import MqError
+from mq.model.selection import Selection
 
 
 class State(Enum):

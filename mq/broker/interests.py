@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mq.broker.interest import TRANSITIONS, Event, Interest, State
-from mq.limits import NOTIFIED_S, PRIORITY_MAX
-from mq.selection import Selection
+from mq.model.limits import NOTIFIED_S, PRIORITY_MAX
+from mq.model.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

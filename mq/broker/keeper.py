@@ -11,14 +11,14 @@ from functools import partial
 
 from mq.broker.accounts import Seen
 from mq.broker.queue import Queue
-from mq.errors import QueueNotFound, Unavailable
-from mq.limits import SETTINGS_AGE_S
-from mq.settings import QueueSettings, check_patch
-from mq.store.commit import Committer
-from mq.store.configure import Configured, Match, change_settings
-from mq.store.root import Root
-from mq.store.settings import Version, settings_version
-from mq.store.standing import queue_seen
+from mq.model.errors import QueueNotFound, Unavailable
+from mq.model.limits import SETTINGS_AGE_S
+from mq.model.settings import QueueSettings, check_patch
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_seen
+from mq.store.disk.commit import Committer
+from mq.store.format.settings import Version, settings_version
+from mq.store.settings.configure import Configured, Match, change_settings
 
 
 class Keeper:

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from mq.limits import TOLD_MAX
-from mq.names import MessageId, QueueName
-from mq.store.arrivals import Arrivals, News
+from mq.model.limits import TOLD_MAX
+from mq.model.names import MessageId, QueueName
+from mq.store.core.arrivals import Arrivals, News
 
 
 class Listening:

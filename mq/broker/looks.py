@@ -5,13 +5,13 @@ import logging
 from collections.abc import Iterable
 
 from mq.broker.backlog import Backlog
-from mq.errors import SettingsUnreadable, Unavailable
-from mq.limits import LOOKS_PER_SHARD
-from mq.names import QueueName
-from mq.store.buckets import drop_buckets
-from mq.store.commit import Committer
-from mq.store.order import STRICT, FolderMark, Listing, Order, list_ready
-from mq.store.root import Root
+from mq.model.errors import SettingsUnreadable, Unavailable
+from mq.model.limits import LOOKS_PER_SHARD
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.operations.buckets import drop_buckets
+from mq.store.scan.order import STRICT, FolderMark, Listing, Order, list_ready
 
 _log = logging.getLogger("mq.queue")
 

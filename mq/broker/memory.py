@@ -11,7 +11,7 @@ from typing import Final
 
 from mq.broker.memory_figures import Figures, HolderFigures, ShelfFigures, largest
 from mq.broker.shelf import LISTS, Holder, Shelf, cost_of
-from mq.limits import (
+from mq.model.limits import (
     BODY_OVERHEAD_BYTES,
     MEMORY_AHEAD_SHARE,
     MEMORY_EVICTION_LOOKS_MAX,
@@ -21,7 +21,7 @@ from mq.limits import (
     MEMORY_SMALL_BYTES_MAX,
     MEMORY_SMALL_SHARE,
 )
-from mq.message import Held
+from mq.model.message import Held
 
 _IN_HAND: Final = (Holder.DIRECT, Holder.PUBLISHING)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from mq.broker.shelf import Holder
-from mq.limits import MEMORY_QUEUES_SHOWN_MAX
+from mq.model.limits import MEMORY_QUEUES_SHOWN_MAX
 
 
 @dataclass(frozen=True, slots=True)

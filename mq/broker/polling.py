@@ -6,9 +6,9 @@ from collections.abc import Callable
 from mq.broker.consumer import Consumer
 from mq.broker.deadlines import Deadline, Deadlines
 from mq.broker.queue import Queue
-from mq.errors import MqError
-from mq.message import Delivery
-from mq.selection import Selection
+from mq.model.errors import MqError
+from mq.model.message import Delivery
+from mq.model.selection import Selection
 
 
 class Poll(Consumer):

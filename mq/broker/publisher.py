@@ -8,18 +8,17 @@ from typing import Any
 from mq.broker.keeper import Keeper
 from mq.broker.memory import Hand
 from mq.broker.queue import Queue
-from mq.errors import MqError, QueueNotFound
-from mq.headers import print_block
-from mq.limits import BATCH_GROUPS_STANDING_MAX
-from mq.message import Envelope, Held
-from mq.names import MessageId, UuidSource
-from mq.store.batch import Batch, publish_batch
-from mq.store.commit import Committer
-from mq.store.publish import Draft, publish
-from mq.store.root import Root
-from mq.store.steps import Steps
-from mq.store.streams import Upload
-from mq.upkeep_errors import QueueExpired
+from mq.model.errors import MqError, QueueExpired, QueueNotFound
+from mq.model.headers import print_block
+from mq.model.limits import BATCH_GROUPS_STANDING_MAX
+from mq.model.message import Envelope, Held
+from mq.model.names import MessageId, UuidSource
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.disk.steps import Steps
+from mq.store.operations.batch import Batch, publish_batch
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.streams import Upload
 
 
 class Publisher:

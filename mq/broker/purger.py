@@ -4,13 +4,13 @@ import asyncio
 import logging
 
 from mq.broker.queue import Queue
-from mq.errors import MqError
-from mq.limits import PURGE_MARK_AHEAD_S, PURGE_SHARE
-from mq.names import QueueName, UuidSource
-from mq.store.commit import Committer
-from mq.store.purge import purge, take_purged, take_purged_buckets
-from mq.store.purged import mark_of
-from mq.store.root import Root
+from mq.model.errors import MqError
+from mq.model.limits import PURGE_MARK_AHEAD_S, PURGE_SHARE
+from mq.model.names import QueueName, UuidSource
+from mq.store.core.purged import mark_of
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.operations.purge import purge, take_purged, take_purged_buckets
 
 _log = logging.getLogger("mq.purger")
 

@@ -21,18 +21,17 @@ from mq.broker.looks import Looks
 from mq.broker.memory import Hand, Memory
 from mq.broker.selected_looks import SelectedLooks, Shared
 from mq.broker.selections import Selections
-from mq.errors import MqError, QueueNotFound
-from mq.expiry import expired_up_to_ms, is_expired
-from mq.headers import Headers, parse_block
-from mq.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
-from mq.message import Delivery, GivenBack, Held
-from mq.names import MessageId, QueueName
-from mq.selection import Selection
-from mq.settings import QueueSettings
-from mq.store.commit import Committer
-from mq.store.purged import PurgeMark
-from mq.store.root import Root
-from mq.upkeep_errors import QueueExpired
+from mq.model.errors import MqError, QueueExpired, QueueNotFound
+from mq.model.expiry import expired_up_to_ms, is_expired
+from mq.model.headers import Headers, parse_block
+from mq.model.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
+from mq.model.message import Delivery, GivenBack, Held
+from mq.model.names import MessageId, QueueName
+from mq.model.selection import Selection
+from mq.model.settings import QueueSettings
+from mq.store.core.purged import PurgeMark
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
 
 _log = logging.getLogger("mq.queue")
 

@@ -5,12 +5,12 @@ from them.
 import asyncio
 
 from mq.broker.broker import Broker
-from mq.names import QueueName
-from mq.serving_errors import TooManyQueues
-from mq.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
-from mq.store.queues import ANY_SHAPE, WantedShape
-from mq.store.registry import count_queues
-from mq.store.standing import queue_exists
+from mq.model.errors import TooManyQueues
+from mq.model.names import QueueName
+from mq.model.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
+from mq.store.core.standing import queue_exists
+from mq.store.operations.queues import ANY_SHAPE, WantedShape
+from mq.store.settings.registry import count_queues
 
 
 class QueueRoom:

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import NoInodes, NoSpace
-from mq.store.commit import Committer
-from mq.store.files import Files
-from mq.store.flush import Flusher
-from mq.store.mounts import FileSystem, promise
-from mq.store.root import Root, probe_write
+from mq.model.errors import NoInodes, NoSpace
+from mq.store.core.root import Root, probe_write
+from mq.store.disk.commit import Committer
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher
+from mq.store.disk.mounts import FileSystem, promise
 
 _PROBE_KEPT_S: Final = 1.0
 

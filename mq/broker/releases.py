@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from mq.broker.queue import Queue
-from mq.errors import Unavailable
-from mq.message import Delivery
-from mq.names import QueueName
-from mq.store.commit import Committer
-from mq.store.giving_back import release_many
-from mq.store.root import Root
+from mq.model.errors import Unavailable
+from mq.model.message import Delivery
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.operations.giving_back import release_many
 
 _log = logging.getLogger("mq.queue")
 

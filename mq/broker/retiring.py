@@ -3,10 +3,10 @@
 import logging
 
 from mq.broker.turns import Turns
-from mq.names import QueueName
-from mq.store.commit import Committer
-from mq.store.queues import retire_delayed
-from mq.store.root import Root
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.operations.queues import retire_delayed
 
 _log = logging.getLogger("mq.broker")
 

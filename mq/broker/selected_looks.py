@@ -4,14 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 
 from mq.broker.looks import Looks
-from mq.limits import SELECT_HOPS_AT_ONCE
-from mq.names import QueueName
-from mq.selection import Selection
-from mq.store.barren import Allowances, Barren
-from mq.store.commit import Committer
-from mq.store.order import FolderMark, Listing, is_unchanged
-from mq.store.root import Root
-from mq.store.selecting import SelectedLook
+from mq.model.limits import SELECT_HOPS_AT_ONCE
+from mq.model.names import QueueName
+from mq.model.selection import Selection
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.scan.barren import Allowances, Barren
+from mq.store.scan.order import FolderMark, Listing, is_unchanged
+from mq.store.scan.selecting import SelectedLook
 
 
 @dataclass(frozen=True, slots=True)

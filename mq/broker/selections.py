@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 from mq.broker.fetching import Fetching
 from mq.broker.interest import Interest
-from mq.errors import TooManySelections
-from mq.limits import SELECTION_IDLE_S, SELECTIONS_PER_QUEUE_MAX
-from mq.selection import Selection
+from mq.model.errors import TooManySelections
+from mq.model.limits import SELECTION_IDLE_S, SELECTIONS_PER_QUEUE_MAX
+from mq.model.selection import Selection
 
 
 class Selections:

@@ -3,8 +3,8 @@
 from collections import OrderedDict
 from enum import Enum, auto
 
-from mq.limits import BODY_OVERHEAD_BYTES
-from mq.message import Held
+from mq.model.limits import BODY_OVERHEAD_BYTES
+from mq.model.message import Held
 
 
 class Holder(Enum):

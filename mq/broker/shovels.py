@@ -7,18 +7,24 @@ import contextlib
 from collections.abc import Sequence
 
 from mq.broker.broker import Broker
-from mq.errors import AlreadySideline
-from mq.interface.shovels import Shown, Wanted
-from mq.names import MessageId, QueueName, UuidSource
-from mq.settings import QueueSettings
-from mq.shovel_limits import SHOVEL_RUNS_MAX, SHOVEL_STOP_LOOK_S, SHOVEL_STOP_WAIT_S
-from mq.shovel_progress import Progress, Record, Trigger
-from mq.shovel_schedule import due_in_s, interval_s
-from mq.shovels.beginning import Asked, begin
-from mq.shovels.hearing import Heard, Stopping
-from mq.shovels.run import Run
-from mq.store.shovel_files import ask_to_stop, read_record, scheduled_since_ms
-from mq.upkeep_errors import ShovelNotFound, TooManyShovels
+from mq.model.errors import AlreadySideline, ShovelNotFound, TooManyShovels
+from mq.model.names import MessageId, QueueName, UuidSource
+from mq.model.settings import QueueSettings
+from mq.model.shovel import (
+    SHOVEL_RUNS_MAX,
+    SHOVEL_STOP_LOOK_S,
+    SHOVEL_STOP_WAIT_S,
+    Progress,
+    Record,
+    Trigger,
+    due_in_s,
+    interval_s,
+)
+from mq.protocol.shovels import Shown, Wanted
+from mq.store.shovel.beginning import Asked, begin
+from mq.store.shovel.files import ask_to_stop, read_record, scheduled_since_ms
+from mq.store.shovel.hearing import Heard, Stopping
+from mq.store.shovel.run import Run
 
 
 class Shovels:

@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any, Final
 
 from mq.broker.queue import Queue
-from mq.errors import MqError, SidelineMissing
-from mq.limits import SIDELINE_TRIES_MAX
-from mq.message import Reason, Stamp
-from mq.names import MessageId, QueueName
-from mq.store.commit import Committer
-from mq.store.find import Precondition
-from mq.store.root import Root
-from mq.store.sideline import sideline
+from mq.model.errors import MqError, SidelineMissing
+from mq.model.limits import SIDELINE_TRIES_MAX
+from mq.model.message import Reason, Stamp
+from mq.model.names import MessageId, QueueName
+from mq.store.core.find import Precondition
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.operations.sideline import sideline
 
 _log = logging.getLogger("mq.queue")
 

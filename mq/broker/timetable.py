@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from mq.broker.broker import Broker
 from mq.broker.turns import Turns
-from mq.names import QueueName, ScheduleName
-from mq.schedule import Armed, Schedule
-from mq.store.schedules import (
+from mq.model.names import QueueName, ScheduleName
+from mq.model.schedule import Armed, Schedule
+from mq.store.schedules.schedules import (
     Listed,
     delete_schedule,
     list_schedules,

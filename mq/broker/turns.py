@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from mq.errors import Busy
+from mq.model.errors import Busy
 
 T = TypeVar("T")
 

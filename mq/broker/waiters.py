@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mq.message import Delivery
+from mq.model.message import Delivery
 
 
 @dataclass(frozen=True, slots=True)

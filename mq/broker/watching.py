@@ -15,13 +15,13 @@ from mq.broker.fetching import Fetching
 from mq.broker.keeper import Keeper
 from mq.broker.listening import Listening
 from mq.broker.queue import Queue
-from mq.errors import MqError
-from mq.limits import HEARD_LOOK_INTERVAL_S, LOOK_INTERVAL_S, WATCH_KEPT_S
-from mq.names import MessageId, QueueName
-from mq.store.arrivals import News
-from mq.store.commit import Committer
-from mq.store.order import FolderMark, is_unchanged
-from mq.store.root import Root
+from mq.model.errors import MqError
+from mq.model.limits import HEARD_LOOK_INTERVAL_S, LOOK_INTERVAL_S, WATCH_KEPT_S
+from mq.model.names import MessageId, QueueName
+from mq.store.core.arrivals import News
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.scan.order import FolderMark, is_unchanged
 
 _log = logging.getLogger("mq.watching")
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from mq import __version__
+from mq.access.client_certificates import Certificates
 from mq.client import address
 from mq.client.calls import queues, upkeep
 from mq.client.consuming.consumer import AsyncConsumer
@@ -18,10 +19,9 @@ from mq.client.queue.queue import AsyncQueue
 from mq.client.sending import Sender
 from mq.client.transport import Pairs, Transport
 from mq.client.values import Members, QueueEntry, Readiness, Refreshed, Subscription, Via
-from mq.client_certificates import Certificates
-from mq.errors import BadName as Malformed
-from mq.names import QueueName
-from mq.upkeep_limits import QUEUES_LISTED_MAX
+from mq.model.errors import BadName as Malformed
+from mq.model.names import QueueName
+from mq.model.upkeep_limits import QUEUES_LISTED_MAX
 
 
 class AsyncClient:

@@ -24,7 +24,7 @@ from mq.client.limits import (
 )
 from mq.client.transport import Answer, BodyStream, Limits, Request, Socket
 from mq.client.web_socket import HttpSocket
-from mq.limits import KIB, PING_S_DEFAULT
+from mq.model.limits import KIB, PING_S_DEFAULT
 
 _ANSWER_FIELD_BYTES_MAX: Final = 64 * KIB
 _ANSWER_FIELDS_MAX: Final = 256

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mq.limits import BATCH_MESSAGES_MAX, KIB
+from mq.model.limits import BATCH_MESSAGES_MAX, KIB
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 

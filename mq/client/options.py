@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from mq.client.limits import ATTEMPTS_MAX, SECONDS_MAX
-from mq.clock import Clock, SystemClock
+from mq.model.clock import Clock, SystemClock
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from mq.client.bodies import GivenBody
 from mq.client.errors import ClientError
-from mq.names import CONTENT_TYPE_DEFAULT
+from mq.model.names import CONTENT_TYPE_DEFAULT
 
 State: TypeAlias = Literal["ready", "delayed", "leased", "removed"]
 """Where a message is."""

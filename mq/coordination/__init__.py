@@ -1,4 +1,1 @@
-"""Who does what of the upkeep that one member a queue does: shovels and sweeps.
-
-Floor 2.
-"""
+"""Who does what of the upkeep that one member a queue does: shovels and sweeps."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from mq.coordination.coordinator import View
-from mq.names import QueueName
+from mq.model.names import QueueName
 
 
 class Alone:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.names import QueueName
+from mq.model.names import QueueName
 
 
 @dataclass(frozen=True, slots=True)

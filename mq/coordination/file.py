@@ -16,11 +16,11 @@ from mq.coordination.leader_file import LeaderFile
 from mq.coordination.leases import Lease, Sightings
 from mq.coordination.pacing import Pacing
 from mq.coordination.settling import Settling
-from mq.errors import StartupError
-from mq.names import QueueName
-from mq.store.member_layout import members_lock
-from mq.store.remove import is_full
-from mq.store.root import Root
+from mq.model.errors import StartupError
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.format.members import members_lock
+from mq.store.operations.remove import is_full
 
 _log = logging.getLogger("mq.coordination")
 

@@ -8,12 +8,12 @@ import json
 from typing import Final
 
 from mq.coordination.assigning import NOBODY, Deal
-from mq.errors import BadName
-from mq.store.files import is_gone
-from mq.store.member_layout import leader_path, new_leader_path, parse_member
-from mq.store.replacing import replace_hint
-from mq.store.root import Root
-from mq.upkeep_limits import LEADER_BYTES_MAX
+from mq.model.errors import BadName
+from mq.model.upkeep_limits import LEADER_BYTES_MAX
+from mq.store.core.root import Root
+from mq.store.disk.files import is_gone
+from mq.store.disk.replacing import replace_hint
+from mq.store.format.members import leader_path, new_leader_path, parse_member
 
 _VERSION: Final = 1
 

@@ -7,12 +7,12 @@ the time of the root's file system.
 import contextlib
 from dataclasses import dataclass
 
-from mq.errors import BadName, StartupError
-from mq.message import Stamp
-from mq.store.member_layout import Of, member_path, parse_member_file
-from mq.store.moves import named_status
-from mq.store.root import Root, unlink_if_there
-from mq.upkeep_limits import MEMBER_FORGOTTEN_S
+from mq.model.errors import BadName, StartupError
+from mq.model.message import Stamp
+from mq.model.upkeep_limits import MEMBER_FORGOTTEN_S
+from mq.store.core.moves import named_status
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.format.members import Of, member_path, parse_member_file
 
 
 class Lease:

@@ -8,10 +8,10 @@ from mq.coordination.file import FileCoordinator
 from mq.coordination.pacing import Pacing
 from mq.coordination.root_id import root_id
 from mq.coordination.zookeeper_address import EXAMPLE, SCHEME, Address
-from mq.errors import BadName, StartupError
-from mq.store.member_layout import parse_member
-from mq.store.root import Root
-from mq.upkeep_limits import ASSIGN_EVERY_S
+from mq.model.errors import BadName, StartupError
+from mq.model.upkeep_limits import ASSIGN_EVERY_S
+from mq.store.core.root import Root
+from mq.store.format.members import parse_member
 
 COORDINATOR_DEFAULT: Final = FileCoordinator.kind
 

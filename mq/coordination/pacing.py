@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
-from mq.upkeep_limits import (
+from mq.model.upkeep_limits import (
     ASSIGN_EVERY_S,
     MEMBER_BELIEVES_S,
     MEMBER_GONE_S,

@@ -5,9 +5,9 @@ import os
 import re
 from typing import Final
 
-from mq.errors import StartupError
-from mq.store.member_layout import root_id_path
-from mq.store.root import Root
+from mq.model.errors import StartupError
+from mq.store.core.root import Root
+from mq.store.format.members import root_id_path
 
 _ID: Final = re.compile(r"mq-[0-9a-f]{16}")
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from mq.coordination.assigning import NOBODY, Deal
-from mq.names import QueueName
+from mq.model.names import QueueName
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from mq.upkeep_limits import LEADER_BYTES_MAX, NODE_BYTES_MAX, NODE_PLAIN_BYTES_MAX
+from mq.model.upkeep_limits import LEADER_BYTES_MAX, NODE_BYTES_MAX, NODE_PLAIN_BYTES_MAX
 
 _VERSION: Final = 1
 _OBJECT: Final = b"{"

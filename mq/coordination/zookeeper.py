@@ -21,14 +21,14 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL
 
-from mq.clock import Clock
 from mq.coordination.assigning import NOBODY, Deal, assign
 from mq.coordination.coordinator import View
 from mq.coordination.pacing import Pacing
 from mq.coordination.settling import Settling
 from mq.coordination.telling import NOTHING, Told, parse_told, print_told
 from mq.coordination.zookeeper_address import Address, Nodes
-from mq.names import QueueName
+from mq.model.clock import Clock
+from mq.model.names import QueueName
 
 _log = logging.getLogger("mq.coordination")
 # What kazoo says of each try to connect is said here once.

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from mq.errors import BadName, StartupError
-from mq.store.member_layout import parse_member
-from mq.upkeep_limits import SESSION_S_DEFAULT, SESSION_S_MAX
+from mq.model.errors import BadName, StartupError
+from mq.model.upkeep_limits import SESSION_S_DEFAULT, SESSION_S_MAX
+from mq.store.format.members import parse_member
 
 SCHEME: Final = "zookeeper"
 EXAMPLE: Final = (

@@ -1,1 +1,1 @@
-"""Floor 3: the HTTP interface. HTTP.md, beside this file, is its contract."""
+"""The HTTP interface. HTTP.md, beside this file, is its contract."""

@@ -16,7 +16,7 @@ from mq.access.callers import ANYBODY, Caller, Verifier
 from mq.access.errors import Unauthenticated
 from mq.access.limits import CALLER_KNOWN_S
 from mq.access.rules import Needed, Needs, check
-from mq.clock import Clock
+from mq.model.clock import Clock
 
 Certified: TypeAlias = Callable[[Mapping[str, Any]], Caller | None]
 """Whose a certificate is, as Python's `getpeercert` has it; None: nobody's that is known."""

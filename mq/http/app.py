@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from aiohttp import web
 
-from mq.errors import UnknownParameter
 from mq.http.access import admit
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
@@ -21,16 +20,17 @@ from mq.http.problems import problem_answer
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
 from mq.http.service import Service
-from mq.interface import parameters
-from mq.interface.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN
-from mq.interface.routes import changes
-from mq.limits import (
+from mq.model.errors import UnknownParameter
+from mq.model.limits import (
     FIELD_BYTES_MAX,
     FIELDS_MAX,
     KEEPALIVE_S,
     LINGERING_S,
     REQUEST_LINE_BYTES_MAX,
 )
+from mq.protocol import parameters
+from mq.protocol.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN
+from mq.protocol.routes import changes
 
 
 class Dispatcher:

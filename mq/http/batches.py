@@ -15,30 +15,21 @@ from aiohttp import web
 from mq.broker import batches
 from mq.broker.memory import Hand
 from mq.broker.queue import Queue
-from mq.errors import (
-    BadName,
-    BatchTooLarge,
-    BodyTooLarge,
-    Unavailable,
-)
 from mq.http import messages
 from mq.http.answers import SERVER, Answer, json_answer
 from mq.http.bodies import held_body, json_object
 from mq.http.carried import download
 from mq.http.service import Service
-from mq.interface.bodies import ids_of
-from mq.interface.carried import OWN_ORIGIN
-from mq.interface.envelopes import envelope_of_each
-from mq.interface.fetching import COUNT, terms_of
-from mq.interface.lines import SPLIT, lines_of
-from mq.interface.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
-from mq.limits import (
-    BATCH_BYTES_MAX,
-    CHUNK_BYTES,
-    SPLIT_LINES_MAX,
-)
-from mq.message import Delivery
-from mq.names import MessageId, QueueName
+from mq.model.errors import BadName, BatchTooLarge, BodyTooLarge, Unavailable
+from mq.model.limits import BATCH_BYTES_MAX, CHUNK_BYTES, SPLIT_LINES_MAX
+from mq.model.message import Delivery
+from mq.model.names import MessageId, QueueName
+from mq.protocol.bodies import ids_of
+from mq.protocol.carried import OWN_ORIGIN
+from mq.protocol.envelopes import envelope_of_each
+from mq.protocol.fetching import COUNT, terms_of
+from mq.protocol.lines import SPLIT, lines_of
+from mq.protocol.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
 
 _log = logging.getLogger("mq.http")
 

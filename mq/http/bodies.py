@@ -8,16 +8,10 @@ from aiohttp import ClientPayloadError, HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from mq.broker.memory import Hand
-from mq.errors import (
-    BodyTooLarge,
-    BodyTooSlow,
-    BodyUnreadable,
-    ExpectationUnknown,
-    NoMemory,
-)
 from mq.http.service import Service
-from mq.interface.bodies import check_json, object_of
-from mq.limits import BODY_BYTES_PER_S_MIN, JSON_BYTES_MAX
+from mq.model.errors import BodyTooLarge, BodyTooSlow, BodyUnreadable, ExpectationUnknown, NoMemory
+from mq.model.limits import BODY_BYTES_PER_S_MIN, JSON_BYTES_MAX
+from mq.protocol.bodies import check_json, object_of
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 

@@ -8,14 +8,14 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from mq.broker.broker import Broker
-from mq.errors import Unavailable
-from mq.headers import Headers
 from mq.http.answers import SERVER
-from mq.interface.carried import fact_headers, is_content_type
-from mq.limits import CHUNK_BYTES, SMALL_CHUNK_BYTES
-from mq.message import Stamp
-from mq.names import MessageId, QueueName
-from mq.store.streams import Download
+from mq.model.errors import Unavailable
+from mq.model.headers import Headers
+from mq.model.limits import CHUNK_BYTES, SMALL_CHUNK_BYTES
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName
+from mq.protocol.carried import fact_headers, is_content_type
+from mq.store.operations.streams import Download
 
 _log = logging.getLogger("mq.http")
 

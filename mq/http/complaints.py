@@ -4,17 +4,12 @@ import logging
 from typing import Final
 
 from mq.access.errors import Forbidden, Unauthenticated
-from mq.clock import Clock
-from mq.errors import MqError, Unavailable
 from mq.http.answers import Answer
 from mq.http.problems import error_answer, problem_answer
-from mq.interface.problems import (
-    INTERNAL,
-    facts_of,
-    problem_for,
-    problem_members,
-)
-from mq.limits import COMPLAINT_EVERY_S
+from mq.model.clock import Clock
+from mq.model.errors import MqError, Unavailable
+from mq.model.limits import COMPLAINT_EVERY_S
+from mq.protocol.problems import INTERNAL, facts_of, problem_for, problem_members
 
 _log = logging.getLogger("mq.http")
 

@@ -18,7 +18,6 @@ from aiohttp.http_parser import HttpParser, RawRequestMessage
 from aiohttp.http_writer import StreamWriter
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from mq.errors import HeadersTooLarge
 from mq.http.access import Shown
 from mq.http.answers import HAND, Answer
 from mq.http.departures import Departures
@@ -30,9 +29,10 @@ from mq.http.messages import stream
 from mq.http.parsers import Sieve, has_too_large_headers
 from mq.http.problems import error_answer, problem_answer
 from mq.http.room import Bounds
-from mq.interface.problems import BAD_REQUEST, INTERNAL
-from mq.limits import HANDLER_END_S, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX, SMALL_CHUNK_BYTES
-from mq.message import Delivery
+from mq.model.errors import HeadersTooLarge
+from mq.model.limits import HANDLER_END_S, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX, SMALL_CHUNK_BYTES
+from mq.model.message import Delivery
+from mq.protocol.problems import BAD_REQUEST, INTERNAL
 
 _log = logging.getLogger("mq.http")
 

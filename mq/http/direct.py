@@ -18,19 +18,19 @@ from aiohttp.http_parser import RawRequestMessage
 
 from mq.access.rules import check
 from mq.broker.queue import Queue
-from mq.errors import BadName
 from mq.http.access import Shown
 from mq.http.answers import Answer
 from mq.http.complaints import Complaints
 from mq.http.messages import DELETED, fetched, published
 from mq.http.metering import DELETES, FETCHES, PUBLISHES, WAITS, outcome_of
 from mq.http.service import Service
-from mq.interface.fetching import preferred_wait_s
-from mq.interface.routes import TABLE
-from mq.limits import BODY_HELD_BYTES_MAX, WAIT_S_MAX
-from mq.message import PLAIN, Delivery, Envelope
 from mq.metrics.plan import GONE
-from mq.names import CONTENT_TYPE_DEFAULT, CONTENT_TYPES, FORM_DEFAULT, MessageId
+from mq.model.errors import BadName
+from mq.model.limits import BODY_HELD_BYTES_MAX, WAIT_S_MAX
+from mq.model.message import PLAIN, Delivery, Envelope
+from mq.model.names import CONTENT_TYPE_DEFAULT, CONTENT_TYPES, FORM_DEFAULT, MessageId
+from mq.protocol.fetching import preferred_wait_s
+from mq.protocol.routes import TABLE
 
 # Headers that change nothing of an answer, as clients write them. What Connection, Content-Length
 # and Host say is the parser's to judge.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from mq.http.answers import Answer
 from mq.http.problems import error_answer
 from mq.http.room import Bounds, Held, Room
-from mq.serving_errors import HeadTooSlow, TooManyConnections
-from mq.serving_limits import REFUSALS_SAID_EVERY_S, REFUSED_LINGER_S, UNPARSED_BYTES_MAX
-from mq.settings import ServerSettings
+from mq.model.errors import HeadTooSlow, TooManyConnections
+from mq.model.serving_limits import REFUSALS_SAID_EVERY_S, REFUSED_LINGER_S, UNPARSED_BYTES_MAX
+from mq.runtime.server_settings import ServerSettings
 
 _log = logging.getLogger("mq.http")
 

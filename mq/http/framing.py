@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from mq.http.consume.wire import CloseCode
-from mq.interface.consume.limits import CONTROL_FRAMES_MAX, CONTROL_FRAMES_PER_S
-from mq.limits import (
+from mq.model.limits import (
     CHUNK_LINE_BYTES_MAX,
     FRAMED_PER_TURN_MAX,
     HEAD_BYTES_MAX,
     TRAILER_BYTES_MAX,
 )
+from mq.protocol.consume.limits import CONTROL_FRAMES_MAX, CONTROL_FRAMES_PER_S
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TARGET: Final = rb"[\x21-\x7e\x80-\xff]"

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-from mq.interface.routes import ABOUT
+from mq.protocol.routes import ABOUT
 
 
 async def read_root(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -6,8 +6,8 @@ from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-from mq.names import MessageId, QueueName
-from mq.store.history_read import read_history
+from mq.model.names import MessageId, QueueName
+from mq.store.history.read import read_history
 
 
 async def read(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -5,14 +5,14 @@ turn, and no more that waits than there is room for.
 import asyncio
 from typing import Protocol
 
-from mq.errors import HeadersTooLarge, NoMemory
 from mq.http.answers import Answer
 from mq.http.doors import HeadWatch, UnparsedWatch
 from mq.http.framing import BodyBroken, FramesRefused, Framing, HeadTooLong, Malformed
 from mq.http.problems import error_answer, problem_answer
-from mq.interface.problems import BAD_REQUEST
-from mq.limits import HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
-from mq.serving_limits import PIPELINED_BYTES_MAX
+from mq.model.errors import HeadersTooLarge, NoMemory
+from mq.model.limits import HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
+from mq.model.serving_limits import PIPELINED_BYTES_MAX
+from mq.protocol.problems import BAD_REQUEST
 
 
 class Parsing(Protocol):

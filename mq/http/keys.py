@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from mq.errors import KeyNotFound, MessageNotFound
 from mq.http.answers import Answer
 from mq.http.messages import DELETED
 from mq.http.reading import read_message
 from mq.http.service import Service
-from mq.interface import parameters
-from mq.interface.etags import parse_if_match
-from mq.names import Key, QueueName
+from mq.model.errors import KeyNotFound, MessageNotFound
+from mq.model.names import Key, QueueName
+from mq.protocol import parameters
+from mq.protocol.etags import parse_if_match
 
 
 async def read(

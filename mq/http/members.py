@@ -8,8 +8,8 @@ from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-from mq.interface.members import QUEUE, shown
-from mq.store.member_files import read_members
+from mq.protocol.members import QUEUE, shown
+from mq.store.members.files import read_members
 
 _HEADERS: Final = {"Cache-Control": "no-store"}
 

@@ -5,22 +5,18 @@ from typing import Final
 
 from aiohttp import web
 
-from mq.clock import rfc3339
 from mq.http.answers import Answer, json_answer
 from mq.http.bodies import body_chunks, json_object
 from mq.http.carried import download, message_headers, sent
 from mq.http.service import Service
-from mq.interface.bodies import due_in_s_of
-from mq.interface.envelopes import envelope_of
-from mq.interface.etags import parse_if_match
-from mq.interface.fetching import terms_of
-from mq.limits import (
-    BODY_HELD_BYTES_MAX,
-    CHUNK_BYTES,
-    SMALL_CHUNK_BYTES,
-)
-from mq.message import Delivery, Envelope
-from mq.names import MessageId, QueueName
+from mq.model.clock import rfc3339
+from mq.model.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES, SMALL_CHUNK_BYTES
+from mq.model.message import Delivery, Envelope
+from mq.model.names import MessageId, QueueName
+from mq.protocol.bodies import due_in_s_of
+from mq.protocol.envelopes import envelope_of
+from mq.protocol.etags import parse_if_match
+from mq.protocol.fetching import terms_of
 
 DELETED: Final = Answer(202)
 _NOTHING: Final = Answer(204, {"Cache-Control": "no-store"})

@@ -7,10 +7,10 @@ from typing import Final
 from aiohttp import web
 
 from mq.http.openapi.operations import DESCRIBED
-from mq.interface.consume.frames import Verb
-from mq.interface.routes import TABLE
 from mq.metrics.meter import Meter
 from mq.metrics.plan import GONE, Plan
+from mq.protocol.consume.frames import Verb
+from mq.protocol.routes import TABLE
 
 OPERATION: Final = web.RequestKey("operation", int)
 """Under this name a request has its operation's number, once that is known."""

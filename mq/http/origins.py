@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 
 from mq.access.bearer import token_of
 from mq.http.access import Access
-from mq.interface.consume.errors import ForeignOrigin
+from mq.protocol.consume.errors import ForeignOrigin
 
 _DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 _SITE: Final = "Sec-Fetch-Site"

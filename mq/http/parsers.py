@@ -7,7 +7,7 @@ from aiohttp import StreamReader
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import HttpRequestParser, RawRequestMessage
 
-from mq.limits import FIELD_BYTES_MAX
+from mq.model.limits import FIELD_BYTES_MAX
 
 PARSER: Final = "C" if HttpRequestParser.__module__ == "aiohttp._http_parser" else "Python"
 """Which of aiohttp's parsers runs: that in Python is slower."""

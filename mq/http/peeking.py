@@ -7,11 +7,11 @@ from aiohttp import web
 
 from mq.http.answers import Answer
 from mq.http.service import Service
-from mq.interface.carried import OWN_ORIGIN
-from mq.interface.peeking import page_of, peeked
-from mq.interface.rows import MEDIA_TYPE, row
-from mq.names import QueueName
-from mq.store.read import Reading
+from mq.model.names import QueueName
+from mq.protocol.carried import OWN_ORIGIN
+from mq.protocol.peeking import page_of, peeked
+from mq.protocol.rows import MEDIA_TYPE, row
+from mq.store.operations.read import Reading
 
 _HEADERS: Final = {
     "Content-Type": MEDIA_TYPE,

@@ -1,8 +1,8 @@
-"""Problems as answers. Which error is which problem is said by `mq.interface.problems`."""
+"""Problems as answers. Which error is which problem is said by `mq.protocol.problems`."""
 
-from mq.errors import MqError
 from mq.http.answers import Answer, json_answer
-from mq.interface.problems import (
+from mq.model.errors import MqError
+from mq.protocol.problems import (
     MEDIA_TYPE,
     Problem,
     facts_of,

@@ -6,18 +6,18 @@ from dataclasses import asdict
 from aiohttp import web
 
 from mq.access.rules import Needs, is_allowed
-from mq.clock import rfc3339
-from mq.expiry import is_expired
 from mq.http.access import caller_of
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-from mq.interface.queues import AFTER, COUNT, DIGITS, SHARDS, listed
-from mq.names import QueueName
-from mq.settings import DIGITS_SETTING, SHARDS_SETTING
-from mq.store.counting import FIGURES, AsOf
-from mq.store.queues import WantedShape
-from mq.store.registry import list_queues
-from mq.upkeep_limits import QUEUES_LISTED_DEFAULT
+from mq.model.clock import rfc3339
+from mq.model.expiry import is_expired
+from mq.model.names import QueueName
+from mq.model.settings import DIGITS_SETTING, SHARDS_SETTING
+from mq.model.upkeep_limits import QUEUES_LISTED_DEFAULT
+from mq.protocol.queues import AFTER, COUNT, DIGITS, SHARDS, listed
+from mq.store.operations.queues import WantedShape
+from mq.store.scan.counting import FIGURES, AsOf
+from mq.store.settings.registry import list_queues
 
 
 async def read_all(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -8,11 +8,11 @@ from aiohttp import web
 from mq.http.answers import Answer
 from mq.http.carried import download, message_headers, sent
 from mq.http.service import Service
-from mq.interface.etags import etag
-from mq.interface.ranges import Wanted, wanted
-from mq.looking import Part
-from mq.names import MessageId, QueueName
-from mq.store.read import Reading
+from mq.model.looking import Part
+from mq.model.names import MessageId, QueueName
+from mq.protocol.etags import etag
+from mq.protocol.ranges import Wanted, wanted
+from mq.store.operations.read import Reading
 
 _HEAD: Final = "HEAD"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
-from mq.serving_limits import (
+from mq.model.serving_limits import (
     DESCRIPTORS_KEPT,
     DESCRIPTORS_KEPT_SHARE,
     DESCRIPTORS_REFUSED_SHARE,
@@ -17,7 +17,7 @@ from mq.serving_limits import (
     REFUSED_LINGER_MAX,
     UNREAD_S_DEFAULT,
 )
-from mq.settings import ServerSettings
+from mq.runtime.server_settings import ServerSettings
 
 
 class Held(Protocol):

@@ -27,7 +27,7 @@ from mq.http.consume.connection import consume
 from mq.http.openapi.serving import reader_of
 from mq.http.page import serving as page
 from mq.http.routing import Handler, Route
-from mq.interface.routes import routes_of
+from mq.protocol.routes import routes_of
 
 _read_openapi: Final = reader_of(lambda: ROUTES)
 

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from mq.http.answers import Answer
 from mq.http.service import Service
-from mq.interface import routes
+from mq.protocol import routes
 
 Handler: TypeAlias = Callable[
     [Service, web.BaseRequest, Mapping[str, str]], Awaitable[Answer | web.StreamResponse]

@@ -9,12 +9,10 @@ from aiohttp import web
 from mq.http.answers import Answer, json_answer
 from mq.http.bodies import held_body
 from mq.http.service import Service
-from mq.interface.schedules import schedule_of, summary, unreadable, whole
-from mq.limits import (
-    BODY_HELD_BYTES_MAX,
-)
-from mq.names import QueueName, ScheduleName
-from mq.store.schedules import Listed
+from mq.model.limits import BODY_HELD_BYTES_MAX
+from mq.model.names import QueueName, ScheduleName
+from mq.protocol.schedules import schedule_of, summary, unreadable, whole
+from mq.store.schedules.schedules import Listed
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 

@@ -12,7 +12,7 @@ from mq.http.access import Access
 from mq.http.complaints import Complaints
 from mq.metrics.meter import Meter
 from mq.metrics.scrape import Scrapes
-from mq.settings import ServerSettings
+from mq.runtime.server_settings import ServerSettings
 
 
 @dataclass(frozen=True, slots=True)

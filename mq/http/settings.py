@@ -7,10 +7,10 @@ from aiohttp import web
 from mq.http.answers import Answer, json_answer
 from mq.http.bodies import json_object
 from mq.http.service import Service
-from mq.interface.bodies import patch_of
-from mq.interface.etags import parse_tags
-from mq.names import QueueName
-from mq.store.configure import Configured
+from mq.model.names import QueueName
+from mq.protocol.bodies import patch_of
+from mq.protocol.etags import parse_tags
+from mq.store.settings.configure import Configured
 
 
 async def read(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -7,8 +7,8 @@ from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-from mq.interface.shovels import progress, wanted_of
-from mq.names import QueueName
+from mq.model.names import QueueName
+from mq.protocol.shovels import progress, wanted_of
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 

@@ -6,9 +6,9 @@ from aiohttp import web
 
 from mq.http.answers import Answer, json_answer
 from mq.http.service import Service
-from mq.interface.etags import etag, parse_if_match
-from mq.interface.sidelines import reason_of, sidelined
-from mq.names import MessageId, QueueName
+from mq.model.names import MessageId, QueueName
+from mq.protocol.etags import etag, parse_if_match
+from mq.protocol.sidelines import reason_of, sidelined
 
 
 async def sideline(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:

@@ -15,10 +15,10 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from mq import __version__
-from mq.errors import BadName, BadParameter
 from mq.http.app import Handle
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
+from mq.model.errors import BadName, BadParameter
 
 
 class Named(NamedTuple):

@@ -1,5 +1,5 @@
 """What a daemon counts of what it does, and how that is shown to Prometheus.
 
-Floor 2. `prometheus_client` is used here alone, and only when somebody scrapes: what is counted on
+`prometheus_client` is used here alone, and only when somebody scrapes: what is counted on
 a message's way goes into plain numbers.
 """

@@ -9,14 +9,14 @@ from prometheus_client.metrics_core import Metric
 
 from mq import __version__
 from mq.broker.readiness import Readiness, ReadinessProbe
-from mq.errors import Unavailable
-from mq.members import Member, leader_of
 from mq.metrics.families import gauge, one
 from mq.metrics.survey import FIGURES, Row, Survey, Surveyed
-from mq.store.commit import Committer
-from mq.store.member_files import read_members
-from mq.store.root import Root
-from mq.store.space import Room
+from mq.model.errors import Unavailable
+from mq.model.members import Member, leader_of
+from mq.store.core.root import Root
+from mq.store.disk.commit import Committer
+from mq.store.disk.space import Room
+from mq.store.members.files import read_members
 
 _SAYS = {
     "ready": "Messages that may be fetched.",

@@ -7,9 +7,9 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 
-from mq.histogram import FLUSH_SECONDS, SECONDS, SIZES
 from mq.metrics.board import Board
 from mq.metrics.plan import KEPT, OUTCOMES, Key, Plan
+from mq.runtime.histogram import FLUSH_SECONDS, SECONDS, SIZES
 
 _OUTCOMES = len(OUTCOMES)
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from mq.broker.accounts import Totals
 from mq.broker.shelf import Holder
-from mq.histogram import FLUSH_SECONDS, SECONDS, SIZES
-from mq.store.timed_files import FLUSHED
+from mq.runtime.histogram import FLUSH_SECONDS, SECONDS, SIZES
+from mq.store.disk.timed_files import FLUSHED
 
 OUTCOMES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", "gone")
 """How a request ended; `gone`: nobody was there any more for an answer."""

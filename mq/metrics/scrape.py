@@ -15,7 +15,7 @@ from mq.metrics.disk import Counted, Disk, Looked
 from mq.metrics.families import page_of
 from mq.metrics.meter import Meter
 from mq.metrics.plan import Key
-from mq.metrics_limits import DISK_S, KEPT_EVERY_S
+from mq.model.metrics_limits import DISK_S, KEPT_EVERY_S
 
 _log = logging.getLogger("mq.metrics")
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from mq.errors import StartupError
 from mq.metrics.families import Family
+from mq.model.errors import StartupError
 
 _PATIENCE_S: Final = 5.0
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import MqError, QueueNotFound
-from mq.metrics_limits import COUNTING_S
-from mq.names import QueueName
-from mq.store.census import Census
-from mq.store.counting import Counts, count
-from mq.store.registry import existing_queues
+from mq.model.errors import MqError, QueueNotFound
+from mq.model.metrics_limits import COUNTING_S
+from mq.model.names import QueueName
+from mq.store.scan.census import Census
+from mq.store.scan.counting import Counts, count
+from mq.store.settings.registry import existing_queues
 
 _log = logging.getLogger("mq.metrics")
 

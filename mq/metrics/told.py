@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from mq.histogram import FLUSH_SECONDS, SECONDS, SIZES
 from mq.metrics.families import counter, gauge, histogram, one
 from mq.metrics.meter import Meter
 from mq.metrics.plan import KEPT, Kept, Key
+from mq.runtime.histogram import FLUSH_SECONDS, SECONDS, SIZES
 
 
 def families_of(meter: Meter) -> Iterator[Metric]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from mq.histogram import Histogram
 from mq.metrics.families import Family, counter, histogram, one
-from mq.passes import Passes
+from mq.runtime.histogram import Histogram
+from mq.runtime.passes import Passes
 
 
 def of_passes(daemon: str, passes: Passes) -> Iterator[Family]:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from mq.clock import SystemClock
-from mq.errors import LeaseLost
-from mq.lifecycle import State
+from mq.model.clock import SystemClock
+from mq.model.errors import LeaseLost
+from mq.model.lifecycle import State
 from mq.spark.listing import Block, blocks_of, is_leased, lease_blocks
 from mq.spark.options import ReadOptions, Subscription
 from mq.spark.partitions import Cut, Names, partitions
 from mq.spark.reading import Manner, batches, leased_batches
-from mq.store.files import Files
-from mq.store.pipeline_layout import LeaseName
-from mq.store.root import Root, attach_root
+from mq.store.core.root import Root, attach_root
+from mq.store.disk.files import Files
+from mq.store.format.pipeline import LeaseName
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

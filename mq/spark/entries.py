@@ -6,12 +6,11 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple, TypeAlias
 
-from mq.errors import BadName
-from mq.limits import UUID_CHARS
-from mq.many_ids import are_uuids
-from mq.names import UUID_V7, UUIDS_END, MessageId
+from mq.model.errors import BadName
+from mq.model.limits import UUID_CHARS
+from mq.model.names import UUID_V7, UUIDS_END, MessageId, are_uuids
 from mq.spark.rows import DEFAULT_HEADERS, Attributes
-from mq.store.layout import split_entry
+from mq.store.format.layout import split_entry
 
 _SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
 _BARE: Final = Attributes(0, None, 0, DEFAULT_HEADERS)

@@ -22,8 +22,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from mq.bulk_limits import JAVA_ANSWER_S_MAX, JAVA_MAJOR_MIN
-from mq.errors import MqError
+from mq.model.bulk_limits import JAVA_ANSWER_S_MAX, JAVA_MAJOR_MIN
+from mq.model.errors import MqError
 
 logger = logging.getLogger(__name__)
 

@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from mq.bulk_limits import LEASE_S_DEFAULT, LEASED_MESSAGES_DEFAULT
-from mq.errors import Busy, MqError, QueueNotFound
-from mq.names import ConsumerName, QueueName
+from mq.model.bulk_limits import LEASE_S_DEFAULT, LEASED_MESSAGES_DEFAULT
+from mq.model.errors import Busy, MqError, QueueNotFound
+from mq.model.names import ConsumerName, QueueName
 from mq.spark.opening import open_for_leases
 from mq.spark.renewing import Renewing
 from mq.spark.schema import SCHEMA
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.lease import Lease, acknowledge, claim
-from mq.store.owning import forget_consumer, own
-from mq.store.releasing import release
-from mq.store.root import Root
-from mq.store.standing import queue_exists
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import Lease, acknowledge, claim
+from mq.store.leases.owning import forget_consumer, own
+from mq.store.leases.releasing import release
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from mq.bulk_limits import LAST_EVENTS_S
+from mq.model.bulk_limits import LAST_EVENTS_S
 from mq.spark.reports import Runs, acknowledge_up_to
 
 _log: Final = logging.getLogger("mq.spark")

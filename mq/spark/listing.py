@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from mq.errors import BadName, QueueNotFound
-from mq.lifecycle import State
-from mq.limits import UUID_CHARS
-from mq.names import QueueName
+from mq.model.errors import BadName, QueueNotFound
+from mq.model.lifecycle import State
+from mq.model.limits import UUID_CHARS
+from mq.model.names import QueueName
 from mq.spark.options import Subscription
-from mq.store.layout import is_deleted_folder, split_entry
-from mq.store.pipeline_layout import (
+from mq.store.core.purged import PurgeMark, mark_of
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.format.layout import is_deleted_folder, split_entry
+from mq.store.format.pipeline import (
     LeaseFile,
     LeaseName,
     is_acknowledged,
     lease_path,
     parse_lease_file,
 )
-from mq.store.purged import PurgeMark, mark_of
-from mq.store.root import Root
-from mq.store.standing import queue_exists
-from mq.store.walk import entries_if_there, is_bucket, is_deep_folder
+from mq.store.format.walk import entries_if_there, is_bucket, is_deep_folder
 
 BLOCK_NAMES: Final = 1000
 

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.flush import Flusher
-from mq.store.mounts import choose_flusher
-from mq.store.root import Root, attach_root
-from mq.store.server_clock import ClockFollower
+from mq.model.clock import SystemClock
+from mq.store.core.root import Root, attach_root
+from mq.store.core.server_clock import ClockFollower
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher
+from mq.store.disk.mounts import choose_flusher
 
 _FLUSH_THREADS: Final = 2
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import unquote
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     LEASE_S_DEFAULT,
     LEASE_S_MAX,
     MESSAGES_PER_PARTITION_DEFAULT,
@@ -23,9 +23,9 @@ from mq.bulk_limits import (
     READ_THREADS_DEFAULT,
     READ_THREADS_MAX,
 )
-from mq.errors import BadName, MqError
-from mq.names import ConsumerName, Key, QueueName
-from mq.store.pipeline_layout import LeaseName
+from mq.model.errors import BadName, MqError
+from mq.model.names import ConsumerName, Key, QueueName
+from mq.store.format.pipeline import LeaseName
 
 T = TypeVar("T")
 ReadState = Literal["ready", "delayed", "leased", "removed"]

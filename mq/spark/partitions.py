@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     HELD_NAMES_MAX,
     MESSAGES_PER_PARTITION_DEFAULT,
     MESSAGES_PER_PARTITION_WORTH,
     PARTITIONS_DEFAULT,
 )
 from mq.spark.listing import BLOCK_NAMES, Block
-from mq.store.files import Files
-from mq.store.root import Root
-from mq.store.spools import Spool, read_spool
+from mq.store.bulk.spools import Spool, read_spool
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
 
 _log = logging.getLogger("mq.spark")
 

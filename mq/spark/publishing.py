@@ -11,34 +11,35 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from mq.clock import SystemClock
-from mq.errors import (
-    BadName,
-    BadParameter,
-    DueTooFar,
-    HeadersTooLarge,
-    MqError,
+from mq.model.clock import SystemClock
+from mq.model.errors import BadName, BadParameter, DueTooFar, HeadersTooLarge, MqError
+from mq.model.headers import Headers, kept, print_block
+from mq.model.limits import PRIORITY_MAX
+from mq.model.names import (
+    Key,
+    MessageId,
+    QueueName,
+    RepeatableIds,
+    UuidSource,
+    extension_for,
+    is_default,
 )
-from mq.headers import Headers, kept, print_block
-from mq.limits import PRIORITY_MAX
-from mq.names import Key, MessageId, QueueName, UuidSource, extension_for, is_default
-from mq.repeatable_ids import RepeatableIds
-from mq.settings import QueueSettings
+from mq.model.settings import QueueSettings
 from mq.spark.options import BadOption, WriteOptions
 from mq.spark.refusals import explained
-from mq.store.files import Files
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.journal import abort, begin_publish, commit, is_published
-from mq.store.mounts import choose_flusher, file_system_of
-from mq.store.pipeline_layout import Attempt
-from mq.store.roll_forward import roll_all_forward, roll_forward
-from mq.store.root import Root, attach_root
-from mq.store.server_clock import ClockFollower
-from mq.store.settings import DEFAULT_SHAPE, read_fields, settings_in
-from mq.store.staging import Staged, StagingWriter
-from mq.store.standing import queue_exists
-from mq.store.windows import WindowIds
+from mq.store.bulk.journal import abort, begin_publish, commit, is_published
+from mq.store.bulk.roll_forward import roll_all_forward, roll_forward
+from mq.store.bulk.staging import Staged, StagingWriter
+from mq.store.bulk.windows import WindowIds
+from mq.store.core.root import Root, attach_root
+from mq.store.core.server_clock import ClockFollower
+from mq.store.core.standing import queue_exists
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.mounts import choose_flusher, file_system_of
+from mq.store.format.pipeline import Attempt
+from mq.store.format.settings import DEFAULT_SHAPE, read_fields, settings_in
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {

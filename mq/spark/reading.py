@@ -16,22 +16,22 @@ from typing import Final
 
 import pyarrow as pa
 
-from mq.bulk_limits import READ_BATCH_BYTES, VALUE_BYTES_MAX
-from mq.clock import Moment
-from mq.errors import BadName, LeaseLost, MqError
-from mq.headers import parse_block
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
+from mq.model.bulk_limits import READ_BATCH_BYTES, VALUE_BYTES_MAX
+from mq.model.clock import Moment
+from mq.model.errors import BadName, LeaseLost, MqError
+from mq.model.headers import parse_block
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
 from mq.spark.entries import Entry, Group, entries
 from mq.spark.listing import is_leased
 from mq.spark.partitions import Names, groups, lines
 from mq.spark.rows import Row, Rows, with_type
-from mq.store.files import is_gone
-from mq.store.mounts import file_system_of
-from mq.store.pipeline_layout import LeaseName
-from mq.store.purged import PurgeMark, mark_of
-from mq.store.read import latest
-from mq.store.root import Root
+from mq.store.core.purged import PurgeMark, mark_of
+from mq.store.core.root import Root
+from mq.store.disk.files import is_gone
+from mq.store.disk.mounts import file_system_of
+from mq.store.format.pipeline import LeaseName
+from mq.store.operations.read import latest
 
 _log = logging.getLogger("mq.spark")
 

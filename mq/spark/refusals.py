@@ -5,12 +5,11 @@ Pure Python, no pyspark.
 
 from dataclasses import dataclass
 
-from mq.errors import KeyTaken, MqError, PublishPurged, QueueNotFound
-from mq.names import QueueName
-from mq.store.expired import refuse_expired
-from mq.store.root import Root
-from mq.store.standing import queue_exists
-from mq.upkeep_errors import QueueExpired
+from mq.model.errors import KeyTaken, MqError, PublishPurged, QueueExpired, QueueNotFound
+from mq.model.names import QueueName
+from mq.store.core.expired import refuse_expired
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
 
 
 @dataclass(eq=False)

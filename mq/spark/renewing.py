@@ -5,11 +5,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from mq.bulk_limits import LEASE_RENEWAL_RETRY_S, RENEWALS_PER_LEASE
-from mq.errors import Busy, LeaseLost, MqError
-from mq.names import ConsumerName
-from mq.store.lease import leases_of, renew
-from mq.store.root import Root
+from mq.model.bulk_limits import LEASE_RENEWAL_RETRY_S, RENEWALS_PER_LEASE
+from mq.model.errors import Busy, LeaseLost, MqError
+from mq.model.names import ConsumerName
+from mq.store.core.root import Root
+from mq.store.leases.lease import leases_of, renew
 
 _log: Final = logging.getLogger("mq.spark")
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mq.errors import BadName, LeaseLost, MqError
-from mq.names import ConsumerName
+from mq.model.errors import BadName, LeaseLost, MqError
+from mq.model.names import ConsumerName
 from mq.spark.opening import open_for_leases
 from mq.spark.streaming import plan
-from mq.store.group import run_alone
-from mq.store.lease import acknowledge, leases_of
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import acknowledge, leases_of
 
 _log: Final = logging.getLogger("mq.spark")
 

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from mq.bulk_limits import READ_BATCH_ROWS
-from mq.headers import Headers
-from mq.lifecycle import State
-from mq.limits import PUBLISHED_MS_MAX, RECEIVES_MAX, UUID_CHARS
-from mq.message import Stamp
-from mq.names import CONTENT_TYPE_DEFAULT
+from mq.model.bulk_limits import READ_BATCH_ROWS
+from mq.model.headers import Headers
+from mq.model.lifecycle import State
+from mq.model.limits import PUBLISHED_MS_MAX, RECEIVES_MAX, UUID_CHARS
+from mq.model.message import Stamp
+from mq.model.names import CONTENT_TYPE_DEFAULT
 
 _NS_PER_MS: Final = 1_000_000
 _US_PER_MS: Final = 1000

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 
 # Column -> Spark's type as it writes it, in order. `size` is of the body, in bytes.
 COLUMNS: Final = {

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from mq.errors import StorageFailed
-from mq.names import Key
+from mq.model.errors import StorageFailed
+from mq.model.names import Key
 from mq.spark.options import BadOption, WriteOptions
 from mq.spark.publishing import (
     Task,
@@ -32,7 +32,7 @@ from mq.spark.publishing import (
     stage_rows,
 )
 from mq.spark.refusals import check_queue
-from mq.store.staging import Staged
+from mq.store.bulk.staging import Staged
 
 _QUERY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"

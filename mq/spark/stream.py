@@ -19,10 +19,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from mq.clock import SystemClock
-from mq.errors import LeaseLost
-from mq.lifecycle import State
-from mq.names import ConsumerName
+from mq.model.clock import SystemClock
+from mq.model.errors import LeaseLost
+from mq.model.lifecycle import State
+from mq.model.names import ConsumerName
 from mq.spark.listing import is_leased, lease_blocks
 from mq.spark.opening import open_for_leases
 from mq.spark.options import StreamOptions
@@ -31,8 +31,8 @@ from mq.spark.reading import Manner, batches, leased_batches
 from mq.spark.renewing import Renewing
 from mq.spark.reports import report
 from mq.spark.streaming import LeaseStream
-from mq.store.files import Files
-from mq.store.root import attach_root
+from mq.store.core.root import attach_root
+from mq.store.disk.files import Files
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -11,25 +11,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.bulk_limits import LEASED_MESSAGES_MAX, LEASES_OPEN_MAX, OWNER_RETRY_S, OWNER_WAIT_S
-from mq.errors import ConsumerBusy, LeaseLost, MqError
-from mq.lifecycle import State
-from mq.limits import UUID_CHARS
-from mq.names import ConsumerName, MessageId, QueueName
+from mq.model.bulk_limits import LEASED_MESSAGES_MAX, LEASES_OPEN_MAX, OWNER_RETRY_S, OWNER_WAIT_S
+from mq.model.errors import ConsumerBusy, LeaseLost, MqError
+from mq.model.lifecycle import State
+from mq.model.limits import UUID_CHARS
+from mq.model.names import ConsumerName, MessageId, QueueName
+from mq.runtime.upkeep import Pace
 from mq.spark.listing import Wanted, blocks_of
 from mq.spark.options import StreamOptions
 from mq.spark.renewing import renew_open
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.lapses import adopt
-from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
-from mq.store.manifest import read_manifest
-from mq.store.owning import Owner, own
-from mq.store.pipeline_layout import LeaseName
-from mq.store.releasing import release
-from mq.store.root import Root
-from mq.store.steps import Steps
-from mq.upkeep import Pace
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps
+from mq.store.format.pipeline import LeaseName
+from mq.store.leases.lapses import adopt
+from mq.store.leases.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
+from mq.store.leases.manifest import read_manifest
+from mq.store.leases.owning import Owner, own
+from mq.store.leases.releasing import release
 
 _log: Final = logging.getLogger("mq.spark")
 

@@ -1,4 +1,4 @@
-"""Floor 1: the disk. Names to paths, the calls that change files, and the durable operations.
+"""The disk. Names to paths, the calls that change files, and the durable operations.
 
 FORMAT.md, beside this file, is the format that the code here keeps.
 """

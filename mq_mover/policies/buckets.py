@@ -3,12 +3,12 @@
 import logging
 from typing import ClassVar, Final
 
-from mq.errors import MqError
-from mq.lifecycle import State
-from mq.limits import SWEEP_EVERY_S
-from mq.store.buckets import sweep_buckets
-from mq.store.group import run_alone
-from mq.store.listing import is_settled
+from mq.model.errors import MqError
+from mq.model.lifecycle import State
+from mq.model.limits import SWEEP_EVERY_S
+from mq.store.core.listing import is_settled
+from mq.store.disk.group import run_alone
+from mq.store.operations.buckets import sweep_buckets
 from mq_mover.policy import Policy, Turn, Work
 
 _log = logging.getLogger("mq-mover.policies")

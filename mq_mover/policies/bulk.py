@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from mq.limits import SWEEP_EVERY_S
-from mq.store.sweep_bulk import BulkSweep
+from mq.model.limits import SWEEP_EVERY_S
+from mq.store.bulk.sweep import BulkSweep
 from mq_mover.policy import Policy, Turn, Work
 
 

@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from mq.limits import SWEEP_EVERY_S
-from mq.store.group import run_alone
-from mq.store.queues import sweep_tombstones
-from mq.upkeep_limits import RETIRED_PER_TURN_MAX
+from mq.model.limits import SWEEP_EVERY_S
+from mq.model.upkeep_limits import RETIRED_PER_TURN_MAX
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import sweep_tombstones
 from mq_mover.policy import Policy, Turn
 
 

@@ -7,14 +7,14 @@ import stat
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
-from mq.errors import BadName
-from mq.lifecycle import State
-from mq.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
-from mq.names import MessageId, QueueName
-from mq.store.group import run_alone
-from mq.store.layout import parse_entry
-from mq.store.orphans import give_up_publishes
-from mq.store.redeliver import forget, is_forgotten
+from mq.model.errors import BadName
+from mq.model.lifecycle import State
+from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
+from mq.model.names import MessageId, QueueName
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import parse_entry
+from mq.store.keys.orphans import give_up_publishes
+from mq.store.operations.redeliver import forget, is_forgotten
 from mq_mover.policy import Policy, Turn
 
 _log = logging.getLogger("mq-mover.policies")

@@ -3,10 +3,10 @@
 import contextlib
 from typing import ClassVar, Final
 
-from mq.errors import BadName
-from mq.limits import SWEEP_EVERY_S
-from mq.names import QueueName
-from mq.store.history_sweep import recorded_queues, sweep_history
+from mq.model.errors import BadName
+from mq.model.limits import SWEEP_EVERY_S
+from mq.model.names import QueueName
+from mq.store.history.sweep import recorded_queues, sweep_history
 from mq_mover.policy import Policy, Turn, Work
 
 _QUEUES_PER_TURN_MAX: Final = 100

@@ -5,9 +5,9 @@ schedules have left behind.
 import logging
 from typing import ClassVar
 
-from mq.limits import SWEEP_EVERY_S
-from mq.store.group import run_alone
-from mq.store.orphans import OrphanSweep
+from mq.model.limits import SWEEP_EVERY_S
+from mq.store.disk.group import run_alone
+from mq.store.keys.orphans import OrphanSweep
 from mq_mover.policy import Policy, Turn, Work
 
 _log = logging.getLogger("mq-mover.policies")

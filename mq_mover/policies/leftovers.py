@@ -4,10 +4,10 @@ that nobody goes on writing.
 
 from typing import ClassVar
 
-from mq.limits import SWEEP_EVERY_S
-from mq.store.crossing_files import sweep_crossings
-from mq.store.shovel_sweep import sweep_shovels
-from mq.store.sweep_members import sweep_members
+from mq.model.limits import SWEEP_EVERY_S
+from mq.store.members.sweep import sweep_members
+from mq.store.shovel.crossing_files import sweep_crossings
+from mq.store.shovel.sweep import sweep_shovels
 from mq_mover.policy import Policy, Turn
 
 

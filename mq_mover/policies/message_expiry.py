@@ -8,18 +8,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
-from mq.limits import GROUP_OPERATIONS_MAX
-from mq.names import MessageId, QueueName
-from mq.settings import SIDELINE
-from mq.store.expire import Expiry, expire, expire_bucket, expired_ready
-from mq.store.group import Outcome
-from mq.store.steps import Steps
-from mq.upkeep_limits import (
+from mq.model.limits import GROUP_OPERATIONS_MAX
+from mq.model.names import MessageId, QueueName
+from mq.model.settings import SIDELINE
+from mq.model.upkeep_limits import (
     EXPIRED_FAILED_KNOWN_MAX,
     EXPIRED_PER_TURN_MAX,
     EXPIRY_QUEUES_PER_TURN_MAX,
     MESSAGE_EXPIRY_EVERY_S,
 )
+from mq.store.disk.group import Outcome
+from mq.store.disk.steps import Steps
+from mq.store.operations.expire import Expiry, expire, expire_bucket, expired_ready
 from mq_mover.policy import Policy, Turn, Work
 from mq_mover.sidelines import Sidelines
 

@@ -5,17 +5,17 @@ do not find them. Each bucket is looked through once, when no more comes to it.
 import logging
 from typing import ClassVar
 
-from mq.errors import MqError, StaysAsItIs
-from mq.limits import GROUP_OPERATIONS_MAX
-from mq.names import MessageId, QueueName
-from mq.store.breaches import Spot
-from mq.store.bucket_names import parse_bucket
-from mq.store.files import is_gone
-from mq.store.group import run_group
-from mq.store.misplaced import look_for_misplaced
-from mq.store.putting_right import put_in_place
-from mq.store.walk import buckets
-from mq.upkeep_limits import MISPLACED_EVERY_S, MISPLACED_LOOKED_AT_MAX, MISPLACED_MOVED_MAX
+from mq.model.errors import MqError, StaysAsItIs
+from mq.model.limits import GROUP_OPERATIONS_MAX
+from mq.model.names import MessageId, QueueName
+from mq.model.upkeep_limits import MISPLACED_EVERY_S, MISPLACED_LOOKED_AT_MAX, MISPLACED_MOVED_MAX
+from mq.store.audit.breaches import Spot
+from mq.store.audit.misplaced import look_for_misplaced
+from mq.store.audit.putting_right import put_in_place
+from mq.store.disk.files import is_gone
+from mq.store.disk.group import run_group
+from mq.store.format.bucket_names import parse_bucket
+from mq.store.format.walk import buckets
 from mq_mover.policy import Policy, Turn, Work
 
 _log = logging.getLogger("mq-mover.policies")

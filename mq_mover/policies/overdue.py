@@ -10,17 +10,12 @@ import os
 from functools import partial
 from typing import ClassVar, Final
 
-from mq.errors import Busy, SidelineMissing, SidelinePurged
-from mq.limits import GROUP_OPERATIONS_MAX
-from mq.names import QueueName
-from mq.settings import QueueSettings
-from mq.store.delayed_names import Delayed, delayed_behind
-from mq.store.group import Outcome
-from mq.store.overdue import Swept, sweep_overdue
-from mq.store.steps import Steps
-from mq.store.sweep_pointer import Pointer, forget_pointer, read_pointers, write_pointer
-from mq.sweeping import is_overdue, overdue_after_s
-from mq.upkeep_limits import (
+from mq.model.errors import Busy, SidelineMissing, SidelinePurged
+from mq.model.limits import GROUP_OPERATIONS_MAX
+from mq.model.names import QueueName
+from mq.model.settings import QueueSettings
+from mq.model.sweeping import is_overdue, overdue_after_s
+from mq.model.upkeep_limits import (
     OVERDUE_EVERY_S,
     OVERDUE_FIRST_S,
     OVERDUE_LOOKED_AT_MAX,
@@ -28,6 +23,11 @@ from mq.upkeep_limits import (
     OVERDUE_TAKEN_OVER_EVERY_S,
     OVERDUE_TAKEN_OVER_S,
 )
+from mq.store.disk.group import Outcome
+from mq.store.disk.steps import Steps
+from mq.store.members.sweep_pointer import Pointer, forget_pointer, read_pointers, write_pointer
+from mq.store.operations.overdue import Swept, sweep_overdue
+from mq.store.scan.delayed_names import Delayed, delayed_behind
 from mq_mover.policy import Policy, Turn, Work
 from mq_mover.sidelines import Sidelines
 

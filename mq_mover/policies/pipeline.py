@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from mq.limits import SWEEP_EVERY_S
-from mq.store.lapses import sweep_leases
-from mq.store.spools import sweep_spools
+from mq.model.limits import SWEEP_EVERY_S
+from mq.store.bulk.spools import sweep_spools
+from mq.store.leases.lapses import sweep_leases
 from mq_mover.policy import Policy, Turn
 
 

@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from mq.limits import SWEEP_EVERY_S
-from mq.names import QueueName
-from mq.store.group import run_alone
-from mq.store.purge import sweep_purged
-from mq.store.purged import PurgeMark
+from mq.model.limits import SWEEP_EVERY_S
+from mq.model.names import QueueName
+from mq.store.core.purged import PurgeMark
+from mq.store.disk.group import run_alone
+from mq.store.operations.purge import sweep_purged
 from mq_mover.policy import Policy, Turn, Work
 
 

@@ -3,13 +3,13 @@
 import logging
 from typing import ClassVar
 
-from mq.errors import MqError
-from mq.expiry import next_change_ms
-from mq.names import QueueName, UuidSource
-from mq.store.expire import delete_expired_queue, is_over
-from mq.store.group import run_alone
-from mq.store.queues import retire_delayed
-from mq.upkeep_limits import EXPIRY_QUEUES_PER_TURN_MAX, QUEUE_EXPIRY_EVERY_S
+from mq.model.errors import MqError
+from mq.model.expiry import next_change_ms
+from mq.model.names import QueueName, UuidSource
+from mq.model.upkeep_limits import EXPIRY_QUEUES_PER_TURN_MAX, QUEUE_EXPIRY_EVERY_S
+from mq.store.disk.group import run_alone
+from mq.store.operations.expire import delete_expired_queue, is_over
+from mq.store.operations.queues import retire_delayed
 from mq_mover.policy import Policy, Turn, Work
 
 _log = logging.getLogger("mq-mover.policies")

@@ -9,22 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mq.names import QueueName, UuidSource
-from mq.settings import QueueSettings
-from mq.shovel import Criteria
-from mq.shovel_limits import (
+from mq.model.errors import ShovelRunning
+from mq.model.names import QueueName, UuidSource
+from mq.model.settings import QueueSettings
+from mq.model.shovel import (
     SHOVEL_END_S,
     SHOVEL_SCHEDULED_RUNS_MAX,
     SHOVEL_SCHEDULES_LOOK_S,
+    Criteria,
+    Trigger,
+    due_in_s,
+    interval_s,
 )
-from mq.shovel_progress import Trigger
-from mq.shovel_schedule import due_in_s, interval_s
-from mq.shovels.beginning import Asked, begin
-from mq.shovels.hearing import Heard, Stopping
-from mq.shovels.run import Run
-from mq.store.shovel_files import read_record, scheduled_since_ms
-from mq.store.standing import queue_exists
-from mq.upkeep_errors import ShovelRunning
+from mq.store.core.standing import queue_exists
+from mq.store.shovel.beginning import Asked, begin
+from mq.store.shovel.files import read_record, scheduled_since_ms
+from mq.store.shovel.hearing import Heard, Stopping
+from mq.store.shovel.run import Run
 from mq_mover.policy import Policy, Turn, Work
 
 _log = logging.getLogger("mq-mover.shovel")

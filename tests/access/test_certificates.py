@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mq.access.callers import Right
 from mq.access.certificates import ClientsFile, names_of, parse_clients
 from mq.access.tls import ServerTls, TlsFiles
-from mq.errors import StartupError
+from mq.model.errors import StartupError
 
 FILE = """
 [[client]]

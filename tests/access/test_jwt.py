@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from mq.access.callers import Caller, Right
 from mq.access.jwt import JwtVerifier
 from mq.access.keys import BadKeys, FileKeys, PublicKey, parse_keys
-from mq.serving_limits import JWKS_KEYS_MAX, JWTS_KNOWN_MAX
+from mq.model.serving_limits import JWKS_KEYS_MAX, JWTS_KNOWN_MAX
 
 ONE = SigningKey()
 CLOCK = FakeClock()

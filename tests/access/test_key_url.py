@@ -12,7 +12,7 @@ from harness.waiting import comes_true
 from mq.access.jwt import JwtVerifier
 from mq.access.key_url import UrlKeys, check_url
 from mq.access.keys import BadKeys
-from mq.serving_limits import JWKS_AGAIN_S
+from mq.model.serving_limits import JWKS_AGAIN_S
 
 ONE, TWO = SigningKey(), SigningKey(kid="two")
 

@@ -22,8 +22,8 @@ from mq import AsyncClient
 from mq.access.tls import ServerTls, TlsFiles
 from mq.client.errors import ConnectionLost, CouldNotConnect
 from mq.client.options import Retry
-from mq.errors import StartupError
-from mq.limits import BODY_HELD_BYTES_MAX
+from mq.model.errors import StartupError
+from mq.model.limits import BODY_HELD_BYTES_MAX
 
 ONCE = Retry(attempts=1)
 

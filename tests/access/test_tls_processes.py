@@ -145,7 +145,7 @@ def told(daemons: Processes, root: Path, authority: Authority, pair: Pair) -> Pr
 
 def mqctl(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "mq.mqctl", *arguments],
+        [sys.executable, "-m", "mq.tools.mqctl", *arguments],
         capture_output=True,
         text=True,
         timeout=120,

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench.backlog import SHARD_FILES, Backlog, write_backlog
-from mq.clock import SystemClock
-from mq.lifecycle import State
-from mq.names import MessageId
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.lifecycle import State
+from mq.model.names import MessageId
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 BEGAN_MS = 1_767_225_600_000
 

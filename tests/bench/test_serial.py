@@ -6,7 +6,7 @@ import pytest
 
 from deploy.bench.ceiling import BODY, Commit
 from deploy.bench.serial import Serial
-from mq.message import Stamp
+from mq.model.message import Stamp
 
 
 def files(root: Path) -> dict[str, list[str]]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from mq.broker.backlog import Backlog, Unwatched
-from mq.limits import LOOK_INTERVAL_S, LOOK_SHARE, TAKES_PER_STRANGER
-from mq.names import MessageId
-from mq.store.bucket_names import shard_of
-from mq.store.order import STRICT, Candidate, FolderMark, Listing
+from mq.model.limits import LOOK_INTERVAL_S, LOOK_SHARE, TAKES_PER_STRANGER
+from mq.model.names import MessageId
+from mq.store.format.bucket_names import shard_of
+from mq.store.scan.order import STRICT, Candidate, FolderMark, Listing
 
 MARK = FolderMark((("queues/q", 1),), trusted=True)
 CHANCE = random.Random(1)

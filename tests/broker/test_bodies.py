@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from mq.broker.broker import Broker
 from mq.broker.memory import Hand
 from mq.broker.shelf import LISTS
-from mq.headers import Headers
-from mq.limits import KIB, MEMORY_IDLE_S, MEMORY_IN_HAND_BYTES_MIN, MIB
-from mq.message import Delivery, Envelope
-from mq.names import QueueName
-from mq.settings import QueueSettings
-from mq.store.commit import Committer
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.root import open_root
+from mq.model.headers import Headers
+from mq.model.limits import KIB, MEMORY_IDLE_S, MEMORY_IN_HAND_BYTES_MIN, MIB
+from mq.model.message import Delivery, Envelope
+from mq.model.names import QueueName
+from mq.model.settings import QueueSettings
+from mq.store.core.root import open_root
+from mq.store.disk.commit import Committer
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
 
 QUEUES = [QueueName.parse(name) for name in "abc"]
 

@@ -14,15 +14,15 @@ from harness.messages import new_id, put_file
 from harness.waiting import comes_true
 
 from mq.broker.broker import Broker
-from mq.limits import LOOKS_PER_SHARD
-from mq.names import MessageId, QueueName
-from mq.settings import QueueSettings
-from mq.store.bucket_names import shard_of
-from mq.store.commit import Committer
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.queues import WantedShape
-from mq.store.root import Root, open_root
+from mq.model.limits import LOOKS_PER_SHARD
+from mq.model.names import MessageId, QueueName
+from mq.model.settings import QueueSettings
+from mq.store.core.root import Root, open_root
+from mq.store.disk.commit import Committer
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.format.bucket_names import shard_of
+from mq.store.operations.queues import WantedShape
 
 QUEUE = QueueName.parse("q")
 SHARDS = 4

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import multiple, rule
 
 from mq.broker.batches import fetch_many, publish_many, remove_many
-from mq.errors import PublishPurged, QueueNotFound
-from mq.message import Envelope
-from mq.names import MessageId, QueueName
-from mq.store.queues import WantedShape
+from mq.model.errors import PublishPurged, QueueNotFound
+from mq.model.message import Envelope
+from mq.model.names import MessageId, QueueName
+from mq.store.operations.queues import WantedShape
 
 
 class QueuesAgainstAModel(WithQueues, WithKeys, WithLooks):

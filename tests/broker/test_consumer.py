@@ -13,16 +13,16 @@ from harness.waiting import comes_true
 
 from mq.broker.broker import Broker
 from mq.broker.consumer import Consumer
-from mq.clock import SystemClock
-from mq.errors import MqError, QueueNotFound
-from mq.message import Delivery, Envelope
-from mq.names import MessageId, QueueName
-from mq.selection import Selection
-from mq.settings import QueueSettings
-from mq.store.commit import Committer
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.errors import MqError, QueueNotFound
+from mq.model.message import Delivery, Envelope
+from mq.model.names import MessageId, QueueName
+from mq.model.selection import Selection
+from mq.model.settings import QueueSettings
+from mq.store.core.root import open_root
+from mq.store.disk.commit import Committer
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
 
 QUEUE = QueueName.parse("q")
 Process = Callable[[], Broker]

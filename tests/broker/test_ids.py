@@ -1,7 +1,7 @@
 """How many ids backlogs know together."""
 
 from mq.broker.ids import Ids
-from mq.limits import BACKLOG_IDS_MAX, BACKLOG_IDS_MIN
+from mq.model.limits import BACKLOG_IDS_MAX, BACKLOG_IDS_MIN
 
 
 class Known:

@@ -10,9 +10,9 @@ from harness.interest_model import Customer, ModelQueue, message
 
 from mq.broker.interest import TRANSITIONS, Event, Interest, State
 from mq.broker.interests import Interests, Known
-from mq.errors import QueueNotFound
-from mq.limits import NOTIFIED_S
-from mq.selection import Selection
+from mq.model.errors import QueueNotFound
+from mq.model.limits import NOTIFIED_S
+from mq.model.selection import Selection
 
 URGENT = Selection.parse("priority:5..")
 CALM = Selection.parse("priority:..4")

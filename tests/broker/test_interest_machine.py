@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from mq.broker.interest import State
-from mq.limits import NOTIFIED_S, PRIORITY_MAX
-from mq.names import MessageId
-from mq.selection import Selection
+from mq.model.limits import NOTIFIED_S, PRIORITY_MAX
+from mq.model.names import MessageId
+from mq.model.selection import Selection
 
 SELECTIONS = [None, *map(Selection.parse, ("priority:5..", "priority:..6", "priority:9"))]
 

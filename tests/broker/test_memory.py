@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mq.broker.memory import Hand, Memory
 from mq.broker.shelf import LISTS, Holder, Shelf, cost_of
-from mq.limits import (
+from mq.model.limits import (
     BODY_OVERHEAD_BYTES,
     KIB,
     MEMORY_IDLE_S,
@@ -21,7 +21,7 @@ from mq.limits import (
     MEMORY_SMALL_SHARE,
     MIB,
 )
-from mq.message import Held
+from mq.model.message import Held
 
 BUDGET = 64 * MIB
 

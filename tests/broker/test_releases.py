@@ -7,13 +7,13 @@ from harness.faults import FaultyFiles
 from harness.folders import message_files
 
 from mq.broker.broker import Broker
-from mq.limits import BODY_HELD_BYTES_MAX
-from mq.message import Delivery
-from mq.names import QueueName
-from mq.settings import QueueSettings
-from mq.store.commit import Committer
-from mq.store.flush import FsyncFlusher
-from mq.store.root import open_root
+from mq.model.limits import BODY_HELD_BYTES_MAX
+from mq.model.message import Delivery
+from mq.model.names import QueueName
+from mq.model.settings import QueueSettings
+from mq.store.core.root import open_root
+from mq.store.disk.commit import Committer
+from mq.store.disk.flush import FsyncFlusher
 
 QUEUES = [QueueName.parse(name) for name in ("a", "b", "gone")]
 

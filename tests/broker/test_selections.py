@@ -9,7 +9,7 @@ from harness.server import Server
 from harness.waiting import comes_true
 
 import mq.broker.selections
-from mq.limits import BARREN_FOLDERS_MAX, BARREN_NAMES_MAX, SELECTIONS_PER_QUEUE_MAX
+from mq.model.limits import BARREN_FOLDERS_MAX, BARREN_NAMES_MAX, SELECTIONS_PER_QUEUE_MAX
 
 UNUSED = (0, BARREN_FOLDERS_MAX, BARREN_NAMES_MAX)
 

@@ -218,7 +218,8 @@ def test_a_process_ends_whatever_it_left_open(daemons: Processes, root: Path) ->
 
 def test_nothing_of_the_client_is_loaded_before_it_is_asked_for() -> None:
     program = (
-        "import sys, mq, mq.names; print('aiohttp' in sys.modules, 'mq.client' in sys.modules)"
+        "import sys, mq, mq.model.names; "
+        "print('aiohttp' in sys.modules, 'mq.client' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "False False\n", done.stderr

@@ -22,10 +22,10 @@ from mq.client.values import NewMessage, Subscription
 from mq.client.wire import frames, reading, rows, writing
 from mq.client.wire.frames import Header, Malformed, Results, Unsubscribed, Verb
 from mq.client.wire.reading import Members
-from mq.clock import rfc3339
-from mq.interface import parameters
-from mq.interface import rows as served
-from mq.interface.consume import frames as spoken
+from mq.model.clock import rfc3339
+from mq.protocol import parameters
+from mq.protocol import rows as served
+from mq.protocol.consume import frames as spoken
 
 ID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab,p=3,k=a=20b.json"
 JSON = st.recursive(

@@ -11,7 +11,7 @@ from harness.audits import assert_audits_clean
 from harness.folders import message_files
 from harness.processes import Process, Processes
 
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 ROUNDS = 60
 EACH = 3

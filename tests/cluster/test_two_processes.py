@@ -17,7 +17,7 @@ from harness.messages import make_body, number_in, put_entry
 from harness.processes import Process, Processes
 from harness.waiting import comes_true
 
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 MESSAGES = 400
 PUBLISHERS_EACH = 2

@@ -11,10 +11,10 @@ from harness.clock import FakeClock
 from harness.server import Server
 
 from mq.coordination.alone import Alone
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.redeliver import Timer
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.operations.redeliver import Timer
 from mq_mover.rounds import Rounds
 from mq_reaper.reaper import Reaper
 

@@ -16,7 +16,7 @@ from harness.waiting import comes_true
 from mq import AsyncClient
 from mq.access.jwt_settings import JwtSettings
 from mq.access.tls import TlsFiles
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 ONE, TWO = SigningKey(), SigningKey(kid="two")
 CLIENTS = """

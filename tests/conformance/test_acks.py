@@ -20,7 +20,7 @@ from harness.folders import message_files
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server, commit_modes
 
-from mq.limits import BATCH_MESSAGES_MAX, JSON_BYTES_MAX
+from mq.model.limits import BATCH_MESSAGES_MAX, JSON_BYTES_MAX
 
 JSON = {"Content-Type": "application/json"}
 

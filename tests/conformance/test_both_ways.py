@@ -21,8 +21,8 @@ from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import SETTINGS_AGE_S
-from mq.settings import QueueSettings
+from mq.model.limits import SETTINGS_AGE_S
+from mq.model.settings import QueueSettings
 
 LONG_WAY = "X-Unlisted: 1"
 MEBIBYTE = 1 << 20

@@ -25,7 +25,7 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 from websockets.frames import Frame, Opcode
 
-from mq.interface.consume.limits import CLOSE_ANSWER_S, COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
+from mq.protocol.consume.limits import CLOSE_ANSWER_S, COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
 
 HANDSHAKE = raw_head(
     "GET",

@@ -17,17 +17,17 @@ from harness.server import Serve, Server
 from harness.ticking import TickingFiles
 from harness.waiting import comes_true
 
-from mq.limits import DESCRIBE_AGE_S, OVERDUE_AFTER_S
-from mq.message import Stamp
-from mq.names import ConsumerName, QueueName
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import split_entry
-from mq.store.lease import Lease, acknowledge, claim
-from mq.store.purged import PurgeMark
-from mq.store.redeliver import Timer
-from mq.store.releasing import release
-from mq.store.root import open_root
+from mq.model.limits import DESCRIBE_AGE_S, OVERDUE_AFTER_S
+from mq.model.message import Stamp
+from mq.model.names import ConsumerName, QueueName
+from mq.store.core.purged import PurgeMark
+from mq.store.core.root import open_root
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import split_entry
+from mq.store.leases.lease import Lease, acknowledge, claim
+from mq.store.leases.releasing import release
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
 QUEUES = ("a", "b", "a_SIDELINE")

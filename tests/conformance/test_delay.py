@@ -13,8 +13,8 @@ from harness.server import Serve, Server, body_sizes
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.limits import DUE_IN_S_MAX
-from mq.message import Stamp
+from mq.model.limits import DUE_IN_S_MAX
+from mq.model.message import Stamp
 
 DAY_S = 24 * 3600
 

@@ -26,8 +26,8 @@ from harness.internals import interested
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.clock import SystemClock, rfc3339
-from mq.limits import BACKLOG_IDS_MAX, SETTINGS_AGE_S
+from mq.model.clock import SystemClock, rfc3339
+from mq.model.limits import BACKLOG_IDS_MAX, SETTINGS_AGE_S
 
 MERGE_PATCH = "application/merge-patch+json"
 TTL_S = 60

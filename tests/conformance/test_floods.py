@@ -21,9 +21,9 @@ from harness.raw import (
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.interface.consume.limits import CONTROL_FRAMES_MAX
-from mq.limits import FRAMED_PER_TURN_MAX, HEAD_BYTES_MAX, KIB, MIB
-from mq.serving_limits import UNPARSED_BYTES_MAX
+from mq.model.limits import FRAMED_PER_TURN_MAX, HEAD_BYTES_MAX, KIB, MIB
+from mq.model.serving_limits import UNPARSED_BYTES_MAX
+from mq.protocol.consume.limits import CONTROL_FRAMES_MAX
 
 LIVE = raw_head("GET", "/-/livez")
 PING, PONG, TEXT, CONTINUATION = 9, 10, 1, 0

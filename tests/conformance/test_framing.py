@@ -10,7 +10,7 @@ from harness.processes import Processes
 from harness.raw import raw_connection, raw_frame, raw_head, raw_request, raw_websocket
 from harness.server import Server
 
-from mq.interface.consume.limits import COMMAND_BYTES_MAX
+from mq.protocol.consume.limits import COMMAND_BYTES_MAX
 
 LIVE = raw_head("GET", "/-/livez")
 SMUGGLED = raw_head("PUT", "/smuggled")

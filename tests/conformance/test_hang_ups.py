@@ -17,7 +17,7 @@ from harness.raw import RawConnection, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import SETTINGS_AGE_S
+from mq.model.limits import SETTINGS_AGE_S
 
 # The first goes the direct way, once the queue is known, the second the long one.
 WAYS = ["wait=60", "wait=60&visibility=30"]

@@ -28,13 +28,13 @@ from harness.processes import Processes
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.clock import SystemClock
-from mq.limits import SETTINGS_AGE_S
-from mq.names import ConsumerName, QueueName
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.lease import acknowledge, claim
-from mq.store.releasing import release
+from mq.model.clock import SystemClock
+from mq.model.limits import SETTINGS_AGE_S
+from mq.model.names import ConsumerName, QueueName
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import acknowledge, claim
+from mq.store.leases.releasing import release
 
 JSON = {"Content-Type": "application/json"}
 

@@ -13,8 +13,8 @@ from harness.folders import message_files
 from harness.raw import raw_head, raw_request
 from harness.server import Serve, Server, body_sizes, commit_modes
 
-from mq.limits import IDEMPOTENCY_S_DEFAULT
-from mq.settings import QueueSettings
+from mq.model.limits import IDEMPOTENCY_S_DEFAULT
+from mq.model.settings import QueueSettings
 
 
 @pytest.fixture(autouse=True)

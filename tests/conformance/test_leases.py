@@ -12,13 +12,13 @@ from harness.faults import FaultyFiles
 from harness.folders import make_old
 from harness.server import Serve, Server
 
-from mq.names import ConsumerName, MessageId, QueueName
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.lease import Lease, acknowledge, claim
-from mq.store.releasing import release
-from mq.store.root import Root
-from mq.store.steps import Steps, T
+from mq.model.names import ConsumerName, MessageId, QueueName
+from mq.store.core.root import Root
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps, T
+from mq.store.leases.lease import Lease, acknowledge, claim
+from mq.store.leases.releasing import release
 
 QUEUE = QueueName.parse("q")
 CONSUMER = ConsumerName.parse("c")

@@ -15,7 +15,7 @@ from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
+from mq.model.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
 
 LIVE = raw_head("GET", "/-/livez")
 # Of a connection that was turned away a while ago.

@@ -12,7 +12,7 @@ from harness.damage.nodes import SECRET, Outside
 from harness.messages import new_id
 from harness.server import Serve
 
-from mq.errors import StartupError
+from mq.model.errors import StartupError
 
 # Those of a group do not stand in each other's way. With a slash behind it: a link to a folder.
 NAMES = {

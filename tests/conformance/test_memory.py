@@ -14,7 +14,7 @@ from harness.raw import raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import (
+from mq.model.limits import (
     BODY_OVERHEAD_BYTES,
     KIB,
     MEMORY_BYTES_DEFAULT,

@@ -10,7 +10,7 @@ from harness.api import UNKNOWN_ID, assert_problem, call, delete, fetch, make_qu
 from harness.server import Serve, Server
 from multidict import CIMultiDict
 
-from mq.limits import BATCH_MESSAGES_MAX, PEEK_BODY_BYTES, PEEK_MESSAGES_DEFAULT
+from mq.model.limits import BATCH_MESSAGES_MAX, PEEK_BODY_BYTES, PEEK_MESSAGES_DEFAULT
 
 
 async def peek(server: Server, query: str = "", queue: str = "q") -> list[dict[str, Any]]:

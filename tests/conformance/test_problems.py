@@ -11,7 +11,7 @@ from harness.faults import FaultyFiles
 from harness.raw import raw_head, raw_request
 from harness.server import Serve, Server
 
-from mq.settings import QueueSettings
+from mq.model.settings import QueueSettings
 
 Asking = Callable[[Server], Awaitable[Any]]
 

@@ -29,8 +29,8 @@ from harness.raw import RawConnection, raw_connection, raw_head, raw_request
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
-from mq.settings import QueueSettings
+from mq.model.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
+from mq.model.settings import QueueSettings
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 CHUNKED = "Transfer-Encoding: chunked"

@@ -24,7 +24,7 @@ from harness.folders import message_files
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import LOOK_INTERVAL_S, PURGED_PER_HOP_MAX, SETTINGS_AGE_S
+from mq.model.limits import LOOK_INTERVAL_S, PURGED_PER_HOP_MAX, SETTINGS_AGE_S
 
 
 async def purge(server: Server, queue: str = "q") -> Reply:

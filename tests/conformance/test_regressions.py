@@ -17,12 +17,12 @@ from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.clock import SystemClock
-from mq.limits import BODY_HELD_BYTES_MAX, MIB
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.redeliver import Timer
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.limits import BODY_HELD_BYTES_MAX, MIB
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -15,12 +15,12 @@ from harness.server import Serve, Server
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.limits import DUE_IN_S_MAX, JSON_BYTES_MAX
-from mq.message import Stamp
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.redeliver import Timer
-from mq.store.root import open_root
+from mq.model.limits import DUE_IN_S_MAX, JSON_BYTES_MAX
+from mq.model.message import Stamp
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
 

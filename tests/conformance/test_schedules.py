@@ -15,10 +15,10 @@ from harness.upkeep import fire_due
 from harness.waiting import comes_true
 from yarl import URL
 
-import mq.store.schedules
-from mq.clock import rfc3339
-from mq.limits import BODY_HELD_BYTES_MAX, PEEK_BODY_BYTES
-from mq.settings import QueueSettings
+import mq.store.schedules.schedules
+from mq.model.clock import rfc3339
+from mq.model.limits import BODY_HELD_BYTES_MAX, PEEK_BODY_BYTES
+from mq.model.settings import QueueSettings
 
 SCHEDULE = "/q/schedules/nightly"
 
@@ -290,7 +290,7 @@ async def test_other_methods_are_told_what_there_is(server: Server) -> None:
 
 
 async def test_a_queue_has_so_many(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mq.store.schedules, "SCHEDULES_PER_QUEUE_MAX", 2)
+    monkeypatch.setattr(mq.store.schedules.schedules, "SCHEDULES_PER_QUEUE_MAX", 2)
     for name in ("a", "b"):
         assert (await put(server, path=f"/q/schedules/{name}", every="60")).status == 201
     reply = await put(server, path="/q/schedules/c", every="60")

@@ -19,8 +19,8 @@ from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 import mq.broker.watching
-from mq.limits import SELECT_CHARS_MAX, SELECTIONS_PER_QUEUE_MAX
-from mq.store.files import Files
+from mq.model.limits import SELECT_CHARS_MAX, SELECTIONS_PER_QUEUE_MAX
+from mq.store.disk.files import Files
 
 CREATED = {"ce-type": "order.created", "ce-id": "1"}
 PAID = {"ce-type": "order.paid", "ce-id": "2"}

@@ -20,8 +20,8 @@ from harness.raw import raw_head, raw_request
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import SETTINGS_AGE_S
-from mq.settings import QueueSettings
+from mq.model.limits import SETTINGS_AGE_S
+from mq.model.settings import QueueSettings
 
 DEFAULTS = {
     "visibility_s": 30.0,

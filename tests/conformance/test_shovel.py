@@ -14,8 +14,8 @@ from harness.internals import interested
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.shovel_limits import SHOVEL_AGAIN_S, SHOVEL_BATCH_MAX, SHOVEL_RUNS_MAX
-from mq.store.files import Files
+from mq.model.shovel import SHOVEL_AGAIN_S, SHOVEL_BATCH_MAX, SHOVEL_RUNS_MAX
+from mq.store.disk.files import Files
 
 SIDELINE = "q_SIDELINE"
 

@@ -24,14 +24,14 @@ from harness.server import Serve, Server
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.limits import QUEUE_NAME_CHARS_MAX
-from mq.message import Stamp
-from mq.names import QueueName
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.lease import claim
-from mq.store.root import open_root
+from mq.model.limits import QUEUE_NAME_CHARS_MAX
+from mq.model.message import Stamp
+from mq.model.names import QueueName
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import claim
 
 SIDELINE = "q_SIDELINE"
 

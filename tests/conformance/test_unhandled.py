@@ -15,11 +15,11 @@ from harness.consuming import consuming
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import FIRST_SIGHT_S, RETURNED_MAX
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.redeliver import Timer
-from mq.store.root import open_root
+from mq.model.limits import FIRST_SIGHT_S, RETURNED_MAX
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
 

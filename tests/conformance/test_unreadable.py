@@ -16,7 +16,7 @@ from harness.internals import connections
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.store.breaches import Breach
+from mq.store.audit.breaches import Breach
 
 SIDELINE = "q_SIDELINE"
 HEADERS = {"x-attribute-a": "b" * 50}

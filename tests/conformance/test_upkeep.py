@@ -13,18 +13,18 @@ from harness.internals import consumers, in_use, queue_of
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.clock import rfc3339
-from mq.members import Acted, Doing
-from mq.names import QueueName
-from mq.store.files import Files
-from mq.store.member_files import MemberFile
-from mq.store.root import open_root
-from mq.upkeep_limits import (
+from mq.model.clock import rfc3339
+from mq.model.members import Acted, Doing
+from mq.model.names import QueueName
+from mq.model.upkeep_limits import (
     MEMBER_QUEUES_SHOWN_MAX,
     QUEUES_LISTED_DEFAULT,
     REFRESH_FIRST_S,
     TOLD_GONE_S,
 )
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.members.files import MemberFile
 
 
 async def listed(server: Server, query: str = "") -> dict[str, Any]:

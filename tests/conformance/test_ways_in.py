@@ -17,16 +17,16 @@ from harness.consuming import consuming
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.limits import FIRST_SIGHT_S
-from mq.names import ConsumerName, Key, QueueName
+from mq.model.limits import FIRST_SIGHT_S
+from mq.model.names import ConsumerName, Key, QueueName
 from mq.spark.options import WriteOptions
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.lease import claim
-from mq.store.redeliver import Timer
-from mq.store.releasing import release
-from mq.store.root import Root, open_root
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import claim
+from mq.store.leases.releasing import release
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 from mq_mover.scheduler import Scheduler
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.coordination.assigning import NOBODY, Deal, assign, pair_of
-from mq.names import QueueName
+from mq.model.names import QueueName
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,5}(_SIDELINE)?", fullmatch=True).map(QueueName.parse)
 QUEUES = st.lists(NAMES, max_size=30)

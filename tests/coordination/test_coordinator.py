@@ -6,7 +6,7 @@ import pytest
 from harness.members import Bench, many_queues, queues_named
 
 from mq.coordination.alone import Alone
-from mq.names import QueueName
+from mq.model.names import QueueName
 
 
 def test_one_who_is_alone_leads_and_has_all(bench: Bench) -> None:

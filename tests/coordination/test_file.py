@@ -11,9 +11,9 @@ from harness.members import FileBench, queues_named
 
 from mq.coordination.file import FileCoordinator
 from mq.coordination.pacing import Pacing
-from mq.errors import StartupError
-from mq.store.files import Files
-from mq.upkeep_limits import ASSIGN_EVERY_S, MEMBER_FORGOTTEN_S
+from mq.model.errors import StartupError
+from mq.model.upkeep_limits import ASSIGN_EVERY_S, MEMBER_FORGOTTEN_S
+from mq.store.disk.files import Files
 
 ORDERS = queues_named("orders")[0]
 

@@ -14,9 +14,9 @@ from mq.coordination.opening import open_coordinator
 from mq.coordination.root_id import root_id
 from mq.coordination.zookeeper import ZooKeeperCoordinator
 from mq.coordination.zookeeper_address import Address, Nodes
-from mq.errors import StartupError
-from mq.store.files import Files
-from mq.store.root import Root, open_root
+from mq.model.errors import StartupError
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
 
 
 @pytest.fixture

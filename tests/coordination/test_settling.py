@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from mq.coordination.assigning import NOBODY, Deal, assign
 from mq.coordination.settling import Settling
-from mq.names import QueueName
+from mq.model.names import QueueName
 
 BELIEVE_S = 30.0
 ORDERS = QueueName.parse("orders")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mq.coordination.assigning import NOBODY, Deal
 from mq.coordination.leader_file import parse_deal, print_deal
 from mq.coordination.telling import NOTHING, Told, parse_told, print_told
-from mq.upkeep_limits import NODE_BYTES_MAX, NODE_PLAIN_BYTES_MAX
+from mq.model.upkeep_limits import NODE_BYTES_MAX, NODE_PLAIN_BYTES_MAX
 
 QUEUES = st.frozensets(st.from_regex(r"[a-z][a-z0-9.]{0,9}", fullmatch=True), max_size=20)
 MEMBERS = st.sampled_from(["a", "host-1.example-77-f00d", "b"])

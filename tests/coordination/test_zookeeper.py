@@ -12,13 +12,13 @@ from harness.zookeeper import SESSION_S, ZooKeeper, zookeeper
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from mq.clock import SystemClock
 from mq.coordination.opening import open_coordinator
 from mq.coordination.telling import parse_told
 from mq.coordination.zookeeper import ZooKeeperCoordinator
 from mq.coordination.zookeeper_address import Nodes
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 pytestmark = pytest.mark.certificate
 

@@ -8,21 +8,15 @@ from crash.registry import BUCKETS, FLAT, script
 from crash.stage import ORDERS, Stage
 from harness.messages import new_id
 
-from mq.names import ConsumerName, QueueName
-from mq.store import archiving
-from mq.store.archive_ledger import ArchiveBatch
-from mq.store.archiving import (
-    begin_batch,
-    disable,
-    enable,
-    stored,
-    unfinished_batch,
-)
-from mq.store.flush import Failures, Flusher, NoFlusher
-from mq.store.group import run_alone
-from mq.store.lease import claim
-from mq.store.root import Root
-from mq.store.steps import Flush
+from mq.model.names import ConsumerName, QueueName
+from mq.store.archive import archiving
+from mq.store.archive.archiving import begin_batch, disable, enable, stored, unfinished_batch
+from mq.store.archive.ledger import ArchiveBatch
+from mq.store.core.root import Root
+from mq.store.disk.flush import Failures, Flusher, NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Flush
+from mq.store.leases.lease import claim
 
 CONSUMER = ConsumerName.parse("etl")
 TO = "/srv/archive"

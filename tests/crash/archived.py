@@ -7,9 +7,9 @@ from crash.promises import Ledger
 from harness.clock import FakeClock
 from harness.folders import files_below
 
-from mq.store.archiving import begin_batch, is_archived, stored
-from mq.store.flush import Flusher
-from mq.store.root import Root
+from mq.store.archive.archiving import begin_batch, is_archived, stored
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
 from mq_reaper.reaper import Reaper
 
 _PASSES = 4

@@ -10,11 +10,11 @@ from crash.registry import BUCKETS, Legal, script
 from crash.scripts import fetch_redelivered
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
-from mq.store.fetch import fetch as claim
-from mq.store.files import Files
-from mq.store.group import run_alone
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
+from mq.store.disk.files import Files
+from mq.store.disk.group import run_alone
+from mq.store.operations.fetch import fetch as claim
 
 
 async def _publish(on: Stage, count: int) -> list[str]:

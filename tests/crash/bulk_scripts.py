@@ -8,17 +8,17 @@ from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import ORDERS, SOON_S, Stage
 from harness.messages import make_body
 
-from mq.errors import StagedFileGone
-from mq.names import Key, MessageId, QueueName, UuidSource
-from mq.store.flush import Failures, FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.journal import abort, begin_publish, commit, read_journal
-from mq.store.pipeline_layout import Attempt, JournalFile, journal_path
-from mq.store.roll_forward import roll_all_forward
-from mq.store.rolling import Roller
-from mq.store.root import Root
-from mq.store.staging import Staged, StagingWriter
-from mq.store.steps import Flush
+from mq.model.errors import StagedFileGone
+from mq.model.names import Key, MessageId, QueueName, UuidSource
+from mq.store.bulk.journal import abort, begin_publish, commit, read_journal
+from mq.store.bulk.roll_forward import roll_all_forward
+from mq.store.bulk.rolling import Roller
+from mq.store.bulk.staging import Staged, StagingWriter
+from mq.store.core.root import Root
+from mq.store.disk.flush import Failures, FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Flush
+from mq.store.format.pipeline import Attempt, JournalFile, journal_path
 
 JOB = "0123456789abcdef0123456789abcdef"
 NAME = Key.parse("nightly")

@@ -8,12 +8,18 @@ from crash.lease_scripts import CONSUMER, LEASE_S
 from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import ORDERS, Stage
 
-from mq.lifecycle import State
-from mq.message import Stamp
-from mq.names import MessageId, QueueName
-from mq.replay_id import ReplayId
-from mq.shovel import ALL, Why
-from mq.store.crossing_files import (
+from mq.model.lifecycle import State
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName
+from mq.model.replay_id import ReplayId
+from mq.model.shovel import ALL, Why
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher, NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.crossings import Crossing
+from mq.store.leases.lease import acknowledge, claim
+from mq.store.shovel.crossing_files import (
     Chosen,
     candidate_of,
     chosen_of,
@@ -23,13 +29,7 @@ from mq.store.crossing_files import (
     leave_one_name,
     record_chosen,
 )
-from mq.store.crossing_layout import Crossing
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher, NoFlusher
-from mq.store.group import run_alone
-from mq.store.lease import acknowledge, claim
-from mq.store.root import Root
-from mq.store.shovel import Aim, Shovelled, shovel_many
+from mq.store.shovel.shovel import Aim, Shovelled, shovel_many
 
 OTHER = "other"
 CROSSING = Crossing(ReplayId("run"), QueueName(ORDERS), QueueName(OTHER))

@@ -11,24 +11,24 @@ from crash.key_scripts import KEY
 from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 
-from mq.clock import rfc3339
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName, UuidSource
-from mq.settings import REMOVE, SIDELINE, QueueSettings
-from mq.store.configure import change_settings
-from mq.store.expire import (
+from mq.model.clock import rfc3339
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName, UuidSource
+from mq.model.settings import REMOVE, SIDELINE, QueueSettings
+from mq.store.core.known_settings import KnownSettings
+from mq.store.core.root import Root
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.expire import (
     Expiry,
     delete_expired_queue,
     expire,
     expire_bucket,
     expired_ready,
 )
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.known_settings import KnownSettings
-from mq.store.queues import retire_delayed
-from mq.store.redeliver import Redelivery, Timer, redeliver
-from mq.store.root import Root
+from mq.store.operations.queues import retire_delayed
+from mq.store.operations.redeliver import Redelivery, Timer, redeliver
+from mq.store.settings.configure import change_settings
 
 TTL_S = 300.0
 QUEUE = QueueName.parse(ORDERS)

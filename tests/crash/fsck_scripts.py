@@ -15,11 +15,11 @@ from harness.checking import checked
 from harness.clock import FakeClock
 from harness.messages import new_id, put_file
 
-from mq.fsck.checking import Doing
-from mq.fsck.report import Outcome
-from mq.lifecycle import State
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
+from mq.model.lifecycle import State
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.tools.fsck.checking import Doing
+from mq.tools.fsck.report import Outcome
 
 
 async def _begin(on: Stage, *more: str) -> None:

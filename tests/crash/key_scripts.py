@@ -9,7 +9,7 @@ from crash.registry import Legal, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 from harness.messages import make_body, new_id
 
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 KEY, ONCE = "night", "once"
 

@@ -8,13 +8,13 @@ from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 from harness.messages import new_id
 
-from mq.names import ConsumerName, QueueName
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
-from mq.store.releasing import release
-from mq.store.root import Root
-from mq.store.steps import Steps
+from mq.model.names import ConsumerName, QueueName
+from mq.store.core.root import Root
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps
+from mq.store.leases.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
+from mq.store.leases.releasing import release
 from mq_mover.lapses import LeaseMover
 
 CONSUMER = ConsumerName.parse("etl")

@@ -18,8 +18,8 @@ import aiohttp
 from harness.messages import check_headers, make_body, make_headers, number_in
 from harness.raw import raw_connection, raw_head
 
-from mq.lifecycle import State
-from mq.names import MessageId
+from mq.model.lifecycle import State
+from mq.model.names import MessageId
 
 QUEUE = "orders"
 SIZES = (16, 300, 300, 300, 5000, 70_000)

@@ -18,27 +18,27 @@ from crash.images import Mark
 from harness.folders import files_below
 from harness.messages import number_in, number_in_file
 
-from mq.errors import MqError, SidelineMissing
-from mq.lifecycle import State
-from mq.limits import SIDELINE_SUFFIX
-from mq.message import Delivery, Stamp
-from mq.names import MessageId, QueueName
-from mq.shovel import ALL
-from mq.store.expire import expire
-from mq.store.expired import message_expired
-from mq.store.fetch import fetch
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.order import STRICT, Candidate
-from mq.store.purge import take_purged
-from mq.store.queues import create_queue
-from mq.store.redeliver import Timer, forget, redeliver
-from mq.store.remove import remove
-from mq.store.root import Root
-from mq.store.shovel import Aim, shovel_many
-from mq.store.sideline import sideline
-from mq.store.steps import Steps
+from mq.model.errors import MqError, SidelineMissing
+from mq.model.lifecycle import State
+from mq.model.limits import SIDELINE_SUFFIX
+from mq.model.message import Delivery, Stamp
+from mq.model.names import MessageId, QueueName
+from mq.model.shovel import ALL
+from mq.store.core.expired import message_expired
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps
+from mq.store.operations.expire import expire
+from mq.store.operations.fetch import fetch
+from mq.store.operations.purge import take_purged
+from mq.store.operations.queues import create_queue
+from mq.store.operations.redeliver import Timer, forget, redeliver
+from mq.store.operations.remove import remove
+from mq.store.operations.sideline import sideline
+from mq.store.scan.order import STRICT, Candidate
+from mq.store.shovel.shovel import Aim, shovel_many
 
 Operation = Callable[[FsyncFlusher], object]
 _Next = tuple[str, Operation, State]

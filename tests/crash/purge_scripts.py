@@ -6,13 +6,13 @@ from crash.load import Refused
 from crash.registry import BUCKETS, FLAT, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 
-from mq.message import Stamp
-from mq.names import QueueName
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.purge import purge as mark
-from mq.store.purge import take_purged, take_purged_buckets
-from mq.store.root import Root
+from mq.model.message import Stamp
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.purge import purge as mark
+from mq.store.operations.purge import take_purged, take_purged_buckets
 
 
 async def _publish(on: Stage, count: int) -> list[str]:

@@ -21,8 +21,8 @@ from crash.promises import Ledger
 from harness.mounts import mounted, run_tool
 from harness.processes import Process, Processes, processes
 
-from mq.limits import FOLDER_FILES_MAX
-from mq.store.files import Files
+from mq.model.limits import FOLDER_FILES_MAX
+from mq.store.disk.files import Files
 
 _TESTS = Path(__file__).parent.parent
 

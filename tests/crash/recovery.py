@@ -17,27 +17,27 @@ from harness.clock import FakeClock
 from harness.messages import check_headers, number_in, number_in_file
 from harness.upkeep import all_policies
 
-from mq.errors import KeyTaken, MqError
-from mq.fsck.checking import Doing
-from mq.fsck.report import Outcome
-from mq.names import Key, MessageId, QueueName, ScheduleName, UuidSource
-from mq.store.breaches import Breach
-from mq.store.fetch import fetch
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import FORMAT_LINE
-from mq.store.order import list_ready
-from mq.store.publish import Draft, publish
-from mq.store.purged import mark_of
-from mq.store.queues import create_queue
-from mq.store.reap import reap
-from mq.store.redeliver import Timer
-from mq.store.remove import remove
-from mq.store.roll_forward import drop_second_names, roll_all_forward
-from mq.store.root import Root, open_root
-from mq.store.schedules import list_schedules, read_schedule
-from mq.store.steps import Steps, T
+from mq.model.errors import KeyTaken, MqError
+from mq.model.names import Key, MessageId, QueueName, ScheduleName, UuidSource
+from mq.store.audit.breaches import Breach
+from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
+from mq.store.core.purged import mark_of
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps, T
+from mq.store.format.layout import FORMAT_LINE
+from mq.store.operations.fetch import fetch
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.queues import create_queue
+from mq.store.operations.reap import reap
+from mq.store.operations.redeliver import Timer
+from mq.store.operations.remove import remove
+from mq.store.scan.order import list_ready
+from mq.store.schedules.schedules import list_schedules, read_schedule
+from mq.tools.fsck.checking import Doing
+from mq.tools.fsck.report import Outcome
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.scheduler import Scheduler

@@ -14,7 +14,7 @@ from pathlib import Path
 from crash.legal_states import Model
 from crash.stage import Stage
 
-from mq.limits import FOLDER_FILES_MAX
+from mq.model.limits import FOLDER_FILES_MAX
 
 Play = Callable[[Stage], Awaitable[None]]
 

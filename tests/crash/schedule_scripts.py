@@ -10,19 +10,19 @@ from crash.stage import HOURS_S, ORDERS, Stage
 from harness.faults import CrashingFiles
 from harness.messages import make_body, new_id
 
-from mq.errors import ScheduleNotFound
-from mq.message import Stamp
-from mq.names import Key, QueueName, ScheduleName, UuidSource
-from mq.recurrence import Every
-from mq.schedule import Armed, Schedule
-from mq.store.files import Files
-from mq.store.firing import Firing, fire, rearm
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone, run_group
-from mq.store.root import Root
-from mq.store.schedule_line import print_schedule
-from mq.store.schedules import delete_schedule, put_schedule
-from mq.store.steps import Steps
+from mq.model.errors import ScheduleNotFound
+from mq.model.message import Stamp
+from mq.model.names import Key, QueueName, ScheduleName, UuidSource
+from mq.model.recurrence import Every
+from mq.model.schedule import Armed, Schedule
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone, run_group
+from mq.store.disk.steps import Steps
+from mq.store.schedules.firing import Firing, fire, rearm
+from mq.store.schedules.line import print_schedule
+from mq.store.schedules.schedules import delete_schedule, put_schedule
 from mq_mover.scheduler import Scheduler
 
 QUEUE, NAME = QueueName(ORDERS), ScheduleName("nightly")

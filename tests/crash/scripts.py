@@ -18,11 +18,11 @@ from harness.messages import make_body, new_id
 from harness.raw import raw_connection, raw_head
 from harness.waiting import comes_true
 
-from mq.lifecycle import State
-from mq.names import QueueName
-from mq.store.files import Files
-from mq.store.group import run_alone
-from mq.store.queues import delete_queue
+from mq.model.lifecycle import State
+from mq.model.names import QueueName
+from mq.store.disk.files import Files
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import delete_queue
 
 
 @script()

@@ -9,15 +9,15 @@ from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
-from mq.names import QueueName
-from mq.shovel import ALL, Why
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.purge import purge as mark
-from mq.store.root import Root
-from mq.store.shovel import Shovelled, shovel_many
-from mq.store.shovelling import Pass
+from mq.model.names import QueueName
+from mq.model.shovel import ALL, Why
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.purge import purge as mark
+from mq.store.shovel.shovel import Shovelled, shovel_many
+from mq.store.shovel.shovelling import Pass
 
 
 async def _sidelined(on: Stage, *sizes: int, fetched: int = 0) -> list[str]:

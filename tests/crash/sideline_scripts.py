@@ -7,16 +7,16 @@ from crash.key_scripts import KEY
 from crash.registry import BUCKETS, FLAT, Legal, script
 from crash.stage import LATER_S, ORDERS, Stage
 
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
-from mq.store.fetch import fetch
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.giving_back import release_many
-from mq.store.group import run_alone
-from mq.store.purge import purge as mark
-from mq.store.root import Root
-from mq.store.settings import write_fields
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.settings import write_fields
+from mq.store.operations.fetch import fetch
+from mq.store.operations.giving_back import release_many
+from mq.store.operations.purge import purge as mark
 
 SIDELINE = f"{ORDERS}_SIDELINE"
 

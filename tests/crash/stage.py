@@ -14,14 +14,15 @@ from harness.folders import files_below
 from harness.server import Server
 from harness.upkeep import all_policies
 
-from mq.daemon import Daemon
-from mq.lifecycle import State
-from mq.limits import FOLDER_FILES_MAX
-from mq.settings import QueueSettings, ServerSettings
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.redeliver import Timer
-from mq.store.root import Root, open_root
+from mq.daemon.daemon import Daemon
+from mq.model.lifecycle import State
+from mq.model.limits import FOLDER_FILES_MAX
+from mq.model.settings import QueueSettings
+from mq.runtime.server_settings import ServerSettings
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 from mq_reaper.reaper import Reaper
 

@@ -7,12 +7,12 @@ from crash.registry import BUCKETS, FLAT, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.overdue import Swept, sweep_overdue
-from mq.store.root import Root
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
+from mq.store.core.root import Root
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.overdue import Swept, sweep_overdue
 
 
 async def _sweep(on: Stage, message_id: str, queue: str, expected: Swept) -> None:

@@ -18,18 +18,18 @@ from harness.processes import Processes, eventually
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.errors import Busy, Unavailable
-from mq.names import MessageId, QueueName
-from mq.store.commit import Committer
-from mq.store.fetch import fetch as fetch_steps
-from mq.store.files import Files
-from mq.store.flush import Failures, NoFlusher
-from mq.store.group import run_alone
-from mq.store.publish import Draft
-from mq.store.publish import publish as publish_steps
-from mq.store.redeliver import forget
-from mq.store.root import open_root
-from mq.store.steps import Flush
+from mq.model.errors import Busy, Unavailable
+from mq.model.names import MessageId, QueueName
+from mq.store.core.root import open_root
+from mq.store.disk.commit import Committer
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Failures, NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Flush
+from mq.store.operations.fetch import fetch as fetch_steps
+from mq.store.operations.publish import Draft
+from mq.store.operations.publish import publish as publish_steps
+from mq.store.operations.redeliver import forget
 
 
 async def test_a_failed_listing_is_answered_and_the_next_one_finds_all(serve: Serve) -> None:

@@ -20,7 +20,7 @@ from harness.processes import Process, Processes
 from harness.raw import raw_connection, raw_head
 from harness.waiting import comes_true
 
-from mq.limits import MIB
+from mq.model.limits import MIB
 
 ROUNDS = 7
 PUBLISHERS = 6

@@ -30,8 +30,8 @@ from harness.processes import Process, Processes, processes
 from harness.tally import tally
 from harness.waiting import comes_true
 
-from mq.store.files import Files
-from mq.store.reap import reap
+from mq.store.disk.files import Files
+from mq.store.operations.reap import reap
 
 SEED = int(os.environ.get("MQ_OUTAGE_SEED", "1"))
 OUTAGES = 50 * TIMES

@@ -36,9 +36,9 @@ from harness.needs import program
 from harness.processes import Processes
 from harness.tally import tally
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 IMAGES = {EXT4.name: 60, BTRFS.name: 20, XFS.name: 12}
 SERVED_EVERY = 20

@@ -7,8 +7,8 @@ The first argument names the methods of Files that do nothing.
 
 import sys
 
-from mq.cli import main
-from mq.store.files import Files
+from mq.daemon.cli import main
+from mq.store.disk.files import Files
 
 
 def leave_out(method: str) -> None:

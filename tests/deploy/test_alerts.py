@@ -15,7 +15,7 @@ from harness.needs import program
 from harness.processes import PATIENCE_S, Process, Processes, eventually
 from harness.prometheus import RULES, prometheus
 
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 TESTS = Path(__file__).with_name("mq.rules.test.yml")
 CONFIG = RULES.with_name("prometheus.yml")

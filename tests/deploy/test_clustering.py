@@ -20,10 +20,10 @@ from harness.processes import Process, Processes
 from harness.proxy import serving
 
 from deploy.bench.others.rival import free_port
-from mq.cli import main as mq
 from mq.client.client import AsyncClient
 from mq.client.errors import ClientError
 from mq.client.options import Retry
+from mq.daemon.cli import main as mq
 from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
 

@@ -40,7 +40,7 @@ class Composed:
 
     def page(self, block: str) -> str:
         """What a script of the page says here."""
-        mqctl = f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}'
+        mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
         for port, service in ((8080, "mq-1"), (8081, "mq-2")):
             block = block.replace(f"http://localhost:{port}", self.url(service))
         return script(f"{mqctl}\n{block}", self.work)
@@ -94,7 +94,7 @@ def keeper(tmp_path: Path) -> Iterator[ZooKeeper]:
 def composed(keeper: ZooKeeper, daemons: Processes, root: Path, tmp_path: Path) -> Composed:
     root.mkdir(mode=0o700)
     services = composition()["services"]
-    mqctl = f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}'
+    mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
     script(f"{mqctl}\n{blocks()[0]}", tmp_path)
     tokens = tmp_path / "deploy/container/access/tokens"
     running = {
@@ -146,7 +146,12 @@ def test_it_serves_redelivers_and_ends_well(composed: Composed, root: Path) -> N
 def both(composed: Composed, pattern: str) -> set[str]:
     """The members, once each of the two mq-movers is one."""
     said = run_command(
-        "mq.mqctl", "members", "--url", composed.url("mq-1"), "--token-file", str(composed.token)
+        "mq.tools.mqctl",
+        "members",
+        "--url",
+        composed.url("mq-1"),
+        "--token-file",
+        str(composed.token),
     )
     found = set(re.findall(pattern, said.stdout))
     return found if len(found) == len(composed.running["mq-mover"]) else set()
@@ -157,7 +162,7 @@ def is_healthy(test: list[str], process: Process) -> None:
     kind, program, *arguments = test
     assert kind == "CMD"
     if program == "mqctl":
-        command = [sys.executable, "-m", "mq.mqctl", *arguments]
+        command = [sys.executable, "-m", "mq.tools.mqctl", *arguments]
     else:
         assert program == "python"
         address = re.sub(r":\d+/", f":{process.port}/", arguments.pop())

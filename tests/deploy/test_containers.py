@@ -16,7 +16,7 @@ from harness.composition import COMPOSE, CONTAINER, TOP, composition, docker_com
 from packaging.requirements import Requirement
 
 from mq import __version__
-from mq.limits import CHILD_END_S
+from mq.model.limits import CHILD_END_S
 
 DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8")
 PAGE = (CONTAINER / "CONTAINERS.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ import click
 import pytest
 from harness.processes import Processes
 
-from mq.cli import main as mq
-from mq.mqctl.cli import mqctl
+from mq.daemon.cli import main as mq
+from mq.tools.mqctl.cli import mqctl
 from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
 
@@ -43,12 +43,12 @@ RUN_BY = {
     "mq/client/CLIENT.md": "examples/test_client.py",
     "mq/client/fake/FAKE.md": "client/fake/test_fake_page.py",
     "mq/client/worker/WORKER.md": "client/worker/test_worker_page.py",
-    "mq/doctor/DOCTOR.md": "examples/test_doctor.py",
-    "mq/fsck/FSCK.md": "examples/test_fsck.py",
+    "mq/tools/doctor/DOCTOR.md": "examples/test_doctor.py",
+    "mq/tools/fsck/FSCK.md": "examples/test_fsck.py",
     "mq/http/EXAMPLES.md": "examples/test_examples.py",
     "mq/http/HTTP.md": "deploy/test_documents.py",
     "mq/http/page/PAGE.md": "page/test_serving.py",
-    "mq/mqctl/MQCTL.md": "examples/test_mqctl.py",
+    "mq/tools/mqctl/MQCTL.md": "examples/test_mqctl.py",
     "mq/spark/PIPELINE.md": "spark/test_pipeline_page.py",
     "mq/spark/jobs/ARCHIVE.md": "spark/jobs/test_archive_page.py",
     "mq/spark/jobs/AUDIT.md": "examples/test_audit.py",

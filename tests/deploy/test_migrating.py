@@ -19,7 +19,7 @@ from harness.processes import Process, Processes
 from mq import Client
 from mq.http.openapi.document import document_of
 from mq.http.routes import ROUTES
-from mq.settings import QueueSettings
+from mq.model.settings import QueueSettings
 
 TOP = Path(__file__).parents[2]
 PAGE = (TOP / "deploy" / "MIGRATING.md").read_text(encoding="utf-8")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from harness.processes import Processes
 
-from mq.doctor.findings import Level
-from mq.doctor.options import NFS_GOOD, judge_mount
-from mq.store.mounts import FileSystem
+from mq.store.disk.mounts import FileSystem
+from mq.tools.doctor.findings import Level
+from mq.tools.doctor.options import NFS_GOOD, judge_mount
 
 TOP = Path(__file__).parents[2]
 NAMES = ("MOUNTS.md", "SECURITY.md", "TRACES.md")
@@ -62,7 +62,7 @@ def test_the_doctor_s_commands_are_as_the_page_says(tmp_path: Path) -> None:
     root.mkdir(mode=0o700)
     second.symlink_to(root)
     (script,) = [each for each in commands(MOUNTS) if "mqctl doctor" in each]
-    mqctl = f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}'
+    mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{mqctl}\nroot={root} second={second}\n{script}"],
         capture_output=True,
@@ -76,7 +76,7 @@ def test_the_doctor_s_commands_are_as_the_page_says(tmp_path: Path) -> None:
 def test_the_checklist_s_commands_work_on_a_root(daemons: Processes, root: Path) -> None:
     daemons.mq(root)
     (script,) = [each for each in commands(SECURITY) if "stat -c" in each]
-    mqctl = f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}'
+    mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{mqctl}\nroot={root}\n{script}"],
         capture_output=True,

@@ -39,7 +39,7 @@ PIN = re.compile(r"[a-z0-9-]+==\S+( ; .+)? \\|    --hash=sha256:[0-9a-f]{64}( \\
 # What a plain install leaves out: each needs an extra.
 EXTRAS = (
     "mq.access.jwt", "mq.access.keys", "mq.access.key_url", "mq.client.worker.traced",
-    "mq.coordination.zookeeper", "mq.http.traces", "mq.spark", "mq.traces", "pyspark_mq",
+    "mq.coordination.zookeeper", "mq.http.traces", "mq.spark", "mq.daemon.traces", "pyspark_mq",
 )  # fmt: skip
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys
@@ -259,7 +259,7 @@ def test_what_is_pinned_is_installed_by_hash_and_is_all_that_mq_needs(
     said_by(*pip, "install", "-q", "--no-deps", str(release.wheel), cwd=tmp_path)
     # Its ranges too: pip looks whether each that is needed is there, and of a version that will do.
     assert "No broken requirements" in said_by(*pip, "check", cwd=tmp_path)
-    for extra in ("mq.access.jwt", "mq.traces", "mq.coordination.zookeeper"):
+    for extra in ("mq.access.jwt", "mq.daemon.traces", "mq.coordination.zookeeper"):
         said_by(str(commands / "python"), "-c", f"import {extra}", cwd=tmp_path)
     listed = json.loads(said_by(*pip, "list", "--format", "json", cwd=tmp_path))
     installed = {each["name"].lower().replace("_", "-") for each in listed}

@@ -16,10 +16,10 @@ from harness.manager import manager
 from harness.needs import program
 from harness.processes import PATIENCE_S, eventually
 
-from mq.cli import main as mq
-from mq.doctor.findings import Level
-from mq.doctor.options import judge_mount
-from mq.store.mounts import FileSystem, file_system_of
+from mq.daemon.cli import main as mq
+from mq.store.disk.mounts import FileSystem, file_system_of
+from mq.tools.doctor.findings import Level
+from mq.tools.doctor.options import judge_mount
 from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
 

@@ -45,7 +45,7 @@ from mq import Client, Worker
 from mq.client.message import AsyncMessage
 from mq.client.values import NewMessage
 from mq.client.worker import Backoff
-from mq.names import QueueName
+from mq.model.names import QueueName
 from mq.spark.jobs.archived import reading
 from mq.spark.jobs.report import render
 

@@ -10,8 +10,8 @@ import click
 import pytest
 from harness.mqctl import Mqctl, mqctl_for, mqctl_server_at
 
-from mq.cli import main as mq_command
-from mq.mqctl.cli import mqctl as mqctl_command
+from mq.daemon.cli import main as mq_command
+from mq.tools.mqctl.cli import mqctl as mqctl_command
 
 from .test_examples import as_shown, examples_in
 

@@ -20,7 +20,7 @@ MARK = "== the next example"
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in EXAMPLES)
     beginning = (
-        f'mqctl() {{ {sys.executable} -m mq.mqctl "$@" --master "local[2]"; }}\n'
+        f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@" --master "local[2]"; }}\n'
         f'python() {{ {sys.executable} "$@"; }}\n'
     )
     done = subprocess.run(
@@ -51,7 +51,7 @@ def test_every_flag_is_told_of() -> None:
     "arguments", [("--root", "/nowhere"), ("--root", "/"), ("--root", "/", "--queue", "a b"), ()]
 )
 def test_what_cannot_be_looked_at_ends_with_2(arguments: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "mq.mqctl", "pipeline", "audit", *arguments]
+    command = [sys.executable, "-m", "mq.tools.mqctl", "pipeline", "audit", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from examples.test_examples import as_shown, examples_in
 
-import mq.doctor
-from mq.clock import SystemClock
-from mq.doctor.examine import examine
-from mq.doctor.findings import Level
-from mq.mqctl.exits import ExitCode
-from mq.store.files import Files
+import mq.tools.doctor
+from mq.model.clock import SystemClock
+from mq.store.disk.files import Files
+from mq.tools.doctor.examine import examine
+from mq.tools.doctor.findings import Level
+from mq.tools.mqctl.exits import ExitCode
 
-PAGE = Path(mq.doctor.__file__).with_name("DOCTOR.md").read_text(encoding="utf-8")
+PAGE = Path(mq.tools.doctor.__file__).with_name("DOCTOR.md").read_text(encoding="utf-8")
 MARK = "== the next example"
 EXAMPLES = examples_in(PAGE)
 
@@ -26,7 +26,7 @@ def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     for said, real in (("/srv/mq", root), ("/mnt/mq-again", second)):
         assert f"={said}\n" in script
         script = script.replace(said, str(real))
-    mqctl = f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}'
+    mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{mqctl}\n{script}"],
         capture_output=True,

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mq.fsck
-from mq.fsck.command import fsck
+import mq.tools.fsck
+from mq.tools.fsck.command import fsck
 
 from .test_examples import as_shown, examples_in
 
-PAGE = Path(mq.fsck.__file__).with_name("FSCK.md").read_text(encoding="utf-8")
+PAGE = Path(mq.tools.fsck.__file__).with_name("FSCK.md").read_text(encoding="utf-8")
 ROOT = "/tmp/mq-fsck"
 EXAMPLES = examples_in(PAGE)
 MARK = "== the next example"
@@ -20,7 +20,8 @@ def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in EXAMPLES)
     assert f"root={ROOT}\n" in script
     beginning = (
-        f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}\npython() {{ {sys.executable} "$@"; }}\n'
+        f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}\n'
+        f'python() {{ {sys.executable} "$@"; }}\n'
     )
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", beginning + script.replace(ROOT, root)],

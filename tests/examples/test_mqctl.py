@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from harness.mqctl import mqctl_for
 
-import mq.mqctl
-from mq.mqctl.cli import COMMANDS
+import mq.tools.mqctl
+from mq.tools.mqctl.cli import COMMANDS
 
 from .test_examples import as_shown, examples_in
 
-PAGE = Path(mq.mqctl.__file__).with_name("MQCTL.md").read_text(encoding="utf-8")
+PAGE = Path(mq.tools.mqctl.__file__).with_name("MQCTL.md").read_text(encoding="utf-8")
 EXAMPLES = examples_in(PAGE)
 MARK = "== the next example"
 # Of these their own pages have the examples.

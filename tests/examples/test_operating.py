@@ -12,9 +12,9 @@ from harness.processes import Processes
 from mq.coordination.opening import open_coordinator
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
-from mq.settings import SETTINGS
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.settings import SETTINGS
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 from mq_mover.cli import main as mq_mover
 from mq_mover.policies import ALL
 

@@ -11,8 +11,8 @@ import click
 import pytest
 from harness.processes import Processes
 
-from mq.cli import main as mq
-from mq.serving_limits import (
+from mq.daemon.cli import main as mq
+from mq.model.serving_limits import (
     CONNECTIONS_MAX_DEFAULT,
     HANDSHAKE_S_DEFAULT,
     HEAD_S_DEFAULT,

@@ -21,8 +21,8 @@ from harness.api import Reply
 from harness.faults import Fault, FaultyFiles
 from harness.server import Server
 
-from mq.daemon import Daemon
-from mq.settings import ServerSettings
+from mq.daemon.daemon import Daemon
+from mq.runtime.server_settings import ServerSettings
 
 CALLS_MAX = 200
 QUEUE = "q"

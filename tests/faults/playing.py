@@ -16,13 +16,13 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.server import Serve, Server
 
-from mq.limits import FOLDER_FILES_MAX
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.mounts import FileSystem
-from mq.store.root import Root, open_root
-from mq.store.steps import Steps, T
+from mq.model.limits import FOLDER_FILES_MAX
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.mounts import FileSystem
+from mq.store.disk.steps import Steps, T
 
 TABLE = Path(__file__).with_name("calls.txt")
 VERBS = frozenset(
@@ -172,8 +172,14 @@ _MESSAGE = re.compile(rf"{_UUID}[^/ ]*")
 
 
 # Those that look at the root's file system.
-_LOOKING = ("daemon", "store.archiving", "store.mounts", "store.roll_forward", "store.settling",
-            "store.staging")  # fmt: skip
+_LOOKING = (
+    "daemon.daemon",
+    "store.archive.archiving",
+    "store.archive.settling",
+    "store.bulk.roll_forward",
+    "store.bulk.staging",
+    "store.disk.mounts",
+)
 
 
 @dataclass

@@ -23,12 +23,12 @@ from harness.internals import background_work
 from harness.server import STREAMED_BYTES, Server
 from harness.waiting import comes_true
 
-from mq.names import ConsumerName, QueueName
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import parse_delayed
-from mq.store.lease import acknowledge, claim, leases_of
-from mq.store.redeliver import Timer, redeliver
+from mq.model.names import ConsumerName, QueueName
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import parse_delayed
+from mq.store.leases.lease import acknowledge, claim, leases_of
+from mq.store.operations.redeliver import Timer, redeliver
 
 CUT_SHORT = Reply(0, {}, b"")
 """What a client has of a response that broke off."""

@@ -11,9 +11,9 @@ from harness.archives import OTHER, ArchivingRoot
 from harness.audits import assert_audits_clean
 from harness.faults import Fault, FlushedInCalls
 
-from mq.errors import MqError
-from mq.store.archiving import disable, stored, unfinished_batch
-from mq.store.flush import FsyncFlusher
+from mq.model.errors import MqError
+from mq.store.archive.archiving import disable, stored, unfinished_batch
+from mq.store.disk.flush import FsyncFlusher
 
 CALLS_MAX = 400
 
@@ -87,7 +87,7 @@ def lives_on(top: Path, number: int, code: int) -> bool:
 def test_every_call_may_fail_once(
     root: Path, code: int, sync: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mq.store.settling.takes_syncfs", lambda _: sync == "syncfs")
+    monkeypatch.setattr("mq.store.archive.settling.takes_syncfs", lambda _: sync == "syncfs")
     number = 0
     # Each second one of one way, and some of the others.
     step = 2 if (code, sync) == (errno.EIO, "fsync") else 7

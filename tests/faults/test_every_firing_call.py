@@ -13,16 +13,16 @@ from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.messages import new_id
 from harness.schedules import EVERY_S, NAME, QUEUE, TimedRoot
 
-from mq.errors import MqError
-from mq.limits import FIRING_AGAIN_S
-from mq.names import Key
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
-from mq.store.group import run_alone
-from mq.store.layout import Layout
-from mq.store.queues import delete_queue
-from mq.store.root import Root
-from mq.store.schedules import list_schedules
+from mq.model.errors import MqError
+from mq.model.limits import FIRING_AGAIN_S
+from mq.model.names import Key
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import Layout
+from mq.store.operations.queues import delete_queue
+from mq.store.schedules.schedules import list_schedules
 from mq_mover.scheduler import Scheduler
 
 CODES = (

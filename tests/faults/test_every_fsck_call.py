@@ -15,8 +15,8 @@ from harness.damage.each_breach import Place, keyed, misplaced
 from harness.faults import FlushedInCalls
 from harness.messages import put_file
 
-from mq.fsck.checking import Doing
-from mq.store.flush import FsyncFlusher
+from mq.store.disk.flush import FsyncFlusher
+from mq.tools.fsck.checking import Doing
 
 # What a repair calls beside the looks of an audit, and how that fails.
 CALLS = {

@@ -15,14 +15,14 @@ from harness.folders import message_files
 from harness.messages import new_id, put_file
 from harness.upkeep import work_of
 
-from mq.errors import MqError
-from mq.names import QueueName
-from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
-from mq.store.group import run_alone
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
-from mq.sweeping import Passing
-from mq.upkeep_limits import OVERDUE_EVERY_S
+from mq.model.errors import MqError
+from mq.model.names import QueueName
+from mq.model.sweeping import Passing
+from mq.model.upkeep_limits import OVERDUE_EVERY_S
+from mq.store.core.root import Root, open_root
+from mq.store.disk.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import create_queue
 from mq_mover.policies.overdue import Overdue
 
 CODES = (

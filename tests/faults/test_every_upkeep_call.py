@@ -18,23 +18,23 @@ from harness.folders import leased_files, message_files
 from harness.messages import new_id, put_file
 from harness.upkeep import all_policies, work_of
 
-from mq.errors import MqError
-from mq.names import ConsumerName, MessageId, QueueName
-from mq.settings import QueueSettings
-from mq.shovel import ALL
-from mq.store.configure import change_settings
-from mq.store.fetch import fetch
-from mq.store.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
-from mq.store.group import run_alone
-from mq.store.lease import acknowledge, claim, finish_claim
-from mq.store.pipeline_layout import LeaseName
-from mq.store.queues import create_queue, delete_queue
-from mq.store.reap import reap
-from mq.store.redeliver import Timer
-from mq.store.reschedule import release
-from mq.store.root import Root, open_root
-from mq.store.shovel import shovel_many
-from mq.store.shovelling import Pass
+from mq.model.errors import MqError
+from mq.model.names import ConsumerName, MessageId, QueueName
+from mq.model.settings import QueueSettings
+from mq.model.shovel import ALL
+from mq.store.core.root import Root, open_root
+from mq.store.disk.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.pipeline import LeaseName
+from mq.store.leases.lease import acknowledge, claim, finish_claim
+from mq.store.operations.fetch import fetch
+from mq.store.operations.queues import create_queue, delete_queue
+from mq.store.operations.reap import reap
+from mq.store.operations.redeliver import Timer
+from mq.store.operations.reschedule import release
+from mq.store.settings.configure import change_settings
+from mq.store.shovel.shovel import shovel_many
+from mq.store.shovel.shovelling import Pass
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.policies.message_expiry import MessageExpiry

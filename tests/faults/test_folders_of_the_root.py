@@ -16,15 +16,15 @@ from harness.processes import Processes, eventually
 from harness.server import Serve, Server, body_sizes, commit_modes
 from harness.waiting import comes_true
 
-from mq.clock import SystemClock
-from mq.errors import StorageFailed
-from mq.names import MessageId, QueueName
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.queues import create_queue, retire_delayed, sweep_tombstones
-from mq.store.redeliver import Timer, redeliver
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.errors import StorageFailed
+from mq.model.names import MessageId, QueueName
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import create_queue, retire_delayed, sweep_tombstones
+from mq.store.operations.redeliver import Timer, redeliver
 
 FOLDERS = ("new", "queues", "delay", "remove", "deleted", ".")
 STORAGE_FAILED = "storage-failed"

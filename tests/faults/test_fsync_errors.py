@@ -23,7 +23,7 @@ from harness.folders import message_files, nothing_anywhere
 from harness.server import STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-from mq.errors import StartupError
+from mq.model.errors import StartupError
 
 pytestmark = pytest.mark.usefixtures("audited")
 

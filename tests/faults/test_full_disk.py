@@ -22,9 +22,9 @@ from harness.mounts import new_disk, remount, tmpfs
 from harness.server import KIB, Serve, Server, body_sizes, commit_modes
 from harness.waiting import comes_true
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.reap import reap
+from mq.model.clock import SystemClock
+from mq.store.disk.files import Files
+from mq.store.operations.reap import reap
 
 
 @pytest.mark.needs_root

@@ -14,29 +14,29 @@ from harness.leases import QUEUE, LeasingRoot
 from harness.messages import new_id
 from harness.staging import committed, stage
 
-from mq.errors import MqError, QueueNotFound, StorageFailed
-from mq.names import Key, MessageId, QueueName
-from mq.settings import QueueSettings
-from mq.shovel import ALL
-from mq.store.batch import Batch, publish_batch
-from mq.store.configure import change_settings
-from mq.store.expire import expire
-from mq.store.fetch import fetch
-from mq.store.flush import FsyncFlusher
-from mq.store.listing import not_found
-from mq.store.mounts import FileSystem
-from mq.store.order import STRICT, Candidate
-from mq.store.publish import Draft, publish
-from mq.store.queues import delete_queue
-from mq.store.redeliver import Timer, redeliver
-from mq.store.releasing import release
-from mq.store.reschedule import reschedule
-from mq.store.roll_forward import roll_forward
-from mq.store.settling import settle_unlinks
-from mq.store.shovel import Aim, shovel_many
-from mq.store.sideline import sideline
-from mq.store.standing import refuse_gone
-from mq.store.steps import Flush, Steps
+from mq.model.errors import MqError, QueueNotFound, StorageFailed
+from mq.model.names import Key, MessageId, QueueName
+from mq.model.settings import QueueSettings
+from mq.model.shovel import ALL
+from mq.store.archive.settling import settle_unlinks
+from mq.store.bulk.roll_forward import roll_forward
+from mq.store.core.listing import not_found
+from mq.store.core.standing import refuse_gone
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.mounts import FileSystem
+from mq.store.disk.steps import Flush, Steps
+from mq.store.leases.releasing import release
+from mq.store.operations.batch import Batch, publish_batch
+from mq.store.operations.expire import expire
+from mq.store.operations.fetch import fetch
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.queues import delete_queue
+from mq.store.operations.redeliver import Timer, redeliver
+from mq.store.operations.reschedule import reschedule
+from mq.store.operations.sideline import sideline
+from mq.store.scan.order import STRICT, Candidate
+from mq.store.settings.configure import change_settings
+from mq.store.shovel.shovel import Aim, shovel_many
 from mq_reaper.reaper import Reaper
 
 K = Key.parse("k")
@@ -379,7 +379,9 @@ def test_a_publish_whose_journal_stays_is_not_at_its_end(
 def test_what_was_unlinked_is_settled_or_that_is_told(
     place: LeasingRoot, files: GoneFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mq.store.settling.file_system_of", lambda _: FileSystem("unknown", "/"))
+    monkeypatch.setattr(
+        "mq.store.archive.settling.file_system_of", lambda _: FileSystem("unknown", "/")
+    )
     settle_unlinks(place.root, ["gone"])
     files.fail("sync_folder", errno.EIO, "/remove/x")
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):

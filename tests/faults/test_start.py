@@ -6,7 +6,7 @@ import pytest
 from harness.mounts import tmpfs
 from harness.server import Serve, Server
 
-from mq.errors import AcrossFileSystems, StartupError
+from mq.model.errors import AcrossFileSystems, StartupError
 
 
 @pytest.mark.parametrize("line", ["mq 2\n", "mq 1 ", "mq 10\n", "something else\n", "mq 1\nmore\n"])

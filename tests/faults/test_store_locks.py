@@ -13,40 +13,34 @@ from harness.staging import JOB as STAGED_JOB
 from harness.staging import committed, stage
 from harness.watched import WatchedFiles
 
-from mq.bulk_limits import STAGING_FORGOTTEN_S
-from mq.errors import Busy
-from mq.fsck.repairs import repair_of
-from mq.lifecycle import State
-from mq.message import Delivery
-from mq.names import Key, QueueName, UuidSource
-from mq.settings import QueueSettings
-from mq.shovel_limits import SHOVEL_SILENT_S
-from mq.store.breaches import Breach, Violation
-from mq.store.configure import change_settings
-from mq.store.expire import expire_bucket
-from mq.store.fetch import fetch
-from mq.store.flush import FsyncFlusher
-from mq.store.journal import abort, begin_publish, job_locked, journal_locked
-from mq.store.pipeline_layout import (
-    JournalFile,
-    job_folder,
-    job_lock,
-    journal_lock,
-    journal_path,
-)
-from mq.store.purge import purge
-from mq.store.putting_right import restamp, restore_queue
-from mq.store.queues import create_queue, delete_queue, retire_delayed, sweep_tombstones
-from mq.store.queues_lock import queues_locked
-from mq.store.releasing import release as release_lease
-from mq.store.reschedule import extend, release
-from mq.store.roll_forward import roll_forward
-from mq.store.root import Root
-from mq.store.shovel_files import take_turn
-from mq.store.shovel_layout import turns_lock
-from mq.store.steps import Steps
-from mq.store.sweep_bulk import sweep_bulk
-from mq.store.turns import at_once, in_turn
+from mq.model.bulk_limits import STAGING_FORGOTTEN_S
+from mq.model.errors import Busy
+from mq.model.lifecycle import State
+from mq.model.message import Delivery
+from mq.model.names import Key, QueueName, UuidSource
+from mq.model.settings import QueueSettings
+from mq.model.shovel import SHOVEL_SILENT_S
+from mq.store.audit.breaches import Breach, Violation
+from mq.store.audit.putting_right import restamp, restore_queue
+from mq.store.bulk.journal import abort, begin_publish, job_locked, journal_locked
+from mq.store.bulk.roll_forward import roll_forward
+from mq.store.bulk.sweep import sweep_bulk
+from mq.store.core.queues_lock import queues_locked
+from mq.store.core.root import Root
+from mq.store.core.turns import at_once, in_turn
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.steps import Steps
+from mq.store.format.pipeline import JournalFile, job_folder, job_lock, journal_lock, journal_path
+from mq.store.format.shovels import turns_lock
+from mq.store.leases.releasing import release as release_lease
+from mq.store.operations.expire import expire_bucket
+from mq.store.operations.fetch import fetch
+from mq.store.operations.purge import purge
+from mq.store.operations.queues import create_queue, delete_queue, retire_delayed, sweep_tombstones
+from mq.store.operations.reschedule import extend, release
+from mq.store.settings.configure import change_settings
+from mq.store.shovel.files import take_turn
+from mq.tools.fsck.repairs import repair_of
 
 JOB = "job-1"
 GONE = QueueName.parse("gone")

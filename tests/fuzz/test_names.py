@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from fuzz.fuzzed import Fuzzed, fuzz
 from fuzz.requests import ID, PATTERNS
-from mq.errors import MqError
-from mq.interface.routes import TABLE
-from mq.names import ConsumerName, Key, MessageId, QueueName, ScheduleName
-from mq.store.layout import Keys, Layout
+from mq.model.errors import MqError
+from mq.model.names import ConsumerName, Key, MessageId, QueueName, ScheduleName
+from mq.protocol.routes import TABLE
+from mq.store.format.layout import Keys, Layout
 
 _PARSERS: tuple[Callable[[str], Any], ...] = (
     QueueName.parse,

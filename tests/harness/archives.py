@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 from harness.leases import QUEUE, LeasingRoot
-from mq.names import MessageId, QueueName, UuidSource
-from mq.store.archive_ledger import ArchiveBatch
-from mq.store.archiving import ArchiveMark, begin_batch, enable, stored
-from mq.store.lease import acknowledge
-from mq.store.queues import delete_queue
-from mq.store.reap_stored import StoredReaping
-from mq.store.remove import remove
+from mq.model.names import MessageId, QueueName, UuidSource
+from mq.store.archive.archiving import ArchiveMark, begin_batch, enable, stored
+from mq.store.archive.ledger import ArchiveBatch
+from mq.store.leases.lease import acknowledge
+from mq.store.operations.queues import delete_queue
+from mq.store.operations.reap_stored import StoredReaping
+from mq.store.operations.remove import remove
 from mq_reaper.reaper import Reaper
 
 TO = "/srv/archive"

@@ -5,8 +5,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from mq.spark.jobs.archive_folder import open_archive
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
 
 
 def write_archive(folder: Path, rows: DataFrame) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.messages import make_body, new_id, number_in, put_file
-from mq.clock import SystemClock
-from mq.message import Stamp
+from mq.model.clock import SystemClock
+from mq.model.message import Stamp
 from mq.spark.jobs.archive_commit import read_commits
 from mq.spark.jobs.archive_compaction import Group, rewrite
 from mq.spark.jobs.archive_folder import ArchiveFolder
@@ -19,9 +19,9 @@ from mq.spark.jobs.archive_staging import task_of
 from mq.spark.jobs.archive_task import Fact, archive_part
 from mq.spark.jobs.archived import hidden_names, last_batch
 from mq.spark.jobs.watching import Watcher
-from mq.store.archive_ledger import ArchiveBatch
-from mq.store.files import Files
-from mq.store.root import Root, open_root
+from mq.store.archive.ledger import ArchiveBatch
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
 
 DUE_MS = 1_700_000_000_000
 

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.faults import FaultyFiles
-from mq.clock import Clock, SystemClock
-from mq.errors import MqError
-from mq.lifecycle import State
-from mq.limits import OVERDUE_AFTER_S
-from mq.store.audit import Auditor
-from mq.store.breaches import Amounts, Breach, Violation
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import Layout
-from mq.store.queues import sweep_tombstones
-from mq.store.root import Root
+from mq.model.clock import Clock, SystemClock
+from mq.model.errors import MqError
+from mq.model.lifecycle import State
+from mq.model.limits import OVERDUE_AFTER_S
+from mq.store.audit.auditor import Auditor
+from mq.store.audit.breaches import Amounts, Breach, Violation
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import Layout
+from mq.store.operations.queues import sweep_tombstones
 
 # What a fault may leave until mq-mover's next pass: a tombstone beside its queue, of a delete
 # that was answered 503, its keys, and its schedules. (A torn file in new/, also allowed, is no

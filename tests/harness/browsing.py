@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.messages import put_file
-from mq.headers import Headers, print_block
-from mq.lifecycle import State
-from mq.names import Key, MessageId, QueueName
+from mq.model.headers import Headers, print_block
+from mq.model.lifecycle import State
+from mq.model.names import Key, MessageId, QueueName
 from mq.spark.listing import Block, blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches
-from mq.store.bucket_names import IN_COMMON, Shape
-from mq.store.files import Files
-from mq.store.layout import Layout
-from mq.store.root import Root
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.format.bucket_names import IN_COMMON, Shape
+from mq.store.format.layout import Layout
 
 ORDERS = QueueName.parse("orders")
 BEGIN_MS = 1_700_000_000_000

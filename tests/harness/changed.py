@@ -121,7 +121,7 @@ def tests_of(project: Project, changed: Iterable[str]) -> list[str]:
 
 
 def _mirrored(project: Project, module: str) -> list[str]:
-    """`tests/store/test_publish.py`, and those with more words, of `mq.store.publish`."""
+    """`tests/store/disk/test_flush.py`, and those with more words, of `mq.store.disk.flush`."""
     parts = module.split(".")
     inside = parts[1:] if parts[0] == "mq" else parts
     start = "/".join(["tests", *inside[:-1], f"test_{inside[-1]}" if inside else ""])

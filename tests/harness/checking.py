@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mq.fsck.checking import Asked, Check, Doing
-from mq.fsck.report import Report, Told
-from mq.limits import OVERDUE_AFTER_S
-from mq.names import QueueName
-from mq.store.flush import Flusher, NoFlusher
-from mq.store.root import Root
+from mq.model.limits import OVERDUE_AFTER_S
+from mq.model.names import QueueName
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher, NoFlusher
+from mq.tools.fsck.checking import Asked, Check, Doing
+from mq.tools.fsck.report import Report, Told
 
 
 @dataclass

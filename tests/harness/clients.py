@@ -18,7 +18,7 @@ from harness.messages import make_body, number_in
 from harness.process_faults import Member
 from harness.processes import PATIENCE_S
 from harness.raw import raw_connection, raw_head
-from mq.limits import BODY_HELD_BYTES_MAX
+from mq.model.limits import BODY_HELD_BYTES_MAX
 
 QUEUE = "orders"
 ALIVE_MAX = 60

@@ -1,10 +1,12 @@
 """A clock that a test moves by hand."""
 
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 
 class FakeClock:
-    """Implements `mq.clock.Clock`. Begins at the machine's time, since ctimes come from there."""
+    """Implements `mq.model.clock.Clock`. Begins at the machine's time, since ctimes come from
+    there.
+    """
 
     def __init__(self) -> None:
         self._ms = SystemClock().now_ms()

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from harness.processes import PATIENCE_S, Process
-from mq.cli import main as mq
+from mq.daemon.cli import main as mq
 from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
 

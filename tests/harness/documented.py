@@ -7,11 +7,11 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from mq.errors import BadName, BadParameter
 from mq.http.openapi.document import document_of
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
-from mq.interface.rows import MEDIA_TYPE as ROWS
+from mq.model.errors import BadName, BadParameter
+from mq.protocol.rows import MEDIA_TYPE as ROWS
 
 DOCUMENT = document_of(ROUTES)
 PATHS = Routes(ROUTES)

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.processes import PATIENCE_S
 from harness.tally import tally
-from mq.store.files import GONE, Files
+from mq.store.disk.files import GONE, Files
 
 
 @dataclass

@@ -24,10 +24,10 @@ from harness.rules import ALWAYS, Rule, check, report
 from harness.stopping import stalls
 from harness.tally import tally
 from harness.waiting import comes_true
-from mq.clock import SystemClock
-from mq.lifecycle import State
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.lifecycle import State
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 VISIBILITY_S = 1.0
 # By then all that is alive was due, brought back and delivered.

@@ -14,9 +14,9 @@ from mq.broker.ids import Ids
 from mq.broker.interest import Interest
 from mq.broker.memory import Memory
 from mq.broker.queue import Host, Queue
-from mq.names import MessageId, QueueName
-from mq.selection import Selection
-from mq.settings import QueueSettings
+from mq.model.names import MessageId, QueueName
+from mq.model.selection import Selection
+from mq.model.settings import QueueSettings
 
 
 def message(number: int, priority: int = 0) -> MessageId:

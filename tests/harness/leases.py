@@ -4,18 +4,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.clock import FakeClock
-from mq.lifecycle import State
-from mq.message import Stamp
-from mq.names import ConsumerName, MessageId, QueueName, UuidSource
-from mq.store.files import Files
-from mq.store.flush import Flusher, NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import parse_entry
-from mq.store.lease import Lease, claim, leases_of
-from mq.store.publish import Draft, publish
-from mq.store.queues import WantedShape, create_queue
-from mq.store.root import Root, open_root
-from mq.store.steps import Steps
+from mq.model.lifecycle import State
+from mq.model.message import Stamp
+from mq.model.names import ConsumerName, MessageId, QueueName, UuidSource
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher, NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps
+from mq.store.format.layout import parse_entry
+from mq.store.leases.lease import Lease, claim, leases_of
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.queues import WantedShape, create_queue
 
 T = TypeVar("T")
 

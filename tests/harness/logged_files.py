@@ -6,7 +6,7 @@ from pathlib import Path
 from crash.calls import TOP, Call, Make, Remove, Rename, Sync, Write
 from crash.images import Mark
 
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 
 class LoggedFiles(Files):

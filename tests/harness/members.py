@@ -11,14 +11,14 @@ from pathlib import Path
 from harness.clock import FakeClock
 from harness.processes import eventually
 from harness.zookeeper import SESSION_S, Way, ZooKeeper
-from mq.clock import SystemClock
 from mq.coordination.coordinator import Coordinator
 from mq.coordination.opening import open_coordinator
 from mq.coordination.pacing import Pacing
 from mq.coordination.zookeeper import ZooKeeperCoordinator
-from mq.names import QueueName
-from mq.store.files import Files
-from mq.store.root import Root, open_root
+from mq.model.clock import SystemClock
+from mq.model.names import QueueName
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
 
 ASSIGN_S = 1.0
 """Between two deals by ZooKeeper; by files, a test's clock has it be the default's."""

@@ -4,11 +4,11 @@ import hashlib
 import os
 from pathlib import Path
 
-from mq.clock import SystemClock
-from mq.headers import Headers, parse_block
-from mq.message import Stamp
-from mq.names import MessageId, UuidSource
-from mq.store.files import FILE_MODE
+from mq.model.clock import SystemClock
+from mq.model.headers import Headers, parse_block
+from mq.model.message import Stamp
+from mq.model.names import MessageId, UuidSource
+from mq.store.disk.files import FILE_MODE
 
 _uuids = UuidSource(SystemClock())
 

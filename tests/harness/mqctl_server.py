@@ -15,7 +15,7 @@ import sys
 import traceback
 from typing import Any
 
-from mq.mqctl.cli import COMMANDS, main
+from mq.tools.mqctl.cli import COMMANDS, main
 
 DESCRIPTORS = 3
 BYTES_MAX = 1 << 20

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 VARIABLE = "MQ_POINTS"
 CALLS = (

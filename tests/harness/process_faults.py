@@ -16,7 +16,7 @@ from typing import Protocol
 from harness.processes import Process
 from harness.tally import tally
 from harness.waiting import comes_true
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 
 class Kind(Enum):

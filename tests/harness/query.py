@@ -6,13 +6,13 @@ from pathlib import Path
 from harness.clock import FakeClock
 from harness.faults import CrashingFiles, Died
 from harness.leases import LEASE_S
-from mq.errors import LeaseLost
+from mq.model.errors import LeaseLost
 from mq.spark.listing import is_leased, lease_blocks
 from mq.spark.options import StreamOptions
 from mq.spark.renewing import renew_open
 from mq.spark.streaming import LeaseStream
-from mq.store.flush import NoFlusher
-from mq.store.root import attach_root
+from mq.store.core.root import attach_root
+from mq.store.disk.flush import NoFlusher
 
 DEATHS = ("after latestOffset", "after the offset log", "after the sink", "after the commit log")
 

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.clock import FakeClock
-from mq.message import Stamp
-from mq.names import MessageId, QueueName, ScheduleName, UuidSource
-from mq.recurrence import Every
-from mq.schedule import Armed, Schedule
-from mq.store.files import Files
-from mq.store.firing import Firing, fire, rearm
-from mq.store.flush import Flusher, NoFlusher
-from mq.store.group import run_alone
-from mq.store.order import list_ready
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
-from mq.store.schedules import put_schedule, read_schedule
-from mq.store.steps import Steps
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName, ScheduleName, UuidSource
+from mq.model.recurrence import Every
+from mq.model.schedule import Armed, Schedule
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher, NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps
+from mq.store.operations.queues import create_queue
+from mq.store.scan.order import list_ready
+from mq.store.schedules.firing import Firing, fire, rearm
+from mq.store.schedules.schedules import put_schedule, read_schedule
 from mq_mover.scheduler import Scheduler
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 
 from harness.processes import PATIENCE_S
-from mq.clock import SystemClock, rfc3339
+from mq.model.clock import SystemClock, rfc3339
 
 
 @dataclass

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from mq.headers import Headers, kept, print_block
-from mq.limits import KEY_WRITTEN_BYTES_MAX
-from mq.names import CONTENT_TYPE_DEFAULT, Key, MessageId, extension_for
+from mq.model.headers import Headers, kept, print_block
+from mq.model.limits import KEY_WRITTEN_BYTES_MAX
+from mq.model.names import CONTENT_TYPE_DEFAULT, Key, MessageId, extension_for
 
 UUID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
 

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mq.daemon import Daemon
+from mq.daemon.daemon import Daemon
 
 
 @dataclass

@@ -12,7 +12,7 @@ from harness.process_faults import Fault, Kind, Member, stand_still, tally_fault
 from harness.processes import PATIENCE_S, Process, eventually
 from harness.raw import RawConnection, raw_connection, raw_head
 from harness.waiting import comes_true
-from mq.limits import CHILD_RESTART_S_MAX
+from mq.model.limits import CHILD_RESTART_S_MAX
 
 
 def started(process: Process, daemon: str) -> list[int]:

@@ -19,9 +19,9 @@ LONG = (
     "tests/bench/",
     "tests/broker/test_broker_model.py",
     "tests/faults/",
-    "tests/test_supervisor.py",
+    "tests/daemon/test_supervisor.py",
     "tests/openapi/test_schemathesis.py",
-    "tests/test_standalone.py",
+    "tests/daemon/test_standalone.py",
     "tests/cluster/",
     "tests/coordination/",
 )

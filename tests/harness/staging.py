@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from mq.names import Key, MessageId, QueueName, UuidSource
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.journal import Committed, OnKeyTaken, commit
-from mq.store.pipeline_layout import Attempt
-from mq.store.roll_forward import roll_forward
-from mq.store.root import Root
-from mq.store.staging import Staged, StagingWriter, Sync
+from mq.model.names import Key, MessageId, QueueName, UuidSource
+from mq.store.bulk.journal import Committed, OnKeyTaken, commit
+from mq.store.bulk.roll_forward import roll_forward
+from mq.store.bulk.staging import Staged, StagingWriter, Sync
+from mq.store.core.root import Root
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.pipeline import Attempt
 
 JOB = "0123456789abcdef0123456789abcdef"
 QUEUE = QueueName.parse("orders")

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 # An operation, and before or after which of its calls; those that are there twice come twice as
 # often. A place that nobody passes is left for the next one after a while.
@@ -154,7 +154,7 @@ def _operation() -> str:
     """The innermost of the operations that the caller is part of."""
     frame = inspect.currentframe()
     while frame is not None:
-        if frame.f_globals.get("__name__") == "mq.store.flush":
+        if frame.f_globals.get("__name__") == "mq.store.disk.flush":
             return "flush"
         if frame.f_code.co_name in _OPERATIONS:
             return frame.f_code.co_name

@@ -5,8 +5,8 @@ import os
 import threading
 from collections.abc import Iterator
 
-from mq.clock import Clock
-from mq.store.files import Files
+from mq.model.clock import Clock
+from mq.store.disk.files import Files
 
 _NS_PER_MS = 1_000_000
 

@@ -15,10 +15,11 @@ from mq.client.fake import FakeClock, FakeMq
 from mq.client.fake.transport import FakeTransport
 from mq.client.http_transport import HttpTransport
 from mq.client.transport import Answer, Limits, Request
-from mq.clock import SystemClock
-from mq.daemon import Daemon
-from mq.limits import IDEMPOTENCY_S_MAX, LOOK_PAUSE_S_MAX
-from mq.settings import QueueSettings, ServerSettings
+from mq.daemon.daemon import Daemon
+from mq.model.clock import SystemClock
+from mq.model.limits import IDEMPOTENCY_S_MAX, LOOK_PAUSE_S_MAX
+from mq.model.settings import QueueSettings
+from mq.runtime.server_settings import ServerSettings
 
 LIMITS = Limits(5.0, 30.0)
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from mq.clock import Clock
 from mq.coordination.alone import Alone
-from mq.store.files import Files
-from mq.store.flush import Flusher, NoFlusher
-from mq.store.redeliver import Timer
-from mq.store.registry import Registry
-from mq.store.root import Root, open_root
-from mq.store.sweep_bulk import sweep_bulk
+from mq.model.clock import Clock
+from mq.store.bulk.sweep import sweep_bulk
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher, NoFlusher
+from mq.store.operations.redeliver import Timer
+from mq.store.settings.registry import Registry
 from mq_mover.mover import Mover
 from mq_mover.policies import ALL, BulkPublishes
 from mq_mover.policy import Policies, Turn, Work

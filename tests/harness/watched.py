@@ -1,6 +1,6 @@
 """A Files that watches the locks on messages' inodes."""
 
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 
 class WatchedFiles(Files):

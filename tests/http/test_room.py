@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.http.room import Bounds, Room, found_idle
-from mq.serving_limits import IDLE_LOOK_EVERY_S, IDLE_S_MIN
+from mq.model.serving_limits import IDLE_LOOK_EVERY_S, IDLE_S_MIN
 
 HEAD_S = 5.0
 

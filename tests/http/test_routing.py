@@ -2,9 +2,9 @@
 
 import pytest
 
-from mq.errors import BadName
 from mq.http.routes import ROUTES
 from mq.http.routing import Routes
+from mq.model.errors import BadName
 
 ROUTER = Routes(ROUTES)
 

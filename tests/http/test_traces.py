@@ -204,7 +204,10 @@ def test_the_page_has_every_operation() -> None:
 
 
 def test_without_the_extra_it_says_what_is_missing(root: Path) -> None:
-    code = "import sys; sys.modules['opentelemetry.sdk'] = None; from mq.cli import main; main()"
+    code = (
+        "import sys; sys.modules['opentelemetry.sdk'] = None; "
+        "from mq.daemon.cli import main; main()"
+    )
     ended = subprocess.run(
         [sys.executable, "-c", code, "--root", str(root), "--port", "0", "--traces"],
         capture_output=True,

@@ -11,11 +11,11 @@ from harness.clock import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.histogram import SECONDS, Histogram
 from mq.metrics.board import Board, make_shared
 from mq.metrics.meter import Meter
 from mq.metrics.plan import GONE, KEPT, OUTCOMES, Plan
 from mq.metrics.told import families_of
+from mq.runtime.histogram import SECONDS, Histogram
 
 PLAN = Plan(("publish", "fetch"))
 WRITES = """

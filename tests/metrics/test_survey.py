@@ -8,13 +8,13 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 
 from mq.metrics.survey import OTHERS, Survey
-from mq.names import QueueName
-from mq.store.census import Census
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
+from mq.model.names import QueueName
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import create_queue
+from mq.store.scan.census import Census
 
 COUNT = 20
 

@@ -11,7 +11,7 @@ from harness.messages import put_entry
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, Processes, eventually
 
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 
 MEMORY = Path("/dev/shm")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from harness.messages import ctime_ms, put_entry, put_file, set_due
 
-from mq.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX
-from mq.store.files import Files
-from mq.store.redeliver import Timer
+from mq.model.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX
+from mq.store.disk.files import Files
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 from mq_mover.timers import Timers
 

@@ -9,9 +9,9 @@ import pytest
 from harness.messages import put_entry, put_file
 from harness.upkeep import work_of
 
-from mq.errors import Busy
-from mq.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
-from mq.upkeep_limits import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
+from mq.model.errors import Busy
+from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
+from mq.model.upkeep_limits import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
 from mq_mover.policies import ALL, Histories, Leftovers
 from mq_mover.policy import Policies, Policy, Turn
 

@@ -12,18 +12,18 @@ from harness.messages import new_id, put_entry, put_file
 from mq.coordination.alone import Alone
 from mq.coordination.coordinator import Coordinator
 from mq.coordination.file import FileCoordinator
-from mq.errors import StartupError
-from mq.limits import FORGOTTEN_AFTER_S
-from mq.names import QueueName
-from mq.store.redeliver import Timer
-from mq.store.refreshing import RefreshMark
-from mq.store.registry import Registry
-from mq.upkeep_limits import (
+from mq.model.errors import StartupError
+from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.names import QueueName
+from mq.model.upkeep_limits import (
     ASSIGN_EVERY_S,
     OVERDUE_EVERY_S,
     REFRESH_ASKED_EVERY_S,
     REFRESH_EVERY_S,
 )
+from mq.store.operations.redeliver import Timer
+from mq.store.settings.refreshing import RefreshMark
+from mq.store.settings.registry import Registry
 from mq_mover.member_name import member_name
 from mq_mover.rounds import Rounds
 

@@ -14,21 +14,21 @@ from harness.processes import Processes, eventually
 from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot, to_its_end
 from harness.upkeep import all_policies
 
-from mq.clock import rfc3339
-from mq.limits import FIRING_AGAIN_S, FIRING_KEPT_S, FIRING_STUCK_AGAIN_S, FORGOTTEN_AFTER_S
-from mq.message import Stamp
-from mq.names import Key, MessageId, ScheduleName
-from mq.recurrence import Every
-from mq.schedule import Schedule
-from mq.settings import QueueSettings
-from mq.store.configure import change_settings
-from mq.store.files import Files
-from mq.store.firing import Firing, MovedOn, fire, rearm
-from mq.store.group import run_group
-from mq.store.publish import Draft, publish
-from mq.store.purge import purge
-from mq.store.queues import create_queue, delete_queue
-from mq.store.schedules import delete_schedule, put_schedule
+from mq.model.clock import rfc3339
+from mq.model.limits import FIRING_AGAIN_S, FIRING_KEPT_S, FIRING_STUCK_AGAIN_S, FORGOTTEN_AFTER_S
+from mq.model.message import Stamp
+from mq.model.names import Key, MessageId, ScheduleName
+from mq.model.recurrence import Every
+from mq.model.schedule import Schedule
+from mq.model.settings import QueueSettings
+from mq.store.disk.files import Files
+from mq.store.disk.group import run_group
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.purge import purge
+from mq.store.operations.queues import create_queue, delete_queue
+from mq.store.schedules.firing import Firing, MovedOn, fire, rearm
+from mq.store.schedules.schedules import delete_schedule, put_schedule
+from mq.store.settings.configure import change_settings
 
 
 @pytest.fixture

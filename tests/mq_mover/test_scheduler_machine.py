@@ -1,4 +1,6 @@
-"""Schedules as anybody may use them at any time, held against what `mq.schedule` decides alone."""
+"""Schedules as anybody may use them at any time, held against what `mq.model.schedule` decides
+alone.
+"""
 
 import itertools
 import shutil
@@ -11,12 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mq.errors import ScheduleNotFound
-from mq.names import Key, MessageId, ScheduleName
-from mq.recurrence import Cron, Every
-from mq.schedule import Armed, Overlap, Schedule
-from mq.store.firing import Firing, MovedOn
-from mq.store.schedules import delete_schedule
+from mq.model.errors import ScheduleNotFound
+from mq.model.names import Key, MessageId, ScheduleName
+from mq.model.recurrence import Cron, Every
+from mq.model.schedule import Armed, Overlap, Schedule
+from mq.store.schedules.firing import Firing, MovedOn
+from mq.store.schedules.schedules import delete_schedule
 
 names = st.sampled_from(["a", "b", "c"])
 recurrences = st.sampled_from(

@@ -11,18 +11,18 @@ from harness.faults import FaultyFiles
 from harness.leases import LEASE_S, QUEUE, LeasingRoot
 from harness.messages import new_id
 
-from mq.lifecycle import State
-from mq.message import Reason, Stamp
-from mq.names import MessageId, QueueName
-from mq.store.fetch import fetch
-from mq.store.files import Files
-from mq.store.giving_back import release_many
-from mq.store.group import run_alone
-from mq.store.holders import whereabouts
-from mq.store.purge import purge
-from mq.store.queues import create_queue, delete_queue
-from mq.store.redeliver import Timer
-from mq.store.reschedule import release, reschedule
+from mq.model.lifecycle import State
+from mq.model.message import Reason, Stamp
+from mq.model.names import MessageId, QueueName
+from mq.store.disk.files import Files
+from mq.store.disk.group import run_alone
+from mq.store.keys.holders import whereabouts
+from mq.store.operations.fetch import fetch
+from mq.store.operations.giving_back import release_many
+from mq.store.operations.purge import purge
+from mq.store.operations.queues import create_queue, delete_queue
+from mq.store.operations.redeliver import Timer
+from mq.store.operations.reschedule import release, reschedule
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 

@@ -6,12 +6,12 @@ import pytest
 from harness.messages import ctime_ms, put_entry
 
 from mq.coordination.alone import Alone
-from mq.limits import FORGOTTEN_AFTER_S
-from mq.members import Member
-from mq.names import QueueName
-from mq.store.member_files import read_member, read_members
-from mq.store.redeliver import Timer
-from mq.upkeep_limits import TOLD_EVERY_S
+from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.members import Member
+from mq.model.names import QueueName
+from mq.model.upkeep_limits import TOLD_EVERY_S
+from mq.store.members.files import read_member, read_members
+from mq.store.operations.redeliver import Timer
 from mq_mover.rounds import Rounds
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from harness.folders import make_old
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 from harness.processes import PATIENCE_S, Processes, eventually
 
-from mq.store.files import Files
-from mq.store.reap import reap
+from mq.store.disk.files import Files
+from mq.store.operations.reap import reap
 from mq_reaper.reaper import Reaper
 
 HOUR_MS = 3_600_000

@@ -16,10 +16,10 @@ from harness.scraped import Scraped, scrape_url
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.limits import ARCHIVE_LATE_SAID_EVERY_S
-from mq.names import Key, MessageId
-from mq.store.by_key import find_key
-from mq.store.publish import Draft, publish
+from mq.model.limits import ARCHIVE_LATE_SAID_EVERY_S
+from mq.model.names import Key, MessageId
+from mq.store.operations.by_key import find_key
+from mq.store.operations.publish import Draft, publish
 from mq_reaper.lag import Free, Said, Warnings
 from mq_reaper.reaper import Reaper
 

@@ -6,13 +6,13 @@ import pytest
 from harness.leases import QUEUE, LeasingRoot
 from harness.messages import ctime_ms, put_file
 
-from mq.errors import KeyTaken
-from mq.names import Key, MessageId
-from mq.store.by_key import find_key
-from mq.store.files import Files
-from mq.store.lease import acknowledge
-from mq.store.publish import Draft, publish
-from mq.store.reap import reap
+from mq.model.errors import KeyTaken
+from mq.model.names import Key, MessageId
+from mq.store.disk.files import Files
+from mq.store.leases.lease import acknowledge
+from mq.store.operations.by_key import find_key
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.reap import reap
 from mq_reaper.reaper import Reaper
 
 KEY = Key.parse("night")

@@ -16,7 +16,7 @@ SYNCS = ("sync", "sync_folder", "sync_file_system", "fsync", "syncfs")
 
 
 class Deed(Enum):
-    """What calls of the seam, `mq/store/files.py`, do."""
+    """What calls of the seam, `mq/store/disk/files.py`, do."""
 
     CHANGE = (
         "create",

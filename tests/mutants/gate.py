@@ -29,7 +29,7 @@ CHECKOUT = Path(__file__).parents[2]
 PACKAGES = ("mq", "mq_mover", "mq_reaper")
 # What these flush is no message: probes and a daemon's pulse, which promise nothing, and the jobs'
 # own folders, of which the jobs' own tests cut the power.
-ELSEWHERE = (Path("mq/doctor"), Path("mq/daemon.py"), Path("mq/spark/jobs"))
+ELSEWHERE = (Path("mq/tools/doctor"), Path("mq/daemon/daemon.py"), Path("mq/spark/jobs"))
 # All that may kill. The first that turns red ends a mutant's run: what is quick comes first.
 SUITE = (
     "tests/faults/test_calls.py",
@@ -47,11 +47,11 @@ SUITE = (
     "tests/faults/test_folders_of_the_root.py",
     "tests/coordination/test_opening.py",
     "tests/coordination/test_file.py",
-    "tests/mqctl/test_inbox.py",
-    "tests/mqctl/test_token_file.py",
+    "tests/tools/mqctl/test_inbox.py",
+    "tests/tools/mqctl/test_token_file.py",
     "tests/mq_mover",
     "tests/mq_reaper",
-    "tests/fsck",
+    "tests/tools/fsck",
     "tests/conformance",
     "tests/nfs/test_lost_replies.py",
     "tests/nfs/test_deleted_queues.py",

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-from mq.store.steps import Flush
+from mq.store.disk.steps import Flush
 from mutants.syntax import UNFLUSHED
 
 

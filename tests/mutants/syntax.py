@@ -11,7 +11,7 @@ from typing import TypeAlias
 FunctionNode: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 # A flush of nothing. The import goes to the module's end, where it is in no way of what is above.
 UNFLUSHED = "Unflushed"
-IMPORT = f"\nfrom mq.store.steps import Flush as {UNFLUSHED}  # noqa: E402\n"
+IMPORT = f"\nfrom mq.store.disk.steps import Flush as {UNFLUSHED}  # noqa: E402\n"
 _NAME_CHARS = 90
 
 
@@ -21,7 +21,7 @@ class Mutant:
 
     name: str
     module: str
-    """Its path in the checkout, such as `mq/store/publish.py`."""
+    """Its path in the checkout, such as `mq/store/operations/publish.py`."""
     source: str
     function: str
     """Where in it, such as `Claims.take`; empty: outside of all functions."""

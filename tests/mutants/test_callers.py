@@ -24,9 +24,9 @@ def test_the_tests_that_call_a_function_are_told_the_quickest_first() -> None:
 
 
 def test_a_run_with_the_plugin_keeps_what_each_test_has_called(tmp_path: Path) -> None:
-    test = "tests/store/test_files.py::test_only_a_folder_is_opened_as_one"
+    test = "tests/store/disk/test_files.py::test_only_a_folder_is_opened_as_one"
     words = ["-q", "-p", "no:cacheprovider", "-p", "mutants.callers", test]
     env = os.environ | {FILE: str(tmp_path / "callers"), "PYTHONPATH": str(CHECKOUT / "tests")}
     subprocess.run([sys.executable, "-m", "pytest", *words], cwd=CHECKOUT, env=env, check=True)
     callers = Callers.read(tmp_path / "callers")
-    assert callers.of(Mutant("", "mq/store/files.py", "", "Files.open_folder")) == [test]
+    assert callers.of(Mutant("", "mq/store/disk/files.py", "", "Files.open_folder")) == [test]

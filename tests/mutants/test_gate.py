@@ -51,7 +51,7 @@ def test_what_lives_is_a_mutant_that_is_not_exempt() -> None:
 
 
 def test_the_mutants_of_some_modules_are_those_of_no_others() -> None:
-    module = "mq/store/publish.py"
+    module = "mq/store/operations/publish.py"
     chosen = mutants(["deliver"], changed=[module])
     assert chosen
     assert {mutant.module for mutant in chosen} == {module}

@@ -12,7 +12,7 @@ from mutants.sites import flushes_left_out
 from mutants.syntax import Rule, edited, functions
 from mutants.weakened import Decisions
 
-MODULE = "mq/store/publish.py"
+MODULE = "mq/store/operations/publish.py"
 
 
 def made(rule: Callable[[Acts], Rule], source: str, module: str = MODULE) -> dict[str, str]:
@@ -208,7 +208,7 @@ _FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 def status(path):
     return os.stat(path, follow_symlinks=False)
 """
-    rule = "mq/store/files.py"
+    rule = "mq/store/disk/files.py"
     found = made(lambda acts: weakened.flags, source, rule)
     assert sorted(found) == [
         "_FILE without O_EXCL",

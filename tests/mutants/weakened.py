@@ -16,7 +16,7 @@ from mutants.syntax import (
     said,
 )
 
-_SEAM = "mq/store/files.py"
+_SEAM = "mq/store/disk/files.py"
 # What an open is made for: without one of these it fails, or is another call.
 _NEEDED_FLAGS = ("O_RDONLY", "O_WRONLY", "O_RDWR", "O_PATH", "O_CREAT", "O_CLOEXEC")
 _OF_FILES = {"BaseException", "Exception", "OSError", "FilesFailed"}

@@ -26,7 +26,7 @@ from pathlib import Path
 from harness.needs import cannot_run, program
 from harness.processes import eventually
 
-from mq.doctor.options import NFS_GOOD
+from mq.tools.doctor.options import NFS_GOOD
 
 VISIBILITY_S = 10.0
 # Also beside much else on an emulated processor.

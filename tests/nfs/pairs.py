@@ -7,7 +7,7 @@ from harness.api import Reply, delete, fetch, make_queue
 from harness.server import Serve, Server
 from nfs.mounts import Mount
 
-from mq.settings import QueueSettings
+from mq.model.settings import QueueSettings
 
 Pair = tuple[Server, Server]
 

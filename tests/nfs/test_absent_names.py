@@ -18,12 +18,12 @@ from harness.waiting import comes_true
 from nfs.mounts import Mount, nfs_mount
 from nfs.pairs import Pair, fetched, serve_pair
 
-from mq.names import MessageId, QueueName
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.redeliver import Redelivery, Timer, redeliver
-from mq.store.root import open_root
+from mq.model.names import MessageId, QueueName
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 
 
 @pytest.fixture

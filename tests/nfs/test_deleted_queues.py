@@ -29,15 +29,15 @@ from harness.waiting import comes_true
 from nfs.mounts import Mount, nfs_mount
 from nfs.pairs import Pair, fetched, serve_pair
 
-from mq.clock import SystemClock
-from mq.names import ConsumerName, MessageId, QueueName
-from mq.store.fetch import fetch as fetch_one
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.giving_back import release_many
-from mq.store.group import run_alone
-from mq.store.lease import claim
-from mq.store.root import attach_root
+from mq.model.clock import SystemClock
+from mq.model.names import ConsumerName, MessageId, QueueName
+from mq.store.core.root import attach_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import claim
+from mq.store.operations.fetch import fetch as fetch_one
+from mq.store.operations.giving_back import release_many
 
 
 @pytest.fixture(params=[False, True], ids=["asks again", "cannot tell"])

@@ -16,21 +16,21 @@ from harness.waiting import comes_true
 from nfs.mounts import Mount
 from nfs.pairs import Pair, deleted, fetched, serve_pair
 
-from mq.errors import Busy
-from mq.limits import BODY_HELD_BYTES_MAX
-from mq.names import MessageId, QueueName
-from mq.shovel import ALL
-from mq.store.fetch import fetch as fetch_steps
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import Layout
-from mq.store.queues import sweep_tombstones
-from mq.store.redeliver import forget
-from mq.store.reschedule import release
-from mq.store.root import Root, open_root
-from mq.store.shovel import shovel_many
-from mq.store.shovelling import Pass
+from mq.model.errors import Busy
+from mq.model.limits import BODY_HELD_BYTES_MAX
+from mq.model.names import MessageId, QueueName
+from mq.model.shovel import ALL
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.layout import Layout
+from mq.store.operations.fetch import fetch as fetch_steps
+from mq.store.operations.queues import sweep_tombstones
+from mq.store.operations.redeliver import forget
+from mq.store.operations.reschedule import release
+from mq.store.shovel.shovel import shovel_many
+from mq.store.shovel.shovelling import Pass
 from mq_mover.scheduler import Scheduler
 
 

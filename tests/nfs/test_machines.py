@@ -26,9 +26,9 @@ from harness.tally import tally
 from harness.waiting import comes_true
 from nfs.machines import BOOT_S, VISIBILITY_S, Machine, Machines, machines
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 SEED = drawn_seed("MQ_NFS_SEED")
 TURNS = 40

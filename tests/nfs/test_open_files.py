@@ -16,9 +16,9 @@ from harness.waiting import comes_true
 from nfs.mounts import ALWAYS, Mount
 from nfs.pairs import Pair, deleted, fetched, serve_pair
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 # More than the sockets between a server and a client hold.
 LARGE = 40 * 1024 * 1024

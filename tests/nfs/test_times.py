@@ -18,13 +18,13 @@ from harness.waiting import comes_true
 from nfs.mounts import nfs_mount
 from nfs.pairs import fetched
 
-from mq.clock import SystemClock
-from mq.errors import StartupError
-from mq.names import QueueName
-from mq.settings import QueueSettings
-from mq.store.files import Files
-from mq.store.layout import Layout
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.errors import StartupError
+from mq.model.names import QueueName
+from mq.model.settings import QueueSettings
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.format.layout import Layout
 
 HOUR_MS = 3_600_000
 VISIBILITY_S = 2

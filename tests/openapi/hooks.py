@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from schemathesis.generation.meta import TestPhase
 from schemathesis.generation.modes import GenerationMode
 
-from mq.errors import BadName, BadParameter
-from mq.names import Key, MessageId
-from mq.selection import Selection
-from mq.shovel import Criteria
+from mq.model.errors import BadName, BadParameter
+from mq.model.names import Key, MessageId
+from mq.model.selection import Selection
+from mq.model.shovel import Criteria
 
 QUEUES = ("orders", "events")
 # The document's own examples: by these there is always something.

@@ -14,13 +14,13 @@ from multidict import MultiDict
 from openapi_spec_validator import validate
 
 import mq.http
-from mq.errors import BadParameter
 from mq.http.openapi.document import HEADERS, document_of
 from mq.http.openapi.operations import DESCRIBED
 from mq.http.routes import ROUTES
 from mq.http.routing import Operation
-from mq.interface.problems import OTHERS, PROBLEMS, TYPE_PREFIX
-from mq.interface.query import Choice, Choices, Parameter, Seconds, Whole
+from mq.model.errors import BadParameter
+from mq.protocol.problems import OTHERS, PROBLEMS, TYPE_PREFIX
+from mq.protocol.query import Choice, Choices, Parameter, Seconds, Whole
 
 PAGE = Path(mq.http.__file__).with_name("HTTP.md").read_text(encoding="utf-8")
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document_of(ROUTES)))

@@ -13,7 +13,7 @@ from harness.processes import Processes
 from harness.server import Serve, Server
 
 from mq.http.routes import ROUTES
-from mq.interface.routes import changes
+from mq.protocol.routes import changes
 
 CHANGING = [
     (method, route.pattern)

@@ -13,16 +13,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from mq.bulk_limits import MESSAGES_PER_PARTITION_WORTH
-from mq.clock import SystemClock
-from mq.lifecycle import State
-from mq.names import ConsumerName, QueueName, UuidSource
+from mq.model.bulk_limits import MESSAGES_PER_PARTITION_WORTH
+from mq.model.clock import SystemClock
+from mq.model.lifecycle import State
+from mq.model.names import ConsumerName, QueueName, UuidSource
 from mq.spark.rows import DEFAULT_HEADERS
-from mq.store.files import Files
-from mq.store.pipeline_layout import LeaseName
-from mq.store.publish import Draft, publish
-from mq.store.remove import take_away
-from mq.store.root import Root, open_root
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.format.pipeline import LeaseName
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.remove import take_away
 
 Load = Callable[..., DataFrame]
 HEADERS = (("ce-type", "made"), ("Content-Type", "text/plain; charset=utf-8"))

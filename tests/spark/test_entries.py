@@ -13,14 +13,14 @@ from harness.processes import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.clock import Moment
-from mq.errors import BadName
-from mq.lifecycle import State
-from mq.names import MessageId
+from mq.model.clock import Moment
+from mq.model.errors import BadName
+from mq.model.lifecycle import State
+from mq.model.names import MessageId
 from mq.spark.entries import Group, entries
-from mq.store.files import Files
-from mq.store.mounts import FileSystem
-from mq.store.root import Root, open_root
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.mounts import FileSystem
 
 HEADERS = (("ce-id", "1"),)
 UUIDS = [an_id(number).text for number in range(4)]

@@ -11,9 +11,9 @@ from harness.spark import CHECKOUT, PATIENCE_S, environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 # A load and a drain where nothing else can be imported that is installed here.
 SCRIPT = """

@@ -9,13 +9,13 @@ from harness.staging import QUEUE, committed, rolled, stage
 from pyspark.sql import SparkSession
 
 import mq.spark
-from mq.clock import SystemClock
-from mq.names import QueueName
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.queues import create_queue
-from mq.store.root import open_root
+from mq.model.clock import SystemClock
+from mq.model.names import QueueName
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import create_queue
 
 COUNT = 20
 

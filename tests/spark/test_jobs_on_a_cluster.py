@@ -13,8 +13,8 @@ from harness.leases import QUEUE, LeasingRoot
 from harness.spark_cluster import CHECKOUT, SPARK_HOME, TOPLEVEL, SparkDaemons, spark_daemons
 
 import mq.spark.commands.submit
-from mq.names import QueueName
-from mq.store.remove import remove
+from mq.model.names import QueueName
+from mq.store.operations.remove import remove
 
 pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600)]
 
@@ -31,7 +31,7 @@ def started(tmp_path: Path) -> Iterator[SparkDaemons]:
 def pipeline(*words: object, command: tuple[str, ...] = ()) -> Any:
     """What a job says that ended well."""
     is_mqctl = not command
-    command = command or (sys.executable, "-m", "mq.mqctl", "pipeline")
+    command = command or (sys.executable, "-m", "mq.tools.mqctl", "pipeline")
     done = subprocess.run(
         [*command, *map(str, words), "--json", "--quiet"],
         capture_output=True,

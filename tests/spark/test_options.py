@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     LEASE_S_MAX,
     MESSAGES_PER_PARTITION_MAX,
     MESSAGES_PER_TRIGGER_MAX,
     PARTITIONS_MAX,
     READ_THREADS_MAX,
 )
-from mq.names import QueueName
+from mq.model.names import QueueName
 from mq.spark.options import (
     BadOption,
     ReadOptions,

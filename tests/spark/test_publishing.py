@@ -12,15 +12,14 @@ from harness.clock import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.bulk_limits import FOLD_ROWS_MIN, ROWS_PER_MS
-from mq.clock import rfc3339
-from mq.errors import StagedFileGone, StartupError
-from mq.headers import parse_block
-from mq.limits import HEADERS_MAX
-from mq.message import Stamp
-from mq.names import Key, MessageId, QueueName
-from mq.repeatable_ids import RepeatableIds
-from mq.settings import QueueSettings
+from mq.model.bulk_limits import FOLD_ROWS_MIN, ROWS_PER_MS
+from mq.model.clock import rfc3339
+from mq.model.errors import StagedFileGone, StartupError
+from mq.model.headers import parse_block
+from mq.model.limits import HEADERS_MAX
+from mq.model.message import Stamp
+from mq.model.names import Key, MessageId, QueueName, RepeatableIds
+from mq.model.settings import QueueSettings
 from mq.spark.options import BadOption, WriteOptions
 from mq.spark.publishing import (
     BadColumns,
@@ -34,16 +33,16 @@ from mq.spark.publishing import (
 )
 from mq.spark.refusals import PublishFailed, check_queue
 from mq.spark.rows import DEFAULT_HEADERS
-from mq.store.configure import change_settings
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.layout import parse_entry
-from mq.store.mounts import FileSystem
-from mq.store.pipeline_layout import Fold
-from mq.store.queues import WantedShape, create_queue
-from mq.store.root import Root, open_root
-from mq.store.staging import Staged
+from mq.store.bulk.staging import Staged
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.mounts import FileSystem
+from mq.store.format.layout import parse_entry
+from mq.store.format.pipeline import Fold
+from mq.store.operations.queues import WantedShape, create_queue
+from mq.store.settings.configure import change_settings
 
 QUEUE = QueueName.parse("orders")
 OTHER = QueueName.parse("others")

@@ -25,21 +25,21 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.messages import set_due
 
-from mq.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS
-from mq.errors import LeaseLost, QueueNotFound
-from mq.lifecycle import State
-from mq.limits import MIB, RECEIVES_MAX
-from mq.names import ConsumerName, MessageId, QueueName
+from mq.model.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS
+from mq.model.errors import LeaseLost, QueueNotFound
+from mq.model.lifecycle import State
+from mq.model.limits import MIB, RECEIVES_MAX
+from mq.model.names import ConsumerName, MessageId, QueueName
 from mq.spark.listing import blocks_of, lease_blocks
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches, leased_batches
 from mq.spark.rows import DEFAULT_HEADERS
-from mq.store.bucket_names import Shape
-from mq.store.files import Files
-from mq.store.pipeline_layout import LeaseFile, LeaseName, acknowledged_folder, lease_path
-from mq.store.purged import mark_of
-from mq.store.root import Root, open_root
+from mq.store.core.purged import mark_of
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.format.bucket_names import Shape
+from mq.store.format.pipeline import LeaseFile, LeaseName, acknowledged_folder, lease_path
 
 LIVES = (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
 LEASE = LeaseName(ConsumerName.parse("nightly"), 7)

@@ -16,15 +16,15 @@ from harness.processes import Processes
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from mq.clock import SystemClock
-from mq.limits import FOLDER_FILES_MAX
-from mq.names import Key, MessageId, QueueName, UuidSource
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.journal import is_published, journals
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
+from mq.model.clock import SystemClock
+from mq.model.limits import FOLDER_FILES_MAX
+from mq.model.names import Key, MessageId, QueueName, UuidSource
+from mq.store.bulk.journal import is_published, journals
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import create_queue
 
 ORDERS = QueueName.parse("orders")
 SCHEMA = (

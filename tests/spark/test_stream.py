@@ -13,16 +13,16 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import mq.spark
-from mq.errors import LeaseLost, QueueNotFound
-from mq.lifecycle import State
-from mq.names import MessageId
+from mq.model.errors import LeaseLost, QueueNotFound
+from mq.model.lifecycle import State
+from mq.model.names import MessageId
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
-from mq.store.lease import acknowledge
-from mq.store.owning import own
-from mq.store.pipeline_layout import LeaseName
-from mq.store.releasing import release
-from mq.store.remove import remove
+from mq.store.format.pipeline import LeaseName
+from mq.store.leases.lease import acknowledge
+from mq.store.leases.owning import own
+from mq.store.leases.releasing import release
+from mq.store.operations.remove import remove
 
 # The time is for a machine that has much else to do.
 pytestmark = pytest.mark.timeout(2 * PATIENCE_S)

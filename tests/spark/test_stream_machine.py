@@ -18,14 +18,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from mq.errors import ConsumerBusy, LeaseLost
-from mq.lifecycle import State
-from mq.names import ConsumerName, MessageId
+from mq.model.errors import ConsumerBusy, LeaseLost
+from mq.model.lifecycle import State
+from mq.model.names import ConsumerName, MessageId
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.reports import Processed, acknowledge_up_to
-from mq.store.releasing import Released, give_back
-from mq.store.remove import remove
+from mq.store.leases.releasing import Released, give_back
+from mq.store.operations.remove import remove
 
 LIMIT = 3
 

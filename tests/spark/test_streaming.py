@@ -7,18 +7,18 @@ import pytest
 from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in
 from harness.query import DEATHS, Query
 
-from mq.bulk_limits import OWNER_WAIT_S
-from mq.errors import ConsumerBusy, QueueNotFound
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
+from mq.model.bulk_limits import OWNER_WAIT_S
+from mq.model.errors import ConsumerBusy, QueueNotFound
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.renewing import keep_renewed
 from mq.spark.reports import Processed, Runs, acknowledge_up_to, report
 from mq.spark.streaming import DataLost, ForeignCheckpoint
-from mq.store.lease import LeaseState, acknowledge, claim
-from mq.store.owning import own
-from mq.store.releasing import give_back, release
+from mq.store.leases.lease import LeaseState, acknowledge, claim
+from mq.store.leases.owning import own
+from mq.store.leases.releasing import give_back, release
 
 
 @pytest.fixture

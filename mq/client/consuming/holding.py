@@ -18,8 +18,8 @@ from mq.client.errors import ClientError, ConnectionLost, DeliveredAgain, Proble
 from mq.client.limits import COMMANDS_IN_HAND_MAX, HELD_MAX
 from mq.client.wire.frames import Result, Verb
 from mq.client.wire.rows import Row
-from mq.clock import Clock
-from mq.limits import BATCH_MESSAGES_MAX
+from mq.model.clock import Clock
+from mq.model.limits import BATCH_MESSAGES_MAX
 
 # So long before its due time a message is surely nobody else's.
 _SURELY: Final = timedelta(seconds=1)

@@ -8,9 +8,10 @@ from typing import Final, Protocol, TypeAlias
 
 from mq import __version__
 from mq.client.transport import Answer, Pairs
-from mq.errors import BodyTooLarge, MqError
-from mq.interface.bodies import check_json
-from mq.interface.problems import (
+from mq.model.errors import BodyTooLarge, MqError
+from mq.model.limits import JSON_BYTES_MAX
+from mq.protocol.bodies import check_json
+from mq.protocol.problems import (
     INTERNAL,
     MEDIA_TYPE,
     Problem,
@@ -19,7 +20,6 @@ from mq.interface.problems import (
     problem_headers,
     problem_members,
 )
-from mq.limits import JSON_BYTES_MAX
 
 JSON: Final = "application/json"
 NO_STORE: Final = {"Cache-Control": "no-store"}

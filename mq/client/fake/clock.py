@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from mq.client.fake.limits import ADVANCE_S_MAX
-from mq.clock import Clock, SystemClock
+from mq.model.clock import Clock, SystemClock
 
 
 class FakeClock:

@@ -12,9 +12,12 @@ from mq.client.fake.asked import problem_item
 from mq.client.fake.fetching import check_selection
 from mq.client.fake.settling import give_back, remove, reschedule, sideline
 from mq.client.fake.world import World
-from mq.errors import MqError
-from mq.interface.consume.errors import BadFrame
-from mq.interface.consume.frames import (
+from mq.model.errors import MqError
+from mq.model.message import Delivery, GivenBack, Reason
+from mq.model.names import QueueName
+from mq.model.selection import Selection
+from mq.protocol.consume.errors import BadFrame
+from mq.protocol.consume.frames import (
     Begin,
     Command,
     Grant,
@@ -29,15 +32,8 @@ from mq.interface.consume.frames import (
     results_frame,
     unsubscribed_frame,
 )
-from mq.interface.consume.limits import (
-    CLAIMED_AHEAD_MAX,
-    COMMAND_BYTES_MAX,
-    TURN_MESSAGES_MIN,
-)
-from mq.interface.consume.session import Session
-from mq.message import Delivery, GivenBack, Reason
-from mq.names import QueueName
-from mq.selection import Selection
+from mq.protocol.consume.limits import CLAIMED_AHEAD_MAX, COMMAND_BYTES_MAX, TURN_MESSAGES_MIN
+from mq.protocol.consume.session import Session
 
 _OK: Final = 200
 _STATUSES: Final = {Verb.ACK: 202, Verb.RELEASE: 200, Verb.SIDELINE: 200}

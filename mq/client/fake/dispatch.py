@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 from mq.client.fake.answers import batches, described, messages, queues, upkeep
 from mq.client.fake.asked import Asked, Outcome, Reply, error_reply, problem_reply
 from mq.client.fake.world import World
-from mq.errors import MqError, UnknownParameter
-from mq.interface.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN
-from mq.interface.routes import Routes, routes_of
+from mq.model.errors import MqError, UnknownParameter
+from mq.protocol.problems import METHOD_NOT_ALLOWED, PATH_UNKNOWN
+from mq.protocol.routes import Routes, routes_of
 
 Handler: TypeAlias = Callable[[World, Asked, Mapping[str, str]], Outcome]
 

@@ -12,7 +12,7 @@ from mq.client.fake.view import QueueView
 from mq.client.fake.world import World
 from mq.client.options import Retry, Seams
 from mq.client.sync.client import Client
-from mq.settings import QueueSettings
+from mq.model.settings import QueueSettings
 
 _DEFAULTS: Final = QueueSettings()
 

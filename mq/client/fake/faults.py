@@ -8,9 +8,9 @@ from typing import Final
 
 from mq.client.fake.asked import Asked, Reply, json_reply
 from mq.client.fake.limits import FAULTS_MAX, RETRY_AFTER_S_MAX
-from mq.errors import Unavailable
-from mq.interface.problems import INTERNAL, MEDIA_TYPE, problem_members, problem_of
-from mq.limits import RETRY_AFTER_S
+from mq.model.errors import Unavailable
+from mq.model.limits import RETRY_AFTER_S
+from mq.protocol.problems import INTERNAL, MEDIA_TYPE, problem_members, problem_of
 
 _UNAVAILABLE: Final = 503
 _INTERNAL: Final = 500

@@ -7,10 +7,10 @@ from mq.client.fake.asked import Reply
 from mq.client.fake.queue import Queue
 from mq.client.fake.settling import give_back
 from mq.client.fake.world import World
-from mq.errors import MqError, TooManySelections
-from mq.limits import BATCH_BYTES_MAX, SELECTIONS_PER_QUEUE_MAX
-from mq.message import Delivery
-from mq.selection import Selection
+from mq.model.errors import MqError, TooManySelections
+from mq.model.limits import BATCH_BYTES_MAX, SELECTIONS_PER_QUEUE_MAX
+from mq.model.message import Delivery
+from mq.model.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

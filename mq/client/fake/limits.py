@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from mq.limits import MIB
+from mq.model.limits import MIB
 
 # Messages that live in it, those that were removed and can still be read, and bytes of a body.
 MESSAGES_MAX: Final = 1_000_000

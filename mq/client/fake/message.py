@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from mq.headers import Headers
-from mq.lifecycle import State
-from mq.message import Delivery, Stamp
-from mq.names import MessageId, QueueName
+from mq.model.headers import Headers
+from mq.model.lifecycle import State
+from mq.model.message import Delivery, Stamp
+from mq.model.names import MessageId, QueueName
 
 
 @dataclass(slots=True, eq=False)

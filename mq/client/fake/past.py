@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from mq.client.fake.limits import PASTS_MAX
-from mq.limits import HISTORY_EVENTS_MAX
+from mq.model.limits import HISTORY_EVENTS_MAX
 
 
 @dataclass(slots=True)

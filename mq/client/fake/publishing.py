@@ -4,12 +4,12 @@ from mq.client.fake.limits import ONCES_MAX
 from mq.client.fake.message import Message
 from mq.client.fake.queue import Once, Queue
 from mq.client.fake.world import World
-from mq.errors import BodyTooLarge, KeyTaken
-from mq.headers import Headers, print_block
-from mq.history import Event
-from mq.lifecycle import State
-from mq.message import Envelope, Stamp
-from mq.names import Key, MessageId
+from mq.model.errors import BodyTooLarge, KeyTaken
+from mq.model.headers import Headers, print_block
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.message import Envelope, Stamp
+from mq.model.names import Key, MessageId
 
 
 def publish(world: World, queue: Queue, body: bytes, envelope: Envelope) -> MessageId:

@@ -7,15 +7,14 @@ from mq.client.fake.message import Message
 from mq.client.fake.past import Pasts
 from mq.client.fake.ready import Ready
 from mq.client.fake.takers import Takers
-from mq.errors import MessageNotFound
-from mq.expiry import is_expired
-from mq.lifecycle import State
-from mq.limits import BUCKET_DIGITS_DEFAULT, PURGE_MARK_KEPT_S
-from mq.names import Key, MessageId, QueueName
-from mq.schedule import Armed
-from mq.settings import DIGITS_SETTING, SHARDS_SETTING, QueueSettings
-from mq.shovel_progress import Record
-from mq.upkeep_errors import QueueExpired
+from mq.model.errors import MessageNotFound, QueueExpired
+from mq.model.expiry import is_expired
+from mq.model.lifecycle import State
+from mq.model.limits import BUCKET_DIGITS_DEFAULT, PURGE_MARK_KEPT_S
+from mq.model.names import Key, MessageId, QueueName
+from mq.model.schedule import Armed
+from mq.model.settings import DIGITS_SETTING, SHARDS_SETTING, QueueSettings
+from mq.model.shovel import Record
 
 
 @dataclass(slots=True)

@@ -6,13 +6,13 @@ from dataclasses import asdict
 from mq.client.fake.limits import QUEUES_MAX
 from mq.client.fake.queue import Queue, Shape
 from mq.client.fake.world import World
-from mq.clock import rfc3339
-from mq.errors import NoMemory, SettingsChanged, ShapeFixed
-from mq.expiry import is_expired
-from mq.history import Event
-from mq.lifecycle import State
-from mq.names import QueueName
-from mq.settings import (
+from mq.model.clock import rfc3339
+from mq.model.errors import NoMemory, SettingsChanged, ShapeFixed
+from mq.model.expiry import is_expired
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.names import QueueName
+from mq.model.settings import (
     DIGITS_SETTING,
     FIXED_SETTINGS,
     SHARDS_SETTING,

@@ -4,15 +4,14 @@ from mq.client.fake.message import Message
 from mq.client.fake.queue import Queue
 from mq.client.fake.settling import is_at_its_limit, move_to_sideline, take_away
 from mq.client.fake.world import World
-from mq.errors import SidelinePurged
-from mq.expiry import Life, has_expired, life_of, next_change_ms
-from mq.history import Event
-from mq.lifecycle import State
-from mq.limits import PURGE_MARK_KEPT_S
-from mq.message import Reason
-from mq.settings import SIDELINE
-from mq.upkeep_errors import QueueExpired
-from mq.upkeep_limits import QUEUE_EXPIRY_EVERY_S
+from mq.model.errors import QueueExpired, SidelinePurged
+from mq.model.expiry import Life, has_expired, life_of, next_change_ms
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.limits import PURGE_MARK_KEPT_S
+from mq.model.message import Reason
+from mq.model.settings import SIDELINE
+from mq.model.upkeep_limits import QUEUE_EXPIRY_EVERY_S
 
 
 def redeliver(world: World, message: Message) -> None:

@@ -4,11 +4,11 @@ from mq.client.fake.limits import FIRING_AGAIN_MS
 from mq.client.fake.publishing import deliver
 from mq.client.fake.queue import Queue
 from mq.client.fake.world import World
-from mq.errors import KeyTaken, MqError, ScheduleNotFound, TooManySchedules
-from mq.headers import print_block
-from mq.limits import SCHEDULES_PER_QUEUE_MAX
-from mq.names import MessageId, ScheduleName
-from mq.schedule import Armed, Schedule
+from mq.model.errors import KeyTaken, MqError, ScheduleNotFound, TooManySchedules
+from mq.model.headers import print_block
+from mq.model.limits import SCHEDULES_PER_QUEUE_MAX
+from mq.model.names import MessageId, ScheduleName
+from mq.model.schedule import Armed, Schedule
 
 
 def put(world: World, queue: Queue, name: ScheduleName, schedule: Schedule) -> tuple[Armed, bool]:

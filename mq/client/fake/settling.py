@@ -7,17 +7,17 @@ from mq.client.fake.message import Message
 from mq.client.fake.queue import Queue
 from mq.client.fake.queues import made_sideline
 from mq.client.fake.world import World
-from mq.errors import (
+from mq.model.errors import (
     AlreadySideline,
     DeliveredAgain,
     KeyNotFound,
     MessageNotFound,
     SidelinePurged,
 )
-from mq.history import Event
-from mq.lifecycle import State
-from mq.message import Delivery, GivenBack, Reason, Stamp
-from mq.names import Key, MessageId, QueueName
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.message import Delivery, GivenBack, Reason, Stamp
+from mq.model.names import Key, MessageId, QueueName
 
 Precondition: TypeAlias = Callable[[int], bool]
 

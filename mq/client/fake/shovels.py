@@ -9,19 +9,29 @@ from dataclasses import dataclass
 from mq.client.fake.message import Message
 from mq.client.fake.queue import Queue
 from mq.client.fake.world import World
-from mq.errors import AlreadySideline
-from mq.history import Event
-from mq.interface.shovels import Shown, Wanted
-from mq.lifecycle import State
-from mq.message import Stamp
-from mq.names import QueueName
-from mq.shovel import Criteria, Found, Times, Why, why_it_stays, why_the_queue_takes_none
-from mq.shovel_limits import SHOVEL_BATCH_MAX
-from mq.shovel_pacing import Pacing
-from mq.shovel_progress import Progress, Record, RunState, Trigger
-from mq.shovel_schedule import due_in_s, interval_s
-from mq.shovel_tally import Tally
-from mq.upkeep_errors import ShovelNotFound, ShovelRunning
+from mq.model.errors import AlreadySideline, ShovelNotFound, ShovelRunning
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.message import Stamp
+from mq.model.names import QueueName
+from mq.model.shovel import (
+    SHOVEL_BATCH_MAX,
+    Criteria,
+    Found,
+    Pacing,
+    Progress,
+    Record,
+    RunState,
+    Tally,
+    Times,
+    Trigger,
+    Why,
+    due_in_s,
+    interval_s,
+    why_it_stays,
+    why_the_queue_takes_none,
+)
+from mq.protocol.shovels import Shown, Wanted
 
 
 @dataclass(slots=True, eq=False)

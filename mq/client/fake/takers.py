@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from mq.client.fake.message import Message
-from mq.errors import MqError
-from mq.message import Delivery
-from mq.selection import Selection
+from mq.model.errors import MqError
+from mq.model.message import Delivery
+from mq.model.selection import Selection
 
 
 class Taker(Protocol):

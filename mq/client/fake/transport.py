@@ -14,7 +14,7 @@ from mq.client.fake.limits import BODY_BYTES_MAX
 from mq.client.fake.waiting import Bell, Bells
 from mq.client.fake.world import World
 from mq.client.transport import Answer, BodyStream, Limits, Pairs, Request, Socket
-from mq.errors import MqError
+from mq.model.errors import MqError
 
 _CONSUME = "/-/consume"
 _NO_HEADERS = ("\r", "\n", "\0")

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 from mq.client.fake.message import Message
 from mq.client.fake.world import World
-from mq.interface.carried import named_headers, sidelined_for
-from mq.lifecycle import State
-from mq.names import QueueName
+from mq.model.lifecycle import State
+from mq.model.names import QueueName
+from mq.protocol.carried import named_headers, sidelined_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,14 @@ from mq.client.fake.limits import MESSAGES_MAX, REMOVED_MAX, TIMERS_RUNG_MAX
 from mq.client.fake.message import Message
 from mq.client.fake.queue import Queue
 from mq.client.fake.timers import Timers
-from mq.errors import NoMemory, QueueNotFound
-from mq.expiry import has_expired, lifetime_ms
-from mq.history import Event, Line, parse_line
-from mq.lifecycle import State
-from mq.message import Delivery, Stamp
-from mq.names import QueueName, UuidSource
-from mq.settings import QueueSettings
-from mq.upkeep_errors import QueueExpired
-from mq.upkeep_limits import MESSAGE_EXPIRY_EVERY_S
+from mq.model.errors import NoMemory, QueueExpired, QueueNotFound
+from mq.model.expiry import has_expired, lifetime_ms
+from mq.model.history import Event, Line, parse_line
+from mq.model.lifecycle import State
+from mq.model.message import Delivery, Stamp
+from mq.model.names import QueueName, UuidSource
+from mq.model.settings import QueueSettings
+from mq.model.upkeep_limits import MESSAGE_EXPIRY_EVERY_S
 
 _PROCESS = "fake"
 

@@ -14,7 +14,7 @@ from mq.client.values import (
     State,
     StoredMessage,
 )
-from mq.limits import BATCH_MESSAGES_MAX, PEEK_MESSAGES_DEFAULT
+from mq.model.limits import BATCH_MESSAGES_MAX, PEEK_MESSAGES_DEFAULT
 
 
 class Messages(OfQueue):

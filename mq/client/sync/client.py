@@ -13,7 +13,7 @@ from mq.client.sync.portal import Portal
 from mq.client.sync.queue import Queue
 from mq.client.transport import Transport
 from mq.client.values import Members, QueueEntry, Readiness, Refreshed, Subscription, Via
-from mq.upkeep_limits import QUEUES_LISTED_MAX
+from mq.model.upkeep_limits import QUEUES_LISTED_MAX
 
 
 class Client:

@@ -27,7 +27,7 @@ from mq.client.values import (
     StoredMessage,
     Via,
 )
-from mq.limits import BATCH_MESSAGES_MAX, PEEK_MESSAGES_DEFAULT
+from mq.model.limits import BATCH_MESSAGES_MAX, PEEK_MESSAGES_DEFAULT
 
 
 class Queue:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from mq.client.errors import NotMq, Problem, problem_of
 from mq.client.limits import SECONDS_MAX
 from mq.client.transport import Answer
-from mq.clock import parse_rfc3339
+from mq.model.clock import parse_rfc3339
 
 _PROBLEM_TYPE: Final = "application/problem+json"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,9 +10,9 @@ from typing import Final
 
 from mq.client.transport import Answer, Pairs
 from mq.client.wire.reading import Members, not_mq, time
-from mq.errors import BadName
-from mq.headers import is_kept_name
-from mq.names import CONTENT_TYPE_DEFAULT, MessageId
+from mq.model.errors import BadName
+from mq.model.headers import is_kept_name
+from mq.model.names import CONTENT_TYPE_DEFAULT, MessageId
 
 _CONTENT_TYPE: Final = "content-type"
 

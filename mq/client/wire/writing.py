@@ -8,8 +8,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from mq.client.transport import Pairs
-from mq.clock import rfc3339
-from mq.headers import is_kept_name
+from mq.model.clock import rfc3339
+from mq.model.headers import is_kept_name
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"

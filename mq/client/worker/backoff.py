@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mq.worker_limits import (
+from mq.model.worker_limits import (
     BACKOFF_DOUBLINGS_MAX,
     BACKOFF_FIRST_S,
     BACKOFF_LONGEST_S,

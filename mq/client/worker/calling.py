@@ -12,7 +12,7 @@ from mq.client.worker.dispatching import Table
 from mq.client.worker.leases import Leases
 from mq.client.worker.messages import AsyncWorkerMessage, WorkerMessage
 from mq.client.worker.threads import Threads
-from mq.worker_limits import CANCELLED_END_S
+from mq.model.worker_limits import CANCELLED_END_S
 
 CallNext: TypeAlias = Callable[[AsyncWorkerMessage], Awaitable[object]]
 """What a middleware calls: the next one, the handler at last."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from mq.worker_limits import HANDLERS_PER_QUEUE_MAX, WORKER_QUEUES_MAX
+from mq.model.worker_limits import HANDLERS_PER_QUEUE_MAX, WORKER_QUEUES_MAX
 
 TYPE_HEADER: Final = "ce-type"
 """Where CloudEvents have an event's type."""

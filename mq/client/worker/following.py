@@ -8,7 +8,7 @@ from typing import Final
 from mq.client.errors import ClientError, one_line
 from mq.client.options import Seams
 from mq.client.queue.queue import AsyncQueue
-from mq.worker_limits import FOLLOW_EVERY_S
+from mq.model.worker_limits import FOLLOW_EVERY_S
 
 _log: Final = logging.getLogger("mq.worker")
 

@@ -6,7 +6,7 @@ far as it is known: see `ServerTime`.
 
 from dataclasses import dataclass, replace
 
-from mq.worker_limits import (
+from mq.model.worker_limits import (
     EXTEND_AGAIN_S_MIN,
     EXTENDING_S_MAX,
     EXTENDING_S_MIN,

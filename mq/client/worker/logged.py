@@ -6,7 +6,7 @@ from typing import Final
 
 from mq.client.worker.calling import CallNext, Middleware
 from mq.client.worker.messages import AsyncWorkerMessage
-from mq.clock import Clock, SystemClock
+from mq.model.clock import Clock, SystemClock
 
 _LOG: Final = logging.getLogger("mq.worker.messages")
 

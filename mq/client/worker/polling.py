@@ -10,8 +10,8 @@ from mq.client.message import AsyncMessage
 from mq.client.options import Seams
 from mq.client.queue.queue import AsyncQueue
 from mq.client.worker.leases import Leases
-from mq.limits import VISIBILITY_S_DEFAULT
-from mq.worker_limits import POLL_AGAIN_S, POLL_AGAIN_S_MAX, WORKER_POLL_S, YOUNG_POLL_S
+from mq.model.limits import VISIBILITY_S_DEFAULT
+from mq.model.worker_limits import POLL_AGAIN_S, POLL_AGAIN_S_MAX, WORKER_POLL_S, YOUNG_POLL_S
 
 _log: Final = logging.getLogger("mq.worker")
 

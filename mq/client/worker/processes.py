@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mq.client.worker.worker import Worker
-from mq.limits import (
+from mq.model.limits import (
     CHILD_END_S,
     CHILD_LONG_LIFE_S,
     CHILD_RESTART_S_MAX,

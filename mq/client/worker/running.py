@@ -24,7 +24,7 @@ from mq.client.worker.polling import Poller
 from mq.client.worker.settling import Settling
 from mq.client.worker.supply import Supply
 from mq.client.worker.verdicts import Policy, Release, Verdict
-from mq.worker_limits import CANCELLED_END_S, CUT_END_S, RELEASED_AT_END_S, RELEASES_AT_ONCE
+from mq.model.worker_limits import CANCELLED_END_S, CUT_END_S, RELEASED_AT_END_S, RELEASES_AT_ONCE
 
 _log: Final = logging.getLogger("mq.worker")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mq.worker_limits import CONSUMERS_MAX
+from mq.model.worker_limits import CONSUMERS_MAX
 
 
 @dataclass(frozen=True, slots=True)

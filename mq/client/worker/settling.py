@@ -9,7 +9,7 @@ from mq.client.options import Seams
 from mq.client.worker.delivery import LOST, Delivery
 from mq.client.worker.leases import Leases
 from mq.client.worker.verdicts import Delete, Lapse, Release, Sideline, Verdict
-from mq.worker_limits import SETTLE_AGAIN_S, SETTLE_AGAIN_S_MAX
+from mq.model.worker_limits import SETTLE_AGAIN_S, SETTLE_AGAIN_S_MAX
 
 _log: Final = logging.getLogger("mq.worker")
 # A sideline that will not take the message, neither now nor soon.

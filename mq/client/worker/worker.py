@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from mq.access.client_certificates import Certificates
 from mq.client import address
 from mq.client.client import AsyncClient
 from mq.client.errors import BadName, NotUsable
@@ -21,11 +22,10 @@ from mq.client.worker.running import Plan, Run
 from mq.client.worker.scaling import Scale
 from mq.client.worker.signals import heard
 from mq.client.worker.verdicts import OnError, OnFalse, Policy
-from mq.client_certificates import Certificates
-from mq.errors import BadName as Malformed
-from mq.limits import VISIBILITY_S_MAX, VISIBILITY_S_MIN
-from mq.names import QueueName
-from mq.worker_limits import (
+from mq.model.errors import BadName as Malformed
+from mq.model.limits import VISIBILITY_S_MAX, VISIBILITY_S_MIN
+from mq.model.names import QueueName
+from mq.model.worker_limits import (
     CONSUMERS_DEFAULT,
     CONSUMERS_MAX,
     WORKER_CONNECTIONS_SPARE,

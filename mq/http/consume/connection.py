@@ -15,7 +15,6 @@ from aiohttp import web
 
 from mq.access.callers import Caller
 from mq.access.errors import Unauthenticated
-from mq.errors import MqError
 from mq.http.access import caller_of
 from mq.http.connection import Connection
 from mq.http.consume.permission import Permission
@@ -27,8 +26,9 @@ from mq.http.consume.wire import CloseCode
 from mq.http.framing import FramesRefused
 from mq.http.metering import SETTLES, outcome_of
 from mq.http.service import Service
-from mq.interface.consume.errors import BadFrame
-from mq.interface.consume.frames import (
+from mq.model.errors import MqError
+from mq.protocol.consume.errors import BadFrame
+from mq.protocol.consume.frames import (
     Begin,
     Command,
     Grant,
@@ -41,8 +41,8 @@ from mq.interface.consume.frames import (
     results_frame,
     unsubscribed_frame,
 )
-from mq.interface.consume.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
-from mq.interface.consume.session import Session
+from mq.protocol.consume.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
+from mq.protocol.consume.session import Session
 
 _log = logging.getLogger("mq.http")
 

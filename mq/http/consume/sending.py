@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mq.broker.broker import Broker
-from mq.errors import Unavailable
 from mq.http.carried import download
 from mq.http.consume.socket import Socket
 from mq.http.consume.wire import CloseCode, Opcode, frame
-from mq.interface.consume.frames import header_frame
-from mq.interface.consume.limits import FULL_S_MAX, UNSENT_S_MAX
-from mq.interface.consume.session import Session
-from mq.limits import CHUNK_BYTES
-from mq.message import Delivery
+from mq.model.errors import Unavailable
+from mq.model.limits import CHUNK_BYTES
+from mq.model.message import Delivery
+from mq.protocol.consume.frames import header_frame
+from mq.protocol.consume.limits import FULL_S_MAX, UNSENT_S_MAX
+from mq.protocol.consume.session import Session
 
 _log = logging.getLogger("mq.http")
 

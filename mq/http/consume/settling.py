@@ -9,10 +9,10 @@ from collections.abc import Awaitable
 from typing import Final
 
 from mq.broker.broker import Broker
-from mq.errors import Busy, MessageNotFound, MqError, Unavailable
-from mq.interface.consume.frames import Settle, Verb
-from mq.interface.consume.session import Session
-from mq.message import Delivery, GivenBack
+from mq.model.errors import Busy, MessageNotFound, MqError, Unavailable
+from mq.model.message import Delivery, GivenBack
+from mq.protocol.consume.frames import Settle, Verb
+from mq.protocol.consume.session import Session
 
 STATUSES: Final = {Verb.ACK: 202, Verb.RELEASE: 200, Verb.SIDELINE: 200}
 

@@ -15,9 +15,9 @@ from mq.http.answers import SERVER
 from mq.http.connection import Connection
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame
 from mq.http.origins import is_foreign
-from mq.interface.consume.errors import ForeignOrigin, NoWebSocket
-from mq.interface.consume.limits import COMMAND_BYTES_MAX
-from mq.limits import LINGERING_S
+from mq.model.limits import LINGERING_S
+from mq.protocol.consume.errors import ForeignOrigin, NoWebSocket
+from mq.protocol.consume.limits import COMMAND_BYTES_MAX
 
 _CODES: Final = {code.value: code for code in CloseCode}
 _GONE: Final = (WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR)

@@ -11,16 +11,15 @@ from typing import Final
 
 from mq.broker.broker import Broker
 from mq.broker.consumer import Consumer
-from mq.errors import MqError, QueueNotFound
 from mq.http.metering import DELIVERS, outcome_of
-from mq.interface.consume.errors import NotSubscribed
-from mq.interface.consume.frames import Wanted
-from mq.interface.consume.session import Session
-from mq.message import Delivery
 from mq.metrics.meter import Meter
-from mq.names import QueueName
-from mq.selection import Selection
-from mq.upkeep_errors import QueueExpired
+from mq.model.errors import MqError, QueueExpired, QueueNotFound
+from mq.model.message import Delivery
+from mq.model.names import QueueName
+from mq.model.selection import Selection
+from mq.protocol.consume.errors import NotSubscribed
+from mq.protocol.consume.frames import Wanted
+from mq.protocol.consume.session import Session
 
 _CLAIMED: Final = outcome_of(200)
 

@@ -4,7 +4,7 @@ import struct
 from enum import IntEnum
 from typing import Final
 
-from mq.interface.consume.limits import CLOSE_REASON_BYTES_MAX
+from mq.protocol.consume.limits import CLOSE_REASON_BYTES_MAX
 
 _FIN: Final = 0x80
 # Beyond these the payload's length takes two more bytes, and eight.

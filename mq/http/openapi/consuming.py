@@ -3,19 +3,6 @@
 from typing import Final
 
 from mq.access.errors import Forbidden
-from mq.errors import (
-    AlreadySideline,
-    BadName,
-    Busy,
-    DeliveredAgain,
-    MessageLeased,
-    MessageNotFound,
-    MqError,
-    QueueNotFound,
-    SettingsUnreadable,
-    SidelinePurged,
-    TooManySelections,
-)
 from mq.http.openapi.described import Described, Success
 from mq.http.openapi.schemas import (
     COUNT,
@@ -27,7 +14,29 @@ from mq.http.openapi.schemas import (
     opened,
     reference,
 )
-from mq.interface.consume.errors import (
+from mq.model.errors import (
+    AlreadySideline,
+    BadName,
+    Busy,
+    DeliveredAgain,
+    MessageLeased,
+    MessageNotFound,
+    MqError,
+    QueueExpired,
+    QueueNotFound,
+    SettingsUnreadable,
+    SidelinePurged,
+    TooManySelections,
+    TooManyWaiters,
+)
+from mq.model.limits import (
+    BATCH_MESSAGES_MAX,
+    PRIORITY_MAX,
+    RECEIVES_MAX,
+    VISIBILITY_S_MAX,
+    VISIBILITY_S_MIN,
+)
+from mq.protocol.consume.errors import (
     AlreadySubscribed,
     BadFrame,
     ForeignOrigin,
@@ -36,18 +45,9 @@ from mq.interface.consume.errors import (
     TooManySubscriptions,
     TooMuchCredit,
 )
-from mq.interface.consume.frames import Verb
-from mq.interface.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
-from mq.interface.query import Schema
-from mq.limits import (
-    BATCH_MESSAGES_MAX,
-    PRIORITY_MAX,
-    RECEIVES_MAX,
-    VISIBILITY_S_MAX,
-    VISIBILITY_S_MIN,
-)
-from mq.serving_errors import TooManyWaiters
-from mq.upkeep_errors import QueueExpired
+from mq.protocol.consume.frames import Verb
+from mq.protocol.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
+from mq.protocol.query import Schema
 
 FRAME_PROBLEM: Final = "FrameProblem"
 

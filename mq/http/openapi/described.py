@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.errors import MqError
-from mq.interface.query import Schema
-from mq.interface.rows import MEDIA_TYPE as ROWS
+from mq.model.errors import MqError
+from mq.protocol.query import Schema
+from mq.protocol.rows import MEDIA_TYPE as ROWS
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"

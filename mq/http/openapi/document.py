@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from mq import __version__
-from mq.errors import BadParameter, MqError
 from mq.http.openapi import consuming, messages, page, schedules, shovels, upkeep
 from mq.http.openapi.operations import SCHEME, STORAGE, described, malformed_of, path_of
 from mq.http.openapi.problems import (
@@ -17,12 +16,13 @@ from mq.http.openapi.problems import (
 )
 from mq.http.openapi.schemas import SCHEMAS, TIME, reference
 from mq.http.routing import Route
-from mq.interface.fetching import SELECT
-from mq.interface.peeking import STATES
-from mq.interface.problems import INTERNAL, METHOD_NOT_ALLOWED
-from mq.interface.query import Schema
-from mq.limits import RECEIVES_MAX
-from mq.message import Reason
+from mq.model.errors import BadParameter, MqError
+from mq.model.limits import RECEIVES_MAX
+from mq.model.message import Reason
+from mq.protocol.fetching import SELECT
+from mq.protocol.peeking import STATES
+from mq.protocol.problems import INTERNAL, METHOD_NOT_ALLOWED
+from mq.protocol.query import Schema
 
 VERSION: Final = "3.1.1"
 _INFO: Final = (

@@ -2,7 +2,19 @@
 
 from typing import Final
 
-from mq.errors import (
+from mq.http.openapi.described import (
+    ANY,
+    JSON,
+    MERGE_PATCH,
+    MESSAGE_HEADERS,
+    Content,
+    Described,
+    Success,
+    json_of,
+    rows_of,
+)
+from mq.http.openapi.schemas import ACK_PROBLEM, LINE_PROBLEM, reference
+from mq.model.errors import (
     AlreadySideline,
     BadName,
     BatchTooLarge,
@@ -16,27 +28,15 @@ from mq.errors import (
     MessageNotFound,
     MqError,
     PublishPurged,
+    QueueExpired,
     QueueNotFound,
     RangeUnsatisfiable,
     SettingsUnreadable,
     SidelinePurged,
     StagedFileGone,
     TooManySelections,
+    TooManyWaiters,
 )
-from mq.http.openapi.described import (
-    ANY,
-    JSON,
-    MERGE_PATCH,
-    MESSAGE_HEADERS,
-    Content,
-    Described,
-    Success,
-    json_of,
-    rows_of,
-)
-from mq.http.openapi.schemas import ACK_PROBLEM, LINE_PROBLEM, reference
-from mq.serving_errors import TooManyWaiters
-from mq.upkeep_errors import QueueExpired
 
 _BYTES: Final = {ANY: Content()}
 _QUEUE: Final = "$request.path.queue"

@@ -6,7 +6,15 @@ from typing import Any, Final
 
 from mq.access.errors import Forbidden, Unauthenticated
 from mq.access.rules import Needs
-from mq.errors import (
+from mq.http.openapi import consuming, messages, page, queues, schedules, shovels, upkeep
+from mq.http.openapi.described import ANY, Content, Described, Success
+from mq.http.openapi.problems import (
+    header_references,
+    problem_answers,
+)
+from mq.http.openapi.schemas import reference
+from mq.http.routing import Operation, Route
+from mq.model.errors import (
     BadBody,
     BadName,
     BadParameter,
@@ -16,6 +24,7 @@ from mq.errors import (
     BodyUnreadable,
     ExpectationUnknown,
     HeadersTooLarge,
+    HeadTooSlow,
     MediaTypeUnknown,
     MqError,
     NoDescriptors,
@@ -26,24 +35,16 @@ from mq.errors import (
     RangeUnsatisfiable,
     ReadOnly,
     StorageFailed,
+    TooManyConnections,
     Unavailable,
     UnknownParameter,
 )
-from mq.http.openapi import consuming, messages, page, queues, schedules, shovels, upkeep
-from mq.http.openapi.described import ANY, Content, Described, Success
-from mq.http.openapi.problems import (
-    header_references,
-    problem_answers,
-)
-from mq.http.openapi.schemas import reference
-from mq.http.routing import Operation, Route
-from mq.interface.consume.errors import ForeignOrigin
-from mq.interface.envelopes import IDEMPOTENCY
-from mq.interface.etags import IF_MATCH
-from mq.interface.problems import BAD_REQUEST, INTERNAL, PATH_UNKNOWN, Problem
-from mq.interface.query import Header, Parameter
-from mq.interface.routes import changes
-from mq.serving_errors import HeadTooSlow, TooManyConnections
+from mq.protocol.consume.errors import ForeignOrigin
+from mq.protocol.envelopes import IDEMPOTENCY
+from mq.protocol.etags import IF_MATCH
+from mq.protocol.problems import BAD_REQUEST, INTERNAL, PATH_UNKNOWN, Problem
+from mq.protocol.query import Header, Parameter
+from mq.protocol.routes import changes
 
 DESCRIBED: Final[Mapping[tuple[str, str], Described]] = {
     **queues.DESCRIBED,

@@ -4,7 +4,7 @@ from typing import Final
 
 from mq.http.openapi.described import Content, Described, Success
 from mq.http.page.assets import HTML, MEDIA_TYPES, assets
-from mq.interface.query import Schema
+from mq.protocol.query import Schema
 
 SCHEMAS: Final[dict[str, Schema]] = {"AssetName": {"type": "string", "enum": [*assets()]}}
 

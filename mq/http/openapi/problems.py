@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, get_type_hints
 
 from mq.access.errors import Forbidden
-from mq.errors import KeyTaken, MqError
 from mq.http.openapi.schemas import of_type, opened, reference
-from mq.interface.problems import (
+from mq.model.errors import KeyTaken, MqError
+from mq.protocol.problems import (
     MEDIA_TYPE,
     MEMBERS,
     METHOD_NOT_ALLOWED,
@@ -17,8 +17,8 @@ from mq.interface.problems import (
     Problem,
     problem_of,
 )
-from mq.interface.problems import slug_of as problem_slug
-from mq.interface.query import Schema
+from mq.protocol.problems import slug_of as problem_slug
+from mq.protocol.query import Schema
 
 _SLUG: Final = "[a-z0-9]+(?:-[a-z0-9]+)*"
 # What says more than a problem can, by status.

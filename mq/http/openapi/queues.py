@@ -2,20 +2,20 @@
 
 from typing import Final
 
-from mq.errors import (
+from mq.http.openapi.described import JSON, MERGE_PATCH, Content, Described, Success, json_of
+from mq.http.openapi.schemas import reference
+from mq.model.errors import (
     BadSetting,
     Busy,
     NameTaken,
+    QueueExpired,
     QueueNotFound,
     SettingsChanged,
     SettingsUnreadable,
     ShapeFixed,
+    TooManyQueues,
     UnknownSetting,
 )
-from mq.http.openapi.described import JSON, MERGE_PATCH, Content, Described, Success, json_of
-from mq.http.openapi.schemas import reference
-from mq.serving_errors import TooManyQueues
-from mq.upkeep_errors import QueueExpired
 
 _QUEUE: Final = {"queue": "$response.body#/name"}
 _SETTINGS: Final = Success(

@@ -2,15 +2,6 @@
 
 from typing import Final
 
-from mq.errors import (
-    Busy,
-    DueTooFar,
-    QueueNotFound,
-    ScheduleNotFound,
-    ScheduleUnreadable,
-    SettingsUnreadable,
-    TooManySchedules,
-)
 from mq.http.openapi.described import ANY, Content, Described, Success, json_of
 from mq.http.openapi.schemas import (
     COUNT,
@@ -21,11 +12,20 @@ from mq.http.openapi.schemas import (
     or_null,
     reference,
 )
-from mq.interface.envelopes import PRIORITY, VISIBILITY
-from mq.interface.query import Schema
-from mq.interface.schedules import COUNT as FIRINGS
-from mq.interface.schedules import DELAY, EVERY, OVERLAP
-from mq.names import SCHEDULE_PATTERN
+from mq.model.errors import (
+    Busy,
+    DueTooFar,
+    QueueNotFound,
+    ScheduleNotFound,
+    ScheduleUnreadable,
+    SettingsUnreadable,
+    TooManySchedules,
+)
+from mq.model.names import SCHEDULE_PATTERN
+from mq.protocol.envelopes import PRIORITY, VISIBILITY
+from mq.protocol.query import Schema
+from mq.protocol.schedules import COUNT as FIRINGS
+from mq.protocol.schedules import DELAY, EVERY, OVERLAP
 
 SCHEDULE_PROBLEM: Final = "ScheduleProblem"
 _NAME: Final = "ScheduleName"

@@ -9,10 +9,8 @@ from mq.broker.accounts import Totals
 from mq.broker.memory_figures import HolderFigures, ShelfFigures
 from mq.broker.readiness import Readiness
 from mq.broker.shelf import Holder
-from mq.history import Event
-from mq.interface.peeking import STATES
-from mq.interface.query import KEY_SCHEMA, Schema
-from mq.limits import (
+from mq.model.history import Event
+from mq.model.limits import (
     BATCH_MESSAGES_MAX,
     DUE_IN_S_MAX,
     HISTORY_EVENTS_MAX,
@@ -20,10 +18,12 @@ from mq.limits import (
     PROCESSES_MAX,
     RECEIVES_MAX,
 )
-from mq.message import Reason
-from mq.names import ID_PATTERN, QUEUE_PATTERN
-from mq.setting_kinds import Kind, Switch, Time, Word
-from mq.settings import FIXED_SETTINGS, SETTINGS
+from mq.model.message import Reason
+from mq.model.names import ID_PATTERN, QUEUE_PATTERN
+from mq.model.setting_kinds import Kind, Switch, Time, Word
+from mq.model.settings import FIXED_SETTINGS, SETTINGS
+from mq.protocol.peeking import STATES
+from mq.protocol.query import KEY_SCHEMA, Schema
 
 _TYPES: Final[dict[type, Schema]] = {
     int: {"type": "integer"},

@@ -2,14 +2,19 @@
 
 from typing import Final
 
-from mq.errors import AlreadySideline, QueueNotFound, SettingsUnreadable
 from mq.http.openapi.described import Described, Success, json_of
 from mq.http.openapi.schemas import COUNT, TEXT, TIME, opened, or_null, reference
-from mq.interface.query import Schema
-from mq.interface.shovels import LIMIT, MAX_RECEIVES, RATE, SCHEDULED
-from mq.shovel import Why
-from mq.shovel_progress import RunState, Trigger
-from mq.upkeep_errors import ShovelNotFound, ShovelRunning, TooManyShovels
+from mq.model.errors import (
+    AlreadySideline,
+    QueueNotFound,
+    SettingsUnreadable,
+    ShovelNotFound,
+    ShovelRunning,
+    TooManyShovels,
+)
+from mq.model.shovel import RunState, Trigger, Why
+from mq.protocol.query import Schema
+from mq.protocol.shovels import LIMIT, MAX_RECEIVES, RATE, SCHEDULED
 
 # Of who is gone nothing is said, and no request chooses messages one by one.
 _UNSAID: Final = (Why.GONE, Why.CHANGED)

@@ -13,9 +13,9 @@ from mq.http.openapi.schemas import (
     or_null,
     reference,
 )
-from mq.interface.query import Schema
-from mq.store.registry import Refreshed
-from mq.upkeep_limits import MEMBER_QUEUES_SHOWN_MAX, MEMBERS_SHOWN_MAX, QUEUES_LISTED_MAX
+from mq.model.upkeep_limits import MEMBER_QUEUES_SHOWN_MAX, MEMBERS_SHOWN_MAX, QUEUES_LISTED_MAX
+from mq.protocol.query import Schema
+from mq.store.settings.registry import Refreshed
 
 _NAME: Final = reference("QueueName")
 _ACTED: Final = opened(

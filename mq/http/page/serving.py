@@ -13,8 +13,8 @@ from mq.http.answers import Answer
 from mq.http.page.assets import Asset, assets, page
 from mq.http.problems import problem_answer
 from mq.http.service import Service
-from mq.interface.etags import is_known
-from mq.interface.problems import PATH_UNKNOWN
+from mq.protocol.etags import is_known
+from mq.protocol.problems import PATH_UNKNOWN
 
 # Nothing runs but these files, nothing is asked but this mq, and no page of others has it in a
 # frame, where people would click without knowing on what.

@@ -1,1 +1,1 @@
-"""The jobs as commands: `mqctl pipeline ...`, and what spark-submit runs. Floor 4."""
+"""The jobs as commands: `mqctl pipeline ...`, and what spark-submit runs."""

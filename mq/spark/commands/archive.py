@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     ARCHIVE_BATCH_MESSAGES_DEFAULT,
     ARCHIVE_BATCH_MESSAGES_MAX,
     ARCHIVE_EVERY_S_MAX,
     READ_THREADS_DEFAULT,
     READ_THREADS_MAX,
 )
-from mq.errors import MqError, StartupError
+from mq.model.errors import MqError, StartupError
 from mq.spark.commands.running import Job, job_options, root_option
 from mq.spark.jobs.archive import Archived, Wanted, end_archiving
 from mq.spark.jobs.archive import archive as run_archive

@@ -7,13 +7,13 @@ from typing import Final
 
 import click
 
-from mq.errors import BadName, StartupError
-from mq.fsck_limits import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
-from mq.mqctl.exits import ExitCode
-from mq.names import QueueName
+from mq.model.errors import BadName, StartupError
+from mq.model.fsck_limits import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
+from mq.model.names import QueueName
 from mq.spark.commands.running import Job, job_options, root_option
 from mq.spark.jobs.audit import EXAMPLES_DEFAULT, check_is_root
 from mq.spark.jobs.audit import audit as run_audit
+from mq.tools.mqctl.exits import ExitCode
 
 OVERDUE_S_MAX: Final = 31_622_400.0
 """A year."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mq.bulk_limits import LEASE_S_DEFAULT, LEASE_S_MAX, LEASED_MESSAGES_MAX
+from mq.model.bulk_limits import LEASE_S_DEFAULT, LEASE_S_MAX, LEASED_MESSAGES_MAX
 from mq.spark.commands.running import Job, job_options, root_option
 from mq.spark.jobs import drain as jobs
 from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format

@@ -7,7 +7,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from mq.mqctl.exits import ExitCode, Failed
+from mq.tools.mqctl.exits import ExitCode, Failed
 
 _OF: Final = "mq.spark.commands."
 # A command's module has it under its own name.

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from mq.clock import rfc3339
-from mq.errors import BadName
-from mq.names import QueueName
+from mq.model.clock import rfc3339
+from mq.model.errors import BadName
+from mq.model.names import QueueName
 from mq.spark.commands.running import Job, job_options, root_option
 from mq.spark.commands.spans import length, when
 from mq.spark.jobs.history import History

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from mq.mqctl.exits import ExitCode, Failed
-from mq.shovel_limits import SHOVEL_LIMIT_MAX, SHOVEL_RATE_MAX
+from mq.model.shovel import SHOVEL_LIMIT_MAX, SHOVEL_RATE_MAX
 from mq.spark.commands.running import Job, job_options, root_option
 from mq.spark.jobs import replay as jobs
 from mq.spark.jobs.choosing import BadCondition
+from mq.tools.mqctl.exits import ExitCode, Failed
 
 
 @click.command("replay")

@@ -25,13 +25,13 @@ import click
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from mq.errors import MqError, StartupError
-from mq.mqctl.exits import ExitCode, Failed
-from mq.mqctl.options import json_option
+from mq.model.errors import MqError, StartupError
 from mq.spark.commands.bar import Bar
 from mq.spark.java import NoJava
 from mq.spark.jobs.watching import Watcher
 from mq.spark.sessions import batch_session
+from mq.tools.mqctl.exits import ExitCode, Failed
+from mq.tools.mqctl.options import json_option
 
 root_option = click.option(
     "--root",

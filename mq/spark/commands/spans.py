@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from mq.clock import SystemClock, parse_rfc3339
+from mq.model.clock import SystemClock, parse_rfc3339
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _LENGTH: Final = re.compile(r"([1-9][0-9]{0,9})([smhdw])")

@@ -9,7 +9,7 @@ def main() -> NoReturn:
     if sys.argv[1:] == ["--where"]:
         print(__file__)
         sys.exit(0)
-    from mq.mqctl import cli  # noqa: PLC0415 - spark-submit runs this file by its path.
+    from mq.tools.mqctl import cli  # noqa: PLC0415 - spark-submit runs this file by its path.
 
     sys.argv[1:1] = ["pipeline"]
     cli.main()

@@ -9,7 +9,7 @@ from mq.spark.jobs.archive_run import USUAL, Archived, Archiver, Wanted, opened_
 from mq.spark.jobs.archive_staging import SparkTasks
 from mq.spark.jobs.watching import Watcher
 from mq.spark.opening import open_for_leases
-from mq.store.archiving import disable, own_archive
+from mq.store.archive.archiving import disable, own_archive
 
 __all__ = ["Archived", "Wanted", "archive", "end_archiving"]
 

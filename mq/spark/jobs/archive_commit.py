@@ -13,18 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from mq.bulk_limits import ARCHIVE_COMMIT_BYTES_MAX
-from mq.errors import MqError
+from mq.model.bulk_limits import ARCHIVE_COMMIT_BYTES_MAX
+from mq.model.errors import MqError
 from mq.spark.jobs.archive_folder import (
     ArchiveFolder,
     is_folder_of_archive,
     read_json,
     write_json,
 )
-from mq.store.files import is_gone
-from mq.store.root import unlink_if_there
-from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there
+from mq.store.core.root import unlink_if_there
+from mq.store.disk.files import is_gone
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.walk import entries_if_there
 
 _VERSION: Final = 1
 _NAME: Final = re.compile(r"[0-9a-z-]{1,120}\.(parquet|body)")

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     ARCHIVED_FILE_BYTES_MAX,
     ARCHIVED_HELD_BYTES_MAX,
     ARCHIVED_HELD_ROWS_MAX,
@@ -19,7 +19,7 @@ from mq.bulk_limits import (
 from mq.spark.jobs.archive_folder import DataFile
 from mq.spark.jobs.archive_parts import SUFFIX, ParquetFile
 from mq.spark.jobs.archive_task import FILE, Fact
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 
 @dataclass(frozen=True, slots=True)

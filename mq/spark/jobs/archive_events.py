@@ -15,16 +15,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mq.errors import BadName
-from mq.history import Event as Kind
-from mq.limits import HISTORY_CLOCKS_APART_S, HISTORY_EVENTS_MAX
-from mq.names import QueueName
+from mq.model.errors import BadName
+from mq.model.history import Event as Kind
+from mq.model.limits import HISTORY_CLOCKS_APART_S, HISTORY_EVENTS_MAX
+from mq.model.names import QueueName
 from mq.spark.jobs.archive_rows import Event
 from mq.spark.jobs.archive_urls import url
-from mq.store.files import Files
-from mq.store.history_layout import date_of
-from mq.store.history_sweep import history_files, recorded_queues
-from mq.store.layout import Layout
+from mq.store.disk.files import Files
+from mq.store.format.history import date_of
+from mq.store.format.layout import Layout
+from mq.store.history.sweep import history_files, recorded_queues
 
 NAMES: Final = "part INT, base STRING, queue STRING, id STRING"
 _LINE: Final = (

@@ -21,17 +21,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from mq.errors import BadName, MqError
-from mq.names import QueueName
+from mq.model.errors import BadName, MqError
+from mq.model.names import QueueName
 from mq.spark.jobs.archive_parts import BODIES, SUFFIX, Place
 from mq.spark.jobs.archive_urls import check_path
-from mq.store.files import Files, is_gone
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.history_layout import is_date
-from mq.store.replacing import replace_file
-from mq.store.steps import Flush, Steps
-from mq.store.walk import entries_if_there
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.replacing import replace_file
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.history import is_date
+from mq.store.format.walk import entries_if_there
 
 _VERSION: Final = 1
 _CONTROL: Final = "_mq"

@@ -15,16 +15,16 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     ARCHIVED_FILE_BYTES_MAX,
     ARCHIVED_HELD_BYTES_MAX,
     ARCHIVED_HELD_ROWS_MAX,
     ARCHIVED_OPEN_FILES_MAX,
 )
 from mq.spark.jobs.archive_rows import FILE_SCHEMA, Body, Event, Rows
-from mq.store.archive_layout import RemovedName
-from mq.store.files import Files
-from mq.store.history_layout import date_of
+from mq.store.disk.files import Files
+from mq.store.format.archive import RemovedName
+from mq.store.format.history import date_of
 
 SUFFIX: Final = ".parquet"
 BODIES: Final = "_bodies"

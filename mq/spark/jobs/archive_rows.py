@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from mq.headers import Headers, parse_block
-from mq.limits import RECEIVES_MAX
-from mq.message import Reason, Stamp
-from mq.names import MessageId
+from mq.model.headers import Headers, parse_block
+from mq.model.limits import RECEIVES_MAX
+from mq.model.message import Reason, Stamp
+from mq.model.names import MessageId
 from mq.spark.rows import DEFAULT_HEADERS, with_type
-from mq.store.archive_layout import Removal, RemovedName
-from mq.store.unreadable import is_readable
+from mq.store.core.unreadable import is_readable
+from mq.store.format.archive import Removal, RemovedName
 
 _US_PER_MS: Final = 1000
 _TIME: Final = pa.timestamp("us", tz="UTC")

@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from mq.archive_errors import ArchivedElsewhere
-from mq.bulk_limits import (
+from mq.coordination.root_id import root_id
+from mq.model.bulk_limits import (
     ARCHIVE_BATCH_MESSAGES_DEFAULT,
     ARCHIVED_VALUE_BYTES_MAX,
     READ_THREADS_DEFAULT,
     SMALL_FILES_MAX,
 )
-from mq.clock import SystemClock
-from mq.coordination.root_id import root_id
-from mq.errors import MqError
+from mq.model.clock import SystemClock
+from mq.model.errors import ArchivedElsewhere, MqError
 from mq.spark.jobs.archive_commit import (
     ArchiveDamaged,
     Commit,
@@ -44,8 +43,7 @@ from mq.spark.jobs.archive_compaction import Group, plan
 from mq.spark.jobs.archive_folder import ArchiveFolder, open_archive, own_archive_folder
 from mq.spark.jobs.archive_task import BODY, DAMAGED, FILE, GONE, Fact
 from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.store.archive_ledger import ArchiveBatch
-from mq.store.archiving import (
+from mq.store.archive.archiving import (
     archive_mark,
     begin_batch,
     enable,
@@ -53,12 +51,13 @@ from mq.store.archiving import (
     stored,
     unfinished_batch,
 )
-from mq.store.files import Files
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.mounts import choose_flusher
-from mq.store.root import Root, attach_root
-from mq.store.server_clock import ClockFollower
+from mq.store.archive.ledger import ArchiveBatch
+from mq.store.core.root import Root, attach_root
+from mq.store.core.server_clock import ClockFollower
+from mq.store.disk.files import Files
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.mounts import choose_flusher
 
 _FLUSH_THREADS: Final = 2
 _KINDS: Final = (FILE, BODY)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.bulk_limits import (
+from mq.model.bulk_limits import (
     ARCHIVE_LOOK_S,
     ARCHIVE_TASKS_MIN,
     ARCHIVED_PER_TASK_MAX,
@@ -21,12 +21,12 @@ from mq.spark.jobs.archive_run import Wanted
 from mq.spark.jobs.archive_task import FILE, GONE, Fact, Task, archive_part
 from mq.spark.jobs.archive_urls import check_path
 from mq.spark.jobs.watching import Watcher
-from mq.store.archive_layout import parse_removed
-from mq.store.archive_ledger import ArchiveBatch
-from mq.store.files import Files
-from mq.store.history_sweep import recorded_queues
-from mq.store.root import Root
-from mq.store.walk import entries_if_there
+from mq.store.archive.ledger import ArchiveBatch
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.format.archive import parse_removed
+from mq.store.format.walk import entries_if_there
+from mq.store.history.sweep import recorded_queues
 
 T = TypeVar("T")
 

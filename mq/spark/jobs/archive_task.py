@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias
 
-from mq.bulk_limits import ARCHIVED_VALUE_BYTES_MAX
-from mq.limits import CHUNK_BYTES
+from mq.model.bulk_limits import ARCHIVED_VALUE_BYTES_MAX
+from mq.model.limits import CHUNK_BYTES
 from mq.spark.jobs.archive_events import events_of
 from mq.spark.jobs.archive_parts import BODIES, Parts, Place
 from mq.spark.jobs.archive_rows import Body, Event, headers_of, removed_ms
-from mq.store.archive_layout import RemovedName, parse_removed
-from mq.store.archive_ledger import NameRange
-from mq.store.files import Files, is_gone
-from mq.store.history_layout import date_of
+from mq.store.archive.ledger import NameRange
+from mq.store.disk.files import Files, is_gone
+from mq.store.format.archive import RemovedName, parse_removed
+from mq.store.format.history import date_of
 
 _BODY_SUFFIX: Final = ".body"
 _SLAB_NAMES: Final = 64

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 
 _PATTERN: Final = frozenset("{}[]*?\\")
 

@@ -19,7 +19,7 @@ from mq.spark.jobs.archive_commit import Commit, newest_batch, read_commits
 from mq.spark.jobs.archive_folder import ArchiveFolder, NoArchive, read_mark
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.archive_urls import url
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 _log: Final = logging.getLogger("mq.spark")
 

@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mq.clock import SystemClock
-from mq.errors import BadName
-from mq.fsck_limits import AGAIN_AFTER_S, OVERDUE_S_DEFAULT
-from mq.names import QueueName
+from mq.model.clock import SystemClock
+from mq.model.errors import BadName
+from mq.model.fsck_limits import AGAIN_AFTER_S, OVERDUE_S_DEFAULT
+from mq.model.names import QueueName
 from mq.spark.jobs.archived import archived
 from mq.spark.jobs.audit_bodies import checked_bodies
 from mq.spark.jobs.audit_counts import counting_of, reconciled
@@ -40,13 +40,13 @@ from mq.spark.jobs.audit_tasks import (
     screening,
 )
 from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.store.audit_folders import FolderAuditor, NameFolder
-from mq.store.audit_opening import open_for_audit
-from mq.store.audit_taking import Suspect
-from mq.store.breaches import Amounts
-from mq.store.files import Files
-from mq.store.root import Root
-from mq.store.walk import entries_if_there
+from mq.store.audit.breaches import Amounts
+from mq.store.audit.folders import FolderAuditor, NameFolder
+from mq.store.audit.opening import open_for_audit
+from mq.store.audit.taking import Suspect
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.format.walk import entries_if_there
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

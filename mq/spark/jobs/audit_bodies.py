@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from mq.headers import parse_block
-from mq.lifecycle import State
-from mq.limits import CHUNK_BYTES
-from mq.names import MessageId, QueueName
+from mq.model.headers import parse_block
+from mq.model.lifecycle import State
+from mq.model.limits import CHUNK_BYTES
+from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.audit_findings import DIGEST, DIGEST_SAYS, Finding, finding_of_storage
 from mq.spark.jobs.audit_sources import mapped
 from mq.spark.jobs.audit_tasks import Batched, Task, unpacked
-from mq.store.audit_folders import NameFolder
-from mq.store.audit_screen import Screen
-from mq.store.files import Files, is_gone
-from mq.store.layout import entry_prefix
+from mq.store.audit.folders import NameFolder
+from mq.store.audit.screen import Screen
+from mq.store.disk.files import Files, is_gone
+from mq.store.format.layout import entry_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

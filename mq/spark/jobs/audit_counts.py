@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from mq.clock import rfc3339
-from mq.errors import BadName, SettingsUnreadable
-from mq.limits import SIDELINE_SUFFIX
-from mq.names import MessageId, QueueName
+from mq.model.clock import rfc3339
+from mq.model.errors import BadName, SettingsUnreadable
+from mq.model.limits import SIDELINE_SUFFIX
+from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.audit_findings import COUNTS, COUNTS_SAYS, Finding
 from mq.spark.jobs.audit_report import Balance
 from mq.spark.jobs.audit_sources import (
@@ -41,11 +41,11 @@ from mq.spark.jobs.audit_sources import (
     telling,
 )
 from mq.spark.jobs.audit_tasks import Task
-from mq.store.audit_folders import NameFolder
-from mq.store.configure import Configured
-from mq.store.history_sweep import history_files
-from mq.store.holders import whereabouts
-from mq.store.root import Root
+from mq.store.audit.folders import NameFolder
+from mq.store.core.root import Root
+from mq.store.history.sweep import history_files
+from mq.store.keys.holders import whereabouts
+from mq.store.settings.configure import Configured
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mq.limits import UUID_CHARS
-from mq.names import QueueName
-from mq.store.audit_folders import NameFolder
-from mq.store.audit_screened import Ids
+from mq.model.limits import UUID_CHARS
+from mq.model.names import QueueName
+from mq.store.audit.folders import NameFolder
+from mq.store.audit.screened import Ids
 
 _HASH_BYTES: Final = 8
 

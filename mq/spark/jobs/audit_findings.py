@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from mq.store.breaches import Breach, Violation
+from mq.store.audit.breaches import Breach, Violation
 
 FOREIGN: Final = "foreign"
 FOREIGN_SAYS: Final = "a name where messages lie that is none of mq's"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mq.lifecycle import State
+from mq.model.lifecycle import State
 from mq.spark.jobs.audit_findings import Finding
-from mq.store.breaches import Amounts
+from mq.store.audit.breaches import Amounts
 
 _STATES: Final = tuple(state for state in State if state is not State.ABSENT)
 

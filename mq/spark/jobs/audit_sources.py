@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from mq.history import Event
-from mq.lifecycle import State
-from mq.limits import CHUNK_BYTES
-from mq.names import QueueName
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.limits import CHUNK_BYTES
+from mq.model.names import QueueName
 from mq.spark.jobs.audit_tasks import FOLDERS, ROWS, Batched, Task, packed, unpacked
-from mq.store.audit_folders import NameFolder
-from mq.store.audit_screen import Screen
-from mq.store.files import Files, is_gone
+from mq.store.audit.folders import NameFolder
+from mq.store.audit.screen import Screen
+from mq.store.disk.files import Files, is_gone
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from mq.clock import SystemClock
-from mq.fsck_limits import SUSPECTS_MAX
-from mq.names import MessageId, QueueName
+from mq.model.clock import SystemClock
+from mq.model.fsck_limits import SUSPECTS_MAX
+from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.audit_doubles import Doubled, Hashes, Hashing, doubled, hashes_of
 from mq.spark.jobs.audit_findings import (
     COUNTED,
@@ -25,15 +25,15 @@ from mq.spark.jobs.audit_findings import (
     finding_batches,
     printable,
 )
-from mq.store.audit_folders import NameFolder
-from mq.store.audit_looks import Looker
-from mq.store.audit_opening import open_for_audit
-from mq.store.audit_screen import Screen
-from mq.store.audit_taking import SentLook, Suspect, Taking
-from mq.store.breaches import Amounts, Breach, Look, Violation
-from mq.store.files import Files
-from mq.store.root import Root
-from mq.store.server_clock import ClockFollower
+from mq.store.audit.breaches import Amounts, Breach, Look, Violation
+from mq.store.audit.folders import NameFolder
+from mq.store.audit.looks import Looker
+from mq.store.audit.opening import open_for_audit
+from mq.store.audit.screen import Screen
+from mq.store.audit.taking import SentLook, Suspect, Taking
+from mq.store.core.root import Root
+from mq.store.core.server_clock import ClockFollower
+from mq.store.disk.files import Files
 
 ROWS: Final = "part STRING, at INT, blob BINARY"
 _SCHEMA: Final = pa.schema([("part", pa.string()), ("at", pa.int32()), ("blob", pa.binary())])

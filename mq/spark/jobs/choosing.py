@@ -12,15 +12,15 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from mq.clock import SystemClock
-from mq.errors import MqError
-from mq.lifecycle import State
-from mq.message import Reason, Stamp
-from mq.names import MessageId, QueueName
+from mq.model.clock import SystemClock
+from mq.model.errors import MqError
+from mq.model.lifecycle import State
+from mq.model.message import Reason, Stamp
+from mq.model.names import MessageId, QueueName
 from mq.spark.schema import COLUMNS
-from mq.store.files import Files
-from mq.store.moves import message_status
-from mq.store.root import Root, attach_root
+from mq.store.core.moves import message_status
+from mq.store.core.root import Root, attach_root
+from mq.store.disk.files import Files
 
 # Where Spark says again, with all of Java's frames, what it raises.
 _SPARKS_LOG: Final = "SQLQueryContextLogger"

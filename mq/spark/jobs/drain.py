@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from mq.bulk_limits import LEASE_S_DEFAULT
-from mq.names import QueueName
+from mq.model.bulk_limits import LEASE_S_DEFAULT
+from mq.model.names import QueueName
 from mq.spark.jobs.drain_run import Drained, DrainRun, Execute
 from mq.spark.jobs.drained_folder import About, DrainedFolder, FolderRefused
 from mq.spark.jobs.draining import WRITTEN, Draining
@@ -22,8 +22,8 @@ from mq.spark.jobs.job_errors import NoSuchQueue, TaskFailed, queue_named, said_
 from mq.spark.jobs.row_files import Format, compression_of
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.spark.opening import open_for_leases
-from mq.store.root import Root
-from mq.store.standing import queue_exists
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
 
 BATCH_MESSAGES_DEFAULT: Final = 200_000
 FILE_MESSAGES_DEFAULT: Final = 50_000

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from mq.bulk_limits import LEASED_MESSAGES_MAX
-from mq.errors import Busy, ConsumerBusy, LeaseLost, MqError
-from mq.lifecycle import State
-from mq.names import ConsumerName, QueueName, UuidSource
+from mq.model.bulk_limits import LEASED_MESSAGES_MAX
+from mq.model.errors import Busy, ConsumerBusy, LeaseLost, MqError
+from mq.model.lifecycle import State
+from mq.model.names import ConsumerName, QueueName, UuidSource
 from mq.spark.jobs.drained_folder import About, Commit, DrainedFolder, FolderRefused, Standing
 from mq.spark.jobs.draining import Draining, Written
 from mq.spark.jobs.row_files import suffix_of
@@ -24,12 +24,12 @@ from mq.spark.listing import Block, blocks_of, lease_blocks
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.renewing import Renewing
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
-from mq.store.owning import forget_consumer, own
-from mq.store.releasing import release
-from mq.store.root import Root, unlink_if_there
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.leases.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
+from mq.store.leases.owning import forget_consumer, own
+from mq.store.leases.releasing import release
 
 Execute: TypeAlias = Callable[[Draining], Iterable[dict[str, Any]]]
 

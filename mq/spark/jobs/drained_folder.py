@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 from mq.spark.jobs.row_files import FORMATS, Format
-from mq.store.files import Files, is_gone
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.replacing import replace_file
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.replacing import replace_file
 
 _VERSION: Final = 1
 _OWN: Final = "_mq"

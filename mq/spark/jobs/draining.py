@@ -11,18 +11,18 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from mq.bulk_limits import VALUE_BYTES_MAX
-from mq.clock import SystemClock
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
+from mq.model.bulk_limits import VALUE_BYTES_MAX
+from mq.model.clock import SystemClock
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.drained_folder import Commit, Part
 from mq.spark.jobs.row_files import Format, Output, row_writer, suffix_of
 from mq.spark.partitions import Names
 from mq.spark.reading import Manner, batches, leased_batches
 from mq.spark.rows import ARROW_SCHEMA
-from mq.store.files import Files, is_gone
-from mq.store.pipeline_layout import LeaseName
-from mq.store.root import Root, attach_root
+from mq.store.core.root import Root, attach_root
+from mq.store.disk.files import Files, is_gone
+from mq.store.format.pipeline import LeaseName
 
 WRITTEN: Final = (
     "partition int, file string, messages long, bytes long, sha256 string, damaged long, "

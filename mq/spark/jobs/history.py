@@ -18,9 +18,9 @@ from typing import Any, Final, TypeAlias
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.clock import Clock, SystemClock, rfc3339
-from mq.errors import BadName, QueueNotFound, SettingsUnreadable
-from mq.names import QueueName, UuidSource
+from mq.model.clock import Clock, SystemClock, rfc3339
+from mq.model.errors import BadName, QueueNotFound, SettingsUnreadable
+from mq.model.names import QueueName, UuidSource
 from mq.spark.jobs.archived import archived
 from mq.spark.jobs.history_assembly import Cell, Known, queue_row, queue_tables
 from mq.spark.jobs.history_cells import cells_of
@@ -48,10 +48,10 @@ from mq.spark.jobs.history_lives import (
 )
 from mq.spark.jobs.history_steps import BadSpan, Steps, steps_between
 from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.store.files import Files
-from mq.store.root import Root, attach_root
-from mq.store.settings import read_fields
-from mq.store.standing import queue_exists
+from mq.store.core.root import Root, attach_root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.files import Files
+from mq.store.format.settings import read_fields
 
 Render: TypeAlias = Callable[[Mapping[str, list[dict[str, Any]]], datetime], str]
 """Makes a report of the tables' rows, and of when they were made."""

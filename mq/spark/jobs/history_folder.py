@@ -23,10 +23,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 from mq.spark.jobs.history_assembly import Row
 from mq.spark.jobs.history_tables import TABLES
-from mq.store.files import Files, is_gone
+from mq.store.disk.files import Files, is_gone
 
 _ROWS_FILE: Final = "rows.parquet"
 _REPORT: Final = "report.html"

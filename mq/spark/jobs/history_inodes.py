@@ -13,18 +13,18 @@ from typing import Final, Self
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.lifecycle import State
-from mq.limits import RECEIVES_MAX
-from mq.message import Stamp
-from mq.names import QueueName
+from mq.model.lifecycle import State
+from mq.model.limits import RECEIVES_MAX
+from mq.model.message import Stamp
+from mq.model.names import QueueName
 from mq.spark.entries import Entry, Group, entries
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, Names, groups, lines, partitions
-from mq.store.files import Files
-from mq.store.layout import deleted_ms
-from mq.store.pipeline_layout import acknowledged_ms
-from mq.store.root import Root
+from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.format.layout import deleted_ms
+from mq.store.format.pipeline import acknowledged_ms
 
 # In the order in which most messages go, so that one that moves meanwhile is met at least once.
 _LISTED: Final = (State.READY, State.LEASED, State.DELAYED, State.REMOVED)

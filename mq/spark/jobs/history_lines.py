@@ -8,11 +8,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as Spark's pages have it
 
-from mq.limits import SIDELINE_SUFFIX
-from mq.names import UUID_V7, QueueName
+from mq.model.limits import SIDELINE_SUFFIX
+from mq.model.names import UUID_V7, QueueName
 from mq.spark.jobs.history_inodes import home_of
-from mq.store.history_sweep import history_files, recorded_queues
-from mq.store.root import Root
+from mq.store.core.root import Root
+from mq.store.history.sweep import history_files, recorded_queues
 
 _LINE: Final = "time string, event string, id string, receives int, count long"
 _PATH: Final = r"/([^/]+)/[0-9]{4}-[0-9]{2}-[0-9]{2}/[^/]+$"

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from mq.lifecycle import State
+from mq.model.lifecycle import State
 from mq.spark.jobs.history_inodes import RANKS, SIDELINED_RANK
 from mq.spark.jobs.history_lines import home_column
 

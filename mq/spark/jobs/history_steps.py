@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 
 STEPS_MAX: Final = 10_000
 """More than anybody looks at, and than a report can show."""

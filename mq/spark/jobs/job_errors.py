@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mq.errors import BadName, MqError, QueueNotFound
-from mq.names import QueueName
+from mq.model.errors import BadName, MqError, QueueNotFound
+from mq.model.names import QueueName
 
 # The last line of a traceback, in the text of an error that has Java's own behind it.
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*): (.+)$", re.MULTILINE)

@@ -16,8 +16,8 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.errors import BadName, MqError
-from mq.names import Key, QueueName
+from mq.model.errors import BadName, MqError
+from mq.model.names import Key, QueueName
 from mq.spark.jobs.drained_folder import About, Commit, DrainedFolder, FolderRefused
 from mq.spark.jobs.job_errors import NoSuchQueue, TaskFailed, queue_named, said_by_task
 from mq.spark.jobs.row_files import Format
@@ -25,14 +25,14 @@ from mq.spark.jobs.row_reading import PUBLISHED_SQL, BadFile, Reading, format_of
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.spark.opening import open_for_leases
 from mq.spark.options import OnKeyTaken
-from mq.store.files import Files, is_gone
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.journal import is_published, read_journal
-from mq.store.pipeline_layout import JournalFile, journal_path
-from mq.store.queues import create_queue
-from mq.store.root import Root
-from mq.store.standing import queue_exists
+from mq.store.bulk.journal import is_published, read_journal
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.format.pipeline import JournalFile, journal_path
+from mq.store.operations.queues import create_queue
 
 _PREFIX: Final = "load-"
 _ID_DIGITS: Final = 40

@@ -7,20 +7,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.errors import SettingsUnreadable
-from mq.message import Stamp
-from mq.names import MessageId
-from mq.shovel import ALL, Why
-from mq.shovel_limits import SHOVEL_BATCH_MAX
-from mq.shovel_pacing import Pacing
+from mq.model.errors import SettingsUnreadable
+from mq.model.message import Stamp
+from mq.model.names import MessageId
+from mq.model.shovel import ALL, SHOVEL_BATCH_MAX, Pacing, Why
 from mq.spark.jobs.watching import Watcher
-from mq.store.crossing_files import Chosen, candidate_of, chosen_of, leave_one_name
-from mq.store.crossing_layout import Crossing
-from mq.store.flush import Flusher
-from mq.store.holders import whereabouts
-from mq.store.order import Candidate
-from mq.store.root import Root
-from mq.store.shovel import Aim, Shovelled, shovel_many
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.format.crossings import Crossing
+from mq.store.keys.holders import whereabouts
+from mq.store.scan.order import Candidate
+from mq.store.shovel.crossing_files import Chosen, candidate_of, chosen_of, leave_one_name
+from mq.store.shovel.shovel import Aim, Shovelled, shovel_many
 
 _AT_ONCE: Final = 2
 _TRIES: Final = 3

@@ -16,20 +16,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from mq.clock import rfc3339
-from mq.errors import MqError
-from mq.names import Key, QueueName
-from mq.replay_id import ReplayId
+from mq.model.clock import rfc3339
+from mq.model.errors import MqError
+from mq.model.names import Key, QueueName
+from mq.model.replay_id import ReplayId
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.archived import archived
 from mq.spark.jobs.choosing import check_condition, with_bodies
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.spark.opening import open_for_leases
 from mq.spark.refusals import check_queue
-from mq.store.crossing_files import held
-from mq.store.flush import Flusher
-from mq.store.journal import is_published
-from mq.store.root import Root
+from mq.store.bulk.journal import is_published
+from mq.store.core.root import Root
+from mq.store.disk.flush import Flusher
+from mq.store.shovel.crossing_files import held
 
 KeyTaken = Literal["fail", "skip", "drop"]
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 from mq.spark.jobs.row_text import CSV_COLUMNS, csv_fields, csv_line, json_line
 from mq.spark.rows import ARROW_SCHEMA
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 Format = Literal["parquet", "json", "csv"]
 FORMATS: Final[tuple[Format, ...]] = ("parquet", "json", "csv")

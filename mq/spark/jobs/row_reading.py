@@ -15,8 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mq.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS, VALUE_BYTES_MAX
-from mq.errors import MqError
+from mq.model.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS, VALUE_BYTES_MAX
+from mq.model.errors import MqError
 from mq.spark.jobs.row_files import COLUMNS, GZIPPED, SUFFIXES, Format
 from mq.spark.jobs.row_text import (
     BadField,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 from mq.spark.rows import DEFAULT_HEADERS
 
 CSV_COLUMNS: Final = (

@@ -13,18 +13,23 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from mq.clock import rfc3339
-from mq.errors import MqError
-from mq.message import Stamp
-from mq.names import MessageId, QueueName
-from mq.replay_id import ReplayId
-from mq.shovel import Why, why_the_queue_takes_none
+from mq.model.clock import rfc3339
+from mq.model.errors import MqError
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName
+from mq.model.replay_id import ReplayId
+from mq.model.shovel import Why, why_the_queue_takes_none
 from mq.spark.jobs.choosing import ready_rows
 from mq.spark.jobs.job_errors import NoSuchQueue
 from mq.spark.jobs.moving import Mover
 from mq.spark.jobs.watching import Unwatched, Watcher
 from mq.spark.opening import open_for_leases
-from mq.store.crossing_files import (
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.format.crossings import Crossing
+from mq.store.shovel.crossing_files import (
     Chosen,
     chosen_of,
     find_crossing,
@@ -35,12 +40,7 @@ from mq.store.crossing_files import (
     record_chosen,
     said_of,
 )
-from mq.store.crossing_layout import Crossing
-from mq.store.flush import Flusher
-from mq.store.group import run_alone
-from mq.store.root import Root
-from mq.store.shovel import settings_of
-from mq.store.standing import queue_exists
+from mq.store.shovel.shovel import settings_of
 
 _SHOWN: Final = 10
 

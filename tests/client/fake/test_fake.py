@@ -22,7 +22,7 @@ from mq.client.fake import FakeClock, FakeMq
 from mq.client.fake.limits import FAULTS_MAX
 from mq.client.options import Retry
 from mq.client.transport import Limits, Request
-from mq.errors import BadName
+from mq.model.errors import BadName
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ONCE = Retry(attempts=1)

@@ -15,7 +15,7 @@ from mq.client.errors import BadName, NotUsable
 from mq.client.options import Seams
 from mq.client.queue.queue import AsyncQueue
 from mq.client.worker import AsyncWorkerMessage, WorkerMessage
-from mq.worker_limits import CONSUMERS_MAX, FOLLOW_EVERY_S
+from mq.model.worker_limits import CONSUMERS_MAX, FOLLOW_EVERY_S
 
 
 class Gate:

@@ -12,7 +12,7 @@ from harness.processes import PATIENCE_S, Process, Processes, eventually, proces
 
 from mq import Client
 from mq.client.sync.queue import Queue
-from mq.mqctl.cli import run
+from mq.tools.mqctl.cli import run
 
 APP = """
 import asyncio, atexit, os, time
@@ -87,7 +87,7 @@ class App:
 
     def start(self, *flags: str, worker: str = "app:worker", own_group: bool = False) -> Process:
         return self._daemons.start(
-            "mq.mqctl", "worker", worker, "--app-dir", str(self.folder), *flags,
+            "mq.tools.mqctl", "worker", worker, "--app-dir", str(self.folder), *flags,
             env={"MQ_URL": self._mq.url}, own_group=own_group,
         )  # fmt: skip
 

@@ -79,7 +79,7 @@ async def test_the_commands(
     words = worker.split()
     assert words[:2] == ["mqctl", "worker"]
     process = await asyncio.to_thread(
-        daemons.start, "mq.mqctl", *words[1:], "--app-dir", str(tmp_path)
+        daemons.start, "mq.tools.mqctl", *words[1:], "--app-dir", str(tmp_path)
     )
     await becomes_empty(orders)
     assert await asyncio.to_thread(process.terminate) == 0

@@ -14,7 +14,7 @@ from mq.client.worker.lease import Lease, ServerTime
 from mq.client.worker.scaling import Scale
 from mq.client.worker.supply import Supply
 from mq.client.worker.verdicts import Delete, Lapse, Policy, Release, Sideline
-from mq.worker_limits import CONSUMERS_MAX, LEASE_S_MIN
+from mq.model.worker_limits import CONSUMERS_MAX, LEASE_S_MIN
 
 chances = st.floats(0, 1)
 

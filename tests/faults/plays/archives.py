@@ -5,7 +5,7 @@ import os
 from faults.playing import At, plays
 from harness.archives import OTHER, ArchivingRoot
 
-from mq.store.archiving import disable, stored
+from mq.store.archive.archiving import disable, stored
 
 
 def begun(

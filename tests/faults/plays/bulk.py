@@ -7,16 +7,16 @@ from typing import Any
 from faults.playing import At, plays
 from harness.staging import JOB, QUEUE, committed, rolled, stage, stage_fold
 
-from mq.lifecycle import State
-from mq.names import Key, MessageId, UuidSource
-from mq.store.bucket_names import Shape, leading
-from mq.store.journal import begin_publish
-from mq.store.pipeline_layout import Attempt, Fold, staged_spot
-from mq.store.queues import create_queue, delete_queue
-from mq.store.roll_forward import roll_forward
-from mq.store.root import Root, attach_root
-from mq.store.steps import Flush
-from mq.store.sweep_bulk import sweep_bulk
+from mq.model.lifecycle import State
+from mq.model.names import Key, MessageId, UuidSource
+from mq.store.bulk.journal import begin_publish
+from mq.store.bulk.roll_forward import roll_forward
+from mq.store.bulk.sweep import sweep_bulk
+from mq.store.core.root import Root, attach_root
+from mq.store.disk.steps import Flush
+from mq.store.format.bucket_names import Shape, leading
+from mq.store.format.pipeline import Attempt, Fold, staged_spot
+from mq.store.operations.queues import create_queue, delete_queue
 
 NAME = "nightly"
 BODIES = [b"a", b"b", b"c"]

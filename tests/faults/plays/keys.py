@@ -11,13 +11,13 @@ from harness.leases import QUEUE, LeasingRoot
 from harness.messages import set_due
 from harness.server import STREAMED_BYTES, Server
 
-from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
-from mq.names import Key, MessageId
-from mq.store.keyed import Once, give_back
-from mq.store.layout import Keys
-from mq.store.orphans import OrphanSweep, give_up_publishes
-from mq.store.publish import Draft, stage
-from mq.store.purge import purge
+from mq.model.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
+from mq.model.names import Key, MessageId
+from mq.store.format.layout import Keys
+from mq.store.keys.keyed import Once, give_back
+from mq.store.keys.orphans import OrphanSweep, give_up_publishes
+from mq.store.operations.publish import Draft, stage
+from mq.store.operations.purge import purge
 from mq_reaper.reaper import Reaper
 
 K = Key.parse("k")

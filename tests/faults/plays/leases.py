@@ -11,21 +11,21 @@ from faults.plays.keys import K, place_of
 from faults.plays.sidelines import SIDELINE
 from harness.leases import LEASE_S, QUEUE, LeasingRoot
 
-from mq.errors import KeyTaken, MessageNotFound
-from mq.names import MessageId
-from mq.shovel import ALL
-from mq.store.lapses import adopt
-from mq.store.lease import Lease, acknowledge, finish_claim
-from mq.store.order import STRICT, Candidate
-from mq.store.owning import forget_consumer
-from mq.store.pipeline_layout import LeaseName, owner_lock
-from mq.store.publish import Draft, publish
-from mq.store.purge import purge
-from mq.store.queues import delete_queue, sweep_tombstones
-from mq.store.releasing import release
-from mq.store.remove import remove
-from mq.store.shovel import Aim, shovel_many
-from mq.store.sideline import sideline
+from mq.model.errors import KeyTaken, MessageNotFound
+from mq.model.names import MessageId
+from mq.model.shovel import ALL
+from mq.store.format.pipeline import LeaseName, owner_lock
+from mq.store.leases.lapses import adopt
+from mq.store.leases.lease import Lease, acknowledge, finish_claim
+from mq.store.leases.owning import forget_consumer
+from mq.store.leases.releasing import release
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.purge import purge
+from mq.store.operations.queues import delete_queue, sweep_tombstones
+from mq.store.operations.remove import remove
+from mq.store.operations.sideline import sideline
+from mq.store.scan.order import STRICT, Candidate
+from mq.store.shovel.shovel import Aim, shovel_many
 
 
 def begun(at: At, in_buckets: bool = False) -> LeasingRoot:

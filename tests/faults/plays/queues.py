@@ -14,23 +14,23 @@ from harness.messages import put_file
 from harness.server import Server
 from harness.waiting import comes_true
 
-from mq.errors import QueueNotFound
-from mq.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
-from mq.names import MessageId
-from mq.settings import QueueSettings
-from mq.store.buckets import sweep_buckets
-from mq.store.configure import change_settings
-from mq.store.fetch import fetch as claim
-from mq.store.publish import Draft
-from mq.store.publish import publish as put
-from mq.store.purge import purge as mark
-from mq.store.purge import sweep_purged
-from mq.store.queues import create_queue, delete_queue, sweep_tombstones
-from mq.store.reap import reap
-from mq.store.redeliver import Redelivery, Timer, redeliver
-from mq.store.remove import remove
-from mq.store.reschedule import extend, release, reschedule
-from mq.store.steps import Steps
+from mq.model.errors import QueueNotFound
+from mq.model.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
+from mq.model.names import MessageId
+from mq.model.settings import QueueSettings
+from mq.store.disk.steps import Steps
+from mq.store.operations.buckets import sweep_buckets
+from mq.store.operations.fetch import fetch as claim
+from mq.store.operations.publish import Draft
+from mq.store.operations.publish import publish as put
+from mq.store.operations.purge import purge as mark
+from mq.store.operations.purge import sweep_purged
+from mq.store.operations.queues import create_queue, delete_queue, sweep_tombstones
+from mq.store.operations.reap import reap
+from mq.store.operations.redeliver import Redelivery, Timer, redeliver
+from mq.store.operations.remove import remove
+from mq.store.operations.reschedule import extend, release, reschedule
+from mq.store.settings.configure import change_settings
 
 UUID = "01a20c26-881f-7134-a6ea-80676f881f38"
 LONG_AGO = "0192f3a2-7c4e-7d2a-9b1e-0123456789a"

@@ -10,16 +10,16 @@ from harness.damage.each_breach import Place, misplaced, orphan, with_mode
 from harness.messages import new_id, put_file
 from harness.needs import cannot_run
 
-from mq.lifecycle import State
-from mq.names import MessageId, QueueName
-from mq.store.breaches import Breach, Spot, Violation
-from mq.store.putting_aside import (
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName
+from mq.store.audit.breaches import Breach, Spot, Violation
+from mq.store.audit.putting_aside import (
     remake_folder,
     set_aside,
     set_aside_locked,
     take_empty_folder,
 )
-from mq.store.putting_right import (
+from mq.store.audit.putting_right import (
     drop_orphan,
     give_key,
     leave_the_later,
@@ -30,9 +30,9 @@ from mq.store.putting_right import (
     right_owner,
     sideline_unreadable,
 )
-from mq.store.root import Root
-from mq.store.schedule_layout import schedules_lock
-from mq.store.steps import Steps
+from mq.store.core.root import Root
+from mq.store.disk.steps import Steps
+from mq.store.format.schedules import schedules_lock
 
 ORDERS = QueueName("orders")
 Repair = Callable[[Root], Steps[object]]

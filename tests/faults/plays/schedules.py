@@ -8,11 +8,11 @@ from harness.messages import new_id
 from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot
 from harness.server import Server
 
-from mq.errors import QueueNotFound
-from mq.limits import FIRING_KEPT_S, FORGOTTEN_AFTER_S
-from mq.names import Key, MessageId
-from mq.store.orphans import OrphanSweep, give_up_publishes
-from mq.store.schedules import put_schedule
+from mq.model.errors import QueueNotFound
+from mq.model.limits import FIRING_KEPT_S, FORGOTTEN_AFTER_S
+from mq.model.names import Key, MessageId
+from mq.store.keys.orphans import OrphanSweep, give_up_publishes
+from mq.store.schedules.schedules import put_schedule
 
 NIGHT = Key.parse("night")
 PATH = "/q/schedules/nightly"

@@ -10,18 +10,25 @@ from harness.messages import put_file
 from harness.server import Server
 from harness.waiting import comes_true
 
-from mq.limits import PURGE_MARK_KEPT_S
-from mq.message import Delivery
-from mq.names import MessageId, QueueName
-from mq.replay_id import ReplayId
-from mq.shovel import ALL
-from mq.store.crossing_files import Chosen, candidate_of, finish, held, keep_chosen, record_chosen
-from mq.store.crossing_layout import Crossing
-from mq.store.fetch import fetch as claim
-from mq.store.giving_back import release_many
-from mq.store.overdue import Swept, sweep_overdue
-from mq.store.purge import sweep_purged
-from mq.store.shovel import Aim, shovel_many
+from mq.model.limits import PURGE_MARK_KEPT_S
+from mq.model.message import Delivery
+from mq.model.names import MessageId, QueueName
+from mq.model.replay_id import ReplayId
+from mq.model.shovel import ALL
+from mq.store.format.crossings import Crossing
+from mq.store.operations.fetch import fetch as claim
+from mq.store.operations.giving_back import release_many
+from mq.store.operations.overdue import Swept, sweep_overdue
+from mq.store.operations.purge import sweep_purged
+from mq.store.shovel.crossing_files import (
+    Chosen,
+    candidate_of,
+    finish,
+    held,
+    keep_chosen,
+    record_chosen,
+)
+from mq.store.shovel.shovel import Aim, shovel_many
 
 SIDELINE = QUEUE.sideline()
 OTHER = QueueName.parse("other")

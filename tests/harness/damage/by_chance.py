@@ -8,10 +8,10 @@ from random import Random
 
 from harness.damage.each_breach import Place, keyed
 from harness.messages import new_id, put_file
-from mq.names import QueueName
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.queues import delete_queue
+from mq.model.names import QueueName
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import delete_queue
 
 HOURS_S = 3 * 3600
 ALIVE = ("queues", "delay", "leases")

@@ -10,11 +10,11 @@ from pathlib import Path
 from harness.clock import FakeClock
 from harness.messages import new_id, put_entry, put_file
 from harness.needs import cannot_run
-from mq.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
-from mq.message import Stamp
-from mq.store.breaches import Breach
-from mq.store.files import Files
-from mq.store.root import Root, open_root
+from mq.model.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
+from mq.model.message import Stamp
+from mq.store.audit.breaches import Breach
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
 
 NOBODYS_NS = 1_700_000_000_123_456_789
 

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mq.clock import Clock
-from mq.limits import FORGOTTEN_AFTER_S
-from mq.names import Key, MessageId, QueueName
-from mq.store.files import Files
+from mq.model.clock import Clock
+from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.names import Key, MessageId, QueueName
+from mq.store.disk.files import Files
 
 _NS_PER_MS = 1_000_000
 

@@ -16,9 +16,9 @@ from harness.model.machine import (
     precondition,
     queues,
 )
-from mq.errors import KeyNotFound, KeyTaken, PublishPurged, QueueNotFound
-from mq.message import Envelope
-from mq.names import Key, MessageId, QueueName
+from mq.model.errors import KeyNotFound, KeyTaken, PublishPurged, QueueNotFound
+from mq.model.message import Envelope
+from mq.model.names import Key, MessageId, QueueName
 
 keys = st.sampled_from([Key.parse(text) for text in ("k", "K", "schlüssel/1")])
 

@@ -5,14 +5,14 @@ from hypothesis.stateful import rule
 
 from harness.model.machine import Machine, all_of_it, messages, queues
 from harness.model.messages import DELAYED, READY, REMOVED, Known
-from mq.errors import QueueNotFound
-from mq.lifecycle import State
-from mq.looking import Page
-from mq.message import Stamp
-from mq.names import MessageId, QueueName
-from mq.store.census import Census
-from mq.store.counting import count
-from mq.store.read import Reading
+from mq.model.errors import QueueNotFound
+from mq.model.lifecycle import State
+from mq.model.looking import Page
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName
+from mq.store.operations.read import Reading
+from mq.store.scan.census import Census
+from mq.store.scan.counting import count
 
 STATES = {READY: State.READY, DELAYED: State.DELAYED, REMOVED: State.REMOVED}
 

@@ -22,20 +22,20 @@ from harness.model.keyring import ClockedFiles, links_below
 from harness.model.messages import REMOVED, WHOLE, Known, Model
 from harness.upkeep import all_policies
 from mq.broker.broker import Broker
-from mq.errors import MqError
-from mq.limits import FOLDER_FILES_MAX, SWEEP_EVERY_S
-from mq.looking import Part
-from mq.message import Delivery, Stamp
-from mq.names import QueueName
-from mq.settings import QueueSettings
-from mq.store.breaches import Breach
-from mq.store.commit import Committer
-from mq.store.find import Precondition
-from mq.store.flush import NoFlusher
-from mq.store.queues import ANY_SHAPE
-from mq.store.reap import reap
-from mq.store.redeliver import Timer
-from mq.store.root import Root, open_root
+from mq.model.errors import MqError
+from mq.model.limits import FOLDER_FILES_MAX, SWEEP_EVERY_S
+from mq.model.looking import Part
+from mq.model.message import Delivery, Stamp
+from mq.model.names import QueueName
+from mq.model.settings import QueueSettings
+from mq.store.audit.breaches import Breach
+from mq.store.core.find import Precondition
+from mq.store.core.root import Root, open_root
+from mq.store.disk.commit import Committer
+from mq.store.disk.flush import NoFlusher
+from mq.store.operations.queues import ANY_SHAPE
+from mq.store.operations.reap import reap
+from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
 NAMES = [QueueName.parse(text) for text in ("a", "a_SIDELINE")]

@@ -9,12 +9,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from harness.model.keyring import Keyring
-from mq.errors import DeliveredAgain, KeyNotFound, MessageNotFound, MqError, QueueNotFound
-from mq.headers import Headers
-from mq.limits import PURGE_MARK_KEPT_S
-from mq.message import Stamp
-from mq.names import Key, MessageId, QueueName
-from mq.settings import QueueSettings
+from mq.model.errors import DeliveredAgain, KeyNotFound, MessageNotFound, MqError, QueueNotFound
+from mq.model.headers import Headers
+from mq.model.limits import PURGE_MARK_KEPT_S
+from mq.model.message import Stamp
+from mq.model.names import Key, MessageId, QueueName
+from mq.model.settings import QueueSettings
 
 READY, DELAYED, REMOVED = "queues", "delay", "remove"
 WHOLE = "whole"

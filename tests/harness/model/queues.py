@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from harness.model.machine import Machine, queues
-from mq.errors import MqError, QueueNotFound
-from mq.names import QueueName, UuidSource
-from mq.settings import QueueSettings
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.purge import purge
+from mq.model.errors import MqError, QueueNotFound
+from mq.model.names import QueueName, UuidSource
+from mq.model.settings import QueueSettings
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.purge import purge
 
 patches = st.fixed_dictionaries(
     {},

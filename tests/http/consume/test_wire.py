@@ -7,7 +7,7 @@ from websockets.frames import Opcode as Theirs
 from websockets.streams import StreamReader
 
 from mq.http.consume.wire import CloseCode, Opcode, close_frame, frame, head
-from mq.interface.consume.limits import CLOSE_REASON_BYTES_MAX
+from mq.protocol.consume.limits import CLOSE_REASON_BYTES_MAX
 
 
 def read(data: bytes) -> Frame:

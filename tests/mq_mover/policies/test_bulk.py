@@ -9,14 +9,14 @@ from harness.server import Serve
 from harness.staging import QUEUE, committed, stage
 from harness.upkeep import all_policies
 
-from mq.clock import SystemClock
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.journal import journals
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
-from mq.store.sweep_bulk import BulkSweep
+from mq.model.clock import SystemClock
+from mq.store.bulk.journal import journals
+from mq.store.bulk.sweep import BulkSweep
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.queues import create_queue
 
 
 @pytest.fixture

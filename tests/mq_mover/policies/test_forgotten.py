@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 
-from mq.limits import FORGOTTEN_AFTER_S, GROUP_OPERATIONS_MAX, PURGED_PER_PASS_MAX, TOMBSTONE_KEPT_S
+from mq.model.limits import (
+    FORGOTTEN_AFTER_S,
+    GROUP_OPERATIONS_MAX,
+    PURGED_PER_PASS_MAX,
+    TOMBSTONE_KEPT_S,
+)
 
 if TYPE_CHECKING:
     from tests.mq_mover.conftest import Bench

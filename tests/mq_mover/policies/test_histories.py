@@ -8,9 +8,9 @@ from harness.leases import LEASE_S, QUEUE, LeasingRoot
 from harness.schedules import TimedRoot
 from harness.upkeep import all_policies
 
-from mq.history import Event
-from mq.limits import HISTORY_KEPT_S_DEFAULT, SWEEP_EVERY_S
-from mq.names import MessageId, QueueName
+from mq.model.history import Event
+from mq.model.limits import HISTORY_KEPT_S_DEFAULT, SWEEP_EVERY_S
+from mq.model.names import MessageId, QueueName
 from mq_mover.lapses import LeaseMover
 
 

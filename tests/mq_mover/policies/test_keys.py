@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.messages import new_id, put_entry, put_file
 
-from mq.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.orphans import OrphanSweep
+from mq.model.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.keys.orphans import OrphanSweep
 
 if TYPE_CHECKING:
     from tests.mq_mover.conftest import Bench

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.messages import new_id, put_entry, put_file
 
-from mq.bulk_limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
-from mq.limits import (
+from mq.model.bulk_limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
+from mq.model.limits import (
     FORGOTTEN_AFTER_S,
     IDEMPOTENCY_S_DEFAULT,
     PURGE_MARK_KEPT_S,
     TOMBSTONE_KEPT_S,
 )
-from mq.names import Key, QueueName
-from mq.store.layout import Keys
+from mq.model.names import Key, QueueName
+from mq.store.format.layout import Keys
 
 if TYPE_CHECKING:
     from tests.mq_mover.conftest import Bench

@@ -12,24 +12,28 @@ from harness.faults import FaultyFiles
 from harness.messages import new_id, put_file
 from harness.upkeep import work_of
 
-from mq.clock import rfc3339
 from mq.coordination.alone import Alone
-from mq.limits import GROUP_OPERATIONS_MAX
-from mq.message import Reason, Stamp
-from mq.names import MessageId, QueueName
-from mq.settings import QueueSettings
-from mq.store.bucket_names import Shape
-from mq.store.configure import change_settings
-from mq.store.expire import delete_expired_queue
-from mq.store.files import Files
-from mq.store.group import run_alone
-from mq.store.holders import lives
-from mq.store.keys import read_link
-from mq.store.layout import Keys
-from mq.store.publish import Draft, publish
-from mq.store.purge import purge
-from mq.store.queues import create_queue
-from mq.upkeep_limits import EXPIRED_PER_TURN_MAX, MESSAGE_EXPIRY_EVERY_S, QUEUE_EXPIRY_EVERY_S
+from mq.model.clock import rfc3339
+from mq.model.limits import GROUP_OPERATIONS_MAX
+from mq.model.message import Reason, Stamp
+from mq.model.names import MessageId, QueueName
+from mq.model.settings import QueueSettings
+from mq.model.upkeep_limits import (
+    EXPIRED_PER_TURN_MAX,
+    MESSAGE_EXPIRY_EVERY_S,
+    QUEUE_EXPIRY_EVERY_S,
+)
+from mq.store.disk.files import Files
+from mq.store.disk.group import run_alone
+from mq.store.format.bucket_names import Shape
+from mq.store.format.layout import Keys
+from mq.store.keys.holders import lives
+from mq.store.keys.links import read_link
+from mq.store.operations.expire import delete_expired_queue
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.purge import purge
+from mq.store.operations.queues import create_queue
+from mq.store.settings.configure import change_settings
 from mq_mover.policies.message_expiry import MessageExpiry
 from mq_mover.policies.queue_expiry import QueueExpiry
 from mq_mover.policy import Policies, Work

@@ -12,15 +12,15 @@ from harness.messages import put_file
 from harness.server import Serve
 from harness.upkeep import work_of
 
-from mq.limits import BUCKET_KEPT_S
-from mq.names import MessageId, QueueName, UuidSource
-from mq.store.bucket_names import Shape
-from mq.store.files import FOLDER_MODE, Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.queues import WantedShape, create_queue
-from mq.store.root import Root, open_root
-from mq.upkeep_limits import MISPLACED_EVERY_S, MISPLACED_MOVED_MAX
+from mq.model.limits import BUCKET_KEPT_S
+from mq.model.names import MessageId, QueueName, UuidSource
+from mq.model.upkeep_limits import MISPLACED_EVERY_S, MISPLACED_MOVED_MAX
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import FOLDER_MODE, Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.bucket_names import Shape
+from mq.store.operations.queues import WantedShape, create_queue
 from mq_mover.policies.misplaced import Misplaced
 
 QUEUE = QueueName.parse("q")

@@ -17,17 +17,17 @@ from harness.upkeep import MEMBER
 
 from mq.coordination.alone import Alone
 from mq.coordination.coordinator import View
-from mq.message import Reason, Stamp
-from mq.names import QueueName
-from mq.store.redeliver import Timer
-from mq.store.registry import Registry
-from mq.store.root import Root
-from mq.upkeep_limits import (
+from mq.model.message import Reason, Stamp
+from mq.model.names import QueueName
+from mq.model.upkeep_limits import (
     OVERDUE_EVERY_S,
     OVERDUE_FIRST_S,
     OVERDUE_TAKEN_OVER_S,
     SWEEP_AFTER_S_DEFAULT,
 )
+from mq.store.core.root import Root
+from mq.store.operations.redeliver import Timer
+from mq.store.settings.registry import Registry
 from mq_mover.mover import Mover
 from mq_mover.policies import overdue as module
 from mq_mover.policies.overdue import Overdue

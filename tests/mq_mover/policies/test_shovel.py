@@ -17,18 +17,18 @@ from harness.processes import eventually
 from harness.upkeep import MEMBER
 
 from mq.coordination.alone import Alone
-from mq.message import Stamp
-from mq.names import QueueName
-from mq.shovel_limits import (
+from mq.model.message import Stamp
+from mq.model.names import QueueName
+from mq.model.shovel import (
     SHOVEL_AGAIN_S,
     SHOVEL_SCHEDULED_RUNS_MAX,
     SHOVEL_SCHEDULES_LOOK_S,
     SHOVEL_SILENT_S,
+    RunState,
 )
-from mq.shovel_progress import RunState
-from mq.store.files import Files
-from mq.store.registry import Registry
-from mq.store.shovel_files import ask_to_stop, read_record
+from mq.store.disk.files import Files
+from mq.store.settings.registry import Registry
+from mq.store.shovel.files import ask_to_stop, read_record
 from mq_mover.policies.shovel import Due, Shovel, decide
 from mq_mover.policy import Policies, Work
 

@@ -7,10 +7,10 @@ import signal
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from mq.errors import MqError
-from mq.mqctl.exits import ExitCode, Failed
+from mq.model.errors import MqError
 from mq.spark.commands.archive import ending_by_signal
 from mq.spark.commands.running import Job
+from mq.tools.mqctl.exits import ExitCode, Failed
 
 
 class Session:

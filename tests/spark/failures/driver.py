@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 import mq.spark
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 CHECKS_S = 0.05
 # JVMs that do little, and not for long.

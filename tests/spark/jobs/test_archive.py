@@ -14,13 +14,13 @@ from harness.processes import Processes, eventually
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.history import Event, Line
+from mq.model.history import Event, Line
 from mq.spark.jobs.archive import Wanted, archive
 from mq.spark.jobs.archive_folder import NoArchive
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.archived import archived, reading
 from mq.spark.jobs.watching import Unwatched
-from mq.store.history_layout import date_of
+from mq.store.format.history import date_of
 
 QUEUES = ("007", "1e5", "o.1_x", "orders", "orders_SIDELINE")
 

@@ -27,11 +27,11 @@ from harness.archiving import (
 from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.logged_files import LoggedFiles
 
-from mq.errors import MqError
+from mq.model.errors import MqError
 from mq.spark.jobs.archive_commit import newest_batch
 from mq.spark.jobs.archive_folder import ArchiveFolder
 from mq.spark.jobs.archive_run import Wanted
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 # Two batches, whose small files are made one.
 MESSAGES = 4

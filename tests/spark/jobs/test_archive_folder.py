@@ -13,9 +13,8 @@ from harness.archiving import archive_here, make_root, numbers_in, put_removed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mq.archive_errors import ArchiveBusy, ArchivedElsewhere
-from mq.bulk_limits import ARCHIVED_FILE_BYTES_MAX, SMALL_FILE_BYTES_MAX
-from mq.errors import StartupError
+from mq.model.bulk_limits import ARCHIVED_FILE_BYTES_MAX, SMALL_FILE_BYTES_MAX
+from mq.model.errors import ArchiveBusy, ArchivedElsewhere, StartupError
 from mq.spark.commands.archive import archive
 from mq.spark.jobs.archive import end_archiving
 from mq.spark.jobs.archive_commit import ArchiveDamaged, Commit, Filed
@@ -29,7 +28,7 @@ from mq.spark.jobs.archive_folder import (
 )
 from mq.spark.jobs.archive_run import opened_archive
 from mq.spark.jobs.archive_urls import PathIsPattern
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 
 @pytest.fixture

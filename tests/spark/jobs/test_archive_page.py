@@ -38,7 +38,7 @@ class Commands:
     def begin(self, command: str) -> "subprocess.Popen[str]":
         words = [*self.here(command).split()[1:], "--master", "local[1]"]
         return subprocess.Popen(
-            [sys.executable, "-m", "mq.mqctl", *words],
+            [sys.executable, "-m", "mq.tools.mqctl", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -19,9 +19,9 @@ from harness.archiving import (
 from harness.faults import FaultyFiles
 from harness.messages import make_headers, new_id, put_file
 
-from mq.headers import print_block
-from mq.message import Reason
-from mq.names import Key, MessageId
+from mq.model.headers import print_block
+from mq.model.message import Reason
+from mq.model.names import Key, MessageId
 from mq.spark.jobs.archive_run import Wanted
 from mq.spark.rows import DEFAULT_HEADERS, as_map
 

@@ -10,22 +10,22 @@ from typing import Any
 from harness.messages import put_file
 from pyspark.sql import SparkSession
 
-from mq.clock import SystemClock
-from mq.history import Event, Line
-from mq.limits import OVERDUE_AFTER_S
-from mq.names import MessageId, QueueName, UuidSource
+from mq.model.clock import SystemClock
+from mq.model.history import Event, Line
+from mq.model.limits import OVERDUE_AFTER_S
+from mq.model.names import MessageId, QueueName, UuidSource
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.audit import audit, folders_of
 from mq.spark.jobs.audit_bodies import checked_bodies
 from mq.spark.jobs.audit_counts import Reconciled, counting_of, reconciled
 from mq.spark.jobs.audit_report import Audited, Balance
 from mq.spark.jobs.audit_tasks import Task
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.history_layout import Day, date_of, day_folder
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.history import Day, date_of, day_folder
+from mq.store.operations.queues import create_queue
 
 HOUR_MS = 3_600_000
 

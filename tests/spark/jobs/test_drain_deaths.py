@@ -15,18 +15,18 @@ from harness.faults import CrashingFiles, Died, FaultyFiles
 from harness.folders import files_below, leased_files
 from harness.leases import QUEUE, LeasingRoot
 
-from mq.errors import Unavailable
-from mq.names import QueueName
+from mq.model.errors import Unavailable
+from mq.model.names import QueueName
 from mq.spark.jobs.drain_run import Drained, DrainRun
 from mq.spark.jobs.drained_folder import About, DrainedFolder, FolderRefused
 from mq.spark.jobs.draining import Draining, drain_partition
 from mq.spark.jobs.row_reading import Reading, ids_in, read_rows
 from mq.spark.jobs.watching import Unwatched
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.pipeline_layout import LeaseName
-from mq.store.releasing import give_back
-from mq.store.root import attach_root
+from mq.store.core.root import attach_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.format.pipeline import LeaseName
+from mq.store.leases.releasing import give_back
 
 OTHER = QueueName.parse("other")
 LEASE_S = 60.0

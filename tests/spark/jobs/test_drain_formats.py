@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mq.limits import PUBLISHED_MS_MAX
+from mq.model.limits import PUBLISHED_MS_MAX
 from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format, Output, row_writer, suffix_of
 from mq.spark.jobs.row_reading import BadFile, Reading, ids_in, read_rows
 from mq.spark.jobs.row_text import BadField, body_of, csv_line, json_line
 from mq.spark.rows import ARROW_SCHEMA
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 NASTY = (
     b"", b"\x00", b"\r\n", b"\r", b"\n", b'"', b'","', b"\xef\xbb\xbfbom", b"\xff\xfe", b" x ",

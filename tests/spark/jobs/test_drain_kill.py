@@ -14,15 +14,15 @@ from harness.points import VARIABLE, Point, Points
 from harness.processes import PATIENCE_S, eventually
 from pyspark.sql import SparkSession
 
-from mq.clock import SystemClock
-from mq.names import MessageId, QueueName, UuidSource
+from mq.model.clock import SystemClock
+from mq.model.names import MessageId, QueueName, UuidSource
 from mq.spark.jobs.drain import drain
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.publish import Draft, publish
-from mq.store.queues import create_queue
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.queues import create_queue
 
 SPARK_PATIENCE_S = 150.0
 TESTS = Path(__file__).parent.parent.parent
@@ -47,7 +47,7 @@ def test_the_next_run_goes_on_where_a_killed_one_was(
     with (tmp_path / "log").open("wb") as log:
         killed = subprocess.Popen(
             [
-                *(sys.executable, "-m", "mq.mqctl", "pipeline", "drain", "--root", str(root)),
+                *(sys.executable, "-m", "mq.tools.mqctl", "pipeline", "drain", "--root", str(root)),
                 *("--queue", "orders", "--to", str(to), "--batch", "25", "--master", "local[1]"),
             ],
             stdin=subprocess.DEVNULL,

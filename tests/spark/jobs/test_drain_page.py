@@ -11,16 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mq.spark.jobs
-from mq.clock import SystemClock
+from mq.model.clock import SystemClock
 from mq.spark.commands.drain import drain
 from mq.spark.commands.load import load
 from mq.spark.jobs.load import load as load_back
-from mq.store.files import Files
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
 
 PAGE = Path(mq.spark.jobs.__file__).with_name("DRAIN.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(sh|python|)\n(.*?)```", PAGE, re.DOTALL)
-MQCTL = f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}'
+MQCTL = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
 # JVMs that do little, and not for long.
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # Those that every job has.

@@ -11,7 +11,7 @@ from harness.faults import CrashingFiles, Died, FaultyFiles
 from mq.spark.jobs.history_assembly import Row
 from mq.spark.jobs.history_folder import FolderTaken, owned
 from mq.spark.jobs.history_tables import TABLES
-from mq.store.files import Files
+from mq.store.disk.files import Files
 
 BEFORE, AFTER = 1, 2
 

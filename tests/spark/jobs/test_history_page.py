@@ -14,7 +14,8 @@ from mq.spark.commands.history import history
 PAGE = Path(mq.spark.jobs.__file__).with_name("HISTORY.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```sh\n(?P<commands>.*?)```\n```\n(?P<shown>.*?)```\n", re.DOTALL)
 BEGINNING = (
-    f'mqctl() {{ {sys.executable} -m mq.mqctl "$@"; }}\npython() {{ {sys.executable} "$@"; }}\n'
+    f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}\n'
+    f'python() {{ {sys.executable} "$@"; }}\n'
 )
 
 
@@ -33,8 +34,8 @@ def test_the_commands_say_what_the_page_shows(
         pattern = "\n".join(patterns).replace(r"1\ steps", r"[12]\ steps")
         assert re.search(pattern, said), said
     refused = subprocess.run(
-        [sys.executable, "-m", "mq.mqctl", "pipeline", "history", "--json", "--queue", "nobody",
-         "--master", "local[1]", "--root", root, "--to", tmp_path / "other"],
+        [sys.executable, "-m", "mq.tools.mqctl", "pipeline", "history", "--json",
+         "--queue", "nobody", "--master", "local[1]", "--root", root, "--to", tmp_path / "other"],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert refused.returncode == 1

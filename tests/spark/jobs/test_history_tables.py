@@ -17,18 +17,18 @@ from harness.history_tables_model import Message, Model, Told
 from harness.messages import ctime_ms, put_file
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.clock import SystemClock
-from mq.errors import QueueNotFound
-from mq.history import Event, Line, dropped
-from mq.names import MessageId, QueueName
+from mq.model.clock import SystemClock
+from mq.model.errors import QueueNotFound
+from mq.model.history import Event, Line, dropped
+from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.history import History, history
 from mq.spark.jobs.history_folder import FolderTaken
 from mq.spark.jobs.history_steps import BadSpan, steps_between
 from mq.spark.jobs.history_tables import TABLES
-from mq.store.files import Files
-from mq.store.history_layout import date_of
-from mq.store.root import open_root
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+from mq.store.format.history import date_of
 
 STEP_S = 600
 HOUR_MS = 3_600_000

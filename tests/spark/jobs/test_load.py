@@ -15,12 +15,12 @@ from harness.folders import leased_files
 from harness.mounts import tmpfs
 from pyspark.sql import SparkSession
 
-from mq.clock import SystemClock
-from mq.errors import QueueNotFound
-from mq.headers import Headers, print_block
-from mq.lifecycle import State
-from mq.message import Envelope
-from mq.names import Key, MessageId, QueueName, UuidSource
+from mq.model.clock import SystemClock
+from mq.model.errors import QueueNotFound
+from mq.model.headers import Headers, print_block
+from mq.model.lifecycle import State
+from mq.model.message import Envelope
+from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.spark.jobs.drain import drain
 from mq.spark.jobs.drained_folder import FolderRefused
 from mq.spark.jobs.job_errors import TaskFailed
@@ -31,12 +31,12 @@ from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches
-from mq.store.files import Files
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.publish import Draft, publish
-from mq.store.queues import create_queue
-from mq.store.root import Root, open_root
+from mq.store.core.root import Root, open_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.queues import create_queue
 
 ORDERS = QueueName.parse("orders")
 OTHER = QueueName.parse("other_SIDELINE")

@@ -12,17 +12,17 @@ from harness.archives_by_hand import write_archive
 from harness.leases import LeasingRoot
 from pyspark.sql import SparkSession
 
-from mq.clock import SystemClock
-from mq.errors import Busy
-from mq.names import Key, MessageId, QueueName
-from mq.replay_id import ReplayId
+from mq.model.clock import SystemClock
+from mq.model.errors import Busy
+from mq.model.names import Key, MessageId, QueueName
+from mq.model.replay_id import ReplayId
 from mq.spark.jobs.archive_schema import ARCHIVE
 from mq.spark.jobs.choosing import BadCondition
 from mq.spark.jobs.replay import ReplayRefused, replay
 from mq.spark.refusals import PublishFailed
-from mq.store.crossing_files import held
-from mq.store.flush import NoFlusher
-from mq.store.publish import Draft, publish
+from mq.store.disk.flush import NoFlusher
+from mq.store.operations.publish import Draft, publish
+from mq.store.shovel.crossing_files import held
 
 OTHER = QueueName.parse("other")
 THEN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,26 +11,33 @@ from harness.faults import CrashingFiles, Died
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 from pyspark.sql import SparkSession
 
-from mq.errors import Busy, QueueNotFound
-from mq.lifecycle import State
-from mq.message import Reason
-from mq.names import MessageId, QueueName
-from mq.replay_id import ReplayId
-from mq.settings import QueueSettings
-from mq.shovel import Why
+from mq.model.errors import Busy, QueueNotFound
+from mq.model.lifecycle import State
+from mq.model.message import Reason
+from mq.model.names import MessageId, QueueName
+from mq.model.replay_id import ReplayId
+from mq.model.settings import QueueSettings
+from mq.model.shovel import Why
 from mq.spark.jobs.choosing import BadCondition
 from mq.spark.jobs.moving import Mover
 from mq.spark.jobs.shovel import Refused, Stopped, shovel
 from mq.spark.jobs.watching import Unwatched
-from mq.store.configure import change_settings
-from mq.store.crossing_files import Chosen, find_crossing, finish, held, keep_chosen, record_chosen
-from mq.store.crossing_layout import Crossing
-from mq.store.flush import NoFlusher
-from mq.store.group import run_alone
-from mq.store.holders import whereabouts
-from mq.store.moves import claimed
-from mq.store.root import attach_root
-from mq.store.sideline import sideline
+from mq.store.core.moves import claimed
+from mq.store.core.root import attach_root
+from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.crossings import Crossing
+from mq.store.keys.holders import whereabouts
+from mq.store.operations.sideline import sideline
+from mq.store.settings.configure import change_settings
+from mq.store.shovel.crossing_files import (
+    Chosen,
+    find_crossing,
+    finish,
+    held,
+    keep_chosen,
+    record_chosen,
+)
 
 OTHER = QueueName.parse("other")
 SIDELINE = QUEUE.sideline()

@@ -6,19 +6,19 @@ from pathlib import Path
 from harness.api import call, delete, fetch, make_queue, publish_lines
 from harness.server import Serve, Server
 
-from mq.clock import SystemClock
-from mq.lifecycle import State
-from mq.message import Stamp
-from mq.names import MessageId, QueueName
-from mq.replay_id import ReplayId
+from mq.model.clock import SystemClock
+from mq.model.lifecycle import State
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName
+from mq.model.replay_id import ReplayId
 from mq.spark.jobs.moving import Mover
 from mq.spark.jobs.watching import Unwatched
-from mq.store.crossing_files import Chosen, candidate_of, finish, held, record_chosen
-from mq.store.crossing_layout import Crossing
-from mq.store.files import Files
-from mq.store.flush import FsyncFlusher
-from mq.store.group import run_alone
-from mq.store.root import attach_root
+from mq.store.core.root import attach_root
+from mq.store.disk.files import Files
+from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.group import run_alone
+from mq.store.format.crossings import Crossing
+from mq.store.shovel.crossing_files import Chosen, candidate_of, finish, held, record_chosen
 
 RUN = Crossing(ReplayId.parse("run"), QueueName.parse("q"), QueueName.parse("other"))
 MESSAGES = 300

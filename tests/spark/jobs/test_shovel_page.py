@@ -13,17 +13,17 @@ from harness.leases import LeasingRoot
 from pyspark.sql import SparkSession
 
 import mq.spark.jobs
-from mq.message import Reason
-from mq.names import QueueName
+from mq.model.message import Reason
+from mq.model.names import QueueName
 from mq.spark.jobs.archive_schema import ARCHIVE
-from mq.store.sideline import sideline
+from mq.store.operations.sideline import sideline
 
 PAGE = Path(mq.spark.jobs.__file__).with_name("SHOVEL.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"```(?P<kind>sh|)\n(?P<text>.*?)```", re.DOTALL)
 ORDERS, LATER = QueueName.parse("orders"), QueueName.parse("later")
 RUN_ALL = """
 import json, sys
-from mq.mqctl import cli
+from mq.tools.mqctl import cli
 for line in json.load(sys.stdin):
     sys.argv[1:] = line
     try:

@@ -10,19 +10,19 @@ from mq.client.fake.asked import NO_STORE, Asked, Outcome, Reply, json_reply, pr
 from mq.client.fake.fetching import Poll, Terms, fetch
 from mq.client.fake.message import Message
 from mq.client.fake.world import World
-from mq.errors import BadName, BatchTooLarge, MqError
-from mq.interface.bodies import ids_of, object_of
-from mq.interface.carried import OWN_ORIGIN
-from mq.interface.envelopes import envelope_of_each
-from mq.interface.fetching import COUNT, terms_of
-from mq.interface.lines import SPLIT, lines_of
-from mq.interface.peeking import page_of, peeked
-from mq.interface.rows import MEDIA_TYPE, delivered, row
-from mq.lifecycle import State
-from mq.limits import BATCH_BYTES_MAX, PEEK_BODY_BYTES, SPLIT_LINES_MAX
-from mq.looking import Page, cut
-from mq.message import Delivery
-from mq.names import MessageId, QueueName
+from mq.model.errors import BadName, BatchTooLarge, MqError
+from mq.model.lifecycle import State
+from mq.model.limits import BATCH_BYTES_MAX, PEEK_BODY_BYTES, SPLIT_LINES_MAX
+from mq.model.looking import Page, cut
+from mq.model.message import Delivery
+from mq.model.names import MessageId, QueueName
+from mq.protocol.bodies import ids_of, object_of
+from mq.protocol.carried import OWN_ORIGIN
+from mq.protocol.envelopes import envelope_of_each
+from mq.protocol.fetching import COUNT, terms_of
+from mq.protocol.lines import SPLIT, lines_of
+from mq.protocol.peeking import page_of, peeked
+from mq.protocol.rows import MEDIA_TYPE, delivered, row
 
 _ROWS: Final = {**NO_STORE, "Content-Type": MEDIA_TYPE}
 _FETCHED: Final = {**_ROWS, **OWN_ORIGIN}

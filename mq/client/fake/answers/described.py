@@ -8,10 +8,10 @@ from typing import Any, Final
 from mq import __version__
 from mq.client.fake.asked import Asked, Reply, json_reply, problem_reply
 from mq.client.fake.world import World
-from mq.interface.problems import PATH_UNKNOWN
-from mq.interface.query import Header, Parameter
-from mq.interface.routes import TABLE, Told
-from mq.names import ID_PATTERN, QUEUE_PATTERN
+from mq.model.names import ID_PATTERN, QUEUE_PATTERN
+from mq.protocol.problems import PATH_UNKNOWN
+from mq.protocol.query import Header, Parameter
+from mq.protocol.routes import TABLE, Told
 
 _VERSION: Final = "3.1.1"
 _TEXT: Final = {"type": "string"}

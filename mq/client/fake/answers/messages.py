@@ -7,18 +7,18 @@ from mq.client.fake import publishing, settling
 from mq.client.fake.asked import JSON, NO_STORE, Asked, Reply, json_reply
 from mq.client.fake.message import Message
 from mq.client.fake.world import World
-from mq.clock import rfc3339
-from mq.errors import KeyNotFound, MessageNotFound
-from mq.interface import parameters
-from mq.interface.bodies import due_in_s_of, object_of
-from mq.interface.carried import fact_headers, is_content_type
-from mq.interface.envelopes import envelope_of
-from mq.interface.etags import etag, parse_if_match
-from mq.interface.ranges import wanted
-from mq.interface.sidelines import reason_of, sidelined
-from mq.looking import Part
-from mq.message import Delivery
-from mq.names import Key, MessageId, QueueName
+from mq.model.clock import rfc3339
+from mq.model.errors import KeyNotFound, MessageNotFound
+from mq.model.looking import Part
+from mq.model.message import Delivery
+from mq.model.names import Key, MessageId, QueueName
+from mq.protocol import parameters
+from mq.protocol.bodies import due_in_s_of, object_of
+from mq.protocol.carried import fact_headers, is_content_type
+from mq.protocol.envelopes import envelope_of
+from mq.protocol.etags import etag, parse_if_match
+from mq.protocol.ranges import wanted
+from mq.protocol.sidelines import reason_of, sidelined
 
 DELETED: Final = Reply(202)
 _HEAD: Final = "HEAD"

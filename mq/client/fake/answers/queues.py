@@ -9,17 +9,17 @@ from mq.client.fake.queue import Queue
 from mq.client.fake.redelivery import look_at_life
 from mq.client.fake.shovels import watch_schedule
 from mq.client.fake.world import World
-from mq.clock import rfc3339
-from mq.interface.bodies import object_of, patch_of
-from mq.interface.consume.errors import NoWebSocket
-from mq.interface.etags import parse_tags
-from mq.interface.members import QUEUE, shown
-from mq.interface.queues import AFTER, COUNT, DIGITS, SHARDS, listed
-from mq.interface.routes import ABOUT
-from mq.limits import MEMORY_BYTES_DEFAULT
-from mq.names import QueueName
-from mq.settings import tag_of
-from mq.upkeep_limits import QUEUES_LISTED_DEFAULT
+from mq.model.clock import rfc3339
+from mq.model.limits import MEMORY_BYTES_DEFAULT
+from mq.model.names import QueueName
+from mq.model.settings import tag_of
+from mq.model.upkeep_limits import QUEUES_LISTED_DEFAULT
+from mq.protocol.bodies import object_of, patch_of
+from mq.protocol.consume.errors import NoWebSocket
+from mq.protocol.etags import parse_tags
+from mq.protocol.members import QUEUE, shown
+from mq.protocol.queues import AFTER, COUNT, DIGITS, SHARDS, listed
+from mq.protocol.routes import ABOUT
 
 _FREE: Final = 1 << 40
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from mq.client.fake import schedules, shovels
 from mq.client.fake.asked import NO_STORE, Asked, Reply, json_reply
 from mq.client.fake.world import World
-from mq.interface.schedules import schedule_of, summary, whole
-from mq.interface.shovels import progress, wanted_of
-from mq.limits import BODY_HELD_BYTES_MAX
-from mq.names import QueueName, ScheduleName
+from mq.model.limits import BODY_HELD_BYTES_MAX
+from mq.model.names import QueueName, ScheduleName
+from mq.protocol.schedules import schedule_of, summary, whole
+from mq.protocol.shovels import progress, wanted_of
 
 
 def put_schedule(world: World, asked: Asked, path: Mapping[str, str]) -> Reply:

@@ -1,0 +1,1 @@
+"""The process `mq`: its command, its start and end, and its supervisor."""

@@ -1,0 +1,129 @@
+"""Who may come in: from the daemon's settings, read at the start and when it is told to again."""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import Iterable
+
+from mq.access.certificates import ClientsFile
+from mq.access.token_file import read_tokens
+from mq.access.tokens import TokenVerifier
+from mq.daemon.issued import IssuedTokens
+from mq.http.access import Access
+from mq.model.clock import Clock
+from mq.model.errors import StartupError
+from mq.runtime.activation import open_sockets, place_of
+from mq.runtime.server_settings import ServerSettings
+
+_log = logging.getLogger("mq.access")
+
+
+class Admission:
+    """Whom a daemon admits, by its settings: by its own tokens, those of an issuer, and clients'
+    certificates. Reads files when it is made, blocking. Raises StartupError.
+    """
+
+    def __init__(self, settings: ServerSettings, clock: Clock) -> None:
+        self._file = settings.tokens
+        told = {
+            "tokens": settings.tokens,
+            "keys": settings.jwt and (settings.jwt.file or settings.jwt.url),
+            "clients": settings.tls_clients,
+        }
+        self._told = {name: each for name, each in told.items() if each is not None}
+        self._tokens = self._read_tokens()
+        self._issued = None if settings.jwt is None else IssuedTokens(settings.jwt, clock)
+        self._clients = None
+        if settings.tls_clients is not None:
+            self._clients = ClientsFile(settings.tls_clients)
+
+    def start(self, access: Access) -> None:
+        """From here on these say who is who. In the event loop, as all that follows."""
+        if self._issued is not None:
+            self._issued.start()
+        self._tell(access)
+
+    async def reload(self, access: Access) -> None:
+        """Reads the files again. What is no good stays as it was, and the log says why."""
+        is_read = True
+        try:
+            self._tokens = await asyncio.to_thread(self._read_tokens)
+        except (StartupError, OSError, RuntimeError) as error:
+            _log.error("not read again", extra={"fields": {"error": str(error)}})
+            is_read = False
+        if self._issued is not None:
+            is_read &= await self._issued.reload()
+        if self._clients is not None:
+            is_read &= await asyncio.to_thread(self._clients.reload)
+        self._tell(access)
+        if not self._told:
+            _log.info("no file of callers to read again")
+        elif is_read:
+            _log.info("read again", extra={"fields": self._told})
+
+    async def stop(self) -> None:
+        """Asks no issuer any more."""
+        if self._issued is not None:
+            await self._issued.stop()
+
+    def _read_tokens(self) -> TokenVerifier | None:
+        return None if self._file is None else TokenVerifier(read_tokens(self._file))
+
+    def _tell(self, access: Access) -> None:
+        issued = None if self._issued is None else self._issued.verifier
+        verifiers = [each for each in (self._tokens, issued) if each is not None]
+        access.replace(verifiers, None if self._clients is None else self._clients.caller)
+
+
+def check_exposure(settings: ServerSettings) -> None:
+    """Raises StartupError where others than this machine's could do everything, and nobody said
+    that this is meant; or where both that and who may do what was said. Blocking.
+    """
+    if settings.controls_access:
+        if settings.allow_anonymous:
+            raise StartupError(
+                "--allow-anonymous beside what says who may do what: say one of them"
+            )
+        return
+    if settings.allow_anonymous or settings.asks_certificates:
+        return
+    for place in _exposed(settings):
+        raise StartupError(
+            f"{place} can be reached from elsewhere, and anybody there could do everything: say "
+            "who may with --tokens, --jwks, --jwks-url or --tls-client-ca, or that it is meant "
+            "with --allow-anonymous"
+        )
+
+
+def _exposed(settings: ServerSettings) -> list[str]:
+    """The places where it is to listen that are not this machine's own, for people."""
+    if settings.descriptors:
+        return _exposed_sockets(settings.descriptors)
+    try:
+        found = socket.getaddrinfo(
+            settings.address or None, settings.port,
+            type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE,
+        )  # fmt: skip
+    except OSError:
+        return []  # Nothing can listen there, which is said when that is tried.
+    if all(is_loopback(str(place[0])) for *_, place in found):
+        return []
+    return [settings.address or "every address"]
+
+
+def _exposed_sockets(descriptors: Iterable[int]) -> list[str]:
+    exposed = []
+    for each in open_sockets(tuple(descriptors)):
+        with each:
+            if each.family != socket.AF_UNIX and not is_loopback(str(each.getsockname()[0])):
+                exposed.append(place_of(each))
+    return exposed
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an IP address: 127/8, ::1, and the former as IPv6."""
+    # A zone, as in fe80::1%eth0, is none of the address.
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    return bool((mapped or found).is_loopback)

@@ -1,4 +1,0 @@
-"""The doctor: tries what a root's file system does, and says what mq can promise on it.
-
-Floor 3. Each probe is an act, which gives facts, and a verdict, which is made of facts alone.
-"""

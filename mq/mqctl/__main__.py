@@ -1,5 +1,0 @@
-"""`python -m mq.mqctl`."""
-
-from mq.mqctl.cli import main
-
-main()

@@ -1,0 +1,1 @@
+"""What all daemons share: options, logs, systemd, watchdogs, settings of the process."""

@@ -1,0 +1,199 @@
+"""Flags that the three commands share, each also from the environment and shown by --help.
+
+The one module of it that mq_mover's and mq_reaper's own commands use.
+"""
+
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar, get_args
+
+import click
+
+from mq import __version__
+from mq.model.limits import FOLDER_FILES_MAX, KIB, MIB
+from mq.runtime.activation import take_descriptors
+from mq.runtime.logs import LogFormat, configure
+from mq.runtime.notify import Notifier, take_notifier
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def context(prefix: str) -> dict[str, Any]:
+    """A command's settings: its own flags are also `{prefix}_{FLAG}` in the environment."""
+    return {
+        "auto_envvar_prefix": prefix,
+        "help_option_names": ["-h", "--help"],
+        "show_default": True,
+        "max_content_width": 100,
+    }
+
+
+ROOT_DEFAULT: Final = Path("/tmp/mq")  # noqa: S108 - the original's, for a first try
+
+_LOOPBACK: Final = "127.0.0.1"
+_PORT_MAX: Final = 65535
+_UNITS: Final = {
+    "": 1,
+    "KIB": KIB,
+    "MIB": MIB,
+    "GIB": KIB * MIB,
+    "K": KIB,
+    "M": MIB,
+    "G": KIB * MIB,
+}
+
+
+class Number(click.FloatRange):
+    """A range that NaN is not in, which is neither below nor above anything."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """See click. Raises click's BadParameter."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
+
+
+class Port(click.IntRange):
+    """A port. Says which variable a bad one is from: Kubernetes sets MQ_PORT to an address."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See click. Raises click's BadParameter."""
+        if isinstance(value, str) and value.startswith("tcp://"):
+            self.fail(
+                f"{value!r} is no port. In MQ_PORT Kubernetes sets that for a Service called mq: "
+                "enableServiceLinks: false in the pod's spec ends it, --port goes before it",
+                param,
+                ctx,
+            )
+        return int(super().convert(value, param, ctx))
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """An option's value in bytes: a number, with KiB, MiB or GiB behind it where wanted."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value)
+    if match is None or match.group(2).upper() not in _UNITS:
+        raise click.BadParameter(f"{value!r} is no size; say 1048576, 512KiB, 64MiB or 1GiB")
+    return int(match.group(1)) * _UNITS[match.group(2).upper()]
+
+
+def root_option(help_text: str) -> Callable[[F], F]:
+    """The root, as all three daemons take it."""
+    return click.option(
+        "--root",
+        type=click.Path(),
+        callback=_root,
+        default=str(ROOT_DEFAULT),
+        envvar="MQ_ROOT",
+        show_envvar=True,
+        help=help_text,
+    )
+
+
+def _root(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    if not value:
+        raise click.BadParameter("is empty; an unset variable, perhaps")
+    return Path(value)
+
+
+def folder_max_option(command: F) -> F:
+    """How many files lie flat in a folder, as mq and mq-mover take it."""
+    return click.option(
+        "--folder-max",
+        type=click.IntRange(1),
+        default=FOLDER_FILES_MAX,
+        show_envvar=True,
+        help="Files in a folder beyond which more go to buckets below it. Daemons of one root may "
+        "differ.",
+    )(command)
+
+
+def daemon_options(command: F) -> F:
+    """Version and logs, as every daemon has them."""
+    for option in (
+        click.version_option(__version__, message="%(prog)s %(version)s"),
+        click.option(
+            "--log-format",
+            type=click.Choice(get_args(LogFormat)),
+            default="human",
+            envvar="MQ_LOG_FORMAT",
+            show_envvar=True,
+            help="One line an event, to stderr: for people, a JSON object, or as the journal of "
+            "systemd takes it.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            envvar="MQ_LOG_LEVEL",
+            show_envvar=True,
+            help="The least level that is logged.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def upkeep_options(command: F) -> F:
+    """What mq-mover and mq-reaper have beside: the end of a supervised child."""
+    return click.option(
+        "--exit-with-stdin",
+        is_flag=True,
+        help="Stop when standard input ends (for a supervising process).",
+    )(daemon_options(command))
+
+
+def metrics_option(command: F) -> F:
+    """Where a daemon beside mq shows what it did, to Prometheus."""
+    return click.option(
+        "--metrics",
+        metavar="[ADDRESS:]PORT",
+        callback=_place,
+        default=None,
+        show_default="nowhere",
+        show_envvar=True,
+        help="Show at /metrics, for Prometheus, what this daemon did; on loopback alone where "
+        "no address is said. Port 0 takes a free one and logs it.",
+    )(command)
+
+
+def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    match = re.fullmatch(r"(?:\[(.+)\]:|(.*):)?([0-9]{1,5})", value)
+    if match is None or int(match[3]) > _PORT_MAX:
+        raise click.BadParameter(f"{value!r} is no port; say 9101, 10.0.0.1:9101 or [::1]:9101")
+    return match[1] or match[2] or _LOOPBACK, int(match[3])
+
+
+def fail(name: str, error: Exception) -> "click.exceptions.Exit":
+    """Says in one line why a daemon cannot run; the exit to raise."""
+    logging.getLogger(name).error(str(error))
+    return click.exceptions.Exit(1)
+
+
+def begin_logs(
+    log_format: LogFormat, log_level: str, facts: Mapping[str, object] | None = None
+) -> None:
+    """Configures the process's logs from the flags' values; each line has the `facts`."""
+    configure(log_format, log_level, facts)
+
+
+def service_manager() -> Notifier:
+    """The service manager that started this process, if one did; no child of it speaks to it.
+    Raises StartupError.
+    """
+    return take_notifier(os.environ, os.getpid())
+
+
+def given_descriptors() -> tuple[int, ...]:
+    """The listening sockets that this process was started with. Raises StartupError."""
+    return take_descriptors(os.environ, os.getpid())

@@ -1,0 +1,1 @@
+"""What an archive is to store of the removed messages, and what it has stored."""

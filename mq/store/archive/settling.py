@@ -1,0 +1,73 @@
+"""Making durable, all at once, that messages were removed, whoever removed them, or unlinked."""
+
+from collections.abc import Iterable
+
+from mq.store.core.root import Root
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.mounts import file_system_of, tells_syncfs_errors
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.walk import entries_if_there, is_bucket, rows_of
+
+
+def settle_removals(root: Root) -> Steps[None]:
+    """Has every move of a message so far be on stable media: by one syncfs where that tells of
+    every error, else by an fsync of each folder that messages lie in. Blocking for as long as that
+    takes. Raises OSError. Durable on return: yes.
+    """
+    if takes_syncfs(root):
+        _sync_file_system(root)
+    else:
+        yield Flush(folders=(root.layout.remove,), beside=tuple(_rows(root)))
+
+
+def settle_unlinks(root: Root, spots: Iterable[str]) -> None:
+    """The same of what was unlinked in these folders below remove/ ("": itself), where they are
+    still there, and of the folders among them that are not. Blocking. Raises OSError. Durable on
+    return: yes.
+    """
+    if takes_syncfs(root):
+        _sync_file_system(root)
+        return
+    for spot in spots:
+        _sync_folder_if_there(root.files, f"{root.layout.remove}/{spot}".rstrip("/"))
+    root.files.sync_folder(root.layout.remove)
+
+
+def takes_syncfs(root: Root) -> bool:
+    """Whether one syncfs makes all durable that was moved or unlinked, and tells of every error."""
+    file_system = file_system_of(root.layout.root)
+    # What is in memory has no media: there it does nothing, and lists nothing.
+    return file_system.in_memory or tells_syncfs_errors(file_system)
+
+
+def _sync_file_system(root: Root) -> None:
+    descriptor = root.files.open_folder(root.layout.root)
+    try:
+        root.files.sync_file_system(descriptor)
+    finally:
+        root.files.close(descriptor)
+
+
+def _sync_folder_if_there(files: Files, path: str) -> None:
+    try:
+        files.sync_folder(path)
+    except OSError as error:
+        if not is_gone(error):
+            raise
+
+
+def _rows(root: Root) -> list[tuple[str, ...]]:
+    """The folders that messages lie in beside remove/ itself, destinations of removals before what
+    they left.
+    """
+    layout, files = root.layout, root.files
+    rows = rows_of(files, layout.remove)[1:]
+    for top in (layout.remove, layout.leases):
+        for entry in entries_if_there(files, top):
+            if entry.is_dir(follow_symlinks=False) and not is_bucket(entry):
+                rows += rows_of(files, entry.path)
+    rows += [(layout.leases,), *rows_of(files, layout.delay)]
+    for entry in entries_if_there(files, layout.queues):
+        if entry.is_dir(follow_symlinks=False):
+            rows += rows_of(files, entry.path)
+    return [*rows, (layout.queues,), (layout.new,)]

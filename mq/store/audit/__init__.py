@@ -1,0 +1,1 @@
+"""Comparing a root with FORMAT.md, and repairing it."""

@@ -1,0 +1,210 @@
+"""What an audit of a root is made of: names are listed once, and give looks, each of which can be
+taken again.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from mq.model.errors import BadName
+from mq.model.limits import SWEEP_EVERY_S
+from mq.model.names import QueueName
+from mq.store.audit.breaches import Amounts, Breach, Look, Violation
+from mq.store.core.root import Root
+from mq.store.core.standing import bits_left, queue_exists
+from mq.store.core.whose import owner_of
+from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
+from mq.store.disk.steps import T
+
+NOTHING: Final[Sequence[Violation]] = ()
+SWEEPS_LATE: Final = 2
+"""So many passes come to anything in a root that is not large."""
+_LOOKS: Final = 2
+"""So often what another process may just be at is seen before it is believed."""
+
+
+class QueueFolder(NamedTuple):
+    """A queue's folder below one that has one for each queue."""
+
+    queue: QueueName
+    path: str
+
+
+class Looker:
+    """Looks at names, changes nothing; `amounts` is what it has counted. `queues`: those alone are
+    looked at; None: all, and what is of no queue.
+    """
+
+    def __init__(
+        self, root: Root, overdue_s: float, queues: Collection[QueueName] | None = None
+    ) -> None:
+        self.amounts = Amounts()
+        self._root = root
+        self._layout = root.layout
+        self._queues = None if queues is None else frozenset(queues)
+        self._overdue_ms = round(overdue_s * 1000)
+        self._has_queues = self._is_folder(self._layout.queues)
+        self._owner = owner_of(root)
+
+    @property
+    def _is_narrowed(self) -> bool:
+        """Whether what is of no queue is left out."""
+        return self._queues is not None
+
+    def _wants(self, queue: QueueName) -> bool:
+        return self._queues is None or queue in self._queues
+
+    def _entries(self, folder: str) -> "Iterator[os.DirEntry[str] | Look]":
+        """What may be ours. Symbolic links are told of, dotfiles counted."""
+        for found in self._listed(folder):
+            if not isinstance(found, os.DirEntry):
+                yield found
+            elif found.is_symlink():
+                yield partial(self._symlink, found.path)
+            elif found.name.startswith("."):
+                self.amounts.hidden += 1
+            else:
+                yield found
+
+    def _listed(self, folder: str) -> "Iterator[os.DirEntry[str] | Look]":
+        """All that there is; of a folder that cannot be listed the storage's word is told, and one
+        that is gone is gone.
+        """
+        try:
+            yield from self._root.files.entries(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if not is_gone(error):
+                yield partial(self._unlisted, folder)
+
+    def _unlisted(self, folder: str) -> Sequence[Violation]:
+        try:
+            for _ in self._root.files.entries(folder):
+                break
+        except FileNotFoundError:
+            return NOTHING
+        except OSError as error:
+            if not is_gone(error):
+                return (Violation(Breach.STORAGE, folder, os.strerror(error.errno or 0)),)
+        return NOTHING
+
+    def _symlink(self, path: str) -> Sequence[Violation]:
+        if self._root.files.linked(path) is None:
+            return NOTHING
+        return (Violation(Breach.SYMLINK, path),)
+
+    def _of_queues(self, folder: str) -> "Iterator[Look | QueueFolder]":
+        """Those of the queues that are wanted, each behind the looks at it; and what else a look
+        is to be at.
+        """
+        for found in self._entries(folder):
+            if not isinstance(found, os.DirEntry):
+                yield found
+                continue
+            queue = self._parsed(QueueName.parse, found.name)
+            if queue is None or not self._wants(queue):
+                continue
+            if not found.is_dir(follow_symlinks=False):
+                yield partial(self._in_the_way, found.path, stat.S_IFDIR, queue)
+                continue
+            yield partial(self._kept, found.path, FOLDER_MODE, queue)
+            yield QueueFolder(queue, found.path)
+
+    def _kept(self, path: str, mode: int, queue: QueueName | None = None) -> Sequence[Violation]:
+        """Whether a folder, or a file that is no message, is as mq makes it; not where the name has
+        come to mean something else since it was listed.
+        """
+        status = self._root.files.status(path)
+        if status is None or stat.S_ISDIR(status.st_mode) != (mode == FOLDER_MODE):
+            return NOTHING
+        return self._modes(path, status, mode, queue)
+
+    def _kept_file(self, path: str, queue: QueueName | None = None) -> Sequence[Violation]:
+        """The same of a file, which must be one."""
+        status = self._root.files.status(path)
+        if status is None:
+            return NOTHING
+        if not stat.S_ISREG(status.st_mode):
+            return self._in_the_way(path, stat.S_IFREG, queue)
+        return self._modes(path, status, FILE_MODE, queue)
+
+    def _modes(
+        self, path: str, status: os.stat_result, mode: int, queue: QueueName | None = None
+    ) -> Sequence[Violation]:
+        """A folder may hand its group on: where the root's does, those that are made below do."""
+        found = stat.S_IMODE(status.st_mode)
+        kept = found & ~bits_left(self._root) if mode == FOLDER_MODE else found
+        if kept == mode and status.st_uid == self._owner:
+            return NOTHING
+        told = []
+        if status.st_uid != self._owner:
+            told.append(Violation(Breach.OWNER, path, f"user {status.st_uid}", queue))
+        if kept != mode:
+            told.append(Violation(Breach.MODE, path, f"{found:04o}", queue))
+        return told
+
+    def _in_the_way(
+        self, path: str, kind: int, queue: QueueName | None = None
+    ) -> Sequence[Violation]:
+        """What has a name that mq uses for something else, of `kind` (as in a mode)."""
+        status = self._root.files.status(path)
+        if status is None or stat.S_IFMT(status.st_mode) == kind:
+            return NOTHING
+        if stat.S_ISLNK(status.st_mode):
+            return self._symlink(path)
+        what = "a folder" if stat.S_ISDIR(status.st_mode) else "no folder"
+        return (Violation(Breach.IN_THE_WAY, path, what, queue),)
+
+    def _foreign(self, name: str) -> None:
+        self.amounts.foreign += 1
+        self.amounts.foreign_name = name
+
+    def _parsed(self, parse: Callable[[str], T], name: str) -> T | None:
+        """What the name says; None for a foreign one, which is counted."""
+        try:
+            return parse(name)
+        except BadName:
+            self._foreign(name)
+            return None
+
+    def _is_folder(self, path: str) -> bool:
+        status = self._root.files.status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _is_unheard_of(self, queue: QueueName) -> bool:
+        """Whether there is no such queue, as far as anybody can tell."""
+        return self._has_queues and not queue_exists(self._root, queue)
+
+    def _is_stray(self, queue: QueueName) -> bool:
+        """Whether it was not deleted either."""
+        return all(
+            self._is_unheard_of(queue)
+            and self._root.files.status(self._layout.tombstone(queue)) is None
+            for _ in range(_LOOKS)
+        )
+
+    def _is_late(self, path: str, kept_s: float, *, by_mtime: bool = False) -> bool:
+        """Whether a file that mq-mover takes away after so many seconds is there for longer, by
+        some passes; counted from its ctime.
+        """
+        status = self._root.files.status(path)
+        if status is None:
+            return False
+        age_ms = self._age_ms(status)
+        if by_mtime:
+            age_ms = self._root.now_ms() - status.st_mtime_ns // 1_000_000
+        return age_ms > (kept_s + SWEEPS_LATE * SWEEP_EVERY_S) * 1000 + self._overdue_ms
+
+    def _leftover(
+        self, path: str, kept_s: float, queue: QueueName | None = None, by_mtime: bool = False
+    ) -> Sequence[Violation]:
+        if self._is_late(path, kept_s, by_mtime=by_mtime):
+            return (Violation(Breach.LEFTOVER, path, "", queue),)
+        return NOTHING
+
+    def _age_ms(self, status: os.stat_result) -> int:
+        """Since when nobody has written to it, or moved it, in milliseconds."""
+        return self._root.now_ms() - status.st_ctime_ns // 1_000_000

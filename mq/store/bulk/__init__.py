@@ -1,0 +1,1 @@
+"""Bulk publishes: staged, committed by a journal, rolled forward."""

@@ -1,0 +1,190 @@
+"""What is staged in folds: folders that go to their places whole, each by one rename.
+
+FORMAT.md, "bulk publishes", has the steps and what a crash after each leaves.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from mq.model.errors import BadName
+from mq.model.lifecycle import DELIVER, State
+from mq.model.names import MessageId, QueueName
+from mq.store.bulk.staged import remove_empty, staged_entries
+from mq.store.core.moves import folders_of, make_ways, together
+from mq.store.core.purged import mark_of
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.standing import queue_exists
+from mq.store.disk.files import is_gone
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.layout import parse_entry
+from mq.store.format.pipeline import (
+    Attempt,
+    Fold,
+    attempt_folder,
+    fold_folder,
+    staged_path,
+    staged_spot,
+)
+from mq.store.format.settings import DEFAULT_SHAPE
+from mq.store.format.walk import entries_if_there
+from mq.store.history.bulk import record_published
+
+# What a rename of a folder says where its place is taken.
+_TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
+
+
+def staged_folds(root: Root, job: str, attempt: Attempt) -> list[Fold]:
+    """An attempt's folds. Raises OSError."""
+    return _parsed(staged_entries(root, job, attempt).folders)
+
+
+def staged_messages(
+    root: Root, job: str, attempt: Attempt
+) -> Iterator[tuple[QueueName, MessageId, str]]:
+    """Each message that an attempt has staged, and where it lies; in its folds too. Raises
+    OSError.
+    """
+    found = staged_entries(root, job, attempt)
+    for entry in found.files:
+        with contextlib.suppress(BadName):
+            yield *parse_entry(entry.name), entry.path
+    for fold in _parsed(found.folders):
+        for entry in entries_if_there(root.files, fold_folder(root.layout, job, attempt, fold)):
+            with contextlib.suppress(BadName):
+                yield fold.queue, MessageId.parse(entry.name), entry.path
+
+
+def is_unfolded(
+    root: Root, job: str, attempt: Attempt, queue: QueueName, message_id: MessageId, path: str
+) -> bool:
+    """Whether a path is a fold's name of what the attempt's own folder has too."""
+    own = staged_path(root.layout, job, attempt, queue, message_id)
+    status, other = root.files.status(path), root.files.status(own)
+    if path == own or status is None or other is None:
+        return False
+    return os.path.samestat(status, other)
+
+
+def move_folds(
+    root: Root,
+    job: str,
+    attempt: Attempt,
+    folders: "Iterable[os.DirEntry[str]]",
+    go_whole: bool,
+) -> Steps[int]:
+    """Brings folds to their places, if they are to `go_whole`; how many messages. What cannot lies
+    in the attempt's own folder then, to go on from there. Raises OSError. Durable on return: yes.
+    """
+    moved = 0
+    of_queues: dict[QueueName, list[Fold]] = defaultdict(list)
+    for fold in _parsed(folders):
+        of_queues[fold.queue].append(fold)
+    for queue, folds in of_queues.items():
+        if go_whole and queue_exists(root, queue):
+            moved += yield from _move_whole(root, job, attempt, queue, folds)
+        for fold in folds:
+            yield from unfold(root, job, attempt, fold)
+    return moved
+
+
+def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
+    """Brings what is left of a fold into the attempt's own folder, and takes the fold away. Raises
+    OSError. Durable on return: yes.
+    """
+    folder = fold_folder(root.layout, job, attempt, fold)
+    found = False
+    for entry in list(entries_if_there(root.files, folder)):
+        found = True
+        with contextlib.suppress(BadName):
+            message_id = MessageId.parse(entry.name)
+            target = staged_path(root.layout, job, attempt, fold.queue, message_id)
+            try:
+                root.files.rename(entry.path, target)
+            except OSError as error:
+                if is_gone(error):
+                    continue  # What is there all the same is for the next try.
+                raise
+            # rename(2) between two names of one inode, of which a power cut has brought one back,
+            # does nothing.
+            if root.files.is_there(entry.path):
+                unlink_if_there(root.files, entry.path)
+    if found:
+        yield Flush(folders=(attempt_folder(root.layout, job, attempt),), beside=((folder,),))
+    remove_empty(root, folder)
+
+
+def _move_whole(
+    root: Root, job: str, attempt: Attempt, queue: QueueName, folds: Sequence[Fold]
+) -> Steps[int]:
+    """Renames those to their places that may go so; how many messages. Durable on return: yes."""
+    layout = root.layout
+    mark = mark_of(root, queue)
+    found = [fold for fold in folds if mark is None or mark.ms < fold.first_ms]
+    if not found or root.places.shape(queue) != DEFAULT_SHAPE:
+        return 0
+    ways = make_ways(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
+    # Before they hold anything, as for any message.
+    yield ways._replace(entries=(layout.queue(queue), *ways.entries))
+    # Again: the queue was perhaps deleted meanwhile, and made again in another shape.
+    if root.places.shape(queue) != DEFAULT_SHAPE:
+        return 0
+    moved, buckets = list[str](), dict[str, None]()
+    for fold in found:
+        folder = fold_folder(layout, job, attempt, fold)
+        names = [entry.name for entry in entries_if_there(root.files, folder)]
+        if names and _rename(root, job, attempt, fold):
+            moved += names
+            buckets[fold.bucket] = None
+    if buckets:
+        spot = staged_spot(job, attempt)
+        flush = together(
+            dict.fromkeys(folders_of(root, DELIVER, queue, spot, bucket) for bucket in buckets)
+        )
+        try:
+            yield flush
+        except FileNotFoundError:
+            if queue_exists(root, queue):
+                raise
+    record_published(root, queue, _messages(moved), State.READY)
+    return len(moved)
+
+
+def _messages(names: Iterable[str]) -> Iterator[MessageId]:
+    for name in names:
+        with contextlib.suppress(BadName):
+            yield MessageId.parse(name)
+
+
+def _rename(root: Root, job: str, attempt: Attempt, fold: Fold) -> bool:
+    """Whether the fold went to its place: not where something is there, nor where its bucket is
+    gone, or is something else.
+    """
+    layout = root.layout
+    status = root.files.status(layout.parent(State.READY, fold.queue, fold.bucket))
+    if status is None or not stat.S_ISDIR(status.st_mode):
+        return False
+    place = layout.parent(State.READY, fold.queue, fold.deep)
+    try:
+        root.files.rename(fold_folder(layout, job, attempt, fold), place)
+    except OSError as error:
+        if error.errno in _TAKEN or is_gone(error):
+            return False
+        raise
+    return True
+
+
+def _buckets(folds: Iterable[Fold]) -> list[str]:
+    return sorted({fold.bucket for fold in folds})
+
+
+def _parsed(folders: "Iterable[os.DirEntry[str]]") -> list[Fold]:
+    found = []
+    for entry in folders:
+        with contextlib.suppress(BadName):
+            found.append(Fold.parse(entry.name))
+    return found

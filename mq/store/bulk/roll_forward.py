@@ -1,0 +1,178 @@
+"""Rolling committed bulk publishes forward: after its commit point, each goes to its places.
+
+Any process may, after a crash at any point, under the journal's lock. FORMAT.md, "bulk publishes",
+has the steps and what a crash after each leaves.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+
+from mq.model.errors import BadName, Busy, MqError
+from mq.model.lifecycle import FORGET
+from mq.model.names import Key, QueueName
+from mq.store.bulk.folds import is_unfolded, staged_folds, staged_messages, unfold
+from mq.store.bulk.journal import Journal, journals, read_journal
+from mq.store.bulk.rolling import Rolled, Roller, is_second_name
+from mq.store.bulk.staged import remove_job, staged_entries, staged_names
+from mq.store.core.moves import move, named_status, together
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.disk.files import is_gone
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.mounts import file_system_of
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.layout import parse_entry
+from mq.store.format.pipeline import Attempt, JournalFile, journal_path, staged_spot
+
+_log = logging.getLogger("mq.publishes")
+
+
+def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False) -> Rolled | None:
+    """Brings all that a committed publish has staged to its places, and ends its journal; blocking.
+    None: there is nothing to do, or, unless told to `wait`, another process is at it.
+
+    Raises OSError, Unavailable: the rest is for the next try. Durable on return: yes.
+    """
+    path = journal_path(root.layout, name, JournalFile.JOURNAL)
+    with _locked(root, path, wait) as is_ours:
+        journal = read_journal(root, path) if is_ours else None
+        if journal is None:
+            return None
+        leaves_one_name = file_system_of(root.layout.root).leaves_one_name
+        rolled = Roller(root, flusher, journal, leaves_one_name).run()
+        if not rolled.left:
+            remove_job(root, journal.job, frozenset(each.text for each in journal.attempts))
+            if any(any(staged_entries(root, journal.job, each)) for each in journal.attempts):
+                raise Busy("what was published is still staged")
+            run_alone(_end(root, name, journal), flusher)
+        return rolled
+
+
+def roll_all_forward(root: Root, flusher: Flusher) -> int:
+    """Rolls forward what no other process is at; how many messages came to their places. Blocking.
+    What fails is logged, and left for the next try.
+    """
+    moved = 0
+    for name in journals(root):
+        try:
+            rolled = roll_forward(root, flusher, name)
+        except (OSError, MqError) as error:
+            fields = {"name": name.text, "error": repr(error)}
+            _log.warning("a publish is not rolled forward yet", extra={"fields": fields})
+            continue
+        if rolled is None:
+            continue
+        moved += rolled.moved
+        facts = {"name": name.text, **rolled._asdict()}
+        if rolled.left:
+            _log.warning(
+                "a publish's queue is not there and was not deleted; its messages stay",
+                extra={"fields": facts},
+            )
+        else:
+            _log.info("a publish was rolled forward", extra={"fields": facts})
+    return moved
+
+
+def drop_second_names(root: Root) -> int:
+    """Takes the staged names of messages away that a power cut brought back, which are at their
+    places already; how many. Before anything is served: once such a message is consumed, nothing
+    tells any more that it was there. Blocking. Raises OSError.
+    """
+    dropped = 0
+    for name in journals(root):
+        try:
+            journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
+        except MqError:
+            continue  # Who rolls forward tells of it.
+        for attempt in () if journal is None else journal.attempts:
+            job = "" if journal is None else journal.job
+            for queue, message_id, path in staged_messages(root, job, attempt):
+                status = root.files.status(path)
+                names = 1 if status is None else status.st_nlink
+                if names > 1 and is_unfolded(root, job, attempt, queue, message_id, path):
+                    unlink_if_there(root.files, path)
+                    dropped += 1
+                    continue
+                dropped += is_second_name(root, queue, message_id, path, names)
+    return dropped
+
+
+@contextlib.contextmanager
+def _locked(root: Root, path: str, wait: bool) -> Iterator[bool]:
+    try:
+        descriptor = root.files.open_claimed(path)
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        yield False
+        return
+    try:
+        if wait:
+            root.files.wait_for_lock(descriptor)
+        elif not root.files.lock(descriptor):
+            yield False
+            return
+        yield named_status(root, path, descriptor) is not None
+    finally:
+        root.files.close(descriptor)
+
+
+def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
+    """The journal becomes the ledger's, where the publish has an id, or goes."""
+    layout = root.layout
+    path = journal_path(layout, name, JournalFile.JOURNAL)
+    if name.text == journal.job:
+        unlink_if_there(root.files, path)
+    else:
+        done = journal_path(layout, name, JournalFile.DONE)
+        try:
+            root.files.rename(path, done)
+        except OSError as error:
+            # NFS may have done it and lost the answer.
+            if not is_gone(error) or root.files.status(done) is None:
+                raise
+        # Of two names of one file, which a crash has left, that rename leaves both.
+        unlink_if_there(root.files, path)
+        unlink_if_there(root.files, journal_path(layout, name, JournalFile.BEGUN))
+    yield Flush(folders=(layout.journal,))
+
+
+def retire_staged(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
+    """Moves to remove/ what is committed and still staged of these queues, which are deleted; how
+    many. Durable on return: yes.
+    """
+    met = 0
+    for name in journals(root):
+        journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
+        if journal is None or deleted.isdisjoint(journal.queues):
+            continue
+        for attempt in journal.attempts:
+            met += yield from _retire_attempt(root, journal.job, attempt, deleted)
+    return met
+
+
+def _retire_attempt(
+    root: Root, job: str, attempt: Attempt, deleted: frozenset[QueueName]
+) -> Steps[int]:
+    for fold in staged_folds(root, job, attempt):
+        if fold.queue in deleted:
+            yield from unfold(root, job, attempt, fold)
+    flushes: dict[Flush, None] = {}
+    met = 0
+    for entry in staged_names(root, job, attempt):
+        with contextlib.suppress(BadName):
+            queue, message_id = parse_entry(entry.name)
+            if queue not in deleted:
+                continue
+            met += 1
+            try:
+                spot = staged_spot(job, attempt)
+                flushes[move(root, FORGET, queue, message_id, source=spot)] = None
+            except OSError as error:
+                if not is_gone(error):
+                    raise
+    if flushes:
+        yield together(flushes)
+    return met

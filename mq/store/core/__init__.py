@@ -1,0 +1,1 @@
+"""An opened root, where its messages may be, and how one moves."""

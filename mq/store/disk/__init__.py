@@ -1,0 +1,1 @@
+"""Getting bytes and renames onto stable media: the calls, the steps, the flushes."""

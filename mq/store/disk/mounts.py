@@ -1,0 +1,147 @@
+"""What kind of file system a root is on, and which flush policy that allows.
+
+Read from /proc/self/mountinfo on Linux; elsewhere nothing is known, and nothing is assumed.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from mq.model.errors import StartupError
+from mq.model.settings import CommitMode, Durability
+from mq.store.disk.files import Files
+from mq.store.disk.flush import (
+    Flusher,
+    FsyncFlusher,
+    NoFlusher,
+    SyncfsFlusher,
+    is_kernel_with_syncfs_errors,
+)
+
+_SYNCFS_KINDS: Final = frozenset({"ext4", "xfs", "btrfs"})
+_MEMORY_KINDS: Final = frozenset({"tmpfs", "ramfs"})
+_DEVICES: Final = "/sys/dev/block"
+_JOURNALS: Final = "/proc/fs/jbd2"
+_NETWORK_KINDS: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph-fuse", "fuse.juicefs", "9p", "fuse.sshfs"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`), where it is mounted, its device,
+    major:minor, and its options, the mount's own before those of the file system.
+    """
+
+    kind: str
+    mount_point: str
+    device: str = ""
+    options: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether nothing on it outlives the power."""
+        return self.kind in _MEMORY_KINDS
+
+    @property
+    def over_network(self) -> bool:
+        """Whether a server with a clock of its own sets its times."""
+        return self.kind in _NETWORK_KINDS
+
+    @property
+    def has_own_times(self) -> bool:
+        """Whether this machine's clock, and nothing else, sets its times, and whoever asks is told
+        them as they are: where that is not known, it is not so.
+        """
+        return self.kind in _SYNCFS_KINDS or self.in_memory
+
+    @property
+    def has_whole_renames(self) -> bool:
+        """Whether a journal keeps each rename whole and all in their order, so that a flush of the
+        folder that a file went to covers the one that it came from: xfs, and ext4 with a journal.
+        """
+        return self.kind == "xfs" or (self.kind == "ext4" and has_journal(self.device))
+
+    @property
+    def leaves_one_name(self) -> bool:
+        """Whether no power cut leaves both names of a rename."""
+        return self.has_whole_renames or self.in_memory
+
+
+def has_journal(device: str) -> bool:
+    """Whether Linux tells of a journal on the device, major:minor: an ext4 may be without."""
+    name = os.path.basename(os.path.realpath(f"{_DEVICES}/{device}"))
+    try:
+        return any(journal.startswith(f"{name}-") for journal in os.listdir(_JOURNALS))
+    except OSError:
+        return False
+
+
+def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSystem:
+    """The file system under the path, by the longest mount point above it, last mounted first."""
+    real = os.path.realpath(path)
+    best = FileSystem("unknown", "")
+    try:
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as lines:
+            for line in lines:
+                left, _, right = line.partition(" - ")
+                _, _, device, _, escaped, own, *_ = left.split(" ")
+                point = _unescape(escaped)
+                if _is_below(real, point) and len(point) >= len(best.mount_point):
+                    kind, _, rest = right.rstrip("\n").partition(" ")
+                    both = (*own.split(","), *rest.rpartition(" ")[2].split(","))
+                    best = FileSystem(kind, point, device, tuple(dict.fromkeys(both)))
+    except OSError:
+        return best
+    return best
+
+
+def choose_flusher(
+    root: str,
+    files: Files,
+    workers: int,
+    commit: CommitMode = "auto",
+    durability: Durability = "media",
+    force: bool = False,
+    on_folder_failure: Callable[[], None] = lambda: None,
+) -> Flusher:
+    """The flush policy for a root. Raises StartupError for one that would break the promise."""
+    file_system = file_system_of(root)
+    if durability == "none":
+        if not file_system.in_memory and not force:
+            raise StartupError(
+                f"--durability=none is for tmpfs; {root} is on {file_system.kind}, "
+                "where messages would be lost that need not be (--force does it all the same)"
+            )
+        return NoFlusher()
+    if commit == "auto":
+        own = file_system.mount_point == os.path.realpath(root)
+        commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
+    if commit == "syncfs":
+        return SyncfsFlusher(files, root, on_folder_failure, file_system.has_whole_renames)
+    return FsyncFlusher(files, 2 * workers, on_folder_failure, file_system.has_whole_renames)
+
+
+def tells_syncfs_errors(file_system: FileSystem) -> bool:
+    """Whether a syncfs there says what became of everything that was written before it."""
+    return file_system.kind in _SYNCFS_KINDS and is_kernel_with_syncfs_errors(platform.release())
+
+
+def promise(flusher: Flusher, file_system: FileSystem, files: Files) -> str:
+    """The durability that the root really has, in a word for /-/readyz."""
+    if flusher.name == NoFlusher.name:
+        return "none"
+    if file_system.in_memory:
+        return "memory"
+    return "media, but for folders" if files.folder_fsync_missing else "media"
+
+
+def _is_below(path: str, mount_point: str) -> bool:
+    return path == mount_point or path.startswith(mount_point.rstrip("/") + "/")
+
+
+def _unescape(field: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), field)

@@ -1,0 +1,70 @@
+"""A small file that is written anew as a whole: beside its place, then one rename; flushed, or, of
+what is only a hint, not.
+"""
+
+import contextlib
+import os
+
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.steps import Flush, Steps
+
+
+def replace_file(
+    files: Files, written: str, path: str, content: bytes = b"", mtime_ns: int | None = None
+) -> Steps[None]:
+    """Has `path` be a file of this content and mtime; `written`, in the same folder, is this
+    process's alone. Whoever reads it meanwhile finds the old one or the new. Durable on return:
+    yes.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(written)  # An earlier try of this process, which failed.
+    descriptor = files.create(written)
+    try:
+        files.write(descriptor, content)
+        if mtime_ns is not None:
+            files.stamp(descriptor, mtime_ns)
+        yield Flush(files=(descriptor,))
+        made = files.descriptor_status(descriptor)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            files.unlink(written)
+        raise
+    finally:
+        files.close(descriptor)
+    _rename(files, written, path, made)
+    yield Flush(folders=(os.path.dirname(path),))
+
+
+def _rename(files: Files, written: str, path: str, made: os.stat_result) -> None:
+    try:
+        files.rename(written, path)
+    except OSError as error:
+        there = files.status(path) if is_gone(error) else None
+        # NFS may have done it and lost the answer.
+        if there is None or not os.path.samestat(there, made):
+            with contextlib.suppress(OSError):
+                files.unlink(written)
+            raise
+
+
+def replace_hint(
+    files: Files, written: str, path: str, content: bytes, mtime_ns: int | None = None
+) -> None:
+    """Like `replace_file`, and nothing is flushed: a power cut leaves an older one, a torn one, or
+    none. Raises OSError; `path` is as it was then.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(written)  # As above.
+    try:
+        descriptor = files.create(written)
+        try:
+            files.write(descriptor, content)
+            if mtime_ns is not None:
+                files.stamp(descriptor, mtime_ns)
+        finally:
+            files.close(descriptor)
+        files.rename(written, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            files.unlink(written)
+        raise

@@ -1,0 +1,149 @@
+"""A queue's settings file: what of it is not as by default. The one module that knows the file.
+
+`settings/{queue}.json` is one JSON object. Its shape's fields are written before the queue's folder
+is made and never change; the others when they are changed; fields that are not known here are kept
+for those who know them. Written under the queues' lock.
+"""
+
+import errno
+import json
+import stat
+from typing import Final
+
+from mq.model.errors import BadSetting, SettingsUnreadable
+from mq.model.limits import SETTINGS_BYTES_MAX
+from mq.model.names import QueueName
+from mq.model.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.replacing import replace_file
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.bucket_names import Shape
+from mq.store.format.layout import Layout
+
+Version = tuple[int, int, int]
+"""What tells one settings file of a queue from the next."""
+
+NO_FILE: Final[Version] = (0, 0, 0)
+
+DEFAULT_SHAPE: Final = Shape()
+"""That of a queue whose file says nothing of it, always this object."""
+# What opening says of a folder, a symbolic link, a socket, and of what this user may not read.
+_NO_FILE_ERRORS: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
+
+# What may take another's place while it is opened, does so seldom.
+_OPENS: Final = 2
+
+
+def settings_version(layout: Layout, files: Files, queue: QueueName) -> Version:
+    """Which file the queue has now; NO_FILE where it has none."""
+    status = files.status(layout.settings_of(queue))
+    return NO_FILE if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def read_fields(layout: Layout, files: Files, queue: QueueName) -> dict[str, object]:
+    """What the queue's file says, {} where it has none. Raises SettingsUnreadable: with a shape
+    that is guessed, messages would not be found by their ids.
+    """
+    descriptor = _open(files, layout.settings_of(queue))
+    if descriptor is None:
+        return {}
+    try:
+        if not stat.S_ISREG(files.descriptor_status(descriptor).st_mode):
+            raise SettingsUnreadable("no regular file")
+        text = files.read(descriptor, SETTINGS_BYTES_MAX, 0)
+    finally:
+        files.close(descriptor)
+    return parse_fields(text)
+
+
+def _open(files: Files, path: str) -> int | None:
+    """None: there is no file. One that was replaced between two calls is another's by then (over
+    a network mount): that is no queue without settings.
+    """
+    for _ in range(_OPENS):
+        try:
+            return files.open_claimed(path)
+        except OSError as error:
+            if error.errno in _NO_FILE_ERRORS:
+                raise SettingsUnreadable(str(error)) from error
+            if not is_gone(error):
+                raise
+        if files.status(path) is None:
+            return None
+    raise SettingsUnreadable("it is there, and cannot be opened")
+
+
+def parse_fields(text: bytes) -> dict[str, object]:
+    """What a settings file says. Raises SettingsUnreadable."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsUnreadable(f"no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise SettingsUnreadable("no JSON object")
+    return found
+
+
+def print_fields(fields: dict[str, object]) -> bytes:
+    """The settings file that says so."""
+    return json.dumps(fields).encode() + b"\n"
+
+
+def shape_in(fields: dict[str, object]) -> Shape:
+    """The shape of a queue whose file says so. Raises SettingsUnreadable."""
+    digits = _fixed(fields, DIGITS_SETTING, DEFAULT_SHAPE.digits)
+    shards = _fixed(fields, SHARDS_SETTING, DEFAULT_SHAPE.shards)
+    return DEFAULT_SHAPE if (digits, shards) == (DEFAULT_SHAPE.digits, 1) else Shape(digits, shards)
+
+
+def settings_in(fields: dict[str, object], defaults: QueueSettings) -> QueueSettings:
+    """The settings of a queue whose file says so. Raises SettingsUnreadable."""
+    try:
+        return defaults.with_fields(fields)
+    except BadSetting as error:
+        raise SettingsUnreadable(f"{error.parameter} is not {error.expected}") from None
+
+
+def print_shape(shape: Shape) -> bytes:
+    """The settings file of a queue of this shape that has all other defaults."""
+    return print_fields({DIGITS_SETTING: shape.digits, SHARDS_SETTING: shape.shards})
+
+
+def write_shape(layout: Layout, files: Files, queue: QueueName, shape: Shape) -> Steps[None]:
+    """Says what the shape of a queue is that is not there yet: by a file, or, for the default, by
+    none, also where a queue of that name has left one. Durable on return: yes.
+    """
+    fields = {} if shape == DEFAULT_SHAPE else parse_fields(print_shape(shape))
+    yield from write_fields(layout, files, queue, fields)
+
+
+def write_fields(
+    layout: Layout, files: Files, queue: QueueName, fields: dict[str, object]
+) -> Steps[None]:
+    """Has the queue's file say this, and be away where there is nothing to say. Durable on return:
+    yes.
+    """
+    path = layout.settings_of(queue)
+    if fields:
+        written = layout.new_settings_of(queue)
+        yield from replace_file(files, written, path, print_fields(fields))
+    elif files.status(path) is not None:
+        yield from forget_settings(layout, files, queue)
+
+
+def forget_settings(layout: Layout, files: Files, queue: QueueName) -> Steps[None]:
+    """Takes a queue's settings away. Durable on return: yes."""
+    try:
+        files.unlink(layout.settings_of(queue))
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        return
+    yield Flush(folders=(layout.settings,))
+
+
+def _fixed(fields: dict[str, object], name: str, default: int) -> int:
+    value = fields.get(name, default)
+    if not isinstance(value, int) or not FIXED_SETTINGS[name].accepts(value):
+        raise SettingsUnreadable(f"{name} is {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""Histories: what happened to each message."""

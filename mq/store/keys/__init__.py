@@ -1,0 +1,1 @@
+"""Lookup keys and idempotency keys: links beside the messages."""

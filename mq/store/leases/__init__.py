@@ -1,0 +1,1 @@
+"""Leases: many messages that a consumer takes at a time."""

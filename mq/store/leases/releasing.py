@@ -1,0 +1,330 @@
+"""Giving a lease's messages back to their queues: it lapsed, or its consumer says so.
+
+FORMAT.md, "leases", has the steps and what a crash after each leaves. Whoever begins may die over
+it; whoever comes next goes on.
+"""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from mq.model.bulk_limits import LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
+from mq.model.errors import BadName, Busy, LeaseLost, SettingsUnreadable
+from mq.model.history import Event
+from mq.model.lifecycle import RETURN, RETURN_DELAYED, State, Transition
+from mq.model.limits import BUCKET_TRIES_MAX, RECEIVES_MAX
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName
+from mq.store.core.moves import (
+    Claim,
+    claimed,
+    folders_of,
+    keep_one_name,
+    make_ways,
+    others_of,
+    together,
+)
+from mq.store.core.purged import is_purged
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.files import is_gone
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.layout import parse_entry
+from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
+from mq.store.format.walk import entries_if_there
+from mq.store.operations.remove import take_away
+from mq.store.operations.sideline import is_at_its_limit
+
+_GONE_ON: Final = (State.REMOVED, State.DELAYED, State.READY)
+
+_Target: TypeAlias = tuple[Transition, QueueName, str]
+"""By which transition a message goes, in which queue, and to which bucket."""
+_Moved: TypeAlias = tuple[str, int | None, int | None]
+"""A message's id, its receives, and its due time, as histories have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What became of a lease's messages: returned to their queues, or, of those that were received
+    as often as their queue allows, to delay/, and due; removed, being purged or of a deleted queue;
+    and `stuck`, since their queue is not there and was not deleted, or its settings cannot be read,
+    or another process is at them. While any is stuck, or `more` are to be looked at, releasing is
+    not at its end.
+    """
+
+    returned: int = 0
+    removed: int = 0
+    stuck: int = 0
+    more: bool = False
+
+
+class Release(Enum):
+    """Why nothing was released."""
+
+    NOT_DUE = "it is not due yet"
+    BUSY = "another process is at it"
+    ENDED = "it ended before, or is not known"
+
+
+def release(root: Root, lease: LeaseName) -> Steps[Released]:
+    """Gives the lease's messages back, now: each has been received once more. Raises LeaseLost when
+    it ended before; Busy when another process is giving it back; Unavailable, OSError.
+    Durable on return: yes, that it ended and where the messages are; receives perhaps not.
+    """
+    released = yield from give_back(root, lease, only_due=False)
+    if isinstance(released, Released):
+        return released
+    if released is Release.BUSY:
+        raise Busy("another process is at the lease")
+    raise LeaseLost(lease.text)
+
+
+def give_back(
+    root: Root, lease: LeaseName, *, only_due: bool, limit: int = LEASED_MESSAGES_MAX
+) -> Steps[Released | Release]:
+    """Releases the lease, or goes on with that, for some `limit` messages; with `only_due` no lease
+    that is not due yet. Raises Unavailable, OSError. Durable on return: as with `release`.
+    """
+    file = _manifest(root, lease)
+    with claimed(root, lease_path(root.layout, lease, file)) as claim:
+        if claim is None:
+            return Release.BUSY if _is_there(root, lease) else Release.ENDED
+        due_ms, now_ms = claim.stamp.due_ms, root.now_ms()
+        if not _is_there(root, lease, LeaseFile.RELEASED):
+            if only_due and due_ms > now_ms:
+                return Release.NOT_DUE
+            try:
+                _rename(root, lease)
+            except OSError as error:
+                if not is_gone(error):
+                    raise
+                return Release.ENDED
+        if due_ms > now_ms:
+            due_ms = now_ms
+            root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
+        # Also where another did it, who may have died before its own flush.
+        yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
+        event = Event.REDELIVERED if only_due else Event.RELEASED
+        released = yield from _Return(root, lease, due_ms, limit, event).run()
+        if not released.stuck and not released.more:
+            yield from _end(root, lease, file)
+        return released
+
+
+@dataclass(slots=True)
+class _Return:
+    """The messages of one lease, on their way back."""
+
+    root: Root
+    lease: LeaseName
+    due_ms: int
+    limit: int
+    event: Event
+    """What the messages' histories say."""
+    returned: int = 0
+    removed: int = 0
+
+    def run(self) -> Steps[Released]:
+        """Pass by pass, until one moves nothing."""
+        moved, stuck = yield from self._pass(self.limit)
+        more = moved + stuck >= self.limit
+        if more and moved:
+            return Released(self.returned, self.removed, 0, more=True)
+        for _ in range(BUCKET_TRIES_MAX):
+            if not stuck:
+                break
+            # All of them: what is stuck must not hide what is not.
+            moved, stuck = yield from self._pass(None)
+            if not moved:
+                break
+        return Released(self.returned, self.removed, stuck)
+
+    def _pass(self, limit: int | None) -> Steps[tuple[int, int]]:
+        before, met = self.returned + self.removed, 0
+        entries = self._entries(limit)
+        while chunk := list(itertools.islice(entries, RETURNED_PER_FLUSH_MAX)):
+            met += len(chunk)
+            yield from self._chunk(chunk)
+        moved = self.returned + self.removed - before
+        return moved, met - moved
+
+    def _entries(self, limit: int | None) -> Iterator[tuple[QueueName, MessageId]]:
+        # At once: what is renamed meanwhile may be listed twice, or hide others.
+        folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
+        entries = itertools.islice(entries_if_there(self.root.files, folder), limit)
+        for name in [entry.name for entry in entries]:
+            with contextlib.suppress(BadName):
+                yield parse_entry(name)
+
+    def _chunk(self, chunk: Sequence[tuple[QueueName, MessageId]]) -> Steps[None]:
+        by_queue: dict[QueueName, list[MessageId]] = {}
+        for queue, message_id in chunk:
+            if is_purged(self.root, queue, message_id):
+                self._remove(queue, message_id)
+            else:
+                by_queue.setdefault(queue, []).append(message_id)
+        targets: dict[_Target, list[MessageId]] = {}
+        for queue, ids in by_queue.items():
+            for act, message_id, bucket in self._targets(queue, ids):
+                targets.setdefault((act, queue, bucket), []).append(message_id)
+        try:
+            yield from self._make_ways(targets)
+        except OSError as error:
+            if not is_gone(error):
+                raise
+            targets = {}  # A queue was deleted meanwhile; the next pass decides.
+        flushes: dict[Flush, None] = {}
+        moved: dict[tuple[Transition, QueueName], list[_Moved]] = {}
+        for (act, queue, bucket), ids in targets.items():
+            back = moved.setdefault((act, queue), [])
+            flushes |= dict.fromkeys(self._move(act, queue, bucket, ids, back))
+        folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
+        # Where all were removed, or had gone on, they left it alone.
+        flush = together(flushes) if flushes else Flush(folders=(folder,))
+        with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
+            yield flush
+        for (act, queue), back in moved.items():
+            event = self.event if act is RETURN else Event.RELEASED
+            self.root.history.record_many(queue, event, back, self.lease.text)
+
+    def _make_ways(self, targets: Collection[_Target]) -> Steps[None]:
+        for act in (RETURN, RETURN_DELAYED):
+            ways = make_ways(self.root, act, [target[1:] for target in targets if target[0] is act])
+            if ways.folders or ways.entries:
+                yield ways
+
+    def _targets(
+        self, queue: QueueName, ids: Sequence[MessageId]
+    ) -> Iterator[tuple[Transition, MessageId, str]]:
+        """By which transition each goes, and where to; what belongs nowhere is removed, or stays.
+        What has had its receives goes by way of delay/, from where mq-mover sidelines it.
+        """
+        root = self.root
+        if not queue_exists(root, queue):
+            if root.files.status(root.layout.tombstone(queue)) is not None:
+                for message_id in ids:
+                    self._remove(queue, message_id)
+            return
+        by_act: dict[Transition, list[MessageId]] = {}
+        for message_id in ids:
+            ends = self._is_at_its_limit(queue, message_id)
+            by_act.setdefault(RETURN_DELAYED if ends else RETURN, []).append(message_id)
+        for act, of in by_act.items():
+            with contextlib.suppress(SettingsUnreadable):
+                targets = root.places.targets(act.target, queue, of)
+                yield from ((act, *each) for each in zip(of, targets, strict=True))
+
+    def _is_at_its_limit(self, queue: QueueName, message_id: MessageId) -> bool:
+        if not is_at_its_limit(self.root, queue, RECEIVES_MAX):
+            return False  # The queue has no limit: nothing is looked at.
+        spot = self.lease.released_spot
+        status = self.root.files.status(
+            self.root.layout.path(RETURN.source, queue, message_id, spot)
+        )
+        return status is not None and is_at_its_limit(
+            self.root, queue, self._received(Stamp.from_mtime_ns(status.st_mtime_ns)).attempts
+        )
+
+    def _move(
+        self,
+        act: Transition,
+        queue: QueueName,
+        bucket: str,
+        ids: Sequence[MessageId],
+        back: list[_Moved],
+    ) -> Iterator[Flush]:
+        layout, files, spot = self.root.layout, self.root.files, self.lease.released_spot
+        source = layout.beginning(act.source, queue, spot)
+        target = layout.beginning(act.target, queue, bucket)
+        for message_id in ids:
+            with claimed(self.root, source + message_id.text) as claim:
+                if claim is None:
+                    continue
+                if claim.status.st_nlink > 1 and self._is_elsewhere(queue, message_id, claim):
+                    files.unlink(source + message_id.text)
+                    self.returned += 1
+                    continue
+                stamp = self._received(claim.stamp)
+                if stamp != claim.stamp:
+                    files.stamp(claim.descriptor, stamp.mtime_ns())
+                try:
+                    files.rename(source + message_id.text, target + message_id.text)
+                except OSError as error:
+                    if not is_gone(error):
+                        raise
+                    continue  # Its bucket was taken away, or its queue; the next pass decides.
+                if claim.status.st_nlink > 1:
+                    yield keep_one_name(self.root, act.target, queue, message_id, bucket)
+            self.returned += 1
+            due_ms = None if act is RETURN else stamp.due_ms
+            back.append((message_id.text, stamp.receives, due_ms))
+            yield folders_of(self.root, act, queue, spot, bucket)
+
+    def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
+        """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
+        there; or is one that was sidelined.
+        """
+        root = self.root
+        for of, state in itertools.product((queue, *others_of(root, queue)), _GONE_ON):
+            for spot in root.places.spots(state, of, message_id):
+                status = root.files.status(root.layout.path(state, of, message_id, spot))
+                if status is not None and os.path.samestat(status, claim.status):
+                    return True
+        return False
+
+    def _received(self, stamp: Stamp) -> Stamp:
+        """The stamp that counts that it was received; once, also when who did so died before it
+        moved it.
+        """
+        return stamp if stamp.due_ms == self.due_ms else stamp.received(self.due_ms)
+
+    def _remove(self, queue: QueueName, message_id: MessageId) -> None:
+        spot = self.lease.released_spot
+        if take_away(self.root, State.LEASED, queue, message_id, spot):
+            self.removed += 1
+
+
+def _manifest(root: Root, lease: LeaseName) -> LeaseFile:
+    """Which of the lease's files says when it is due."""
+    for file in (LeaseFile.MANIFEST, LeaseFile.LAPSED):
+        if root.files.status(lease_path(root.layout, lease, file)) is not None:
+            return file
+    return LeaseFile.MANIFEST
+
+
+def _is_there(root: Root, lease: LeaseName, *files: LeaseFile) -> bool:
+    return any(
+        root.files.status(lease_path(root.layout, lease, file)) is not None
+        for file in files or (LeaseFile.FOLDER, LeaseFile.RELEASED)
+    )
+
+
+def _rename(root: Root, lease: LeaseName) -> None:
+    """Has the lease end, unless it has."""
+    try:
+        root.files.rename(
+            lease_path(root.layout, lease, LeaseFile.FOLDER),
+            lease_path(root.layout, lease, LeaseFile.RELEASED),
+        )
+    except OSError as error:
+        # NFS may have done it and lost the answer; nobody else does it, who has no lock.
+        if not is_gone(error) or not _is_there(root, lease, LeaseFile.RELEASED):
+            raise
+
+
+def _end(root: Root, lease: LeaseName, file: LeaseFile) -> Steps[None]:
+    """Says that the lease lapsed, then takes the empty folder away: no folder and a manifest would
+    say that it was acknowledged.
+    """
+    lapsed = lease_path(root.layout, lease, LeaseFile.LAPSED)
+    if file is not LeaseFile.LAPSED:
+        root.files.rename(lease_path(root.layout, lease, file), lapsed)
+        yield Flush(folders=(root.layout.leases,))
+    folder = lease_path(root.layout, lease, LeaseFile.RELEASED)
+    with contextlib.suppress(FileNotFoundError):
+        root.files.rmdir(folder)
+    yield Flush(folders=(root.layout.leases,))

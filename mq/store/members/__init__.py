@@ -1,0 +1,1 @@
+"""Files in which processes that share upkeep say what they do."""

@@ -1,0 +1,1 @@
+"""What is done with messages and queues: a module an operation."""

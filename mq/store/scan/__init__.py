@@ -1,0 +1,1 @@
+"""Reading folders: messages in delivery order, pages of them, selections, counts."""

@@ -1,0 +1,1 @@
+"""Schedules on disk, and their firings."""

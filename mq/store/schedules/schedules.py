@@ -1,0 +1,238 @@
+"""Schedules on disk: making, reading, listing them, and taking them away.
+
+A schedule is a file of schedules/; its mtime is its next firing. It is written beside and renamed
+to its place under the lock of the folder, which nobody holds for longer than a few calls.
+FORMAT.md, "make or change a schedule", has the steps and what a crash after each leaves.
+"""
+
+import contextlib
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+
+from mq.model.errors import (
+    BadName,
+    Busy,
+    QueueNotFound,
+    ScheduleNotFound,
+    ScheduleUnreadable,
+    TooManySchedules,
+)
+from mq.model.limits import FORGOTTEN_AFTER_S, SCHEDULE_TRIES_MAX, SCHEDULES_PER_QUEUE_MAX
+from mq.model.names import QueueName, ScheduleName
+from mq.model.schedule import Armed, Schedule
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.standing import no_such_queue, queue_exists
+from mq.store.core.turns import in_turn
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.schedules import (
+    is_unfinished_schedule,
+    parse_schedule,
+    schedule_path,
+    schedules_lock,
+)
+from mq.store.format.walk import entries_if_there
+from mq.store.schedules.file import (
+    BEGINNING_BYTES,
+    Kept,
+    Version,
+    count_of,
+    discard_written,
+    names_of,
+    read_kept,
+    rename_over,
+    version_now,
+    write_beside,
+)
+from mq.store.schedules.line import print_schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A schedule of a list, without its body, which has `size` bytes; `armed` None: its file cannot
+    be understood.
+    """
+
+    name: ScheduleName
+    armed: Armed | None
+    size: int
+
+
+def put_schedule(
+    root: Root, queue: QueueName, name: ScheduleName, schedule: Schedule
+) -> Steps[tuple[Armed, bool]]:
+    """Has the queue have this schedule; as it is now, and whether there was none of that name. One
+    that says the same is left as it is, with its next firing; another is replaced as a whole.
+
+    Raises QueueNotFound, TooManySchedules, DueTooFar, NoSpace, Busy; nothing is changed then.
+    Durable on return: yes.
+    """
+    layout = root.layout
+    for _ in range(SCHEDULE_TRIES_MAX):
+        if not queue_exists(root, queue):
+            yield from no_such_queue(root, queue)
+        before = version_now(root, queue, name)
+        known = None if before is None else _said(root, queue, name)
+        if known is not None and known.schedule == schedule:
+            # As it was; but whoever wrote it has perhaps not flushed that.
+            yield Flush(folders=(layout.schedules,))
+            return known, False
+        armed = schedule.armed(root.now_ms())
+        written, made = yield from _write(root, queue, name, armed)
+        try:
+            swap = partial(_swap, root, queue, name, before, written, made)
+            is_done = yield from in_turn(root, schedules_lock(layout), swap)
+        except BaseException as error:
+            discard_written(root, written)
+            if isinstance(error, QueueNotFound):
+                yield from no_such_queue(root, queue)
+            raise
+        if is_done:
+            yield Flush(folders=(layout.schedules,))
+            return armed, before is None
+        discard_written(root, written)  # It was changed, or has fired, meanwhile.
+    raise Busy("the schedule changes again and again")
+
+
+def delete_schedule(root: Root, queue: QueueName, name: ScheduleName) -> Steps[None]:
+    """Takes a schedule away. Raises QueueNotFound, ScheduleNotFound, Busy. Durable on return: yes,
+    also that there is none.
+    """
+    if not queue_exists(root, queue):
+        yield from no_such_queue(root, queue)
+    unlink = partial(_unlink, root, schedule_path(root.layout, queue, name))
+    was_there = yield from in_turn(root, schedules_lock(root.layout), unlink)
+    yield Flush(folders=(root.layout.schedules,))
+    if not was_there:
+        raise ScheduleNotFound(name.text)
+
+
+def read_schedule(root: Root, queue: QueueName, name: ScheduleName) -> Armed:
+    """A schedule as it is now; blocking. Raises QueueNotFound, ScheduleNotFound,
+    ScheduleUnreadable, OSError.
+    """
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    kept = read_kept(root, queue, name)
+    if kept is None:
+        raise ScheduleNotFound(name.text)
+    return kept.armed()
+
+
+def list_schedules(root: Root, queue: QueueName) -> list[Listed]:
+    """The queue's schedules, by name; blocking. Raises QueueNotFound, OSError."""
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    found = []
+    for name in sorted(names_of(root, queue)):
+        try:
+            kept = read_kept(root, queue, name, BEGINNING_BYTES)
+            if kept is None:
+                continue  # It went meanwhile.
+            armed = kept.armed()
+        except ScheduleUnreadable:
+            found.append(Listed(name, None, 0))
+        else:
+            found.append(_listed(name, armed, kept))
+    return found
+
+
+def forget_schedules(root: Root, queue: QueueName) -> Steps[None]:
+    """Takes away all schedules of a queue that is not there. Raises Busy, OSError. Durable on
+    return: yes, also that there are none.
+    """
+
+    def forget() -> None:
+        for name in list(names_of(root, queue)):
+            _unlink(root, schedule_path(root.layout, queue, name))
+
+    yield from in_turn(root, schedules_lock(root.layout), forget)
+    yield Flush(folders=(root.layout.schedules,))
+
+
+def sweep_schedules(root: Root) -> Steps[None]:
+    """Takes away, under the queues' lock, what a crash has left of deleted queues' schedules, and
+    what was being written by a process that died. Durable on return: yes.
+    """
+    left = set()
+    for entry in entries_if_there(root.files, root.layout.schedules):
+        if is_unfinished_schedule(entry.name):
+            if _is_old(root, entry.path):
+                unlink_if_there(root.files, entry.path)
+            continue
+        with contextlib.suppress(BadName):
+            left.add(parse_schedule(entry.name)[0])
+    for queue in sorted(left):
+        # One that nobody has deleted may come back, as when a hand has moved it away.
+        is_deleted = root.files.status(root.layout.tombstone(queue)) is not None
+        if is_deleted and not queue_exists(root, queue):
+            yield from forget_schedules(root, queue)
+
+
+def _write(
+    root: Root, queue: QueueName, name: ScheduleName, armed: Armed
+) -> Steps[tuple[str, os.stat_result]]:
+    """Writes a schedule beside its place. Raises NoSpace, DueTooFar, QueueNotFound. Durable on
+    return: the file, and the queue's folder, without which it would be nobody's.
+    """
+    content = print_schedule(armed)
+    root.space.claim(len(content))
+    written, descriptor = write_beside(root, queue, name, content, armed.next_ms)
+    try:
+        yield Flush(files=(descriptor,), entries=(root.layout.queue(queue),))
+        return written, root.files.descriptor_status(descriptor)
+    except BaseException:
+        discard_written(root, written)
+        raise
+    finally:
+        root.files.close(descriptor)
+
+
+def _swap(
+    root: Root,
+    queue: QueueName,
+    name: ScheduleName,
+    before: Version | None,
+    written: str,
+    made: os.stat_result,
+) -> bool:
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    if version_now(root, queue, name) != before:
+        return False
+    if before is None and count_of(root, queue) >= SCHEDULES_PER_QUEUE_MAX:
+        raise TooManySchedules(SCHEDULES_PER_QUEUE_MAX)
+    rename_over(root, queue, name, written, made)
+    return True
+
+
+def _said(root: Root, queue: QueueName, name: ScheduleName) -> Armed | None:
+    """What is there now, where it can be understood."""
+    try:
+        kept = read_kept(root, queue, name)
+        return None if kept is None else kept.armed()
+    except ScheduleUnreadable:
+        return None
+
+
+def _listed(name: ScheduleName, armed: Armed, kept: Kept) -> Listed:
+    size = len(armed.schedule.body) + kept.size - len(kept.content)
+    return Listed(name, replace(armed, schedule=replace(armed.schedule, body=b"")), size)
+
+
+def _is_old(root: Root, path: str) -> bool:
+    status = root.files.status(path)
+    if status is None:
+        return False
+    return (
+        root.aged_ms(FORGOTTEN_AFTER_S) - status.st_ctime_ns // 1_000_000
+        >= FORGOTTEN_AFTER_S * 1000
+    )
+
+
+def _unlink(root: Root, path: str) -> bool:
+    """Whether it was there. For whoever has the lock."""
+    if root.files.status(path) is None:
+        return False
+    unlink_if_there(root.files, path)  # NFS may have done it and lost the answer.
+    return True

@@ -1,0 +1,1 @@
+"""Shovels: moving messages of a sideline back, or between queues."""

@@ -1,0 +1,324 @@
+"""What shovels between any two queues keep in crossings/: what each has chosen, before it moves any
+of that, and what came of it.
+
+FORMAT.md, "Crossings". What was chosen lies there, on stable media, until no message of the run can
+be in both queues, or come back to the one that it left: `mq.store.shovel.crossings` has everybody
+know.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from mq.model.bulk_limits import LEDGER_KEPT_S
+from mq.model.errors import BadName, Busy, MqError
+from mq.model.lifecycle import SHOVEL, State
+from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.message import Stamp
+from mq.model.names import MessageId
+from mq.model.replay_id import ReplayId
+from mq.model.shovel import ALL, SHOVEL_BATCH_MAX, SHOVEL_FILE_BYTES_MAX
+from mq.store.core.moves import message_status, named_status, others_of
+from mq.store.core.root import Root, unlink_if_there
+from mq.store.disk.files import is_gone
+from mq.store.disk.flush import Flusher
+from mq.store.disk.group import run_alone
+from mq.store.disk.replacing import replace_file
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.crossings import (
+    Crossing,
+    chosen_path,
+    lock_path,
+    new_chosen_path,
+    new_over_path,
+    over_path,
+    parse_lock,
+    parse_over,
+    parse_unfinished,
+)
+from mq.store.format.layout import is_unfinished
+from mq.store.format.walk import rows_of
+from mq.store.keys.holders import DELIVERED
+from mq.store.scan.order import STRICT, Candidate
+from mq.store.shovel.crossings import crossings_in
+from mq.store.shovel.shovel import Aim, shovel_many
+
+_READ_BYTES: Final = 1 << 20
+_VERSION: Final = 1
+
+
+class Chosen(NamedTuple):
+    """A message that a run has chosen, and what its mtime said then, its reason left out."""
+
+    id: MessageId
+    stamp: Stamp
+
+
+class Damaged(MqError):
+    """What a run has chosen cannot be understood."""
+
+
+@contextlib.contextmanager
+def held(root: Root, flusher: Flusher, replay: ReplayId) -> Iterator[None]:
+    """In the block the run's id is this process's alone. Raises Busy at once where another has it;
+    OSError. Durable in the block: that crossings/ is there.
+    """
+    layout, files = root.layout, root.files
+    files.refuse_links(layout.crossings)
+    with contextlib.suppress(FileExistsError):
+        files.mkdir(layout.crossings)
+    run_alone(_made(root), flusher)
+    path = lock_path(layout, replay)
+    descriptor = files.open_kept(path)
+    try:
+        if not files.lock(descriptor) or named_status(root, path, descriptor) is None:
+            raise Busy(f"another process has the replay id {replay}")
+        yield
+    finally:
+        files.close(descriptor)
+
+
+def _made(root: Root) -> Steps[None]:
+    yield Flush(entries=(root.layout.crossings,))
+
+
+def find_crossing(root: Root, replay: ReplayId) -> Crossing | None:
+    """The run of this id that is not over; None: there is none. Raises OSError."""
+    for crossing in crossings_in(root.layout, root.files):
+        if crossing.id == replay:
+            return crossing
+    return None
+
+
+def read_over(root: Root, replay: ReplayId) -> Mapping[str, Any] | None:
+    """What came of a run that is over, as it was said to `finish`; None: nothing is known of it.
+    Raises OSError.
+    """
+    try:
+        text = root.files.read_file(over_path(root.layout, replay), SHOVEL_FILE_BYTES_MAX)
+        found = json.loads(text)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and not is_gone(error):
+            raise
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def record_chosen(
+    root: Root, crossing: Crossing, said: Mapping[str, Any], chosen: Iterable[Chosen]
+) -> Steps[int]:
+    """Writes down what a run has chosen, and what it was asked for; how many. For who has the id.
+    Nothing is moved before. Raises OSError. Durable on return: yes.
+    """
+    files, written = root.files, new_chosen_path(root.layout, crossing)
+    unlink_if_there(files, written)
+    descriptor = files.create(written)
+    count = 0
+    try:
+        buffer = bytearray(_head(crossing, said))
+        for message_id, stamp in chosen:
+            buffer += f"{message_id.text} {stamp.due_ms} {stamp.receives}\n".encode("ascii")
+            count += 1
+            if len(buffer) >= _READ_BYTES:
+                files.write(descriptor, buffer)
+                buffer.clear()
+        files.write(descriptor, bytes(buffer) + b"\n")
+        yield Flush(files=(descriptor,))
+        files.rename(written, chosen_path(root.layout, crossing))
+    except BaseException:
+        unlink_if_there(files, written)
+        raise
+    finally:
+        files.close(descriptor)
+    yield Flush(folders=(root.layout.crossings,))
+    return count
+
+
+def _head(crossing: Crossing, said: Mapping[str, Any]) -> bytes:
+    ends = {"from": crossing.source.text, "to": crossing.target.text}
+    return json.dumps({"version": _VERSION, **ends, **said}).encode("ascii") + b"\n"
+
+
+def keep_chosen(root: Root, crossing: Crossing) -> Steps[None]:
+    """Makes durable that the run's file is there, for who goes on with it: who wrote it may have
+    died before its own flush. Its time is now, from which it is kept. Raises OSError.
+    """
+    descriptor = root.files.open_claimed(chosen_path(root.layout, crossing))
+    try:
+        root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
+    finally:
+        root.files.close(descriptor)
+    yield Flush(folders=(root.layout.crossings,))
+
+
+def said_of(root: Root, crossing: Crossing) -> Mapping[str, Any]:
+    """What the run was asked for. Raises Damaged, OSError."""
+    try:
+        found = json.loads(next(_lines(root, crossing)))
+        if isinstance(found, dict) and found.get("version") == _VERSION:
+            return found
+    except (StopIteration, ValueError):
+        pass
+    raise Damaged(f"{chosen_path(root.layout, crossing)} cannot be understood")
+
+
+def chosen_of(root: Root, crossing: Crossing) -> Iterator[Chosen]:
+    """What the run has chosen, in its order. Raises Damaged, OSError."""
+    lines = _lines(root, crossing)
+    next(lines, None)
+    for line in lines:
+        if not line:
+            return
+        try:
+            text, due_ms, receives = line.decode("ascii").split(" ")
+            yield Chosen(MessageId.parse(text), Stamp(int(due_ms), int(receives)))
+        except (ValueError, BadName) as error:
+            path = chosen_path(root.layout, crossing)
+            raise Damaged(f"{path} cannot be understood") from error
+    raise Damaged(f"{chosen_path(root.layout, crossing)} has no end")
+
+
+def _lines(root: Root, crossing: Crossing) -> Iterator[bytes]:
+    descriptor = root.files.open_read(chosen_path(root.layout, crossing))
+    try:
+        offset, rest = 0, b""
+        while more := root.files.read(descriptor, _READ_BYTES, offset):
+            offset += len(more)
+            *whole, rest = (rest + more).split(b"\n")
+            yield from whole
+    finally:
+        root.files.close(descriptor)
+
+
+def candidate_of(root: Root, crossing: Crossing, message_id: MessageId) -> Candidate | None:
+    """Where the message lies ready in the queue that the run takes from; None: nowhere there.
+    Raises SettingsUnreadable, OSError.
+    """
+    for spot in root.places.spots(SHOVEL.source, crossing.source, message_id):
+        if _status(root, crossing, message_id, spot) is not None:
+            return Candidate(STRICT.key(message_id.text), spot)
+    return None
+
+
+def _status(
+    root: Root, crossing: Crossing, message_id: MessageId, spot: str
+) -> os.stat_result | None:
+    layout = root.layout
+    return message_status(root, layout.path(SHOVEL.source, crossing.source, message_id, spot))
+
+
+def finish(root: Root, crossing: Crossing, said: Mapping[str, Any]) -> Steps[None]:
+    """Says what came of a run, all of whose messages were decided about, and has nobody look out
+    for them any more. For who has the id. Raises OSError. Durable on return: yes.
+    """
+    # First what came, then what it left: wherever a run of this id died before its own flush.
+    for queue in (crossing.target, crossing.source):
+        yield Flush(beside=tuple(rows_of(root.files, root.layout.queue(queue))))
+    content = json.dumps(dict(said)).encode("ascii")
+    over = over_path(root.layout, crossing.id)
+    yield from replace_file(
+        root.files, new_over_path(root.layout, crossing.id), over, content, _now_ns(root)
+    )
+    # Not flushed: a run that comes back is over, and is only looked out for once more.
+    unlink_if_there(root.files, chosen_path(root.layout, crossing))
+
+
+def _now_ns(root: Root) -> int:
+    return Stamp(root.now_ms()).mtime_ns()
+
+
+def leave_one_name(root: Root, flusher: Flusher, crossing: Crossing) -> None:
+    """Takes messages of the run that a crash has left in both queues to where they were going:
+    nobody would know of their other name once the run is forgotten. Raises Busy where one cannot go
+    now; MqError, OSError.
+    """
+    doubled = list(_doubled(root, crossing))
+    aim = Aim(crossing.target, ALL, root.now_ms(), crossing.source, {})
+    for start in range(0, len(doubled), SHOVEL_BATCH_MAX):
+        became = shovel_many(root, flusher, aim, doubled[start : start + SHOVEL_BATCH_MAX])
+        if became.error is not None:
+            raise became.error
+    if doubled and (left := next(_doubled(root, crossing), None)) is not None:
+        raise Busy(f"{left.id.text} has two names, and cannot be moved now")
+
+
+def _doubled(root: Root, crossing: Crossing) -> Iterator[Candidate]:
+    """Messages of the run, ready where they were, that have another name in the root too."""
+    for message_id, _ in chosen_of(root, crossing):
+        found = candidate_of(root, crossing, message_id)
+        if found is None:
+            continue
+        status = _status(root, crossing, message_id, found.bucket or "")
+        if status is not None and status.st_nlink > 1 and _names(root, crossing, found, status) > 1:
+            yield found
+
+
+def _names(root: Root, crossing: Crossing, found: Candidate, status: os.stat_result) -> int:
+    """How many names in the root the message has; copies elsewhere are nobody's."""
+    count = 0
+    queues = (crossing.source, *others_of(root, crossing.source))
+    for queue, state in itertools.product(queues, (*DELIVERED, State.REMOVED)):
+        for spot in root.places.spots(state, queue, found.id):
+            there = message_status(root, root.layout.path(state, queue, found.id, spot))
+            count += there is not None and os.path.samestat(there, status)
+    return count
+
+
+def sweep_crossings(root: Root, flusher: Flusher) -> int:
+    """Ends runs that nobody has gone on with for LEDGER_KEPT_S, and takes away what is known of
+    those that have been over for so long; how many files. Raises MqError, OSError, once all that
+    can be swept is: of what a run has chosen that cannot be understood, for one.
+    """
+    swept = 0
+    failure: MqError | OSError | None = None
+    try:
+        entries = list(root.files.entries(root.layout.crossings))
+    except FileNotFoundError:
+        return 0
+    for entry in entries:
+        try:
+            since_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
+            age_ms = root.aged_ms(LEDGER_KEPT_S) - since_ms
+            swept += _sweep(root, flusher, entry.name, entry.path, age_ms)
+        except (BadName, Busy, FileNotFoundError):
+            continue
+        except (MqError, OSError) as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return swept
+
+
+def _sweep(root: Root, flusher: Flusher, name: str, path: str, age_ms: int) -> int:
+    if is_unfinished(name):
+        if age_ms < FORGOTTEN_AFTER_S * 1000:
+            return 0
+        replay = parse_unfinished(name)
+        # Not while its run is there: a query may be at it for longer than that, without a row.
+        with held(root, flusher, replay):
+            root.files.unlink(path)
+            if not _is_known(root, replay):
+                unlink_if_there(root.files, lock_path(root.layout, replay))
+        return 1
+    if age_ms < LEDGER_KEPT_S * 1000:
+        return 0
+    for parse in (parse_over, parse_lock):
+        with contextlib.suppress(BadName):
+            with held(root, flusher, parse(name)):
+                if parse is parse_lock and _is_known(root, parse_lock(name)):
+                    return 0
+                root.files.unlink(path)
+            return 1
+    crossing = Crossing.parse(name)
+    with held(root, flusher, crossing.id):
+        leave_one_name(root, flusher, crossing)
+        run_alone(finish(root, crossing, {"state": "given up"}), flusher)
+    return 1
+
+
+def _is_known(root: Root, replay: ReplayId) -> bool:
+    is_over = root.files.is_there(over_path(root.layout, replay))
+    return is_over or find_crossing(root, replay) is not None

@@ -1,0 +1,1 @@
+"""Programs for operators: mqctl, doctor and fsck."""

@@ -1,0 +1,129 @@
+"""The command `mqctl fsck`: flags, a check, its report, and an exit code."""
+
+import json
+import signal
+import threading
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from mq.model.errors import BadName, StartupError
+from mq.model.fsck_limits import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
+from mq.model.names import QueueName
+from mq.runtime.options import Number
+from mq.tools.fsck.checking import Asked, Check, Doing, Interrupted
+from mq.tools.fsck.opening import open_for_fsck
+from mq.tools.fsck.report import Outcome, Report
+from mq.tools.fsck.watching import Bar, Ending
+from mq.tools.mqctl.exits import ExitCode, Failed
+from mq.tools.mqctl.options import json_option
+
+
+def _queues(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[QueueName, ...]:
+    try:
+        return tuple(map(QueueName.parse, values))
+    except BadName as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("fsck")
+@click.argument("root", type=click.Path(path_type=Path, readable=False), envvar="MQ_ROOT")
+@click.option(
+    "--queue",
+    "only",
+    metavar="QUEUE",
+    multiple=True,
+    callback=_queues,
+    help="Look at what is of this queue alone; may be said again. A sideline is a queue too.",
+)
+@click.option("--repair", is_flag=True, help="Put right what a program may.")
+@click.option("--dry-run", is_flag=True, help="Say what --repair would do, and change nothing.")
+@click.option(
+    "--again-after",
+    type=Number(0, AGAIN_AFTER_S_MAX),
+    metavar="SECONDS",
+    default=AGAIN_AFTER_S,
+    show_default=True,
+    help="A breach is believed once it was seen twice, so long apart: daemons may be in the middle "
+    "of something. 0 for a root that nobody uses.",
+)
+@click.option(
+    "--overdue",
+    type=Number(0),
+    metavar="SECONDS",
+    default=OVERDUE_S_DEFAULT,
+    show_default=True,
+    help="How late what mq-mover does may be before it is told.",
+)
+@json_option
+def fsck(
+    root: Path,
+    only: tuple[QueueName, ...],
+    repair: bool,
+    dry_run: bool,
+    again_after: float,
+    overdue: float,
+    as_json: bool,
+) -> None:
+    """Hold the root at ROOT against mq's disk format, and put it right with --repair.
+
+    Works beside the daemons, and on a root that nobody uses. Exits with 0 when all is well, or was
+    put right; 1 when ROOT is no root or cannot be read; 5 when something is wrong and stays so; 130
+    when it was interrupted.
+    """
+    if repair and dry_run:
+        raise click.UsageError("--repair and --dry-run exclude each other")
+    doing = Doing.REPAIR if repair else Doing.DRY_RUN if dry_run else Doing.LOOK
+    try:
+        opened, flusher, risks = open_for_fsck(root)
+    except (StartupError, OSError) as error:
+        raise Failed(ExitCode.REFUSED, str(error), as_json=as_json) from error
+    for risk in risks:
+        click.echo(f"mqctl: {risk.says}: {risk.do}", err=True)
+    asked = Asked(only, doing, again_after, overdue)
+    try:
+        with Bar(Console(stderr=True)) as bar:
+            _on_interrupt(bar)
+            check = Check(opened, flusher, asked, bar)
+            try:
+                code = _code(check.run())
+            except Interrupted:
+                code = ExitCode.INTERRUPTED
+            except OSError as error:
+                raise Failed(ExitCode.REFUSED, f"{root}: {error}", as_json=as_json) from error
+    finally:
+        opened.history.end()
+        flusher.close()
+    _tell(check.report, as_json=as_json)
+    raise click.exceptions.Exit(code)
+
+
+def _on_interrupt(ending: Ending) -> None:
+    """A repair that has begun is ended first; who says it twice does not wait for that, and leaves
+    what a crash may leave.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        ending.say()
+
+    signal.signal(signal.SIGINT, end)
+
+
+def _code(report: Report) -> int:
+    return ExitCode.PARTLY if report.outcome is Outcome.BROKEN else ExitCode.DONE
+
+
+def _tell(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({**report.as_json(), "interrupted": not report.is_whole}))
+        return
+    if not report.is_whole:
+        click.echo("interrupted; until then:")
+    for line in report.lines():
+        click.echo(line)

@@ -1,0 +1,166 @@
+"""`mqctl worker`: runs a worker of a module of the user's, in this process or in several."""
+
+import asyncio
+import contextlib
+import importlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import click
+
+from mq.client.errors import ClientError, NotUsable
+from mq.client.worker import Worker
+from mq.client.worker.processes import FD, Command, Processes, looked_after
+from mq.client.worker.worker import loading
+from mq.model.worker_limits import WORKER_PROCESSES_MAX
+from mq.runtime import logs
+from mq.tools.mqctl.complaints import failed
+from mq.tools.mqctl.exits import Failed, of_signal
+from mq.tools.mqctl.options import Options, shared_options, was_said
+
+_FORM: Final = "MODULE:WORKER"
+
+
+@click.command()
+@click.argument("worker", metavar=_FORM)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, WORKER_PROCESSES_MAX),
+    default=1,
+    show_default=True,
+    help="Run it in so many processes, and start again one that dies.",
+)
+@click.option(
+    "--app-dir",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    show_default=True,
+    help="Where MODULE is looked for first.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["human", "json"]),
+    default="human",
+    show_default=True,
+    help="How lines are logged, on stderr.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="From which level up.",
+)
+@click.option("--supervisor", type=int, default=None, hidden=True)
+@shared_options
+def worker(
+    options: Options,
+    worker: str,
+    processes: int,
+    app_dir: str,
+    log_format: Literal["human", "json"],
+    log_level: str,
+    supervisor: int | None,
+) -> None:
+    """Run the Worker that MODULE has by the name WORKER, until SIGTERM or Ctrl-C; then it drains. A
+    second signal ends it at once.
+
+    --url, --token, --ca-file and --cert, where they are said, go before what the worker was made
+    with. With --processes the exit code is the worst of the processes'.
+    """
+    logs.configure(log_format, log_level)
+    if processes > 1:
+        arguments = (
+            "worker", worker, "--app-dir", app_dir, "--log-format", log_format,
+            "--log-level", log_level, "--supervisor", FD,
+        )  # fmt: skip
+        # -P: the installed mq, whatever lies in this folder.
+        command = Command(
+            (sys.executable, "-P", "-m", "mq.tools.mqctl", *arguments), _said(options)
+        )
+        code = asyncio.run(_look_after(Processes(command, processes)))
+        if code:
+            raise Failed(code)
+        return
+    _work(_loaded(worker, app_dir), options, supervisor)
+
+
+def _work(made: Worker, options: Options, supervisor: int | None) -> None:
+    try:
+        if was_said("url") or was_said("token") or options.files:
+            made.use(
+                options.url if was_said("url") else None,
+                options.token if was_said("token") else None,
+                options.files,
+            )
+        with contextlib.ExitStack() as stack:
+            if supervisor is not None:
+                stack.enter_context(looked_after(supervisor, made))
+            made.run()
+    except ClientError as error:
+        raise failed(error, options) from error
+
+
+def _loaded(worker: str, folder: str) -> Worker:
+    """The worker. Raises click's BadParameter; what the module raises goes on."""
+    # A module that begins with a dot is relative to a package, of which there is none.
+    said = re.fullmatch(r"([^:.][^:]*):([^:]+)", worker)
+    if said is None:
+        raise click.BadParameter(f"is no {_FORM}", param_hint=_FORM)
+    module, path = said.groups()
+    sys.path.insert(0, os.path.abspath(folder))
+    try:
+        with loading():
+            found: object = importlib.import_module(module)
+    except NotUsable as error:
+        raise click.BadParameter(str(error), param_hint=_FORM) from error
+    except ModuleNotFoundError as error:
+        # What is missing may be another module, which this one needs.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise click.BadParameter(
+            f"there is no module {module} in {folder}", param_hint=_FORM
+        ) from None
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not isinstance(found, Worker):
+        raise click.BadParameter(f"{module} has no Worker {path}", param_hint=_FORM)
+    if not found.queues:
+        raise click.BadParameter(f"the worker {path} has no handler", param_hint=_FORM)
+    return found
+
+
+def _said(options: Options) -> Mapping[str, str]:
+    """The environment of the processes, with what was said here: a token is in no command line."""
+    environment = dict(os.environ)
+    if was_said("url"):
+        environment["MQ_URL"] = options.url
+    if was_said("token") and options.token is not None:
+        environment.pop("MQ_TOKEN_FILE", None)
+        environment["MQ_TOKEN"] = options.token
+    of = options.files
+    for name, path in (("CA_FILE", of.ca_file), ("CERT", of.certificate), ("CERT_KEY", of.key)):
+        if path is not None:
+            environment[f"MQ_{name}"] = str(path)
+    return environment
+
+
+async def _look_after(processes: Processes) -> int:
+    """Their code; or the second signal's, which kills them."""
+    asked, insisted = asyncio.Event(), asyncio.Event()
+    heard: list[int] = []
+
+    def hear(number: signal.Signals) -> None:
+        heard.append(number)
+        (insisted if asked.is_set() else asked).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, hear, number)
+    code = await processes.run(asked, insisted)
+    return of_signal(heard[1]) if insisted.is_set() else code

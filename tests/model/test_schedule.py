@@ -1,0 +1,73 @@
+"""What a schedule decides: when it is next, and when it has ended."""
+
+import pytest
+from harness.api import UNKNOWN_ID
+
+from mq.model.names import MessageId
+from mq.model.recurrence import Cron, Every
+from mq.model.schedule import Armed, Schedule
+
+EVERY_MINUTE = Every.parse(60, 0)
+ID = MessageId.parse(UNKNOWN_ID)
+
+
+def test_it_is_next_when_it_comes_first() -> None:
+    assert Schedule(EVERY_MINUTE).armed(5) == Armed(Schedule(EVERY_MINUTE), 5, 0, 0, None)
+
+
+def test_a_firing_counts_and_the_next_one_follows() -> None:
+    armed = Schedule(EVERY_MINUTE).armed(0).fired_at(10, ID)
+    assert (armed.next_ms, armed.fired, armed.skipped, armed.last) == (60_000, 1, 0, ID)
+
+
+def test_missed_firings_are_one() -> None:
+    armed = Schedule(EVERY_MINUTE).armed(0).fired_at(10 * 60_000 + 1, ID)
+    assert (armed.next_ms, armed.fired) == (11 * 60_000, 1)
+
+
+def test_the_count_ends_it() -> None:
+    armed = Schedule(EVERY_MINUTE, count=2).armed(0)
+    armed = armed.fired_at(1, ID)
+    assert armed.next_ms == 60_000
+    armed = armed.fired_at(60_001, ID)
+    assert (armed.next_ms, armed.fired) == (None, 2)
+    with pytest.raises(ValueError, match="ended"):
+        armed.fired_at(60_002, ID)
+    with pytest.raises(ValueError, match="ended"):
+        armed.skipped_at(60_002)
+
+
+def test_what_was_skipped_is_no_message_of_the_count() -> None:
+    armed = Schedule(EVERY_MINUTE, count=1).armed(0).skipped_at(1).skipped_at(60_001)
+    assert (armed.next_ms, armed.fired, armed.skipped, armed.last) == (120_000, 0, 2, None)
+    assert armed.fired_at(120_001, ID).next_ms is None
+
+
+def test_until_is_the_last_moment_that_a_firing_is_due_at() -> None:
+    schedule = Schedule(EVERY_MINUTE, until_ms=60_000)
+    armed = schedule.armed(0).fired_at(1, ID)
+    assert armed.next_ms == 60_000
+    assert armed.fired_at(60_001, ID).next_ms is None
+    assert Schedule(EVERY_MINUTE, until_ms=59_999).armed(0).fired_at(1, ID).next_ms is None
+
+
+def test_one_that_is_due_before_the_end_is_fired_late_and_is_the_last() -> None:
+    armed = Schedule(EVERY_MINUTE, until_ms=90_000).armed(0).fired_at(1, ID)
+    assert armed.next_ms == 60_000
+    late = armed.fired_at(1_000_000, ID)
+    assert (late.next_ms, late.fired) == (None, 2)
+
+
+def test_one_may_have_ended_when_it_is_made() -> None:
+    assert Schedule(EVERY_MINUTE, until_ms=10).armed(11).next_ms is None
+    past = Cron.parse("0 0 0 1 1 ? 2020")
+    assert Schedule(past).armed(1_700_000_000_000).next_ms is None
+
+
+def test_a_cron_expression_whose_years_are_over_ends_it() -> None:
+    cron = Cron.parse("0 0 0 1 1,2 ? 2020")
+    armed = Schedule(cron).armed(1_577_800_000_000)
+    assert armed.next_ms == 1_577_836_800_000
+    armed = armed.fired_at(1_577_836_800_001, ID)
+    assert armed.next_ms == 1_580_515_200_000
+    assert armed.skipped_at(1_580_515_200_001).next_ms is None

@@ -1,0 +1,66 @@
+"""A release whose rename is done and answered "no such file", as a network mount may."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from harness.leases import QUEUE, LeasingRoot
+
+from mq.model.errors import Busy, DeliveredAgain
+from mq.model.names import MessageId
+from mq.store.disk.files import Files
+from mq.store.operations.fetch import fetch
+from mq.store.operations.reschedule import reschedule
+
+# What the mtime says of a second delivery.
+DELIVERED_AGAIN_NS = 1_900_000_000_000 * 1_000_000 + 2_000
+
+
+class AnswerLost(Files):
+    """When told to: a rename back to the queue is done, another one fetches the message, and the
+    answer to the rename is lost.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loses = False
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if self.loses and "/delay/" in source:
+            self.loses = False
+            os.utime(target, ns=(DELIVERED_AGAIN_NS, DELIVERED_AGAIN_NS))
+            super().rename(target, source)
+            raise OSError(errno.ENOENT, "no such file", source)
+
+
+@pytest.fixture
+def files() -> AnswerLost:
+    return AnswerLost()
+
+
+@pytest.fixture
+def place(tmp_path: Path, files: AnswerLost) -> LeasingRoot:
+    return LeasingRoot(tmp_path / "root", files=files)
+
+
+def fetched(place: LeasingRoot) -> MessageId:
+    (message_id,) = place.publish()
+    assert place.run(fetch(place.root, QUEUE, message_id, 60)) is not None
+    return message_id
+
+
+def test_it_is_not_refused_for_the_delivery_that_it_made_possible(
+    place: LeasingRoot, files: AnswerLost
+) -> None:
+    message_id = fetched(place)
+    files.loses = True
+    with pytest.raises(Busy):
+        place.run(reschedule(place.root, QUEUE, message_id, 0, lambda receives: receives == 1))
+
+
+def test_a_delivery_before_it_refuses_it(place: LeasingRoot) -> None:
+    message_id = fetched(place)
+    with pytest.raises(DeliveredAgain):
+        place.run(reschedule(place.root, QUEUE, message_id, 0, lambda receives: receives == 2))
