@@ -55,10 +55,12 @@ _OUTAGES: Final = (NoSpace, QuotaExceeded, NoDescriptors)
 class Mover:
     """Moves what is due, a commit group at a time. Any number of movers may share a root."""
 
-    def __init__(self, root: Root, flusher: Flusher, timer: Timer) -> None:
+    def __init__(
+        self, root: Root, flusher: Flusher, timer: Timer, timers: Timers | None = None
+    ) -> None:
         self._root = root
         self._timer = timer
-        self._timers = Timers()
+        self._timers = Timers() if timers is None else timers
         self._folder = root.layout.folder(State.DELAYED)
         self._mtimes_ns: dict[str, int | None] = {}
         """When delay/ and its buckets last changed; None where that is not to be believed."""

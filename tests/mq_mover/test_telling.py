@@ -60,7 +60,7 @@ def test_what_is_redelivered_is_told(bench: "Bench", rounds: Rounds) -> None:
 
 def test_each_policy_tells_its_turns_and_when_the_next_is(bench: "Bench", rounds: Rounds) -> None:
     torn = put_entry(bench.folder("new"))
-    bench.clock.set_ms(ctime_ms(torn) + FORGOTTEN_AFTER_S * 1000)
+    bench.clock.reach(ctime_ms(torn) + FORGOTTEN_AFTER_S * 1000)
     names = set(rounds.policies.counts())
     for _ in names:
         rounds.run_once()
