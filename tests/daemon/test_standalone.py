@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.archiving import make_root
 from harness.commands import child_pid, is_running, run_command
 from harness.messages import put_entry
 from harness.needs import cannot_run
@@ -396,13 +397,16 @@ def test_json_logs_are_an_object_a_line(daemons: Processes, root: Path, module: 
 
 
 def test_a_refusal_is_a_json_line_too(disk: Path) -> None:
-    ended = run_command("mq", "--root", str(disk), "--durability", "none", "--log-format", "json")
+    ended = run_command(
+        "mq", "--root", str(make_root(disk)), "--durability", "none", "--log-format", "json"
+    )
     assert ended.returncode == 1
     assert json.loads(ended.stderr)["level"] == "error"
 
 
 def test_no_durability_is_refused_where_it_would_lose_messages(disk: Path) -> None:
-    ended = run_command("mq", "--root", str(disk / "root"), "--durability", "none", "--port", "0")
+    root = make_root(disk / "root")
+    ended = run_command("mq", "--root", str(root), "--durability", "none", "--port", "0")
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "--durability=none is for tmpfs" in ended.stderr
@@ -424,7 +428,7 @@ def test_no_durability_is_allowed_in_memory(daemons: Processes, memory: Path) ->
 def test_a_port_in_use_is_one_clear_line(root: Path, also: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = run_command("mq", "--root", str(root), "--port", str(port), *also)
+        ended = run_command("mq", "--root", str(make_root(root)), "--port", str(port), *also)
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert f"cannot listen on 127.0.0.1 port {port}" in ended.stderr

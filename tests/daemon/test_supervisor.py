@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.archiving import make_root
 from harness.commands import child_pid, is_running, run_command
 from harness.messages import put_entry
 from harness.processes import PATIENCE_S, Process, Processes, eventually
@@ -136,8 +137,8 @@ def test_the_port_of_another_mq_is_one_clear_line(
 ) -> None:
     flags = {"one": (), "one-of-peers": ("--peers", "1"), "several": TWO}
     first = daemons.mq(tmp_path / "first", *flags[holder])
-    where = ("--root", str(tmp_path / "second"), "--port", str(first.port))
-    ended = run_command("mq", *where, *flags[comer])
+    second = make_root(tmp_path / "second")
+    ended = run_command("mq", "--root", str(second), "--port", str(first.port), *flags[comer])
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert f"cannot listen on 127.0.0.1 port {first.port}" in ended.stderr

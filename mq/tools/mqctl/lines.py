@@ -7,7 +7,7 @@ CARRIAGE_RETURN: Final = b"\r"
 
 
 class LineTooLong(Exception):
-    """A line, `number` from 1, has more bytes than one may have."""
+    """A line has more bytes than one may have; the message gives its number, from 1."""
 
     def __init__(self, number: int, bytes_max: int) -> None:
         super().__init__(f"line {number} has more than {bytes_max} bytes")
