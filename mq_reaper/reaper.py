@@ -104,7 +104,7 @@ class Reaper:
         return max(0.0, kept_s, self._again_s - self._clock.steady_s())
 
     def _aged_ms(self) -> int:
-        """Wall time for what goes for good: a clock that is set ahead cuts nothing short."""
+        """Wall time without steps ahead: such a step shortens no `--keep`."""
         return self.root.aged_ms(self._keep_s)
 
     def _pass(self) -> None:

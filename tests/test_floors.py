@@ -51,7 +51,7 @@ UPWARDS = {
     ("mq.store.operations.queues", "mq.store.schedules.schedules"),
 }
 
-# They decide, and use nothing beside the standard library.
+# They decide: no HTTP, no event loop, no flags.
 PURE = ("mq.access", "mq.model", "mq.protocol", "mq.runtime")
 BESIDE_THE_STANDARD_LIBRARY = {"aiohttp", "aiofiles", "uvloop", "click"}
 # One asks an issuer by HTTP, the other makes flags.
@@ -86,9 +86,9 @@ MUTATING_PATH = {
     "chmod", "hardlink_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink",
     "write_bytes", "write_text",
 }  # fmt: skip
-# A program in the user's cache is no root's, nor is a command's output, or memory without a name.
 # What asks the system about a socket.
 OF_SOCKETS = {("mq.http.doors", "fcntl", "ioctl")}
+# A program in the user's cache is no root's, nor is a command's output, or memory without a name.
 OUTSIDE_ROOTS = {"mq.metrics.board", "mq.spark.java", "mq.tools.mqctl.cli"}
 FOLDER_NAMES = {"new", "queues", "delay", "remove", "deleted"}
 # Where such a word is none of a folder's: states' names, a query parameter, a field of an answer or
@@ -371,7 +371,7 @@ def test_the_broker_and_what_stands_beside_it_know_nothing_of_metrics() -> None:
 
 @of_each(MIRRORING)
 def test_a_test_is_named_after_what_it_tests(path: str) -> None:
-    """`store/test_lease.py`, and `store/test_lease_steps.py`: of `mq.store.leases.lease`."""
+    """`store/leases/test_lease.py`, and `test_lease_steps.py` beside it: of `mq.store.leases.lease`."""
     *folders, name = path.removesuffix(".py").split("/")
     package = folders if folders[:1] in (["mq_mover"], ["mq_reaper"]) else ["mq", *folders]
     words = name.split("_")[1:]

@@ -272,7 +272,7 @@ class Broker:
     def begin_release(
         self, deliveries: Sequence[Delivery], unhandled: bool = False
     ) -> asyncio.Task[None]:
-        """Gives back what a consumer had that is gone, in the background. `unhandled`: the
+        """Releases the messages of a consumer that has gone, in the background. `unhandled`: the
         deliveries are no attempts. Durable once the task is done: yes.
         """
         return self._in_background(self._releaser.release(deliveries, unhandled))

@@ -59,7 +59,7 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 @click.command("mq", context_settings=context("MQ"))
-@root_option("The folder that holds the queues; made when missing.")
+@root_option("The folder that holds the queues; made when missing, in a folder that is there.")
 @click.option("--address", default="127.0.0.1", show_envvar=True, help="The address to listen on.")
 @click.option(
     "--port",

@@ -1,6 +1,6 @@
 """The mq daemon: opens the root, serves it, and drains.
 
-Wires the floors below; decides nothing.
+Wires the packages below; decides nothing.
 """
 
 import asyncio

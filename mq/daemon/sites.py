@@ -1,7 +1,7 @@
 """Where a server listens: a port or a socket, by TLS where there is a context.
 
-Aiohttp's own, which does not say how long a handshake may take; it uses private fields of
-theirs, so aiohttp is pinned below its next minor version.
+aiohttp's sites do not say how long a handshake may take. These use private fields of aiohttp,
+which is pinned below its next minor version.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""What a service manager, or the supervisor of several, is told of an mq that serves.
-
-That it is ready, how it is, that it lives, and that it ends.
-"""
+"""Readiness, status, watchdog and end of an mq that serves."""
 
 import asyncio
 from typing import Final

@@ -2,7 +2,7 @@
 
 `Access` is one for a daemon, and is changed while it serves; `Shown` is one for a connection. A
 kind of token is a Verifier; a client certificate's caller is told by a function. Both are given to
-`Access` by the floor above, which reads the files.
+`Access` by `mq.daemon`, which reads the files.
 """
 
 import asyncio

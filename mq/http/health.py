@@ -1,4 +1,4 @@
-"""`/`, `/-/livez` and `/-/readyz`: what mq says of itself to all who ask."""
+"""`/`, `/-/livez` and `/-/readyz`: entry points and health, without a token."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from mq.protocol.routes import ABOUT
 
 
 async def read_root(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """GET or HEAD of `/`: 200 with what this is, and where to go on."""
+    """GET or HEAD of `/`: 200 with name, version and entry points."""
     return json_answer(ABOUT)
 
 

@@ -1,3 +1,3 @@
 """What things are: names, messages, headers, the lifecycle, settings, selections, schedules,
-errors and limits. It reads no file and opens no socket.
+errors and limits. No I/O but the clock and the time zones.
 """

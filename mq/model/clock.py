@@ -1,7 +1,7 @@
 """The clock as a seam: wall time in milliseconds, how it is written, and a steady time for
 intervals.
 
-Nothing below the top floor calls the `time` module but this one.
+Outside the commands no other module calls `time`.
 """
 
 import functools

@@ -374,7 +374,7 @@ def unavailable(error: OSError) -> Unavailable:
     return _UNAVAILABLE.get(error.errno or 0, StorageFailed)(str(error))
 
 
-# What a root says to who archives it, and must not, or not now.
+# Errors of archives.
 
 
 @dataclass(eq=False)
@@ -414,7 +414,7 @@ class ArchiveUnreadable(MqError):
         return f"mq: {self.path} cannot be understood ({self.why})"
 
 
-# What stands in the way where a daemon has as many of something as it may, or hears too slowly.
+# A daemon's limits: connections, waiters, queues, slow heads.
 
 
 @dataclass(eq=False)

@@ -134,7 +134,6 @@ TABLE: Final[Mapping[str, Mapping[str, Told]]] = {
     },
     # Each command is looked at by itself.
     "/-/consume": {"GET": _KNOWN},
-    # What a stranger asks first.
     "/": {"GET": _OPEN, "HEAD": _OPEN},
     "/-/livez": {"GET": _OPEN, "HEAD": _OPEN},
     "/-/readyz": {"GET": _OPEN, "HEAD": _OPEN},

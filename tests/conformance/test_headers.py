@@ -146,7 +146,7 @@ async def test_a_type_that_was_kept_is_the_only_one(server: Server) -> None:
 
 
 async def test_headers_that_are_not_kept_are_ignored(server: Server) -> None:
-    """Whoever is on the way adds some: RFC 9110, 5.1."""
+    """Proxies and libraries add headers (RFC 9110, 5.1)."""
     await make_queue(server)
     ignored = {
         "User-Agent": "curl", "X-Forwarded-For": "::1", "Priority": "u=1", "X-Priority": "9",

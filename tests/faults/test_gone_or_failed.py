@@ -1,5 +1,5 @@
 """What an operation makes of an error: a name that is gone may be a queue that was deleted, or a
-race that was lost; any other error is told.
+race that was lost; any other error is raised.
 """
 
 import errno

@@ -1,6 +1,4 @@
-"""Schedules as anybody may use them at any time, held against what `mq.model.schedule` decides
-alone.
-"""
+"""Random use of schedules, compared with `mq.model.schedule`."""
 
 import itertools
 import shutil

@@ -83,7 +83,7 @@ def cells_of(
 
 
 def _step(time: str, steps: Steps) -> str:
-    """Which step a time is of, in SQL: -1 before them all, `count` behind them all; null of no
+    """SQL for the step of a time: -1 before the first, `count` after the last, null without a
     time.
     """
     return (
