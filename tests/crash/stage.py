@@ -64,6 +64,8 @@ class Stage:
             folder_max=self.folder_max,
             queue=QueueSettings(visibility_s=VISIBILITY_S),
         )
+        # Made by an operator, who flushes nothing.
+        self.root.parent.mkdir(parents=True, exist_ok=True)
         daemon = Daemon(settings, files)
         self._running.append(daemon)
         self.ports[:] = [await daemon.start()]
