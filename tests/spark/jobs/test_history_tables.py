@@ -193,8 +193,10 @@ def past(top: Path) -> Past:
         if made.chance.random() < 0.8:
             message.lines.append(Told(removed_at, "removed", 1))
         made.write(message, made.chance.choice(("", '{"time": "2026-01-01T0\n', "null\n[3]\n")))
-    made.append("lines", made.begun_ms, dropped(made.begun_ms, DROPPED, PROCESS).decode())
-    made.append("lines", made.begun_ms, '{"time": "yesterday", "event": "removed", "id": "x"}\n')
+    # In the first step, which begins with the first message.
+    first_ms = min(message.published_ms for message in made.messages)
+    made.append("lines", first_ms, dropped(first_ms, DROPPED, PROCESS).decode())
+    made.append("lines", first_ms, '{"time": "yesterday", "event": "removed", "id": "x"}\n')
     (top / "queues" / "nothing").mkdir(mode=0o700)
     return made
 
