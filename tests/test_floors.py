@@ -371,7 +371,7 @@ def test_the_broker_and_what_stands_beside_it_know_nothing_of_metrics() -> None:
 
 @of_each(MIRRORING)
 def test_a_test_is_named_after_what_it_tests(path: str) -> None:
-    """`store/leases/test_lease.py`, and `test_lease_steps.py` beside it: of `mq.store.leases.lease`."""
+    """`mq_reaper/test_reaper.py`, and `test_reaper_archive.py` beside it: of `mq_reaper.reaper`."""
     *folders, name = path.removesuffix(".py").split("/")
     package = folders if folders[:1] in (["mq_mover"], ["mq_reaper"]) else ["mq", *folders]
     words = name.split("_")[1:]
