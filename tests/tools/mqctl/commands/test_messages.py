@@ -96,7 +96,7 @@ def test_a_sideline_that_is_not_there_is_not_to_be_created(mqctl: Mqctl, queue: 
 def test_a_narrow_terminal_shows_what_columns_an_empty_table_has(
     both: tuple[Mqctl, Process], queue: str
 ) -> None:
-    mqctl, mq = both
+    _, mq = both
     command = (sys.executable, "-m", "mq.tools.mqctl", "schedules", "list", queue, "--url", mq.url)
     with screen(*command, columns=40) as terminal:
         assert terminal.ends() == 0
