@@ -292,7 +292,12 @@ def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, b
     """The root, and whether bulk publishes are to be rolled forward there."""
     try:
         root = open_trusted_root(
-            str(settings.root), files, clock, settings.reserve_bytes, settings.folder_max
+            str(settings.root),
+            files,
+            clock,
+            settings.reserve_bytes,
+            settings.folder_max,
+            new_root_level=logging.INFO,
         )
         is_published_in_bulk = bool(journals(root))
         if is_published_in_bulk:

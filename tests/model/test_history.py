@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import mq.store
 from mq.model.clock import rfc3339
 from mq.model.history import Event, Line, dropped, mentions, parse_line
+from mq.model.lifecycle import TRANSITIONS
 from mq.model.names import MessageId
 
 FORMAT = Path(mq.store.__file__).with_name("FORMAT.md").read_text(encoding="utf-8")
@@ -32,6 +33,19 @@ def test_the_documented_events_are_the_code_s() -> None:
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == {
         event.value for event in Event
     }
+
+
+def test_each_transition_is_in_the_row_of_its_event() -> None:
+    section = FORMAT.split("### History")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `\w+` \| (.+) \|$", section, re.MULTILINE)
+    # The longest name first: "return delayed" is no "return".
+    names = sorted((each.name for each in TRANSITIONS), key=len, reverse=True)
+    begins = re.compile(rf"(?:^|[,;]) ?(?:and )?({'|'.join(names)})\b")
+    found = [name for row in rows for name in begins.findall(row)]
+    no_event = ("stage", "discard", "forget", "retire", "reap")
+    # A lease lapsed and was returned, or its consumer returned it.
+    wanted = [name for name in names if name not in no_event] + ["return"]
+    assert sorted(found) == sorted(wanted)
 
 
 @given(LINES)

@@ -41,9 +41,13 @@ _IS_LOADING: Final = ContextVar("is_loading", default=False)
 F = TypeVar("F", bound=Callable[[Any], object])
 
 
+class RunsInImport(NotUsable):
+    """A module runs its worker while `loading` imports it."""
+
+
 @contextmanager
 def loading() -> Iterator[None]:
-    """While the block imports a module no worker runs: the program that imports runs it."""
+    """Workers refuse to run inside the block."""
     token = _IS_LOADING.set(True)
     try:
         yield
@@ -232,9 +236,9 @@ class Worker:
         if not self._table.queues:
             raise ValueError("the worker has no handler")
         if _IS_LOADING.get():
-            raise NotUsable(
-                "the module runs its worker while it is imported: mqctl worker runs it itself. "
-                'Put the run() below `if __name__ == "__main__":`'
+            raise RunsInImport(
+                "the module runs its worker when it is imported. mqctl worker runs it: put run() "
+                'below `if __name__ == "__main__":`.'
             )
         if self._was_run:
             raise NotUsable("a worker runs once")

@@ -42,27 +42,28 @@ def open_trusted_root(
     reserve_bytes: int | None = None,
     folder_max: int = FOLDER_FILES_MAX,
     kind: str = "mq",
+    new_root_level: int = logging.WARNING,
 ) -> Root:
-    """Like `open_root`, of a root that no other user may change; in a folder that is there, since a
-    path that is mistyped leads to none. The log says when there was no root: a warning of the
-    daemons that find nothing to do in a new one. Raises StartupError, OSError.
+    """Opens a root as `open_root` does. Refuses one that another user may change or whose parent
+    folder is missing. Logs a new root, for mq-mover and mq-reaper as a warning. Raises
+    StartupError, OSError.
     """
     layout = Layout.of(path)
     above = os.path.dirname(layout.root)
-    if not os.path.isdir(above):
+    if not _is_folder(files, above):
         raise StartupError(
-            f"{layout.root}: there is no folder {above} to make the root in; correct --root, or "
-            f"mkdir -p {above}"
+            f"{layout.root}: there is no folder {above} to make the root in; correct --root "
+            f"(MQ_ROOT), or mkdir -p {above}"
         )
-    was_there = files.status(layout.format) is not None
+    # A root that is no folder has no format either: opening it says so.
+    was_there = os.path.lexists(layout.format)
     check_trust(path, files, layout.folders())
     check_clock(layout, files, clock)
     root = open_root(path, files, clock, reserve_bytes, folder_max, kind)
     # Another user may have made it just before this one did.
     refuse(risks(path, files, os.geteuid(), layout.folders()))
     if not was_there:
-        level = logging.INFO if kind == "mq" else logging.WARNING
-        _log.log(level, "there was no root: made a new one", extra={"fields": {"root": path}})
+        _log.log(new_root_level, "made a new root", extra={"fields": {"root": layout.root}})
     return root
 
 
@@ -132,6 +133,15 @@ def _of_ways(top: str, files: Files, user: int) -> Iterator[Risk]:
         elif not is_ours:
             says = f"user {status.st_uid} may rename what is in {folder}, the way to {top}"
             yield Risk(says, "use a root below folders of this user or the superuser", False)
+
+
+def _is_folder(files: Files, path: str) -> bool:
+    """Whether a folder is there, or a link to one. Raises OSError where that cannot be seen."""
+    try:
+        status = files.status(os.path.realpath(path))
+    except NotADirectoryError:
+        return False
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def _prefixes(path: str) -> Iterator[str]:

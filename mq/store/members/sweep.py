@@ -48,4 +48,5 @@ def _is_older(root: Root, entry: "os.DirEntry[str]", seconds: float) -> bool:
     status = root.files.status(entry.path)
     if status is None:
         return False
-    return root.now_ms() - Stamp.from_mtime_ns(status.st_mtime_ns).due_ms > seconds * 1000
+    told_ms = Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
+    return root.aged_ms(seconds) - told_ms > seconds * 1000

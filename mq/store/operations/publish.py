@@ -236,5 +236,6 @@ def _was_delivered(root: Root, draft: Draft) -> bool:
     """Whether it is, or was removed since; not because it was taken for forgotten."""
     state = whereabouts(root, draft.queue, draft.id)
     if state is State.REMOVED:
-        return root.aged_ms(FORGOTTEN_AFTER_S) - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
+        # By wall time: the process that forgot the file may not have seen the step.
+        return root.now_ms() - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
     return state in DELIVERED or has_crossed(root, draft.queue, draft.id)

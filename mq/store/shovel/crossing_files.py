@@ -281,8 +281,7 @@ def sweep_crossings(root: Root, flusher: Flusher) -> int:
     for entry in entries:
         try:
             since_ms = entry.stat(follow_symlinks=False).st_mtime_ns // 1_000_000
-            age_ms = root.aged_ms(LEDGER_KEPT_S) - since_ms
-            swept += _sweep(root, flusher, entry.name, entry.path, age_ms)
+            swept += _sweep(root, flusher, entry.name, entry.path, since_ms)
         except (BadName, Busy, FileNotFoundError):
             continue
         except (MqError, OSError) as error:
@@ -292,9 +291,9 @@ def sweep_crossings(root: Root, flusher: Flusher) -> int:
     return swept
 
 
-def _sweep(root: Root, flusher: Flusher, name: str, path: str, age_ms: int) -> int:
+def _sweep(root: Root, flusher: Flusher, name: str, path: str, since_ms: int) -> int:
     if is_unfinished(name):
-        if age_ms < FORGOTTEN_AFTER_S * 1000:
+        if root.aged_ms(FORGOTTEN_AFTER_S) - since_ms < FORGOTTEN_AFTER_S * 1000:
             return 0
         replay = parse_unfinished(name)
         # Not while its run is there: a query may be at it for longer than that, without a row.
@@ -303,7 +302,7 @@ def _sweep(root: Root, flusher: Flusher, name: str, path: str, age_ms: int) -> i
             if not _is_known(root, replay):
                 unlink_if_there(root.files, lock_path(root.layout, replay))
         return 1
-    if age_ms < LEDGER_KEPT_S * 1000:
+    if root.aged_ms(LEDGER_KEPT_S) - since_ms < LEDGER_KEPT_S * 1000:
         return 0
     for parse in (parse_over, parse_lock):
         with contextlib.suppress(BadName):

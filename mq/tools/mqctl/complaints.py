@@ -107,7 +107,7 @@ def _problem(error: Problem, names: list[str]) -> tuple[ExitCode, str, Mapping[s
         name = str(error.facts.get("queue", ""))
         message = f"There is no queue {shown(name)}."
         if name.endswith(SIDELINE_SUFFIX) and name.removesuffix(SIDELINE_SUFFIX) in names:
-            message += " mq makes it for the first message that is sidelined."
+            message += " mq creates it when it sidelines the first message."
         elif near := near_names(name, names):
             message += f" Is it {' or '.join(near)}?"
         elif name:

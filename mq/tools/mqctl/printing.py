@@ -29,7 +29,7 @@ _CONTROL_BUT_LINES: Final = re.compile(
 )
 # The columns that have what commands take: it is copied, and so it is neither broken nor cut.
 _WHOLE: Final = frozenset(("id", "queue", "schedule", "member", "name"))
-# What another column needs at least, where it has more: half a time.
+# The least width of a column that may wrap: half a timestamp.
 _FOLDED_CELLS: Final = 12
 _BETWEEN_CELLS: Final = 3
 _WRITTEN: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -86,7 +86,7 @@ class Printer:
         for texts in cells:
             table.add_row(*texts)
         console = self.console()
-        if _least_width(columns, cells) > console.width:
+        if cells and _least_width(columns, cells) > console.width:
             for texts in cells:
                 self.facts(zip(columns, texts, strict=True))
                 self._write("\n")
@@ -95,7 +95,7 @@ class Printer:
             console.print(table)
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """What is said of one thing: a name and a value each line, which the terminal wraps."""
+        """Prints a name and a value a line; the terminal wraps long values."""
         if not self.is_terminal:
             self.table(("", ""), pairs)
             return
@@ -212,7 +212,7 @@ def time_text(moment: datetime) -> str:
 
 
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
-    """How wide a table is whose columns are as narrow as they may be."""
+    """The least width that the table fits."""
     width = 0
     for at, column in enumerate(columns):
         longest = max((row[at].cell_len for row in rows), default=0)

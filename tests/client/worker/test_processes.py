@@ -307,8 +307,15 @@ def test_a_module_that_runs_its_worker_is_told_of_the_main_guard(
     assert not process.logged("Traceback")
 
 
-def test_a_module_s_own_mistake_is_shown(app: App) -> None:
-    (app.folder / "broken.py").write_text("import no_such_module_anywhere\n")
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        ("import no_such_module_anywhere", "no_such_module_anywhere"),
+        ("from mq.client.errors import NotUsable; raise NotUsable('of its own')", "of its own"),
+    ],
+)
+def test_a_module_s_own_mistake_is_shown(app: App, mistake: str, told: str) -> None:
+    (app.folder / "broken.py").write_text(f"{mistake}\n")
     process = app.start(worker="broken:worker")
     assert ended(process) == 1
-    eventually(lambda: process.logged("no_such_module_anywhere"), "the trace")
+    eventually(lambda: process.logged(told), "the trace")

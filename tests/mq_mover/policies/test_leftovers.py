@@ -16,6 +16,7 @@ from mq.model.limits import (
     TOMBSTONE_KEPT_S,
 )
 from mq.model.names import Key, QueueName
+from mq.model.upkeep_limits import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
 from mq.store.format.layout import Keys
 
 if TYPE_CHECKING:
@@ -55,6 +56,15 @@ def publish_id(bench: "Bench") -> str:
     return str(put_file(bench.folder("journal") / "nightly.done", due_ms=bench.clock.now_ms()))
 
 
+def told_by_a_member(bench: "Bench") -> str:
+    return str(put_file(bench.folder("members") / "gone.json", due_ms=bench.clock.now_ms()))
+
+
+def unfinished_shovel(bench: "Bench") -> str:
+    name = f".orders.{NAMED[:16]}"
+    return str(put_file(bench.folder("shovels") / name, due_ms=bench.clock.now_ms()))
+
+
 @pytest.mark.parametrize(
     ("make", "kept_s"),
     [
@@ -64,6 +74,8 @@ def publish_id(bench: "Bench") -> str:
         (idempotency_key, IDEMPOTENCY_S_DEFAULT),
         (staged_job, STAGING_FORGOTTEN_S),
         (publish_id, LEDGER_KEPT_S),
+        (told_by_a_member, MEMBER_TOLD_KEPT_S),
+        (unfinished_shovel, UNFINISHED_KEPT_S),
     ],
 )
 def test_a_step_ahead_sweeps_nothing_that_time_has_not(

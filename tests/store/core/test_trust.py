@@ -118,8 +118,33 @@ def test_no_daemon_makes_a_root_below_a_folder_that_is_not_there(
     tmp_path: Path, refused: Refused, name: str
 ) -> None:
     says = refused(name, tmp_path / "vra" / "mq")
-    assert f"there is no folder {tmp_path / 'vra'} to make the root in; correct --root" in says
+    assert (
+        f"there is no folder {tmp_path / 'vra'} to make the root in; correct --root (MQ_ROOT)"
+        in says
+    )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_a_daemon_says_why_it_cannot_see_the_folder_above(
+    tmp_path: Path, refused: Refused, name: str
+) -> None:
+    assert "File name too long" in refused(name, tmp_path / ("x" * 256) / "mq")
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_makes_a_root_below_a_file(tmp_path: Path, refused: Refused, name: str) -> None:
+    (tmp_path / "file").touch()
+    for above in (tmp_path / "file", tmp_path / "file" / "folder"):
+        assert f"there is no folder {above} to make the root in" in refused(name, above / "mq")
+
+
+@pytest.mark.parametrize("name", DAEMONS)
+def test_no_daemon_starts_on_a_root_that_is_a_file(
+    tmp_path: Path, refused: Refused, name: str
+) -> None:
+    (tmp_path / "root").touch()
+    assert f"{tmp_path / 'root'} is no folder" in refused(name, tmp_path / "root")
 
 
 @pytest.mark.parametrize("name", DAEMONS)
@@ -130,10 +155,11 @@ def test_a_daemon_that_makes_a_root_says_so(tmp_path: Path, daemons: Processes, 
         if is_there:
             root.mkdir(mode=0o700)
         for is_new in (True, False):
-            process = START[name](daemons, root)
+            # The log has the path that was meant.
+            process = START[name](daemons, tmp_path / ".." / tmp_path.name / "root")
             assert process.terminate() == 0
             level = "INFO" if name == "mq" else "WARNING"
-            says = rf"{level} +mq.root: there was no root: made a new one root={root}\b"
+            says = rf"{level} +mq.root: made a new root root={root}\b"
             assert (process.logged(says) is not None) is is_new
         shutil.rmtree(root)
 

@@ -223,6 +223,20 @@ def test_queues_are_joined_over_runs_and_sidelines(place: LeasingRoot) -> None:
     assert set(crossings.of(QUEUE)) == set()
 
 
+def test_what_began_after_a_step_ahead_is_swept_in_its_own_time(place: LeasingRoot) -> None:
+    place.clock.set_ms(place.clock.now_ms() + 2 * round(FORGOTTEN_AFTER_S) * 1000)
+    assert sweep_crossings(place.root, place.flusher) == 0
+    unfinished = place.top / "crossings" / ".run-9.0123456789abcdef"
+    unfinished.parent.mkdir(exist_ok=True)
+    unfinished.touch()
+    at_s = place.clock.now_ms() / 1000 + 1
+    os.utime(unfinished, (at_s, at_s))
+    # The root sees the step.
+    place.root.aged_ms(FORGOTTEN_AFTER_S)
+    place.pass_s(FORGOTTEN_AFTER_S + 2)
+    assert sweep_crossings(place.root, place.flusher) == 1
+
+
 def test_what_nobody_goes_on_with_is_swept(place: LeasingRoot) -> None:
     ids = place.publish(2)
     choose(place, ids)

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 import click
 
 from mq.client.client import AsyncClient
-from mq.client.errors import Forbidden, MessageNotFound, Problem, QueueNotFound
+from mq.client.errors import ClientError, Forbidden, MessageNotFound, Problem, QueueNotFound
 from mq.client.values import PeekedMessage, State, StoredMessage
 from mq.model.limits import BATCH_MESSAGES_MAX, MIB, PEEK_MESSAGES_DEFAULT, SIDELINE_SUFFIX
 from mq.tools.mqctl.arguments import Kind, queue_argument
@@ -200,17 +200,28 @@ def history(options: Options, queue: str, message_id: str) -> None:
 
 
 async def _advice_of_a_sideline(client: AsyncClient, sideline: str, message_id: str) -> str:
-    """Where the message's life before the sideline is: the queue that it left has recorded it."""
+    """Names the queue whose history has the time before the sideline."""
     queue = sideline.removesuffix(SIDELINE_SUFFIX)
+    source = client.queue(queue)
     try:
-        found = await client.queue(queue).history(message_id)
-    except (MessageNotFound, QueueNotFound):
+        try:
+            found = await source.history(message_id)
+        except MessageNotFound:
+            is_recording = (await source.settings()).values["history"]
+        else:
+            if found.events:
+                return (
+                    f"What came before is in the history of {queue}: "
+                    f"mqctl history {queue} {message_id}"
+                )
+            is_recording = found.recording
+    except QueueNotFound:
         return f"{queue} has no history of the message."
     except Forbidden:
         return f"{queue} has the history of what came before, which this token may not read."
-    if found.events:
-        return f"What came before is in the history of {queue}: mqctl history {queue} {message_id}"
-    return f"{queue} has no history of the message." if found.recording else _not_recording(queue)
+    except ClientError:
+        return f"The history of {queue} could not be read."
+    return f"{queue} has no history of the message." if is_recording else _not_recording(queue)
 
 
 def _not_recording(queue: str) -> str:

@@ -12,10 +12,10 @@ from typing import Final, Literal
 
 import click
 
-from mq.client.errors import ClientError, NotUsable
+from mq.client.errors import ClientError
 from mq.client.worker import Worker
 from mq.client.worker.processes import FD, Command, Processes, looked_after
-from mq.client.worker.worker import loading
+from mq.client.worker.worker import RunsInImport, loading
 from mq.model.worker_limits import WORKER_PROCESSES_MAX
 from mq.runtime import logs
 from mq.tools.mqctl.complaints import failed
@@ -116,7 +116,7 @@ def _loaded(worker: str, folder: str) -> Worker:
     try:
         with loading():
             found: object = importlib.import_module(module)
-    except NotUsable as error:
+    except RunsInImport as error:
         raise click.BadParameter(str(error), param_hint=_FORM) from error
     except ModuleNotFoundError as error:
         # What is missing may be another module, which this one needs.

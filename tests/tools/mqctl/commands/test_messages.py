@@ -80,7 +80,9 @@ def test_a_history_of_a_sideline_says_which_queue_records_nothing(mqctl: Mqctl, 
     first, second = mqctl("send", queue, "a", "b").lines
     mqctl("sideline", queue, first, second)
     sideline = f"{queue}_SIDELINE"
-    # The queue that it left is asked by the id: without a line it knows no such message.
+    advice = f"Nothing is recorded now: mqctl settings {queue} history=true\n"
+    assert mqctl("history", sideline, first).err == advice
+    assert mqctl("settings", queue, "history=true").code == 0
     assert mqctl("history", sideline, first).err == f"{queue} has no history of the message.\n"
     assert mqctl("delete", queue, "--yes").code == 0
     assert mqctl("history", sideline, second).err == f"{queue} has no history of the message.\n"
@@ -88,7 +90,17 @@ def test_a_history_of_a_sideline_says_which_queue_records_nothing(mqctl: Mqctl, 
 
 def test_a_sideline_that_is_not_there_is_not_to_be_created(mqctl: Mqctl, queue: str) -> None:
     told = mqctl("peek", f"{queue}_SIDELINE").err
-    assert told.endswith("mq makes it for the first message that is sidelined.\n")
+    assert told.endswith("mq creates it when it sidelines the first message.\n")
+
+
+def test_a_narrow_terminal_shows_what_columns_an_empty_table_has(
+    both: tuple[Mqctl, Process], queue: str
+) -> None:
+    _, mq = both
+    command = (sys.executable, "-m", "mq.tools.mqctl", "schedules", "list", queue, "--url", mq.url)
+    with screen(*command, columns=40) as terminal:
+        assert terminal.ends() == 0
+        terminal.shows("schedule")
 
 
 @pytest.mark.parametrize("columns", [30, 80])
