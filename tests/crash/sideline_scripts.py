@@ -152,7 +152,7 @@ async def release_much(on: Stage) -> None:
 
 async def _limited(on: Stage, *, with_sideline: bool = True) -> list[str]:
     """Two messages that were delivered as often as their queue allows; they are due."""
-    await on.begin(with_sideline=with_sideline)
+    await on.begin(ORDERS, *([SIDELINE] if with_sideline else []))
 
     def limit(root: Root, flusher: FsyncFlusher) -> None:
         fields: dict[str, object] = {"max_receives": 1}
