@@ -90,9 +90,8 @@ def main(
         files = Files() if notifier.watchdog_s is None else ProgressFiles(pulse.beat)
         if source is None:
             folder = Layout.of(root).remove
-            _refuse_links(files, str(root))
             if Path(folder).is_dir():
-                _refuse_links(files, folder)
+                _refuse_links(files, str(root), folder)
                 # No more than this: on a full disk nothing can be made, and the reaper frees it.
                 check_trust(str(root), files, Layout.of(root).folders())
                 check_clock(Layout.of(root), files, clock)
