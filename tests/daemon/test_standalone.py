@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.archiving import make_root
 from harness.commands import child_pid, is_running, run_command
+from harness.folders import make_root
 from harness.messages import put_entry
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, Process, Processes, eventually

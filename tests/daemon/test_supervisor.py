@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.archiving import make_root
 from harness.commands import child_pid, is_running, run_command
+from harness.folders import make_root
 from harness.messages import put_entry
 from harness.processes import PATIENCE_S, Process, Processes, eventually
 from harness.raw import RawConnection, raw_head, raw_request

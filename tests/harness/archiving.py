@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.messages import make_body, new_id, number_in, put_file
-from mq.model.clock import SystemClock
 from mq.model.message import Stamp
 from mq.spark.jobs.archive_commit import read_commits
 from mq.spark.jobs.archive_compaction import Group, rewrite
@@ -20,7 +19,7 @@ from mq.spark.jobs.archive_task import Fact, archive_part
 from mq.spark.jobs.archived import hidden_names, last_batch
 from mq.spark.jobs.watching import Watcher
 from mq.store.archive.ledger import ArchiveBatch
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 
 DUE_MS = 1_700_000_000_000
@@ -43,12 +42,6 @@ class TasksHere:
         self, archive: str, staged: str, groups: Sequence[Group], watcher: Watcher
     ) -> list[Fact]:
         return [rewrite(self.files, archive, staged, group) for group in groups]
-
-
-def make_root(top: Path) -> Path:
-    """A root that no daemon is at."""
-    open_root(str(top), Files(), SystemClock())
-    return top
 
 
 def put_removed(root: Path, count: int, queue: str = "orders", first: int = 0) -> list[Path]:

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from mq.model.clock import SystemClock
+from mq.store.core.root import open_root
+from mq.store.disk.files import Files
+
 STATES = ("new", "queues", "delay", "remove")
+
+
+def make_root(top: Path) -> Path:
+    """A root that no daemon is at."""
+    open_root(str(top), Files(), SystemClock())
+    return top
 
 
 def message_files(root: Path) -> dict[str, list[str]]:

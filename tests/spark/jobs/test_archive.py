@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.archiving import data_files, make_root, put_removed, rows_of
+from harness.archiving import data_files, put_removed, rows_of
+from harness.folders import make_root
 from harness.messages import number_in
 from harness.processes import Processes, eventually
 from pyspark.errors import PythonException

@@ -16,15 +16,9 @@ from crash.changes import Tree
 from crash.images import Mark
 from crash.legal_states import Disk, Model
 from crash.trees import fingerprint, trees
-from harness.archiving import (
-    archive_here,
-    data_files,
-    make_root,
-    numbers_in,
-    put_removed,
-    rows_of,
-)
+from harness.archiving import archive_here, data_files, numbers_in, put_removed, rows_of
 from harness.faults import CrashingFiles, Died, FaultyFiles
+from harness.folders import make_root
 from harness.logged_files import LoggedFiles
 
 from mq.model.errors import MqError

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from harness.archiving import archive_here, make_root, numbers_in, put_removed
+from harness.archiving import archive_here, numbers_in, put_removed
+from harness.folders import make_root
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

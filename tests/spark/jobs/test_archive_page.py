@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.archiving import DUE_MS, make_root, numbers_in, rows_of
+from harness.archiving import DUE_MS, numbers_in, rows_of
+from harness.folders import make_root
 from harness.messages import make_body, put_entry
 from harness.processes import eventually
 from harness.spark import PATIENCE_S

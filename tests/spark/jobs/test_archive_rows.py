@@ -8,15 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.archiving import (
-    DUE_MS,
-    archive_here,
-    make_root,
-    put_removed,
-    rows_of,
-    sidelined_at,
-)
+from harness.archiving import DUE_MS, archive_here, put_removed, rows_of, sidelined_at
 from harness.faults import FaultyFiles
+from harness.folders import make_root
 from harness.messages import make_headers, new_id, put_file
 
 from mq.model.headers import print_block
