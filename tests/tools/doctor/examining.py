@@ -63,7 +63,7 @@ class Mounts:
         folder.mkdir(exist_ok=True)
         arguments = (str(folder), kind, ",".join(lies), json.dumps(options))
         return self._stack.enter_context(
-            served("doctor.lying_mount", self._work / name, *arguments)
+            served("tools.doctor.lying_mount", self._work / name, *arguments)
         )
 
 

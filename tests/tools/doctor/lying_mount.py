@@ -1,6 +1,6 @@
 """The process that serves a folder through FUSE as no file system should (see `conftest.py`).
 
-    python -m doctor.lying_mount MOUNT_POINT FOLDER KIND LIES OPTIONS
+    python -m tools.doctor.lying_mount MOUNT_POINT FOLDER KIND LIES OPTIONS
 
 KIND is what Linux calls it, behind `fuse.`; LIES are words of the list below, parted by commas;
 OPTIONS as those of `nfs.imitation`, in JSON. What it is told to do wrong:
@@ -52,6 +52,9 @@ class Liar(Client):
 
     def _here(self, path: str) -> str:
         return super()._here(self._spelled(path))
+
+    def _named(self, path: str) -> str:
+        return super()._named(self._spelled(path))
 
     def _made(self, path: str) -> str:
         return super()._made(self._spelled(path))
