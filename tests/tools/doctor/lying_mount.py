@@ -50,14 +50,11 @@ class Liar(Client):
         folder, name = os.path.split(path)
         return os.path.join(folder, name.lower()) if "cases" in self._lies else path
 
-    def _here(self, path: str) -> str:
-        return super()._here(self._spelled(path))
+    def _led(self, path: str) -> str:
+        return super()._led(self._spelled(path))
 
     def _named(self, path: str) -> str:
         return super()._named(self._spelled(path))
-
-    def _made(self, path: str) -> str:
-        return super()._made(self._spelled(path))
 
     def fsyncdir(self, path: str | None, datasync: int, fh: int) -> int:
         self._refuse("folders", errno.EINVAL)
