@@ -1,4 +1,4 @@
-"""What a daemon is told of the tokens that another service signs."""
+"""A daemon's settings for the tokens that another service signs."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who may come in: from the daemon's settings, read at the start and when it is told to again."""
+"""Admission: from the daemon's settings, read at the start and at each reload."""
 
 import asyncio
 import ipaddress

@@ -426,7 +426,7 @@ class HeadTooSlow(MqError):
 
 @dataclass(eq=False)
 class TooManyConnections(Unavailable):
-    """The process has so many connections, none of which is idle."""
+    """The process is at its limit of connections, and none is idle."""
 
     connections_max: int
     slug = "too-many-connections"
@@ -434,7 +434,7 @@ class TooManyConnections(Unavailable):
 
 @dataclass(eq=False)
 class TooManyWaiters(Unavailable):
-    """So many consumers wait in the process that there may be no other."""
+    """The process is at its limit of waiting consumers."""
 
     waiters_max: int
     slug = "too-many-waiters"
@@ -442,7 +442,7 @@ class TooManyWaiters(Unavailable):
 
 @dataclass(eq=False)
 class TooManyQueues(MqError):
-    """There are so many queues that there may be no other."""
+    """The root is at its limit of queues."""
 
     queues_max: int
 
@@ -479,7 +479,7 @@ class ShovelNotFound(MqError):
 
 @dataclass(eq=False)
 class TooManyShovels(Unavailable):
-    """So many shovels run in the process that there may be no other now."""
+    """The process is at its limit of running shovels."""
 
     shovels_max: int
     slug = "too-many-shovels"

@@ -46,7 +46,7 @@ class Why(Enum):
     QUEUE_EXPIRED = "queue-expired"
     """Its queue has expired."""
     SETTINGS_UNREADABLE = "settings-unreadable"
-    """Nobody can tell what its queue's settings say."""
+    """The queue's settings cannot be read."""
     BUSY = "busy"
     """Another process is at it in this moment, or at its key."""
     GONE = "gone"
