@@ -1,1 +1,1 @@
-"""mq-mover: what time does to messages."""
+"""mq-mover: the daemon for everything that becomes due."""

@@ -1,7 +1,7 @@
 """The command `mq-mover`: flags and environment, then passes until it is stopped."""
 
-import logging
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 
 import click
 
+from mq.coordination.coordinator import ASSIGN_EVERY_S
 from mq.coordination.opening import COORDINATOR_DEFAULT, open_coordinator
 from mq.metrics.families import Family
 from mq.metrics.serving import shown
 from mq.model.clock import SystemClock
 from mq.model.errors import AcrossFileSystems, StartupError
-from mq.model.upkeep_limits import ASSIGN_EVERY_S, REFRESH_EVERY_S
+from mq.model.limits import REFRESH_EVERY_S
+from mq.model.log import logger
 from mq.runtime.logs import LogFormat
 from mq.runtime.options import (
     Number,
@@ -28,26 +30,24 @@ from mq.runtime.options import (
     service_manager,
     upkeep_options,
 )
-from mq.runtime.passes import Passes
 from mq.runtime.pulse import Pulse
-from mq.runtime.upkeep import PassVitals, Stop, make_passes
-from mq.store.core.root import Root, probe_write
-from mq.store.core.server_clock import ClockFollower
-from mq.store.core.trust import check_trust, open_trusted_root
+from mq.runtime.upkeep import Passes, PassVitals, Stop, make_passes
+from mq.store.core.clocks import ClockFollower
+from mq.store.core.root import probe_write
+from mq.store.core.trust import check_trust
 from mq.store.disk.files import Files, ProgressFiles
-from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.flush import FSYNC_THREADS, FsyncFlusher
 from mq.store.disk.mounts import choose_flusher
 from mq.store.format.layout import Layout
+from mq.store.opening import cannot_open, open_trusted_root, root_of
 from mq.store.operations.redeliver import Timer
 from mq.store.settings.registry import Registry
-from mq_mover.member_name import member_name
 from mq_mover.metrics import of_moving, of_rounds
 from mq_mover.mover import Mover
 from mq_mover.rounds import Rounds
 
-_log = logging.getLogger("mq-mover")
+_log = logger("mq-mover")
 
-_THREADS: Final = 8
 _SAYS: Final = {
     "moved": "redelivered",
     "from_leases": "from leases",
@@ -57,7 +57,7 @@ _SAYS: Final = {
 
 
 class Shared(NamedTuple):
-    """How the upkeep is shared, and how often all queues are looked at."""
+    """How members share the upkeep, and how often each looks at all queues."""
 
     coordinator: str
     member: str
@@ -66,28 +66,26 @@ class Shared(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is done until it is stopped: a round, when the next is due, and what ends it."""
+    """The work of a daemon: a round, the time of the next, and the end."""
 
     run_once: Callable[[], int]
     next_due_s: Callable[[], float | None]
     look: Callable[[], object]
-    """Uses the folders, blocking, for whoever asks whether they answer."""
+    """Uses the folders, blocking: the watchdog's probe."""
     status: Callable[[], str]
     families: Callable[[Passes], Iterator[Family]]
-    """What is shown to Prometheus."""
+    """The families of its metrics."""
     stop: Callable[[], None] = lambda: None
 
 
 @click.command("mq-mover", context_settings=context("MQ_MOVER"))
-@root_option(
-    "Do all that time does in this root: redelivery, schedules, and sweeping what was forgotten."
-)
+@root_option("Do the upkeep of this root: redelivery, schedules, expiry and sweeps.")
 @click.option(
     "--source",
     type=click.Path(path_type=Path),
     default=None,
     show_envvar=True,
-    help="Instead of a root: move what is due from this folder ({queue}:{id}) ...",
+    help="Instead of a root: move due messages from this folder ({queue}:{id}) ...",
 )
 @click.option(
     "--destination",
@@ -108,30 +106,40 @@ class Work(NamedTuple):
     "--coordinator",
     default=COORDINATOR_DEFAULT,
     show_envvar=True,
-    help="How those who share the root's upkeep agree whose which queue is: `file`, by files in "
-    "the root; `zookeeper://HOST:PORT,.../PREFIX`; or `alone`, where there is no other.",
+    help=(
+        "How several mq-movers of the root divide its queues: `file`, by files "
+        "in the root; `zookeeper://HOST:PORT,.../PREFIX`; or `alone`, for a "
+        "single one."
+    ),
 )
 @click.option(
     "--member",
     default=None,
     show_envvar=True,
-    help="How this process is called among those who share the root's upkeep; no other may have "
-    "the name. By default the machine's name, the process's number, and something by chance.",
+    help=(
+        "This process's name among the mq-movers of the root. It must be "
+        "unique. By default it is made of the host's name, the process id and "
+        "random digits."
+    ),
 )
 @click.option(
     "--assign-every",
     type=Number(min=0, min_open=True),
     default=ASSIGN_EVERY_S,
     show_envvar=True,
-    help="Seconds between two deals of the queues to members; all of them should have the same.",
+    help=(
+        "Seconds between two assignments of the queues to members. All members "
+        "should have the same value."
+    ),
 )
 @click.option(
     "--refresh",
     type=Number(min=0, min_open=True),
     default=REFRESH_EVERY_S,
     show_envvar=True,
-    help="Every so many seconds look at all queues, what is new and what their settings are; the "
-    "first time at the start.",
+    help=(
+        "Seconds between two looks at all queues and their settings; the first one at the start."
+    ),
 )
 @folder_max_option
 @metrics_option
@@ -153,7 +161,7 @@ def main(
 ) -> None:
     """Bring messages back to their queues when they are due, and publish those of schedules.
 
-    Timers are the files' own mtimes: a restart loses none, and starts with what is there.
+    Timers are the files' own mtimes: a restart loses none, and starts with the files there.
     """
     begin_logs(log_format, log_level)
     stop = Stop()
@@ -165,12 +173,12 @@ def main(
         pulse = Pulse(notifier)
         files = Files() if notifier.watchdog_s is None else ProgressFiles(pulse.beat)
         if (source is None) != (destination is None):
-            raise StartupError("--source and --destination go together")
+            raise StartupError("--source and --destination go together; use both, or neither")
         if delay and source is None:
-            # A message would come back while it is somebody's, or before the time it is for.
+            # Otherwise a message would return while a consumer has it, or before its time.
             raise StartupError(
-                "--delay (MQ_MOVER_DELAY) goes with --source and --destination: in a root each "
-                "message leaves when it is due"
+                "--delay (MQ_MOVER_DELAY) needs --source and --destination, since each message of "
+                "a root has its own due time; leave it out"
             )
         timer = Timer(lain_s=delay or None)
         if source is None or destination is None:
@@ -182,7 +190,7 @@ def main(
     except StartupError as error:
         raise fail("mq-mover", error) from error
     except OSError as error:
-        raise fail("mq-mover", StartupError(f"cannot begin: {error}")) from error
+        raise fail("mq-mover", cannot_open(str(source or root), error)) from error
     passes = Passes(SystemClock())
     vitals = PassVitals(notifier, pulse, SystemClock(), work.status)
     try:
@@ -202,7 +210,7 @@ def main(
 def _over_root(path: Path, files: Files, timer: Timer, folder_max: int, shared: Shared) -> Work:
     clock = SystemClock()
     root = open_trusted_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
-    flusher = choose_flusher(root.layout.root, files, _THREADS)
+    flusher = choose_flusher(root.layout.root, files, FSYNC_THREADS)
     coordinator = open_coordinator(shared.coordinator, root, shared.member, shared.assign_every_s)
     rounds = Rounds(root, flusher, coordinator, timer, Registry(root, every_s=shared.refresh_s))
     rounds.start()
@@ -217,10 +225,10 @@ def _over_root(path: Path, files: Files, timer: Timer, folder_max: int, shared: 
     def status() -> str:
         done = rounds.redelivery()
         said = ", ".join(f"{count} {_SAYS[what]}" for what, count in done.items())
-        return f"Moving what is due in {path}: {said}"
+        return f"Moving due messages in {path}: {said}"
 
-    # Of its own files: what it does says nothing of the passes.
-    looked_at = Root.of(root.layout, Files(), clock)
+    # The probe has its own Files: its calls are not progress of the passes.
+    looked_at = root_of(root.layout, Files(), clock)
     look = partial(probe_write, looked_at)
     families = partial(of_rounds, rounds=rounds)
     return Work(run_once, rounds.next_due_s, look, status, families, rounds.stop)
@@ -230,19 +238,21 @@ def _between(source: Path, destination: Path, files: Files, timer: Timer, folder
     layout = Layout.between(source.resolve(), destination.resolve())
     if layout.delay == layout.new:
         raise StartupError(
-            f"{source} is where messages are written: mq delivers them by itself, and a file "
-            "there may be half written"
+            f"mq writes messages in {source}, where a file may be half written, and delivers them "
+            "itself; use another --source"
         )
     for folder in (source, destination):
         if not folder.is_dir():
-            raise StartupError(f"{folder} is no folder")
+            raise StartupError(
+                f"{folder} is not a folder; correct --source or --destination, or make it"
+            )
     if source.stat().st_dev != destination.stat().st_dev:
         raise AcrossFileSystems(source, destination)
     for folder in (source, destination):
         check_trust(str(folder), files)
     clock = SystemClock()
-    root = Root.of(layout, files, clock, folder_max=folder_max, kind="mq-mover")
-    flusher = FsyncFlusher(files, _THREADS)
+    root = root_of(layout, files, clock, folder_max=folder_max, kind="mq-mover")
+    flusher = FsyncFlusher(files, FSYNC_THREADS)
     mover = Mover(root, flusher, timer)
     clock_follower = ClockFollower(root, clock)
     _log.info("moving", extra={"fields": {"source": source, "destination": destination}})
@@ -252,7 +262,7 @@ def _between(source: Path, destination: Path, files: Files, timer: Timer, folder
         return mover.run_once()
 
     def status() -> str:
-        return f"Moving what is due from {source} to {destination}: {mover.waiting} wait"
+        return f"Moving due messages from {source} to {destination}: {mover.waiting} wait"
 
     look = partial(Files().free, str(source))
     return Work(run_once, mover.next_due_s, look, status, partial(of_moving, mover=mover))
@@ -260,3 +270,15 @@ def _between(source: Path, destination: Path, files: Files, timer: Timer, folder
 
 def _new_member() -> str:
     return member_name(socket.gethostname(), os.getpid(), os.urandom(4))
+
+
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_HOST_CHARS_MAX: Final = 60
+
+
+def member_name(host: str, pid: int, chance: bytes) -> str:
+    """A unique default name of a member. Random bytes tell apart processes that have the same pid:
+    on two machines, in two containers, or one after the other.
+    """
+    known = _OTHER.sub("-", host).strip("-_.")[:_HOST_CHARS_MAX] or "host"
+    return f"{known}-{pid}-{chance.hex()}"

@@ -1,28 +1,32 @@
-"""Leases that lapsed: their messages go back to their queues, some at a time."""
+"""Lapsed leases: their messages return to their queues, some at a time."""
 
-import logging
 from typing import Final
 
-from mq.model.bulk_limits import RETURNED_PER_PASS_MAX
 from mq.model.errors import MqError
 from mq.model.limits import LOOK_INTERVAL_S
-from mq.store.core.listing import is_settled
+from mq.model.log import logger
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.format.pipeline import LeaseName
+from mq.store.format.walk import is_settled
 from mq.store.leases.lapses import Lapse, adopt, lapses
 from mq.store.leases.releasing import Release, Released, give_back
 
-_log = logging.getLogger("mq-mover.leases")
+# The number of a lapsed lease's messages that return before other work gets its turn.
+RETURNED_PER_PASS_MAX: Final = 20_000
 
-# After these a lease that could not be released is tried again.
+_log = logger("mq-mover.leases")
+
+# The pauses before a lease that could not be released is tried again.
 _BUSY_AGAIN_MS: Final = 1_000
 _STUCK_AGAIN_MS: Final = 10_000
 
 
 class LeaseMover:
-    """Releases what is due. Any number of movers may share a root: locks and renames decide."""
+    """Releases lapsed leases. Any number of movers may share a root: locks and renames decide
+    between them.
+    """
 
     def __init__(self, root: Root, flusher: Flusher) -> None:
         self._root = root
@@ -30,12 +34,12 @@ class LeaseMover:
         self._lapses: dict[LeaseName, Lapse] = {}
         self._not_before_ms: dict[LeaseName, int] = {}
         self._mtime_ns: int | None = None
-        """When leases/ last changed; None where that is not to be believed."""
+        """The mtime of leases/ at the last scan; None: too recent to trust."""
         self._look_again_s = float("-inf")
 
     def run_once(self) -> int:
-        """Looks at leases/ when that is due, and releases what is; how many messages were moved.
-        Raises OSError when the folder cannot be listed.
+        """Scans leases/ if that is due, and releases lapsed leases. Returns the number of moved
+        messages. Raises OSError if the folder cannot be listed.
         """
         self._look_if_due()
         moved = 0
@@ -45,7 +49,7 @@ class LeaseMover:
         return moved
 
     def next_due_s(self) -> float | None:
-        """Seconds until the next lease is due, as far as is known; None: none is open."""
+        """Seconds until the next known lease lapses; None: none is open."""
         if not self._lapses:
             return None
         next_ms = min(map(self._due_ms, self._lapses.values()))
@@ -55,7 +59,9 @@ class LeaseMover:
         return max(lapse.due_ms, self._not_before_ms.get(lapse.lease, 0))
 
     def _look_if_due(self) -> None:
-        """A renewal changes no name, and is seen when the lease would have been due."""
+        """Scans leases/. A renewal changes no name; the mover sees it when the lease would have
+        lapsed.
+        """
         now_s = self._root.clock.steady_s()
         if now_s < self._look_again_s:
             return
@@ -82,7 +88,7 @@ class LeaseMover:
         except (MqError, OSError) as error:
             self._again(lease, _BUSY_AGAIN_MS)
             fields = {"lease": lease.text, "error": repr(error)}
-            _log.warning("a lease was not released", extra={"fields": fields})
+            _log.warning("could not release a lapsed lease; trying again", extra={"fields": fields})
             return 0
         if not isinstance(released, Released):
             self._not_released(lease, released)
@@ -100,7 +106,7 @@ class LeaseMover:
         elif why is Release.BUSY:
             self._again(lease, _BUSY_AGAIN_MS)
         else:
-            # It was renewed: when it is due now is asked of its manifest.
+            # The lease was renewed: its manifest has the new time.
             known = {lapse.lease: lapse for lapse in lapses(self._root)}
             if lease in known:
                 self._lapses[lease] = known[lease]
@@ -119,7 +125,7 @@ class LeaseMover:
         }
         if released.stuck:
             _log.warning(
-                "messages of a lease stay in it: no such queue, or nobody can tell where they go",
+                "messages of a lapsed lease stay in it: their queue is missing or unreadable",
                 extra={"fields": fields},
             )
         else:

@@ -1,5 +1,5 @@
-"""What mq-mover shows to Prometheus. Collected in another thread than that of its rounds: plain
-numbers, each of which is read at once.
+"""mq-mover's metrics for Prometheus. Collected in another thread than that of the rounds, so they
+read plain numbers, each at once.
 """
 
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ from typing import Final
 
 from mq import __version__
 from mq.metrics.families import Family, counter, gauge, one
-from mq.metrics.upkeep import of_passes, plain
-from mq.runtime.passes import Passes
+from mq.metrics.serving import of_passes, plain
+from mq.runtime.upkeep import Passes
 from mq.store.operations.redeliver import Redelivery
 from mq_mover.mover import Mover
-from mq_mover.policies.message_expiry import MessageExpiry
+from mq_mover.policies.expiry import MessageExpiry
 from mq_mover.policies.overdue import Overdue
 from mq_mover.policies.shovel import Shovel
 from mq_mover.rounds import Rounds
@@ -22,7 +22,7 @@ _SWEPT: Final = "swept"
 
 
 def of_moving(passes: Passes, mover: Mover) -> Iterator[Family]:
-    """Of a mover between two folders."""
+    """The families of a mover between two folders."""
     yield gauge(f"{_DAEMON}_info", "What this mover is.", ("version",), [((__version__,), 1)])
     yield from of_passes(_DAEMON, passes)
     yield counter(
@@ -46,7 +46,6 @@ def of_moving(passes: Passes, mover: Mover) -> Iterator[Family]:
 
 
 def of_rounds(passes: Passes, rounds: Rounds) -> Iterator[Family]:
-    """Of a mover over a root."""
     yield from of_moving(passes, rounds.mover)
     done, counts, view = rounds.redelivery(), rounds.policies.counts(), rounds.view
     yield counter(

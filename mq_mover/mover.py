@@ -1,11 +1,10 @@
-"""Redelivery: what is due in delay/ goes back to its queue.
+"""Redelivery: moves due messages of delay/ back to their queues.
 
-Timers are in the files' mtimes; what is remembered here is a hint of them, made again at every
-start and looked over while the mover runs.
+Timers are the files' mtimes. The mover keeps hints of them, which it makes at its start and checks
+while it runs.
 """
 
 import contextlib
-import logging
 import os
 from typing import Final
 
@@ -17,27 +16,27 @@ from mq.model.errors import (
     SidelineMissing,
     SidelinePurged,
 )
+from mq.model.expiry import Passing
 from mq.model.lifecycle import State
-from mq.model.limits import FIRST_SIGHT_S, GROUP_OPERATIONS_MAX, LOOK_INTERVAL_S
-from mq.model.names import QueueName
-from mq.model.sweeping import Passing
+from mq.model.limits import GROUP_OPERATIONS_MAX, LOOK_INTERVAL_S
+from mq.model.log import logger
+from mq.model.names import PACKED, QueueName
 from mq.runtime.histogram import LATE_SECONDS, Histogram
-from mq.store.core.listing import is_settled, look_pause_s
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import Outcome
 from mq.store.disk.steps import Steps
 from mq.store.format.bucket_names import leading
 from mq.store.format.layout import parse_delayed, parse_entry
-from mq.store.format.walk import walk
+from mq.store.format.walk import is_settled, look_pause_s, walk
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
-from mq_mover.full_passes import FullPasses
+from mq_mover.full_passes import FIRST_SIGHT_S, FullPasses
 from mq_mover.sidelines import Sidelines
 from mq_mover.timers import Timers
 
-_log = logging.getLogger("mq-mover")
+_log = logger("mq-mover")
 
-# After these a message that could not be moved is tried again.
+# The pauses before a message that could not be moved is tried again.
 _FAILED_AGAIN_MS: Final = 1_000
 _STUCK_AGAIN_MS: Final = 10_000
 _NS_PER_MS: Final = 1_000_000
@@ -48,22 +47,29 @@ _MOVED: Final = (
     Redelivery.EXPIRED,
     Redelivery.EXPIRED_ASIDE,
 )
-# The storage's as a whole, and no message's own.
+# Errors of the whole storage, not of one message.
 _OUTAGES: Final = (NoSpace, QuotaExceeded, NoDescriptors)
 
 
 class Mover:
-    """Moves what is due, a commit group at a time. Any number of movers may share a root."""
+    """Moves due messages, a commit group at a time. Any number of movers may share a root."""
 
     def __init__(
-        self, root: Root, flusher: Flusher, timer: Timer, timers: Timers | None = None
+        self,
+        root: Root,
+        flusher: Flusher,
+        timer: Timer,
+        timers: Timers | None = None,
+        first_sight_s: float = FIRST_SIGHT_S,
     ) -> None:
+        """`first_sight_s`: how long another process may take to stamp a message that it claimed."""
         self._root = root
         self._timer = timer
-        self._timers = Timers() if timers is None else timers
+        self._first_sight_ms = round(first_sight_s * 1000)
+        self._timers = Timers(messages=_messages) if timers is None else timers
         self._folder = root.layout.folder(State.DELAYED)
         self._mtimes_ns: dict[str, int | None] = {}
-        """When delay/ and its buckets last changed; None where that is not to be believed."""
+        """The mtimes of delay/ and its buckets at the last scan; None: too recent to trust."""
         self._look_again_s = float("-inf")
         self._recheck_again_s = float("-inf")
         self._foreign = 0
@@ -71,16 +77,15 @@ class Mover:
         self._passes = FullPasses()
         self._sidelines = Sidelines(root, flusher)
         self.results = dict.fromkeys(Redelivery, 0)
-        """How often each was what became of a message."""
+        """The number of messages by result."""
         self.failed = 0
-        """How often one could not be moved."""
+        """The number of failed moves."""
         self.lateness = Histogram(LATE_SECONDS)
-        """How many seconds after they were due messages were back."""
+        """The seconds between due times and the messages' return."""
 
     def run_once(self) -> int:
-        """Looks at the folder when that is due, then moves one group; how many were moved.
-
-        Raises OSError when the folder cannot be listed.
+        """Scans the folder if that is due, then moves one group. Returns the number of moved
+        messages. Raises OSError if the folder cannot be listed.
         """
         self._passes.at_work(*self._moment())
         try:
@@ -102,16 +107,16 @@ class Mover:
 
     @property
     def waiting(self) -> int:
-        """How many messages of delay/ are known, and wait for their time."""
-        return len(self._timers)
+        """The number of known messages of delay/ that wait for their time."""
+        return self._timers.messages
 
     def next_due_s(self) -> float | None:
-        """Seconds until the next message is due; None when none is known."""
+        """Seconds until the next known message is due; None: there is none."""
         next_ms = self._timers.next_ms()
         return None if next_ms is None else max(0, next_ms - self._root.now_ms()) / 1000
 
     def passing(self) -> Passing | None:
-        """What it has passed over without a gap; None: nothing yet."""
+        """The time span that full passes have covered without a gap; None: none yet."""
         return self._passes.passing
 
     def _moment(self) -> tuple[float, int]:
@@ -130,7 +135,7 @@ class Mover:
         if outcome.error is not None:
             self.failed += 1
             _log.warning(
-                "a message was not moved",
+                "could not redeliver a message; trying again",
                 extra={"fields": {"name": name, "error": repr(outcome.error)}},
             )
             self._timers.put(name, self._root.now_ms() + _FAILED_AGAIN_MS)
@@ -145,8 +150,9 @@ class Mover:
             self._report_stray(name)
         elif result is Redelivery.DELIVERED:
             self.lateness.observe(max(0, self._root.now_ms() - due_ms) / 1000)
-        self.results[result] += 1
-        return result in _MOVED
+        messages = _messages(name)
+        self.results[result] += messages
+        return messages if result in _MOVED else 0
 
     def _look_if_due(self) -> None:
         began_s = self._root.clock.steady_s()
@@ -165,7 +171,7 @@ class Mover:
             self._recheck_again_s = ended_s + max(LOOK_INTERVAL_S, pause_s)
 
     def _folder_changed(self) -> bool:
-        """Whether names may have come to delay/ or a bucket: an mtime is believed once it is old
+        """Whether delay/ or a bucket may have new names. A folder's mtime is trusted once it is old
         enough.
         """
         changed = False
@@ -182,17 +188,17 @@ class Mover:
         return changed
 
     def _look(self, recheck: bool) -> None:
-        """Takes in new names, and the due times of known ones again when `recheck`: they may
-        have been brought forward. What is gone is forgotten.
+        """Reads new names, with `recheck` also the due times of known ones, which may be earlier
+        now. Forgets names that are gone.
         """
-        found = Timers(self._timers.capacity)
+        found = Timers(self._timers.capacity, _messages)
         foreign = 0
         foreign_name = ""
         mtimes_ns: dict[str, int | None] = {self._folder: self._mtimes_ns.get(self._folder)}
-        for bucket, entry in walk(self._root.files, self._folder):
-            for folder in leading(self._folder, bucket):
-                mtimes_ns.setdefault(folder, self._mtimes_ns.get(folder))
-            name = bucket + entry.name
+        for folder, entry in walk(self._root.files, self._folder):
+            for path in leading(self._folder, folder.spot):
+                mtimes_ns.setdefault(path, self._mtimes_ns.get(path))
+            name = folder.spot + entry.name
             known_ms = self._timers.due_ms(name)
             if known_ms is not None and not recheck:
                 found.put(name, known_ms)
@@ -218,16 +224,16 @@ class Mover:
             )
 
     def _due_ms(self, entry: "os.DirEntry[str]", known_ms: int | None) -> int:
-        """When to move the file: a while after its first sight at the soonest, where whoever won
-        it a moment ago has perhaps not stamped it yet. What was due after its last change was
-        stamped after its last rename.
+        """When to move the file. A consumer that claimed it a moment ago may not have stamped it
+        yet, so not before a pause after the first sight. A due time after the file's last change
+        was stamped after its last rename.
         """
         status = entry.stat(follow_symlinks=False)
         due_ms = self._timer.due_ms(status.st_mtime_ns, status.st_ctime_ns)
         now_ms = self._root.now_ms()
         if due_ms > now_ms or (due_ms > status.st_ctime_ns // _NS_PER_MS and self._timer.by_mtime):
             return due_ms
-        soonest_ms = now_ms + round(FIRST_SIGHT_S * 1000)
+        soonest_ms = now_ms + self._first_sight_ms
         return soonest_ms if known_ms is None else min(known_ms, soonest_ms)
 
     def _report_stray(self, name: str) -> None:
@@ -235,7 +241,7 @@ class Mover:
         if queue not in self._strays and len(self._strays) < GROUP_OPERATIONS_MAX:
             self._strays.add(queue)
             _log.warning(
-                "a message's queue is not there and was not deleted; the message stays",
+                "a message's queue is missing and was not deleted; the message stays",
                 extra={"fields": {"queue": queue, "name": name}},
             )
 
@@ -246,6 +252,11 @@ def _is_message(entry: "os.DirEntry[str]") -> bool:
     except BadName:
         return False
     return entry.is_file(follow_symlinks=False)
+
+
+def _messages(name: str) -> int:
+    """1, or the items of a pack."""
+    return parse_delayed(name)[1].items or 1 if PACKED in name else 1
 
 
 def _queue_of(name: str) -> QueueName:

@@ -1,8 +1,8 @@
-"""What each policy is: something that time does, in a file of its own.
+"""Policies: periodic upkeep, each kind in a file of its own.
 
-A policy reads: when it is due, whether it is this member's, what is to be done (pure), doing it,
-and counting it. `Policies` runs them, a batch at a time, so that none keeps another, or redelivery,
-from its turn for long.
+A policy says when it is due, whether this member does it, and what to do (pure), and does and
+counts it. `Policies` runs them a batch at a time, so that none delays another one, or redelivery,
+for long.
 """
 
 import logging
@@ -13,34 +13,35 @@ from typing import ClassVar, Final
 
 from mq.coordination.coordinator import Coordinator
 from mq.model.errors import Busy, MqError
+from mq.model.expiry import Passing
+from mq.model.log import logger
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.model.sweeping import Passing
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
 from mq.store.operations.redeliver import Timer
 from mq.store.settings.registry import Registry
 
-_log = logging.getLogger("mq-mover.policies")
+_log = logger("mq-mover.policies")
 
 _BY_MTIME: Final = Timer()
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What policies work with."""
+    """The objects that policies work with."""
 
     root: Root
     flusher: Flusher
     coordinator: Coordinator
     registry: Registry
     timer: Timer = _BY_MTIME
-    """When redelivery moves what lies in delay/."""
+    """When redelivery moves the messages of delay/."""
     passing: Callable[[], Passing | None] = lambda: None
-    """What redelivery has passed over without a gap."""
+    """The time span that redelivery has covered without a gap."""
 
     def queues(self) -> Iterator[tuple[QueueName, QueueSettings | None]]:
-        """The queues whose upkeep is this member's, and their settings; None: not understood."""
+        """This member's queues with their settings; None: unreadable."""
         for queue, registered in list(self.registry.queues.items()):
             if self.coordinator.has(queue):
                 yield queue, registered.settings
@@ -48,9 +49,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a policy did in a turn: how many it acted on, whether more waits, and, where it is known
-    better than by the policy's interval, in how many seconds it is due again; `aside`: how many of
-    those it acted on are in a sideline now.
+    """A turn's result: how many objects the policy acted on, whether more wait, and the seconds
+    until the next turn, if not the policy's interval. `aside`: how many of the objects it
+    sidelined.
     """
 
     acted: int = 0
@@ -61,25 +62,23 @@ class Turn:
 
 @dataclass(slots=True)
 class Count:
-    """What a policy has done since the process began."""
+    """The counts of a policy since the process began."""
 
     turns: int = 0
     acted: int = 0
     failed: int = 0
     aside: int = 0
     last_ms: int | None = None
-    """When it last acted on something, milliseconds since the epoch."""
+    """When it last acted, milliseconds since the epoch."""
     next_ms: int | None = None
-    """When its next turn is due; None: it has had none yet."""
+    """When its next turn is due; None: it has had no turn yet."""
 
 
 class Policy(ABC):
-    """One thing that time does."""
-
     name: ClassVar[str]
-    """As logs and `/-/members` have it."""
+    """Its name in logs and `/-/members`."""
     first_s: ClassVar[float] = 0.0
-    """How long after the start its first turn is."""
+    """Seconds from the start to its first turn."""
     every_s: ClassVar[float]
 
     def __init__(self, work: Work) -> None:
@@ -88,12 +87,12 @@ class Policy(ABC):
 
     @abstractmethod
     def act(self) -> Turn:
-        """One batch, so small that redelivery is not held up. Raises OSError, MqError: it is tried
-        again after the interval.
+        """Does one batch, small enough not to delay redelivery. Raises OSError, MqError; it is
+        tried again after the interval.
         """
 
     def stop(self) -> None:  # noqa: B027 - most have nothing to end
-        """Ends what it began beside its turns, before the process ends."""
+        """Ends work that it began beside its turns, before the process ends."""
 
 
 @dataclass(slots=True)
@@ -102,8 +101,8 @@ class _Standing:
     due_s: float
     count: Count = field(default_factory=Count)
     order: int = 0
-    """Its last turn among all turns; of two that are due since the same time, the one that has
-    waited longer comes first.
+    """The number of its last turn. Of two policies that are due at the same time, the one with the
+    older turn comes first.
     """
 
 
@@ -117,28 +116,28 @@ class Policies:
         self._standing = [_Standing(each, began_s + each.first_s) for each in policies]
 
     def run_next(self) -> int:
-        """A turn of the one that has been due longest; how many it acted on. What redelivers is
-        back after each.
+        """Gives a turn to the policy that has been due longest. Returns how many objects it acted
+        on. Redelivery has its turn after each.
         """
         first = min(self._standing, key=lambda each: (each.due_s, each.order), default=None)
         return 0 if first is None or first.due_s > self._now_s() else self._turn(first)
 
     def run_once(self) -> int:
-        """A turn of each that is due; how many they acted on."""
+        """Gives a turn to each due policy. Returns how many objects they acted on."""
         return sum(self._turn(each) for each in self._standing if each.due_s <= self._now_s())
 
     def next_due_s(self) -> float | None:
-        """Seconds until the next is due; None: there is none."""
+        """Seconds until the next policy is due; None: there is none."""
         due_s = min((each.due_s for each in self._standing), default=None)
         return None if due_s is None else max(0.0, due_s - self._now_s())
 
     def stop(self) -> None:
-        """Ends what they began beside their turns."""
+        """Ends work that policies began beside their turns."""
         for each in self._standing:
             each.policy.stop()
 
     def counts(self) -> dict[str, Count]:
-        """What each has done, by its name."""
+        """Each policy's counts, by its name."""
         return {each.policy.name: each.count for each in self._standing}
 
     def _turn(self, standing: _Standing) -> int:
@@ -154,7 +153,7 @@ class Policies:
             count.failed += 1
             fields = {"policy": policy.name, "error": repr(error)}
             level = logging.INFO if isinstance(error, Busy) else logging.WARNING
-            _log.log(level, "a policy's turn failed, and is made again", extra={"fields": fields})
+            _log.log(level, "a policy failed; trying again", extra={"fields": fields})
         if turn.acted:
             count.acted += turn.acted
             count.aside += turn.aside

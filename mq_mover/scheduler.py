@@ -1,41 +1,49 @@
-"""Firing: schedules that are due publish their messages, some at a time.
+"""Firing: due schedules publish their messages, some at a time.
 
-Due times are the files' own mtimes; what is remembered here is a hint of them, made again at each
-look. So a hand's `touch` is seen within a second, and a restart loses none.
+Due times are the files' mtimes. The scheduler keeps hints of them, which each scan renews: so it
+sees a `touch` within a second, and a restart loses nothing.
 """
 
 import contextlib
-import logging
 from collections.abc import Iterator
 from typing import Final
 
-from mq.model.errors import BadName, MqError, PublishPurged, QueueExpired, QueueNotFound
-from mq.model.limits import (
-    BATCH_BYTES_MAX,
-    FIRING_AGAIN_S,
-    FIRING_STUCK_AGAIN_S,
-    GROUP_OPERATIONS_MAX,
-    LOOK_INTERVAL_S,
-    PURGE_MARK_AHEAD_S,
+from mq.model.errors import (
+    BadName,
+    MqError,
+    PublishPurged,
+    QueueExpired,
+    QueueFull,
+    QueueNotFound,
+    QueuePaused,
 )
+from mq.model.limits import BATCH_BYTES_MAX, GROUP_OPERATIONS_MAX, LOOK_INTERVAL_S
+from mq.model.log import logger
 from mq.model.names import UuidSource
 from mq.model.schedule import Armed
-from mq.store.core.listing import look_pause_s
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone, run_group
 from mq.store.format.schedules import parse_schedule, schedule_path
+from mq.store.format.walk import look_pause_s
+from mq.store.operations.purge import PURGE_MARK_AHEAD_S
 from mq.store.schedules.file import version_of
 from mq.store.schedules.firing import Firing, MovedOn, fire, rearm
 from mq_mover.timers import Timers
 
-_log = logging.getLogger("mq-mover.schedules")
+# The pauses before a firing is tried again: a full disk may soon have room.
+FIRING_AGAIN_S: Final = 1.0
+FIRING_STUCK_AGAIN_S: Final = 10.0
+
+_log = logger("mq-mover.schedules")
 
 _KINDS_TOLD_MAX: Final = 1000
 
 
 class Scheduler:
-    """Fires what is due. Any number of movers may share a root: a firing's link decides."""
+    """Fires due schedules. Any number of movers may share a root: a firing's link decides between
+    them.
+    """
 
     def __init__(self, root: Root, flusher: Flusher) -> None:
         self._root = root
@@ -43,26 +51,26 @@ class Scheduler:
         self._uuids = UuidSource(root.clock)
         self._timers = Timers()
         self._not_before_ms: dict[str, int] = {}
-        """Those that could not be fired, and when they are tried again."""
+        """Schedules that could not be fired, and the times of their retries."""
         self._told: dict[str, str] = {}
-        """Why they could not, so that it is told once."""
+        """The reasons, so that each one is logged once."""
         self._look_again_s = float("-inf")
 
     def run_once(self) -> int:
-        """Looks at schedules/ when that is due, then fires what is, a group at a time; how many
-        messages were published. Raises OSError when the folder cannot be listed.
+        """Scans schedules/ if that is due, then fires due schedules, a group at a time. Returns the
+        number of published messages. Raises OSError if the folder cannot be listed.
         """
         self._look_if_due()
         names = self._timers.take_due(self._root.now_ms(), GROUP_OPERATIONS_MAX)
         return sum(self._fire(group) for group in self._groups(names))
 
     def next_due_s(self) -> float | None:
-        """Seconds until the next schedule is due, as far as is known; None: there is none."""
+        """Seconds until the next known schedule is due; None: there is none."""
         next_ms = self._timers.next_ms()
         return None if next_ms is None else max(0, next_ms - self._root.now_ms()) / 1000
 
     def _look_if_due(self) -> None:
-        """An mtime that a hand has set does not show in the folder's own, so each is looked at."""
+        """Reads the mtime of each file: a `touch` does not change the folder's."""
         began_s = self._root.clock.steady_s()
         if began_s < self._look_again_s:
             return
@@ -79,13 +87,13 @@ class Scheduler:
         self._look_again_s = ended_s + max(LOOK_INTERVAL_S, look_pause_s(ended_s - began_s))
 
     def _forget_those_that_are_well(self) -> None:
-        """What could not be fired, and has gone, or will be tried again in a while by now."""
+        """Forgets failed schedules that are gone or have another due time."""
         for name in [each for each in self._not_before_ms if self._timers.due_ms(each) is None]:
             del self._not_before_ms[name]
             self._told.pop(name, None)
 
     def _groups(self, names: list[str]) -> Iterator[list[str]]:
-        """The names in groups whose messages are held at a time."""
+        """Splits names into groups whose messages fit into memory together."""
         group: list[str] = []
         held_bytes = 0
         for name in names:
@@ -114,7 +122,9 @@ class Scheduler:
         return sum(firing.is_ours for firing in fired.values())
 
     def _rearm(self, fired: dict[str, Firing]) -> None:
-        """Until it is written what is next, each is due still: the next pass meets its link."""
+        """Writes the next states. Until then each schedule is due, and the next pass meets its
+        link.
+        """
         if not fired:
             return
         try:
@@ -125,7 +135,7 @@ class Scheduler:
             return
         for (name, firing), armed in zip(fired.items(), written, strict=True):
             if armed is None:
-                # Who else is at it is known by a look; who has no room for it tries again.
+                # Another process wrote it, as the next scan will show; or there was no space.
                 self._not_before(name, FIRING_AGAIN_S)
             else:
                 self._gone_on(name, firing, armed)
@@ -140,16 +150,16 @@ class Scheduler:
             "schedule": firing.name.text,
             "message": None if firing.message is None else firing.message.text,
         }
-        _log.debug("a schedule went on", extra={"fields": fields})
+        _log.debug("a schedule moved on to its next firing", extra={"fields": fields})
 
     def _not_fired(self, name: str, error: Exception) -> None:
         if isinstance(error, MovedOn):
-            return  # The next look tells when it is due.
+            return  # The next scan shows when it is due.
         if isinstance(error, PublishPurged):
             ahead_s = (error.before_ms - self._root.now_ms()) / 1000
             if ahead_s <= PURGE_MARK_AHEAD_S:
                 self._uuids.go_past(error.before_ms)
-        is_stuck = isinstance(error, QueueNotFound | QueueExpired)
+        is_stuck = isinstance(error, QueueNotFound | QueueExpired | QueuePaused | QueueFull)
         self._again(name, error, FIRING_STUCK_AGAIN_S if is_stuck else FIRING_AGAIN_S)
 
     def _again(self, name: str, error: Exception, after_s: float) -> None:
@@ -159,7 +169,9 @@ class Scheduler:
             return
         self._told[name] = kind
         fields = {"schedule": name, "error": repr(error)}
-        _log.warning("a schedule is due and cannot be fired now", extra={"fields": fields})
+        _log.warning(
+            "could not fire a schedule that is due; trying again", extra={"fields": fields}
+        )
 
     def _not_before(self, name: str, after_s: float) -> None:
         again_ms = self._root.now_ms() + round(after_s * 1000)

@@ -1,18 +1,18 @@
-"""Making the sidelines that messages are to go to; of one that cannot be made it tells once."""
+"""Makes missing sidelines for messages; logs once if one cannot be made."""
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from mq.model.errors import MqError, SidelineMissing
+from mq.model.log import logger
 from mq.model.names import QueueName
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import Outcome, run_alone, run_group
 from mq.store.disk.steps import Steps
-from mq.store.operations.queues import create_queue
+from mq.store.operations.sideline import make_sideline
 
-_log = logging.getLogger("mq-mover.sidelines")
+_log = logger("mq-mover.sidelines")
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ class Sidelines:
         operation: Callable[[T], Steps[Any]],
         of: Callable[[T], QueueName],
     ) -> list[Outcome]:
-        """Runs an operation for each of these messages as a group; an outcome each, in their order.
-        Where one lacks its queue's sideline that is made, and it is run once more.
+        """Runs an operation for each of these messages as a group. Returns an outcome for each, in
+        order. If a queue's sideline is missing, makes it and runs the operation again.
         """
         outcomes = run_group([operation(each) for each in messages], self._flusher)
         lacking = [at for at, each in enumerate(outcomes) if _lacks_sideline(each)]
@@ -46,11 +46,11 @@ class Sidelines:
         return outcomes
 
     def make(self, queue: QueueName) -> bool:
-        """Makes the queue's sideline, where it is missing; whether it is there then. Durable: yes,
-        when it is.
+        """Makes the queue's sideline if it is missing. Returns whether it exists then. Durable on
+        return: yes, if true.
         """
         try:
-            run_alone(create_queue(self._root, queue.sideline()), self._flusher)
+            run_alone(make_sideline(self._root, queue), self._flusher)
         except (MqError, OSError) as error:
             self.failed(queue, error)
             return False
@@ -58,12 +58,12 @@ class Sidelines:
         return True
 
     def failed(self, queue: QueueName, error: Exception) -> None:
-        """Tells, once of a queue, that messages cannot go to its sideline: they stay."""
+        """Logs once for a queue that messages cannot go to its sideline: they stay."""
         if queue in self._told_of or len(self._told_of) >= _TOLD_OF_MAX:
             return
         self._told_of.add(queue)
         _log.warning(
-            "messages cannot go to their queue's sideline; they stay where they are",
+            "cannot move messages to their queue's sideline; they stay where they are",
             extra={"fields": {"queue": queue.text, "error": repr(error)}},
         )
 

@@ -1,1 +1,1 @@
-"""mq-reaper: unlinking what was removed."""
+"""mq-reaper: the daemon that unlinks removed messages."""

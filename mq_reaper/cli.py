@@ -1,6 +1,6 @@
 """The command `mq-reaper`: flags and environment, then passes until it is stopped."""
 
-import logging
+import os
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import click
 from mq.metrics.serving import shown
 from mq.model.clock import SystemClock
 from mq.model.errors import StartupError
-from mq.model.limits import ARCHIVE_LATE_S_DEFAULT
+from mq.model.log import logger
 from mq.runtime.logs import LogFormat
 from mq.runtime.options import (
     Number,
@@ -21,19 +21,18 @@ from mq.runtime.options import (
     service_manager,
     upkeep_options,
 )
-from mq.runtime.passes import Passes
 from mq.runtime.pulse import Pulse
-from mq.runtime.upkeep import PassVitals, Stop, make_passes
-from mq.store.core.clocks import check_clock
-from mq.store.core.root import Root, check_format, probe_write
-from mq.store.core.server_clock import ClockFollower
-from mq.store.core.trust import check_trust, open_trusted_root
+from mq.runtime.upkeep import Passes, PassVitals, Stop, make_passes
+from mq.store.core.clocks import ClockFollower, check_clock
+from mq.store.core.root import probe_write
+from mq.store.core.trust import check_trust
 from mq.store.disk.files import Files, ProgressFiles
 from mq.store.format.layout import Layout
+from mq.store.opening import cannot_open, check_format, open_trusted_root, root_of
 from mq_reaper.metrics import of_reaping
-from mq_reaper.reaper import Reaper
+from mq_reaper.reaper import ARCHIVE_LATE_S_DEFAULT, Reaper
 
-_log = logging.getLogger("mq-reaper")
+_log = logger("mq-reaper")
 
 
 @click.command("mq-reaper", context_settings=context("MQ_REAPER"))
@@ -58,8 +57,10 @@ _log = logging.getLogger("mq-reaper")
     type=Number(0),
     default=ARCHIVE_LATE_S_DEFAULT,
     show_envvar=True,
-    help="Seconds after which a removed message that an enabled archive has not stored is late: a "
-    "warning says so.",
+    help=(
+        "Seconds after which a removed message that an enabled archive has not "
+        "stored is late. The log then warns."
+    ),
 )
 @metrics_option
 @upkeep_options
@@ -75,8 +76,8 @@ def main(
 ) -> None:
     """Unlink removed messages and deleted queues.
 
-    Everything else that lies in the folder is left alone; while an archive is enabled, so is what
-    that has not stored.
+    Leaves everything else in the folder alone. While an archive is enabled, a message stays until
+    the archive has stored it.
     """
     begin_logs(log_format, log_level)
     stop = Stop()
@@ -92,7 +93,8 @@ def main(
             folder = Layout.of(root).remove
             if Path(folder).is_dir():
                 _refuse_links(files, str(root), folder)
-                # No more than this: on a full disk nothing can be made, and the reaper frees it.
+                # No further checks: on a full disk nothing can be created, and the reaper frees
+                # space.
                 check_trust(str(root), files, Layout.of(root).folders())
                 check_clock(Layout.of(root), files, clock)
                 check_format(Layout.of(root), files)
@@ -105,7 +107,7 @@ def main(
     except StartupError as error:
         raise fail("mq-reaper", error) from error
     except OSError as error:
-        raise fail("mq-reaper", StartupError(f"cannot begin: {error}")) from error
+        raise fail("mq-reaper", cannot_open(str(source or root), error)) from error
     _log.info("reaping", extra={"fields": {"source": folder, "keep_s": keep}})
     reaper = Reaper(files, clock, folder, keep, archive_late)
     follower = ClockFollower(reaper.root, clock)
@@ -120,8 +122,8 @@ def main(
         with shown(metrics, partial(of_reaping, counted, reaper)) as port:
             if port is not None:
                 _log.info("metrics", extra={"fields": {"port": port}})
-            # Of its own files: what it does says nothing of the passes.
-            vitals.begin(partial(probe_write, Root.of(reaper.root.layout, Files(), clock)))
+            # The probe has its own Files: its calls are not progress of the passes.
+            vitals.begin(partial(probe_write, root_of(reaper.root.layout, Files(), clock)))
             make_passes(counted.counted(passes), reaper.next_due_s, stop, vitals.after_pass)
             vitals.ending()
     except StartupError as error:
@@ -130,20 +132,29 @@ def main(
 
 
 def _refuse_links(files: Files, *folders: str) -> None:
-    """Raises StartupError for a folder that is a symbolic link: whoever points it elsewhere
-    meanwhile would have other files unlinked.
+    """Raises StartupError for a folder that is a symbolic link: a user who can change the link
+    could have other files unlinked.
     """
     for folder in folders:
         if files.is_link(folder.rstrip("/") or "/"):
-            raise StartupError(f"{folder} is a symbolic link; say the folder itself")
+            raise StartupError(
+                f"{folder} is a symbolic link, which could lead elsewhere while mq-reaper unlinks "
+                f"files; use the folder itself, {os.path.realpath(folder)}"
+            )
 
 
 def _checked(source: Path) -> str:
-    """The folder to reap. Raises StartupError for one whose messages are alive."""
+    """The folder to reap. Raises StartupError for a folder whose messages are alive."""
     folder = str(source.resolve())
     layout = Layout.of(source.resolve().parent)
     if folder in (layout.new, layout.queues, layout.delay):
-        raise StartupError(f"{source} holds messages that are alive; reap only what was removed")
+        raise StartupError(
+            f"{source} holds messages that are not removed, and mq-reaper would unlink them; use "
+            f"--source {layout.remove}"
+        )
     if not source.is_dir():
-        raise StartupError(f"{source} is no folder")
+        raise StartupError(
+            f"{source} is not a folder; correct --source, or use --root, whose folders "
+            "mq-reaper makes"
+        )
     return folder

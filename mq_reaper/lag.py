@@ -1,43 +1,45 @@
-"""Saying that an archive is behind: how old the oldest message is that it has not stored, and
-whether the disk runs low meanwhile. Nothing is unlinked in spite of it.
+"""Warnings of an archive that is behind: the age of the oldest removed message that it has not
+stored, and whether the disk runs low. The reaper unlinks none of these messages.
 """
 
-import logging
 import os
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mq.model.limits import (
-    ARCHIVE_LAG_EVERY_S,
-    ARCHIVE_LAG_NAMES_PER_PASS,
-    ARCHIVE_LATE_SAID_EVERY_S,
-    ARCHIVE_LOW_SHARE,
-    LOOK_SHARE,
-)
-from mq.store.archive.lag import LagLook
+from mq.model.log import logger
+from mq.store.archive.removed_names import LagLook
 from mq.store.core.root import Root
+from mq.store.format.walk import LOOK_SHARE
 
-_log = logging.getLogger("mq-reaper")
+# The interval of log lines about a late archive.
+ARCHIVE_LATE_SAID_EVERY_S: Final = 600.0
+# The disk runs low at this share of free bytes or inodes.
+ARCHIVE_LOW_SHARE: Final = 0.1
+# The number of names that one step checks, and the interval between scans.
+ARCHIVE_LAG_NAMES_PER_PASS: Final = 20_000
+ARCHIVE_LAG_EVERY_S: Final = 60.0
+
+_log = logger("mq-reaper")
 
 _LOOKS_PER_LATE: Final = 10
 
 
 class Said(Enum):
-    """What is said of an archive; the value is the text."""
+    """A state of an archive to log; the value is the text."""
 
     BEHIND = "the archive is behind"
     BEHIND_AND_LOW = (
         "the archive is behind and the disk runs low; "
-        "what it has not stored is not unlinked all the same"
+        "messages that it has not stored are kept all the same"
     )
     CAUGHT_UP = "the archive has caught up"
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """What is free of a file system: bytes, and the shares of bytes and inodes (None: it makes
-    inodes as it needs them).
+    """Free space of a file system: bytes, and the shares of bytes and inodes (None: no fixed number
+    of inodes).
     """
 
     free_bytes: int
@@ -46,7 +48,6 @@ class Free:
 
     @classmethod
     def of(cls, told: os.statvfs_result) -> "Free":
-        """As the file system tells it."""
         inodes = told.f_favail / told.f_files if told.f_files else None
         blocks = told.f_bavail / told.f_blocks if told.f_blocks else 0.0
         return cls(told.f_bavail * told.f_frsize, blocks, inodes)
@@ -60,8 +61,8 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """How far an archive is behind: how many removed messages it has not stored, how long ago the
-    oldest of them was removed, and from when on that is late.
+    """How far an archive is behind: the number of removed messages that it has not stored, the
+    seconds since the oldest of them was removed, and the limit for a warning.
     """
 
     messages: int
@@ -70,8 +71,8 @@ class Behind:
 
 
 class Warnings:
-    """What is to be said, and when: once, again every ARCHIVE_LATE_SAID_EVERY_S while it lasts, and
-    at once when the disk begins to run low; and once when it is over.
+    """Decides what to log and when: once, every ARCHIVE_LATE_SAID_EVERY_S while it lasts, at once
+    when the disk begins to run low, and once at the end.
     """
 
     def __init__(self, late_s: float) -> None:
@@ -80,8 +81,8 @@ class Warnings:
         self._said_s = 0.0
 
     def say(self, oldest_s: float | None, is_low: bool, now_s: float) -> Said | None:
-        """What to say now. `oldest_s`: how long ago the oldest message was removed that is not
-        stored (None: there is none); `now_s`: by a steady clock.
+        """The message to log now; None: nothing. `oldest_s`: seconds since the oldest message that
+        is not stored was removed (None: there is none). `now_s`: by a steady clock.
         """
         if oldest_s is None or oldest_s <= self._late_s:
             was_behind, self._last = self._last is not None, None
@@ -95,8 +96,8 @@ class Warnings:
 
 
 class LagWatch:
-    """Looks through remove/ again and again, some names a call, for a small share of the time; and
-    logs what is to be said.
+    """Scans remove/ again and again, some names a call, in a small share of the time, and logs
+    warnings.
     """
 
     def __init__(self, root: Root, late_s: float) -> None:
@@ -104,15 +105,15 @@ class LagWatch:
         self._late_s = late_s
         self._warnings = Warnings(late_s)
         self._seen: tuple[int, int | None] = (0, None)
-        """How many were found by the last whole look, and when the oldest was removed."""
+        """The result of the last complete scan: the number of messages, and when the oldest was
+        removed.
+        """
         self._every_s = min(ARCHIVE_LAG_EVERY_S, late_s / _LOOKS_PER_LATE)
         self._look: LagLook | None = None
         self._again_s = float("-inf")
 
     def advance(self) -> None:
-        """A step, unless it is not time for one. One that fails is logged: it keeps nobody from
-        unlinking.
-        """
+        """Does a step if one is due. A failure is logged and does not stop the reaper."""
         began_s = self._root.clock.steady_s()
         if began_s < self._again_s:
             return
@@ -122,7 +123,7 @@ class LagWatch:
         except OSError as error:
             self._again_s = began_s + self._every_s
             fields = {"error": repr(error)}
-            _log.warning("how far the archive is cannot be told", extra={"fields": fields})
+            _log.warning("cannot find out how late the archive is", extra={"fields": fields})
             return
         ended_s = self._root.clock.steady_s()
         self._again_s = ended_s + (ended_s - began_s) / LOOK_SHARE
@@ -133,13 +134,13 @@ class LagWatch:
         self._found(look, ended_s)
 
     def forget(self) -> None:
-        """No archive is enabled (any more)."""
+        """Forgets the state, when no archive is enabled."""
         self._look = None
         self._seen = (0, None)
         self._warnings.say(None, False, 0.0)
 
     def behind(self) -> Behind:
-        """How far it is behind, by the last look that came to its end. For any thread."""
+        """How far the archive is behind, by the last complete scan. For any thread."""
         messages, oldest_ms = self._seen
         oldest_s = 0.0 if oldest_ms is None else (self._root.now_ms() - oldest_ms) / 1000
         return Behind(messages, max(0.0, oldest_s), self._late_s)

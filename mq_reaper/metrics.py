@@ -1,19 +1,18 @@
-"""What mq-reaper shows to Prometheus. Collected in another thread than that of its passes."""
+"""mq-reaper's metrics for Prometheus. Collected in another thread than that of the passes."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from mq import __version__
 from mq.metrics.families import Family, counter, gauge, one
-from mq.metrics.upkeep import of_passes
-from mq.runtime.passes import Passes
+from mq.metrics.serving import of_passes
+from mq.runtime.upkeep import Passes
 from mq_reaper.reaper import Reaper
 
 _DAEMON: Final = "mq_reaper"
 
 
 def of_reaping(passes: Passes, reaper: Reaper) -> Iterator[Family]:
-    """Of a reaper."""
     yield gauge(f"{_DAEMON}_info", "What this reaper is.", ("version",), [((__version__,), 1)])
     yield from of_passes(_DAEMON, passes)
     yield counter(

@@ -1,33 +1,35 @@
-"""Passes over remove/: what has lain there long enough is unlinked, and nothing else.
+"""Passes over remove/: unlinks files that have been there long enough, and nothing else.
 
-While an archive is enabled, that is what its stored ledgers name.
+While an archive is enabled, it unlinks only what stored ledgers name.
 """
 
-import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from mq.model.clock import Clock
-from mq.model.limits import ARCHIVE_LATE_S_DEFAULT, REAPED_PER_PASS_MAX
+from mq.model.log import logger
 from mq.store.archive.archiving import is_archived
-from mq.store.core.listing import is_settled, look_pause_s
-from mq.store.core.root import Root
+from mq.store.archive.reaping import StoredReaping
 from mq.store.disk.files import Files
 from mq.store.format.archive import archive_folder
 from mq.store.format.layout import Layout
-from mq.store.operations.reap import Reaped, reap
-from mq.store.operations.reap_stored import StoredReaping
+from mq.store.format.walk import is_settled, look_pause_s
+from mq.store.opening import root_of
+from mq.store.operations.reap import REAPED_PER_PASS_MAX, Reaped, reap
 from mq_reaper.lag import Behind, LagWatch
 
-_log = logging.getLogger("mq-reaper")
+# An archive is late if it has not stored messages that were removed this long ago, in seconds.
+ARCHIVE_LATE_S_DEFAULT: Final = 3600.0
+
+_log = logger("mq-reaper")
 
 _NOTHING: Final = Reaped()
 
 
 class Reaper:
-    """Any number of reapers may share a folder: an unlink that lost a race is done. `late_s`: how
-    old a removed message is when its archive is behind.
+    """Any number of reapers may share a folder: a lost race for an unlink is a success. `late_s`:
+    the age in seconds from which an unstored message means that the archive is behind.
     """
 
     def __init__(
@@ -43,9 +45,10 @@ class Reaper:
         self._source = source
         self._keep_s = keep_s
         beside = Layout.of(Path(source).parent)
-        # What lies elsewhere no archive stores; while the root beside has one, it stays there.
+        # An archive stores only a root's remove/. Messages elsewhere stay while the root beside has
+        # an archive.
         self._is_remove = beside.remove == source
-        self.root = Root.of(replace(beside, remove=source), files, clock)
+        self.root = root_of(replace(beside, remove=source), files, clock)
         self._stored = StoredReaping(self.root, round(keep_s * 1000))
         self._lag = LagWatch(self.root, late_s)
         self._last = _NOTHING
@@ -54,14 +57,15 @@ class Reaper:
         self._foreign = 0
         self._unreadable = ""
         self.went = 0
-        """How many names went so far."""
+        """The number of unlinked names."""
         self.files_gone = 0
-        """How many of those were files."""
+        """The number of files among them."""
 
     def run_once(self) -> int:
-        """One pass, unless nothing can have come and nothing kept is due; how many names went.
+        """Does a pass, unless nothing can have come and no kept file is due. Returns the number of
+        unlinked names.
 
-        Raises OSError when the folder cannot be listed or a file not unlinked.
+        Raises OSError if the folder cannot be listed or a file not unlinked.
         """
         if is_archived(self.root):
             self._lag.advance()
@@ -73,14 +77,14 @@ class Reaper:
         try:
             self._pass()
         except OSError:
-            self._mtimes_ns.clear()  # What stayed is tried again.
+            self._mtimes_ns.clear()  # Retry what stayed.
             raise
         ended_s = self._clock.steady_s()
         self.went += self._last.files + self._last.folders
         self.files_gone += self._last.files
         went = self._last.files + self._last.folders
         if self._last.next_ms is not None or (self._last.more and not went):
-            # A folder full of files that are kept: look at it again in proportion to its size.
+            # A folder full of kept files: pause in proportion to its size.
             self._again_s = ended_s + look_pause_s(ended_s - began_s)
         if went:
             _log.debug("reaped", extra={"fields": {"files": self._last.files}})
@@ -89,22 +93,22 @@ class Reaper:
 
     @property
     def foreign(self) -> int:
-        """How many names were left alone, as of the last pass."""
+        """The number of names left alone by the last pass."""
         return self._foreign
 
     def behind(self) -> Behind:
-        """How far the archive is behind, as was last seen. For any thread."""
+        """How far the archive is behind, by the last complete scan. For any thread."""
         return self._lag.behind()
 
     def next_due_s(self) -> float | None:
-        """Seconds until the first kept file may go; None: none is kept."""
+        """Seconds until the first kept file may be unlinked; None: none is kept."""
         if self._last.next_ms is None:
             return None
         kept_s = (self._last.next_ms - self._aged_ms()) / 1000
         return max(0.0, kept_s, self._again_s - self._clock.steady_s())
 
     def _aged_ms(self) -> int:
-        """Wall time without steps ahead: such a step shortens no `--keep`."""
+        """Wall time without steps ahead of the clock, so that a step does not shorten `--keep`."""
         return self.root.aged_ms(self._keep_s)
 
     def _pass(self) -> None:
@@ -115,7 +119,7 @@ class Reaper:
         except OSError as error:
             failure = error
         if self._is_remove and is_archived(root):
-            # Also beside what failed: neither waits for the other.
+            # Also after a failure above: neither depends on the other.
             self._reap_stored(now_ms)
             failure = failure or self._stored.failure
         if failure is not None:
@@ -135,7 +139,7 @@ class Reaper:
         unreadable = "" if stored.unreadable is None else str(stored.unreadable)
         if unreadable not in ("", self._unreadable):
             _log.warning(
-                "what a ledger of the archive names is not unlinked: it cannot be understood",
+                "a ledger of the archive cannot be understood; the messages that it names are kept",
                 extra={"fields": {"error": unreadable}},
             )
         self._unreadable = unreadable

@@ -14,8 +14,8 @@ from harness.access import Tokens, tokens_of_all
 from harness.needs import cannot_run, program
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
-from harness.side_by_side import longest_first
-from harness.tiers import Tiers
+from harness.side_by_side import ByFile, longest_first
+from harness.tiers import Tiers, Within
 
 from mq.daemon.daemon import Daemon
 from mq.model.clock import Clock
@@ -31,10 +31,13 @@ hypothesis.settings.load_profile("mq")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=("check", "certificate"), help="part of the tests to run")
+    parser.addoption("--within", type=float, help="seconds, after which no test begins")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Tiers(config))
+    if (seconds := config.getoption("--within")) is not None:
+        config.pluginmanager.register(Within(config, seconds))
     # A background job may have SIGINT ignored, and one of nohup SIGHUP; what tests start would
     # inherit that.
     for number, usual in (
@@ -44,9 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, usual)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
+    """Of `--dist loadfile`, as `deploy/check` has it."""
+    return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of several workers, each has the tests in one and the same order."""
-    if hasattr(config, "workerinput"):
+    """Of several workers, each has the tests in one and the same order; where time is short, what
+    is most relevant stays first.
+    """
+    if hasattr(config, "workerinput") and config.getoption("--within") is None:
         longest_first(items)
 
 

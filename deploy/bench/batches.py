@@ -14,21 +14,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
-from deploy.bench.ceiling import BareLoop, Commit, bare_loops
+from deploy.bench.ceiling import BareLoop, bare_loops
 from deploy.bench.connection import Connection, request
-from deploy.bench.http import PUBLISH
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, BenchError, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import Place, chosen, place_flags
-from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
-from deploy.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
-from deploy.bench.table import Figures, drawn
-from tests.harness.processes import Process, processes
+from deploy.bench.places import Place, on_place, rounds_flag, seconds_flag
+from deploy.bench.servers import MESSAGES, QUEUE
+from deploy.bench.table import Figures, Measured, drawn, interleaved
+from mq.model.names import items_of
+from tests.harness.processes import Process
 
+PUBLISH: Final = "mq, publish"
 LINES: Final = 100
 CLIENTS: Final = 4
 SPLIT: Final = "mq, publish by split=lines"
@@ -39,90 +38,72 @@ Turn = Callable[[Connection], int]
 """Asks once; how many messages that was, 0 when there are no more."""
 
 
+class Asked(NamedTuple):
+    """The load: `clients` send `lines` messages a request for `seconds`; in packs of up to `pack`
+    (0: in none), of which a request acknowledges `acks` messages (0: `lines`).
+    """
+
+    lines: int
+    clients: int
+    seconds: float
+    pack: int = 0
+    acks: int = 0
+
+
 @click.command("python -m deploy.bench.batches", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--lines", type=click.IntRange(1), default=LINES, help="Messages a request.")
 @click.option("--clients", type=click.IntRange(1), default=CLIENTS, help="Side by side.")
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Of the single.")
 @click.option("--bare", default="", help="Only bare loops with this in their names.")
 @seconds_flag(3)
 @rounds_flag(3)
-@commit_flag
 def main(
-    root: Path | None,
-    where: str | None,
-    lines: int,
-    clients: int,
-    connections: int,
-    bare: str,
-    seconds: int,
-    rounds: int,
-    commit: Commit | None,
+    place: Place, lines: int, clients: int, connections: int, bare: str, seconds: int, rounds: int
 ) -> None:
     """Measures messages a second: bare loops, single publishes, and batches."""
-    figures = Figures()
-    with running():
-        compiled()
-        with chosen(root, where) as place:
-            mode = place.commit(commit)
-            said = f"{clients} clients of {lines} messages a request; {connections} connections"
-            click.echo(heading(place.path, mode, place.about, f"{said} of single publishes"))
-            click.echo(f"bodies of {BODY_BYTES} bytes; median (min-max) of {rounds} interleaved")
-            click.echo(f"rounds of {seconds} s each\n")
-            loops = [loop for loop in bare_loops(mode, lines) if bare in loop.name]
-            if not loops:
-                raise BenchError(f"no bare loop has {bare!r} in its name")
-            for number in range(1, rounds + 1):
-                _round(place, mode, number, figures, loops, lines, clients, connections, seconds)
+    compiled()
+    said = f"{clients} clients of {lines} messages a request; {connections} connections"
+    click.echo(place.heading(f"{said} of single publishes"))
+    click.echo(f"bodies of {BODY_BYTES} bytes; median (min-max) of {rounds} interleaved")
+    click.echo(f"rounds of {seconds} s each\n")
+    loops = [loop for loop in bare_loops(place.commit, lines) if bare in loop.name]
+    if not loops:
+        raise BenchError(f"no bare loop has {bare!r} in its name")
+    figures, made = Figures(), place.path / "made"
+    steps: list[Callable[[], Measured]] = [
+        *(partial(_bare, loop, seconds, made) for loop in loops),
+        lambda: _single(place, made, connections, seconds),
+        lambda: batches(place, made, Asked(lines, clients, seconds)),
+    ]
+    for number, step in interleaved(rounds, steps):
+        measured = step()
+        place.clear(made)
+        figures.add(measured, number)
     click.echo(_table(figures, [loop.name for loop in loops]))
 
 
-def _round(
-    place: Place,
-    mode: Commit,
-    number: int,
-    figures: Figures,
-    loops: list[BareLoop],
-    lines: int,
-    clients: int,
-    connections: int,
-    seconds: float,
-) -> None:
-    steps: list[Callable[[Path], dict[str, float]]] = [
-        *(partial(_bare, loop, seconds) for loop in loops),
-        lambda made: _single(place, mode, made, connections, seconds),
-        lambda made: _batches(place, mode, made, lines, clients, seconds),
-    ]
-    # To and fro, so that none is always the last.
-    for step in steps if number % 2 else steps[::-1]:
-        made = place.path / f"{number}"
-        measured = step(made)
-        place.clear(made)
-        figures.add(measured)
-        for what in measured:
-            click.echo(f"round {number}: {what}: {figures.last_rate(what):,.0f}/s", err=True)
-
-
-def _bare(loop: BareLoop, seconds: float, made: Path) -> dict[str, float]:
+def _bare(loop: BareLoop, seconds: float, made: Path) -> Measured:
     return {loop.name: loop.measure(made, seconds)}
 
 
-def _single(
-    place: Place, mode: Commit, made: Path, connections: int, seconds: float
-) -> dict[str, float]:
-    with processes() as started:
-        server = started.mq(made, *commit_flags(mode, place.in_memory))
-        make_queue(server)
+def _single(place: Place, made: Path, connections: int, seconds: float) -> Measured:
+    with place.mq(made) as server:
         run = load("publish", f"{server.url}{MESSAGES}", connections=connections, seconds=seconds)
-        server.terminate()
     return {PUBLISH: run.rate}
 
 
-def _batches(
-    place: Place, mode: Commit, made: Path, lines: int, clients: int, seconds: float
-) -> dict[str, float]:
+def batches(
+    place: Place, made: Path, asked: Asked, flushes: dict[str, float] | None = None
+) -> Measured:
+    """Messages a second of each step, on a root of its own. `flushes` gets how often the device was
+    flushed for each message, where the place counts that.
+    """
+    lines, acks = asked.lines, asked.acks or asked.lines
     body = (b"x" * BODY_BYTES + b"\n") * lines
-    split = request("POST", f"{MESSAGES}?split=lines", body)
+    packed = "&pack=true" if asked.pack else ""
+    split = request("POST", f"{MESSAGES}?split=lines{packed}", body)
+    fetched_as = f"{MESSAGES}?count={lines}&visibility=3600{'&packs=true' if asked.pack else ''}"
     ids: list[str] = []
 
     def publish(connection: Connection) -> int:
@@ -131,35 +112,42 @@ def _batches(
         return lines
 
     def fetch(connection: Connection) -> int:
-        rows = _rows(connection, f"{MESSAGES}?count={lines}&visibility=3600")
-        ids.extend(rows)
+        rows = _rows(connection, fetched_as)
+        with taking:
+            ids.extend(rows)
         return len(rows)
 
     def delete(connection: Connection) -> int:
         with taking:
-            taken, ids[:lines] = ids[:lines], []
+            taken, ids[:acks] = ids[:acks], []
         if taken:
-            asked = json.dumps({"ids": taken}).encode()
-            told = connection.ask(_json_request(f"/{QUEUE}/acks", asked), 200).body
+            told = connection.ask(_json_request(f"/{QUEUE}/acks", {"ids": taken}), 200).body
             if told.count(b'"status": 202') != len(taken):
                 raise BenchError("a message was not deleted")
         return len(taken)
 
-    taking = threading.Lock()
-    with processes() as started:
-        server = started.mq(made, *commit_flags(mode, place.in_memory))
-        make_queue(server)
-        published, publish_rate = _run(server, clients, publish, seconds)
-        _check(published, made / "queues" / QUEUE, "published")
-        fetched, fetch_rate = _run(server, clients, fetch, seconds)
-        _check(fetched, made / "delay", "fetched")
-        deleted, delete_rate = _run(server, clients, delete, seconds)
-        _check(deleted, made / "remove", "deleted")
-        server.terminate()
-    return {SPLIT: publish_rate, COUNT: fetch_rate, ACKS: delete_rate}
+    taking, measured = threading.Lock(), {}
+    steps = ((SPLIT, publish, made / "queues" / QUEUE), (COUNT, fetch, made / "delay"))
+    with place.mq(made) as server:
+        if asked.pack:
+            allow_packs(server, asked.pack)
+        for what, turn, there in (*steps, (ACKS, delete, made / "remove")):
+            before = place.flushes() if place.flushes is not None else 0
+            messages, measured[what] = _run(server, asked, turn)
+            _check(messages, there, what)
+            if flushes is not None and place.flushes is not None:
+                flushes[what] = (place.flushes() - before) / messages
+    return measured
 
 
-def _run(server: Process, clients: int, turn: Turn, seconds: float) -> tuple[int, float]:
+def allow_packs(server: Process, most: int) -> None:
+    """Has the queue of the bench take packs of up to `most` messages."""
+    with Connection(server.port) as connection:
+        told = {"pack_messages_max": most}
+        connection.ask(_json_request(f"/{QUEUE}/settings", told, "PATCH"), 200)
+
+
+def _run(server: Process, asked: Asked, turn: Turn) -> tuple[int, float]:
     """Has each client take its turns until the time is over or there are no more; how many
     messages that were, and how many a second.
     """
@@ -168,12 +156,12 @@ def _run(server: Process, clients: int, turn: Turn, seconds: float) -> tuple[int
     def work(_: int) -> int:
         messages = 0
         with Connection(server.port) as connection:
-            while time.perf_counter() - began < seconds and (more := turn(connection)):
+            while time.perf_counter() - began < asked.seconds and (more := turn(connection)):
                 messages += more
         return messages
 
-    with ThreadPoolExecutor(clients) as pool:
-        messages = sum(pool.map(work, range(clients)))
+    with ThreadPoolExecutor(asked.clients) as pool:
+        messages = sum(pool.map(work, range(asked.clients)))
     return messages, messages / (time.perf_counter() - began)
 
 
@@ -187,15 +175,17 @@ def _rows(connection: Connection, path: str) -> list[str]:
     return [json.loads(row)["id"] for row in answer.body.splitlines()]
 
 
-def _json_request(path: str, body: bytes) -> bytes:
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+def _json_request(path: str, said: object, method: str = "POST") -> bytes:
+    body = json.dumps(said).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     return f"{head}Content-Type: application/json\r\n\r\n".encode() + body
 
 
 def _check(answered: int, top: Path, what: str) -> None:
-    there = sum(1 for path in top.rglob("*-*-*") if path.is_file())
+    names = (path.name.rpartition(":")[2] for path in top.rglob("*-*-*") if path.is_file())
+    there = sum(map(items_of, names))
     if there != answered:
-        raise BenchError(f"{answered} were {what} by the answers, {there} by the files")
+        raise BenchError(f"{what}: {answered} by the answers, {there} by the files")
 
 
 def _table(figures: Figures, loops: list[str]) -> str:

@@ -6,6 +6,8 @@ many dd run at a time as there are connections. Every dd is a process of its own
 of what the small ones cost. A MB is a million bytes.
 """
 
+import contextlib
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,15 +18,11 @@ from typing import Final
 import click
 
 from deploy.bench.ceiling import Commit
-from deploy.bench.comparison import spread
-from deploy.bench.load import compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.nginx import nginx
-from deploy.bench.places import PLACES, Ext4, Place, loop_ext4
-from deploy.bench.running import commit_flag, rounds_flag, running
-from deploy.bench.servers import MESSAGES, commit_flags, make_queue
-from deploy.bench.table import drawn
-from tests.harness.processes import processes
+from deploy.bench.load import BenchError, compiled, load
+from deploy.bench.others.rival import free_port, process
+from deploy.bench.places import PLACES, Ext4, Place, commit_flag, loop_ext4, rounds_flag, running
+from deploy.bench.servers import MESSAGES
+from deploy.bench.table import drawn, spread
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
@@ -36,6 +34,27 @@ _DD_BLOCK_BYTES: Final = _MIB
 _EXT4: Final = Ext4(image_bytes=6 << 30, inodes=100_000)
 
 _WHATS: Final = ("publish", "dd", "fetch", "nginx")
+# One worker a core, files by sendfile, and no connection closed for having asked often.
+_NGINX: Final = """
+daemon off;
+user root;
+worker_processes auto;
+pid {work}/pid;
+error_log {work}/error.log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 1000000000;
+    client_body_temp_path {work}/body;
+    proxy_temp_path {work}/proxy;
+    fastcgi_temp_path {work}/fastcgi;
+    uwsgi_temp_path {work}/uwsgi;
+    scgi_temp_path {work}/scgi;
+    server {{ listen 127.0.0.1:{port}; root {files}; }}
+}}
+"""
 
 
 @click.command("python -m deploy.bench.bodies", context_settings={"show_default": True})
@@ -53,32 +72,37 @@ def main(
     with running():
         compiled()
         for name in places:
-            with loop_ext4(_EXT4) if name == "loop" else PLACES[name]() as place:
-                mode = place.commit(commit)
-                click.echo(heading(place.path, mode, place.about, f"{connections} connections"))
+            with loop_ext4(_EXT4) if name == "loop" else PLACES[name]() as made:
+                place = made.committing(commit)
+                click.echo(place.heading(f"{connections} connections"))
                 click.echo(f"median (min-max) of {rounds} interleaved rounds of {mib} MiB each\n")
-                found: dict[int, dict[str, list[float]]] = {size: {} for size in SIZES}
-                for number in range(1, rounds + 1):
-                    for size, by_what in found.items():
-                        made = place.path / f"{number}-{size}"
-                        made.mkdir()
-                        for what, rate in _measure(place, made, mode, size, mib, connections):
-                            by_what.setdefault(what, []).append(rate / 1e6)
-                        place.clear(made)
-                        click.echo(f"round {number}: {_said(size)} done", err=True)
-                click.echo(_table(found) + "\n")
+                click.echo(_table(_rounds(place, mib, connections, rounds)) + "\n")
+
+
+def _rounds(
+    place: Place, mib: int, connections: int, rounds: int
+) -> dict[int, dict[str, list[float]]]:
+    """MB a second of each round, by size and by what was measured."""
+    found: dict[int, dict[str, list[float]]] = {size: {} for size in SIZES}
+    for number in range(1, rounds + 1):
+        for size, by_what in found.items():
+            made = place.path / f"{number}-{size}"
+            made.mkdir()
+            for what, rate in _measure(place, made, size, mib, connections):
+                by_what.setdefault(what, []).append(rate / 1e6)
+            place.clear(made)
+            click.echo(f"round {number}: {_said(size)} done", err=True)
+    return found
 
 
 def _measure(
-    place: Place, made: Path, commit: Commit, size: int, mib: int, connections: int
+    place: Place, made: Path, size: int, mib: int, connections: int
 ) -> Iterator[tuple[str, float]]:
     """Bytes a second of each."""
     messages = min(max(mib * _MIB // size, _MESSAGES_MIN), _MESSAGES_MAX)
     # Rounded, so that each connection has as many.
     messages = max(messages // connections, 1) * connections
-    with processes() as started:
-        server = started.mq(made / "mq", *commit_flags(commit, place.in_memory))
-        make_queue(server)
+    with place.mq(made / "mq") as server:
         url = f"{server.url}{MESSAGES}"
         published = load(
             "publish", url, connections=connections, messages=messages, body_bytes=size
@@ -86,13 +110,12 @@ def _measure(
         yield "publish", published.rate * size
         fetched = load("fetch", url, connections=connections, messages=messages, body_bytes=size)
         yield "fetch", fetched.rate * size
-        server.terminate()
     files = made / "files"
     files.mkdir()
     yield "dd", _dd(files, size, min(messages, _DDS_MAX), connections) * size
     work = made / "nginx"
     work.mkdir()
-    with nginx(files, work) as url:
+    with _nginx(files, work) as url:
         got = load("get", f"{url}/0", connections=connections, messages=messages, body_bytes=size)
         yield "nginx", got.rate * size
 
@@ -113,6 +136,20 @@ def _dd(files: Path, size: int, number: int, at_a_time: int) -> float:
         for _ in pool.map(write, range(number)):
             pass
         return number / (time.perf_counter() - began)
+
+
+@contextlib.contextmanager
+def _nginx(files: Path, work: Path) -> Iterator[str]:
+    """Serves a folder by nginx as Debian has it; its URL. `work` is an existing folder."""
+    found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+    if found is None:
+        raise BenchError("nginx is missing: apt-get install nginx-light")
+    port = free_port()
+    configuration = work / "nginx.conf"
+    configuration.write_text(_NGINX.format(work=work, files=files, port=port))
+    told = (found, "-e", str(work / "error.log"), "-p", str(work), "-c", str(configuration))
+    with process(work, port, *told):
+        yield f"http://127.0.0.1:{port}"
 
 
 def _table(found: dict[int, dict[str, list[float]]]) -> str:

@@ -11,25 +11,20 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import click
 
-from deploy.bench.ceiling import Commit
-from deploy.bench.connection import Connection, request
-from deploy.bench.http import FETCH
+from deploy.bench.connection import BINARY, Connection, WebSocket, request
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, BenchError, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import Place, chosen, place_flags
-from deploy.bench.running import commit_flag, rounds_flag, running
-from deploy.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
-from deploy.bench.table import Figures, drawn
-from deploy.bench.watching import resident_mib
-from deploy.bench.websocket import BINARY, WebSocket
-from mq.protocol.consume.limits import CREDIT_MAX
-from tests.harness.processes import Process, processes
+from deploy.bench.machine import resident_mib
+from deploy.bench.places import Place, on_place, rounds_flag
+from deploy.bench.servers import MESSAGES, QUEUE
+from deploy.bench.table import Figures, interleaved
+from mq.protocol.consume.frames import CREDIT_MAX
+from tests.harness.processes import Process
 
+FETCH: Final = "mq, fetch"
 COUNT: Final = "mq, fetch by count"
 SOCKET: Final = "mq, one WebSocket"
 SOCKET_ACKS: Final = "mq, one WebSocket, acks"
@@ -45,61 +40,39 @@ _UNREAD_S: Final = 5.0
 
 
 @click.command("python -m deploy.bench.consume", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--messages", type=click.IntRange(1), default=20_000, help="Of each way.")
 @rounds_flag(3)
-@commit_flag
-def main(
-    root: Path | None,
-    where: str | None,
-    messages: int,
-    rounds: int,
-    commit: Commit | None,
-) -> None:
+def main(place: Place, messages: int, rounds: int) -> None:
     """Measures messages a second, and what a client that reads nothing takes of memory."""
+    compiled()
+    click.echo(
+        place.heading(f"{messages} messages of {BODY_BYTES} bytes each way, credit {CREDIT}")
+    )
+    ways: list[tuple[str, Callable[[Process], int]]] = [
+        (FETCH, _plain),
+        (COUNT, _counted),
+        (SOCKET, partial(_socket, messages=messages, acks=False)),
+        (SOCKET_ACKS, partial(_socket, messages=messages, acks=True)),
+    ]
     figures = Figures()
-    with running():
-        compiled()
-        with chosen(root, where) as place:
-            mode = place.commit(commit)
-            said = f"{messages} messages of {BODY_BYTES} bytes each way, credit {CREDIT}"
-            click.echo(heading(place.path, mode, place.about, said))
-            ways: list[tuple[str, Callable[[Process], int]]] = [
-                (FETCH, _plain),
-                (COUNT, _counted),
-                (SOCKET, partial(_socket, messages=messages, acks=False)),
-                (SOCKET_ACKS, partial(_socket, messages=messages, acks=True)),
-            ]
-            for number in range(1, rounds + 1):
-                for name, way in ways if number % 2 else ways[::-1]:
-                    figures.add({name: _measure(place, mode, name, way, messages)})
-                    click.echo(
-                        f"round {number}: {name}: {figures.last_rate(name):,.0f}/s", err=True
-                    )
-            before, most = _unread(place, mode)
-    rows = [("what", "messages/s", "to plain fetches")]
-    for what in figures.rounds:
-        ratio = figures.median(what) / figures.median(FETCH)
-        rows.append((what, figures.spread(what), f"{ratio:.2f}"))
-    click.echo(drawn(rows))
+    for number, (name, way) in interleaved(rounds, ways):
+        figures.add({name: _measure(place, name, way, messages)}, number)
+    before, most = _unread(place)
+    click.echo(figures.compared(FETCH, "to plain fetches"))
     click.echo(
         f"\na client that reads nothing, {_UNREAD_BYTES >> 20} MiB ready in bodies of "
         f"{_UNREAD_BODY_BYTES >> 10} KiB:\nresident {before:.0f} MiB before, {most:.0f} at most"
     )
 
 
-def _measure(
-    place: Place, mode: Commit, name: str, way: Callable[[Process], int], messages: int
-) -> float:
+def _measure(place: Place, name: str, way: Callable[[Process], int], messages: int) -> float:
     made = place.path / "consumed"
-    with processes() as started:
-        server = started.mq(made, *commit_flags(mode, place.in_memory))
-        make_queue(server)
+    with place.mq(made) as server:
         _publish(server, messages, BODY_BYTES)
         began = time.perf_counter()
         fetched = way(server)
         took_s = time.perf_counter() - began
-        server.terminate()
     # What a WebSocket's client held is released when it goes.
     folder = {FETCH: "delay", COUNT: "delay", SOCKET: "queues", SOCKET_ACKS: "remove"}[name]
     there = sum(1 for path in (made / folder).rglob("*-*-*") if path.is_file())
@@ -138,7 +111,8 @@ def _counted(server: Process) -> int:
 
 
 def _socket(server: Process, messages: int, acks: bool) -> int:
-    got, unacked, ids = 0, 0, []
+    got, unacked = 0, 0
+    ids: list[str] = []
     with WebSocket(server.port) as client:
         wanted = {"queue": QUEUE, "credit": CREDIT, "visibility_s": 3600}
         client.command(subscribe=[wanted])
@@ -162,12 +136,10 @@ def _socket(server: Process, messages: int, acks: bool) -> int:
     return got
 
 
-def _unread(place: Place, mode: Commit) -> tuple[float, float]:
+def _unread(place: Place) -> tuple[float, float]:
     """Resident memory before, and the most of it while nothing is read, in MiB."""
     made = place.path / "unread"
-    with processes() as started:
-        server = started.mq(made, *commit_flags(mode, place.in_memory))
-        make_queue(server)
+    with place.mq(made) as server:
         _publish(server, _UNREAD_BYTES // _UNREAD_BODY_BYTES, _UNREAD_BODY_BYTES)
         before, most = resident_mib(server.popen.pid)[0], 0.0
         with WebSocket(server.port) as client:
@@ -176,7 +148,6 @@ def _unread(place: Place, mode: Commit) -> tuple[float, float]:
             while time.monotonic() < until_s:
                 most = max(most, resident_mib(server.popen.pid)[0])
                 time.sleep(0.05)
-        server.terminate()
     place.clear(made)
     return before, most
 

@@ -14,15 +14,13 @@ from typing import Final
 import click
 
 from deploy.bench.ceiling import Commit
-from deploy.bench.comparison import Comparison
 from deploy.bench.connection import Connection, request
 from deploy.bench.load import BODY_BYTES, BenchError, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import loop_ext4
-from deploy.bench.running import commit_flag, rounds_flag, running
-from deploy.bench.servers import MESSAGES, QUEUE, commit_flags
+from deploy.bench.machine import resident_mib
+from deploy.bench.places import Place, commit_flag, loop_ext4, rounds_flag, running
+from deploy.bench.servers import MESSAGES, QUEUE
 from deploy.bench.sizes import SIZES, Filled, ext4_for, fill
-from deploy.bench.watching import resident_mib
+from deploy.bench.table import Comparison, interleaved
 from tests.harness.processes import Process, processes
 
 _ASKED: Final = request("GET", f"/{QUEUE}")
@@ -36,36 +34,30 @@ _SETTLED_S: Final = 3.0
 
 @click.command("python -m deploy.bench.descriptions", context_settings={"show_default": True})
 @click.option("--size", "sizes", type=int, multiple=True, default=SIZES, help="Messages ready.")
-@click.option("--per-s", type=int, default=200, help="How fast they are said to be published.")
-@click.option("--processes", "writers", type=int, default=2, help="That write them.")
 @rounds_flag(3)
 @commit_flag
-def main(
-    sizes: tuple[int, ...], per_s: int, writers: int, rounds: int, commit: Commit | None
-) -> None:
+def main(sizes: tuple[int, ...], rounds: int, commit: Commit | None) -> None:
     """Measures the first description, the next one, and one while messages are published."""
     sizes = tuple(sorted(sizes))
     with running():
         compiled()
-        with loop_ext4(ext4_for(sizes)) as place:
-            mode = place.commit(commit)
-            said = f"bodies of {BODY_BYTES} bytes, in their inodes"
-            click.echo(heading(place.path, mode, place.about, said))
+        with loop_ext4(ext4_for(sizes)) as made:
+            place = made.committing(commit)
+            click.echo(place.heading(f"bodies of {BODY_BYTES} bytes, in their inodes"))
             click.echo(f"median (min-max) of {rounds} rounds\n")
-            filled = [fill(place, size, per_s, writers) for size in sizes]
+            filled = [fill(place, size) for size in sizes]
             comparison = Comparison("ready messages")
-            for number in range(1, rounds + 1):
-                for root in filled if number % 2 else reversed(filled):
-                    _measure(root, mode, comparison)
-                    click.echo(f"round {number}: {root.column} done", err=True)
+            for number, root in interleaved(rounds, filled):
+                _measure(place, root, comparison)
+                click.echo(f"round {number}: {root.column} done", err=True)
     click.echo(comparison.table())
 
 
-def _measure(filled: Filled, commit: Commit, comparison: Comparison) -> None:
+def _measure(place: Place, filled: Filled, comparison: Comparison) -> None:
     column = filled.column
     time.sleep(_SETTLED_S)
     with processes() as started:
-        server = started.mq(filled.path, *commit_flags(commit, in_memory=False))
+        server = started.mq(filled.path, *place.flags)
         with Connection(server.port) as client:
             before_mib, _ = resident_mib(server.popen.pid)
             first = _Described(client)

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -21,12 +20,9 @@ import click
 from deploy.bench.ceiling import BODY, Commit
 from deploy.bench.connection import Connection, request
 from deploy.bench.load import BenchError
-from deploy.bench.machine import heading
-from deploy.bench.places import PLACES, Place
-from deploy.bench.running import commit_flag, running, seconds_flag
-from deploy.bench.servers import commit_flags
+from deploy.bench.machine import cpu_s, resident_mib
+from deploy.bench.places import PLACES, Place, commit_flag, running, seconds_flag
 from deploy.bench.table import drawn
-from deploy.bench.watching import cpu_s, resident_mib
 from tests.harness.processes import Process, processes
 
 _WAIT_S: Final = 60
@@ -70,16 +66,15 @@ def main(
     commit: Commit | None,
 ) -> None:
     """Measures what idle long polls cost."""
-    with running(), PLACES[where]() as place:
+    with running(), PLACES[where]() as made:
+        place = made.committing(commit)
         _allow_connections(polls)
-        mode = place.commit(commit)
-        click.echo(heading(place.path, mode, place.about, f"{polls:,} idle long polls", *flags))
+        click.echo(place.heading(f"{polls:,} idle long polls", *flags))
         click.echo(f"CPU over {seconds} s in which nothing happens\n")
         rows = [("queues", "MiB before", "MiB", "KiB a poll", "CPU, % of a core",
                  "delivery ms: p50 (worst)", "by another process")]  # fmt: skip
         for count in counts:
-            mq_flags = (*commit_flags(mode, place.in_memory), *flags)
-            cost = _measure(place, place.path / f"{count}", mq_flags, polls, count, seconds)
+            cost = _measure(place, (*place.flags, *flags), polls, count, seconds)
             each_kib = 1024 * (cost.waiting_mib - cost.before_mib) / polls
             row = (
                 f"{count:,}",
@@ -107,10 +102,8 @@ def _allow_connections(polls: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _measure(
-    place: Place, root: Path, flags: Sequence[str], polls: int, count: int, seconds: float
-) -> Cost:
-    names = [f"q{number}" for number in range(count)]
+def _measure(place: Place, flags: Sequence[str], polls: int, count: int, seconds: float) -> Cost:
+    root, names = place.path / f"{count}", [f"q{number}" for number in range(count)]
     with processes() as started, contextlib.ExitStack() as cleanup:
         server, other = (started.mq(root, *flags) for _ in range(2))
         with Connection(server.port) as connection:

@@ -18,16 +18,12 @@ from urllib.parse import urlsplit
 import click
 
 from deploy.bench.ceiling import BODY, Commit
-from deploy.bench.comparison import percentile, spread
 from deploy.bench.connection import Connection, request
-from deploy.bench.machine import heading
-from deploy.bench.others.beanstalkd import BEANSTALKD
-from deploy.bench.others.redis import REDIS
+from deploy.bench.others.queues import BEANSTALKD, REDIS
 from deploy.bench.others.rival import Rival, install
-from deploy.bench.places import PLACES, Place
-from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
-from deploy.bench.servers import commit_flags, make_queue, start_empty_server
-from deploy.bench.table import drawn
+from deploy.bench.places import PLACES, Place, commit_flag, rounds_flag, running, seconds_flag
+from deploy.bench.servers import make_queue, start_empty_server
+from deploy.bench.table import drawn, percentile, spread
 from deploy.bench.waiting import Consume, LongPoll, Pair, Pop, Reserve
 from tests.harness.processes import processes
 
@@ -85,21 +81,20 @@ def main(
             install([BEANSTALKD, REDIS])
         rivals = [rival for rival in (BEANSTALKD, REDIS) if rival.is_installed()]
         for name in places:
-            with PLACES[name]() as place:
-                mode = place.commit(commit)
-                click.echo(heading(place.path, mode, place.about, f"{len(BODY)} bytes", *flags))
+            with PLACES[name]() as made:
+                place = made.committing(commit)
+                click.echo(place.heading(f"{len(BODY)} bytes", *flags))
                 waits = f"who waits does so for {waits_s:g} s or more"
                 click.echo(f"{rounds} rounds of {seconds} s, everything in turn; {waits}")
                 for rival in (BEANSTALKD, REDIS):
                     known = rival.version_told() if rival in rivals else "not installed (--install)"
                     click.echo(f"{rival.name}: {known}")
-                measured = _measure(place, mode, (seconds, rounds, waits_s), rivals, flags)
+                measured = _measure(place, (seconds, rounds, waits_s), rivals, flags)
                 click.echo(f"\n{_table(measured)}\n")
 
 
 def _measure(
     place: Place,
-    commit: Commit,
     rhythm: tuple[int, int, float],
     rivals: Sequence[Rival],
     flags: Sequence[str],
@@ -108,8 +103,7 @@ def _measure(
     seconds, rounds, waits_s = rhythm
     found = []
     for number in range(rounds):
-        mq_flags = (*commit_flags(commit, place.in_memory), *flags)
-        with _ready(place, mq_flags, number, rivals) as (pairs, empty):
+        with _ready(place, flags, number, rivals) as (pairs, empty):
             for _ in range(_TURNS_BEFORE):
                 _turn(Times(), pairs, empty, _WARM_WAITS_S)
             times = Times()
@@ -123,7 +117,7 @@ def _measure(
 
 @contextlib.contextmanager
 def _ready(
-    place: Place, mq_flags: Sequence[str], number: int, rivals: Sequence[Rival]
+    place: Place, flags: Sequence[str], number: int, rivals: Sequence[Rival]
 ) -> Iterator[tuple[Mapping[str, Pair], Connection]]:
     """All that is measured, and a connection to who answers with nothing."""
     with contextlib.ExitStack() as cleanup:
@@ -133,7 +127,7 @@ def _ready(
         for way, made in (("long poll", LongPoll), ("WebSocket", Consume)):
             for count, kind in ((1, "one process"), (2, "two processes")):
                 root = place.path / f"{number}-{made.__name__}-{count}"
-                servers = [started.mq(root, *mq_flags) for _ in range(count)]
+                servers = [started.mq(root, *place.flags, *flags) for _ in range(count)]
                 make_queue(servers[0])
                 pairs[f"mq, {way}, {kind}"] = made(servers[-1].port, servers[0].port)
         for rival in rivals:

@@ -18,14 +18,11 @@ from typing import Final, cast
 import click
 
 from deploy.bench.ceiling import BODY, Commit
-from deploy.bench.comparison import percentile, spread
 from deploy.bench.connection import Connection, request
-from deploy.bench.machine import heading
-from deploy.bench.places import PLACES, Place
-from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
+from deploy.bench.places import PLACES, Place, commit_flag, rounds_flag, running, seconds_flag
 from deploy.bench.serial import Serial
-from deploy.bench.servers import MESSAGES, commit_flags, make_queue, start_empty_server
-from deploy.bench.table import drawn
+from deploy.bench.servers import MESSAGES, start_empty_server
+from deploy.bench.table import drawn, percentile, spread
 from tests.harness.processes import processes
 
 _EMPTY: Final = "aiohttp, empty POST"
@@ -67,19 +64,18 @@ def main(places: tuple[str, ...], seconds: int, rounds: int, commit: Commit | No
     """Measures a lone client's latency, beside that of the same file operations alone."""
     with running():
         for name in places:
-            with PLACES[name]() as place:
-                mode = place.commit(commit)
-                said = f"1 connection, bodies of {len(BODY)} bytes"
-                click.echo(heading(place.path, mode, place.about, said))
+            with PLACES[name]() as made:
+                place = made.committing(commit)
+                click.echo(place.heading(f"1 connection, bodies of {len(BODY)} bytes"))
                 click.echo(f"{rounds} rounds of {seconds} s, everything in turn\n")
-                click.echo(_table(_measure(place, mode, seconds, rounds)) + "\n")
+                click.echo(_table(_measure(place, seconds, rounds)) + "\n")
 
 
-def _measure(place: Place, commit: Commit, seconds: float, rounds: int) -> list[Times]:
+def _measure(place: Place, seconds: float, rounds: int) -> list[Times]:
     """The times of each round."""
     found = []
     for number in range(rounds):
-        with _ready(place, commit, number) as turn:
+        with _ready(place, number) as turn:
             for _ in range(_TURNS_BEFORE):
                 turn(Times(None))
             times = Times(place.flushes)
@@ -92,18 +88,15 @@ def _measure(place: Place, commit: Commit, seconds: float, rounds: int) -> list[
 
 
 @contextlib.contextmanager
-def _ready(place: Place, commit: Commit, number: int) -> Iterator[Callable[[Times], None]]:
+def _ready(place: Place, number: int) -> Iterator[Callable[[Times], None]]:
     """A turn of all that is measured. What is bare flushes in each way that mq could choose."""
-    ways = cast(Sequence[Commit], ("none",) if commit == "none" else ("fsync", "syncfs"))
+    ways = cast(Sequence[Commit], ("none",) if place.commit == "none" else ("fsync", "syncfs"))
     bare = {way: Serial(place.path / f"{number}-{way}", way) for way in ways}
     names = (f"{count:08x}{str(uuid.uuid4())[8:]}" for count in itertools.count())
-    with processes() as started:
+    with processes() as started, place.mq(place.path / f"{number}-mq") as server:
         empty = start_empty_server(started)
-        server = started.mq(place.path / f"{number}-mq", *commit_flags(commit, place.in_memory))
-        make_queue(server)
         with Connection(server.port) as to_mq, Connection(empty.port) as to_empty:
             yield lambda times: _turn(times, next(names), to_mq, to_empty, bare)
-        server.terminate()
 
 
 def _turn(

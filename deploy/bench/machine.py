@@ -1,4 +1,4 @@
-"""What the figures were measured on, in a few lines above the table."""
+"""The machine: what a table's heading says of it, and what a process uses."""
 
 import os
 import platform
@@ -11,6 +11,7 @@ from deploy.bench.ceiling import Commit
 from mq.store.disk import mounts
 from mq.store.disk.mounts import file_system_of
 
+_KIB: Final = 1024
 _FLUSHES_FIELD: Final = 15  # Of a block device's stat, since Linux 5.5.
 
 
@@ -65,3 +66,18 @@ def _device(where: Path) -> str:
             continue
         return f"/dev/{device.name} (write cache: {cache})"
     return f"/dev/{device.name}"
+
+
+def resident_mib(pid: int) -> tuple[float, float]:
+    """The resident memory of a process now, and the most that it was, MiB."""
+    facts = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    now, most = (int(facts[fact].split()[0]) / _KIB for fact in ("VmRSS", "VmHWM"))
+    return now, most
+
+
+def cpu_s(pid: int) -> float:
+    """The seconds of a core that a process's threads of now have used so far, to the nanosecond."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

@@ -21,14 +21,11 @@ from typing import Any, Final
 
 import click
 
-from deploy.bench.ceiling import Commit
-from deploy.bench.comparison import Comparison
 from deploy.bench.load import BenchError, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import chosen, place_flags
-from deploy.bench.running import commit_flag, rounds_flag, running
+from deploy.bench.machine import cpu_s, resident_mib
+from deploy.bench.places import Place, on_place, rounds_flag
 from deploy.bench.servers import MESSAGES, commit_flags, make_queue
-from deploy.bench.watching import cpu_s, resident_mib
+from deploy.bench.table import Comparison
 from tests.harness.processes import Process, processes
 
 _KIB, _MIB = 1 << 10, 1 << 20
@@ -44,70 +41,54 @@ _READS: Final = ("pread64", "read", "openat")
 
 
 @click.command("python -m deploy.bench.memory", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--slow-clients", type=click.IntRange(0), default=64, help="That do not read.")
 @click.option("--backlog", type=click.IntRange(0), default=100_000, help="Messages of 1 KiB.")
 @click.option("--queues", type=click.IntRange(0), default=1000, help="With a message each.")
 @click.option("--messages", type=click.IntRange(10), default=2000, help="Of each rate.")
 @rounds_flag(3)
-@commit_flag
 def main(
-    root: Path | None,
-    where: str | None,
-    slow_clients: int,
-    backlog: int,
-    queues: int,
-    messages: int,
-    rounds: int,
-    commit: Commit | None,
+    place: Place, slow_clients: int, backlog: int, queues: int, messages: int, rounds: int
 ) -> None:
     """Measures resident memory beside the budget, and what a budget buys."""
     held, bought = Comparison("most resident, MiB"), Comparison("fetching")
-    with running():
-        compiled()
-        with chosen(root, where) as place:
-            mode = place.commit(commit)
-            flags = commit_flags(mode, place.in_memory)
-            said = f"{slow_clients} slow clients, {rounds} interleaved rounds"
-            click.echo(heading(place.path, mode, place.about, said))
-            for number in range(1, rounds + 1):
-                for budget in BUDGETS:
-                    made = place.path / f"{number}-{budget}"
-                    _resident(made, flags, budget, slow_clients, backlog, queues, held)
-                    _rates(made, flags, budget, messages, budget, bought)
-                    place.clear(made)
-                    click.echo(f"round {number}: {budget} done", err=True)
-            with _slow_calls() as slow:
-                for number in range(1, rounds + 1):
-                    for budget in BUDGETS:
-                        column = f"{budget}, {1000 * _SLOW_CALL_S:g} ms a call"
-                        made = slow / f"{number}-{budget}"
-                        unflushed = commit_flags("none", in_memory=False)
-                        _rates(made, unflushed, budget, messages // 10, column, bought)
+    compiled()
+    click.echo(place.heading(f"{slow_clients} slow clients, {rounds} interleaved rounds"))
+    for number in range(1, rounds + 1):
+        for budget in BUDGETS:
+            made = place.path / f"{number}-{budget}"
+            flags = (*place.flags, "--memory", budget)
+            _resident(made, flags, (slow_clients, backlog, queues), held, f"--memory={budget}")
+            _rates(made, flags, messages, bought, budget)
+            place.clear(made)
+            click.echo(f"round {number}: {budget} done", err=True)
+    with _slow_calls() as slow:
+        for number in range(1, rounds + 1):
+            for budget in BUDGETS:
+                flags = (*commit_flags("none", in_memory=False), "--memory", budget)
+                column = f"{budget}, {1000 * _SLOW_CALL_S:g} ms a call"
+                _rates(slow / f"{number}-{budget}", flags, messages // 10, bought, column)
     click.echo(held.table() + "\n")
     click.echo(bought.table())
 
 
 def _resident(
-    made: Path,
-    flags: tuple[str, ...],
-    budget: str,
-    slow_clients: int,
-    backlog: int,
-    queues: int,
-    held: Comparison,
+    made: Path, flags: tuple[str, ...], counts: tuple[int, int, int], held: Comparison, column: str
 ) -> None:
+    """`counts`: of slow clients, of ready messages, and of queues."""
+    slow_clients, backlog, queues = counts
+
     def add(what: str, server: Process) -> None:
-        held.add(what, f"--memory={budget}", resident_mib(server.popen.pid)[1], ",.1f")
+        held.add(what, column, resident_mib(server.popen.pid)[1], ",.1f")
 
     made.mkdir()
     with processes() as started:
-        server = started.mq(made / "idle", *flags, "--memory", budget)
+        server = started.mq(made / "idle", *flags)
         make_queue(server)
         add("idle", server)
         server.terminate()
         for size in SIZES:
-            server = started.mq(made / f"{size}", *flags, "--memory", budget)
+            server = started.mq(made / f"{size}", *flags)
             make_queue(server)
             url = f"{server.url}{MESSAGES}"
             count = slow_clients * _ASKED + _FAST
@@ -118,14 +99,14 @@ def _resident(
             add(f"bodies of {size // _KIB} KiB", server)
             server.terminate()
         if backlog:
-            server = started.mq(made / "backlog", *flags, "--memory", budget)
+            server = started.mq(made / "backlog", *flags)
             make_queue(server)
             load("publish", f"{server.url}{MESSAGES}", messages=backlog, body_bytes=_KIB)
             load("fetch", f"{server.url}{MESSAGES}", messages=1000, body_bytes=_KIB)
             add(f"{backlog:,} ready", server)
             server.terminate()
         if queues:
-            server = started.mq(made / "queues", *flags, "--memory", budget)
+            server = started.mq(made / "queues", *flags)
             for number in range(queues):
                 make_queue(server, f"q{number}")
                 url = f"{server.url}/q{number}/messages"
@@ -150,22 +131,17 @@ def _slow(server: Process, number: int) -> Iterator[None]:
 
 
 def _rates(
-    made: Path,
-    flags: tuple[str, ...],
-    budget: str,
-    messages: int,
-    column: str,
-    bought: Comparison,
+    made: Path, flags: tuple[str, ...], messages: int, bought: Comparison, column: str
 ) -> None:
     made.mkdir(exist_ok=True)
     with processes() as started:
-        server = started.mq(made / "rates", *flags, "--memory", budget)
+        server = started.mq(made / "rates", *flags)
         make_queue(server)
         _ask("GET", f"{server.url}{MESSAGES}")  # From here on it knows what is ready.
         url, pid = f"{server.url}{MESSAGES}", server.popen.pid
         for what in ("publish", "fetch", "cycle"):
             began_s = cpu_s(pid)
-            run = load(what, url, messages=messages, body_bytes=16 * _KIB)  # type: ignore[arg-type]
+            run = load(what, url, messages=messages, body_bytes=16 * _KIB)
             bought.add(f"{what}, a second", column, run.rate, rate=True)
             bought.add(f"{what}, us of CPU", column, (cpu_s(pid) - began_s) / messages * 1e6)
         facts = _memory(server)

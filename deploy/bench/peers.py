@@ -15,15 +15,11 @@ from typing import Final
 
 import click
 
-from deploy.bench.ceiling import Commit
-from deploy.bench.comparison import spread
 from deploy.bench.connection import Connection, request
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, Run, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import chosen, place_flags
-from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
-from deploy.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
-from deploy.bench.table import drawn
+from deploy.bench.places import Place, on_place, rounds_flag, seconds_flag
+from deploy.bench.servers import MESSAGES, QUEUE, make_queue
+from deploy.bench.table import drawn, spread
 from tests.harness.processes import Process, processes
 
 PROCESSES: Final = (1, 2, 4)
@@ -58,24 +54,21 @@ class Measured:
 
 
 @click.command("python -m deploy.bench.peers", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--messages", type=int, default=20_000, help="Published, then fetched by all.")
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Kept open.")
 @click.option("--processes", "numbers", type=int, multiple=True, default=PROCESSES)
 @click.option("--shards", "shards", type=int, multiple=True, default=SHARDS)
 @seconds_flag(3)
 @rounds_flag(3)
-@commit_flag
 def main(
-    root: Path | None,
-    where: str | None,
+    place: Place,
     messages: int,
     connections: int,
     numbers: tuple[int, ...],
     shards: tuple[int, ...],
     seconds: int,
     rounds: int,
-    commit: Commit | None,
 ) -> None:
     """Measures fetches by several processes, and the races that they lose to each other."""
     settings = [
@@ -85,22 +78,17 @@ def main(
         for each in shards
     ]
     found: dict[Setting, list[Measured]] = {setting: [] for setting in settings}
-    with running():
-        compiled()
-        with chosen(root, where) as place:
-            mode = place.commit(commit)
-            said = f"{connections} connections, bodies of {BODY_BYTES} bytes"
-            click.echo(heading(place.path, mode, place.about, said))
-            click.echo(f"median (min-max) of {rounds} interleaved rounds; {messages:,} messages,")
-            click.echo(f"cycles for {seconds} s\n")
-            for number in range(1, rounds + 1):
-                for setting, measured in found.items():
-                    made = place.path / f"{number}-{setting}".replace(", ", "-")
-                    flags = commit_flags(mode, place.in_memory)
-                    with _peers(made, setting, flags) as servers:
-                        measured.append(_measure(servers, messages, connections, seconds))
-                    place.clear(made)
-                    click.echo(f"round {number}: {setting} done", err=True)
+    compiled()
+    click.echo(place.heading(f"{connections} connections, bodies of {BODY_BYTES} bytes"))
+    click.echo(f"median (min-max) of {rounds} interleaved rounds; {messages:,} messages,")
+    click.echo(f"cycles for {seconds} s\n")
+    for number in range(1, rounds + 1):
+        for setting, measured in found.items():
+            made = place.path / f"{number}-{setting}".replace(", ", "-")
+            with _peers(made, setting, place.flags) as servers:
+                measured.append(_measure(servers, messages, connections, seconds))
+            place.clear(made)
+            click.echo(f"round {number}: {setting} done", err=True)
     click.echo(_table(found))
 
 

@@ -1,32 +1,38 @@
-"""Where the bench writes: a folder, tmpfs, or an ext4 of its own on a loop device over tmpfs, whose
-flushes cost nothing or, on the slow disk, two milliseconds each.
+"""Where a bench writes, and how it runs there: a folder, tmpfs, or an ext4 of its own on a loop
+device over tmpfs, whose flushes cost nothing or, on the slow disk, two milliseconds each.
 """
 
 import contextlib
+import functools
 import mmap
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from deploy.bench.ceiling import Commit
 from deploy.bench.load import BenchError
-from deploy.bench.machine import has_journal
-from deploy.bench.running import Command
+from deploy.bench.machine import has_journal, heading
+from deploy.bench.servers import commit_flags, make_queue
 from mq.store.disk.mounts import file_system_of
+from tests.harness.processes import Process, processes
 
 FLUSH_S: Final = 0.002
 """What a flush of the slow disk takes."""
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 _TMPFS: Final = "/dev/shm"
 _PATIENCE_S: Final = 30.0
 _COUNT: Final = struct.Struct("<Q")
@@ -48,24 +54,42 @@ _EXT4: Final = Ext4()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a bench writes, and how mq commits there by itself."""
+    """Where a bench writes, and how mq commits there."""
 
     path: Path
     about: str
-    mq_chooses: Commit
+    commit: Commit
     flushes: Callable[[], int] | None = None
-    """How often the device was flushed so far, where that is counted."""
+    """The number of flushes of the device so far, where that is counted."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether nothing can be flushed here."""
+        """Whether this is tmpfs, which has nothing to flush to."""
         return file_system_of(str(self.path)).in_memory
 
-    def commit(self, asked: Commit | None) -> Commit:
-        """The commit mode: what was asked for, as far as the place can. Raises BenchError."""
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The commit mode as flags of mq."""
+        return commit_flags(self.commit, self.in_memory)
+
+    def committing(self, asked: Commit | None) -> "Place":
+        """The same place with another commit mode, unless None. Raises BenchError on tmpfs."""
         if self.in_memory and asked not in (None, "none"):
-            raise BenchError(f"tmpfs has nothing to flush to: no --commit {asked}")
-        return asked or self.mq_chooses
+            raise BenchError(f"tmpfs has nothing to flush to: leave out --commit {asked}")
+        return replace(self, commit=asked or self.commit)
+
+    def heading(self, *more: str) -> str:
+        """What the figures are of: file system, commit mode, machine, and more lines."""
+        return heading(self.path, self.commit, self.about, *more)
+
+    @contextlib.contextmanager
+    def mq(self, root: Path, *flags: str) -> Iterator[Process]:
+        """An mq on a root below, with the queue made, and stopped at the end."""
+        with processes() as started:
+            server = started.mq(root, *self.flags, *flags)
+            make_queue(server)
+            yield server
+            server.terminate()
 
     def clear(self, *made: Path) -> None:
         """Removes what one measurement left, and waits until that is on the disk.
@@ -121,30 +145,40 @@ def slow_ext4(kind: Ext4 = _EXT4) -> Iterator[Place]:
         yield Place(mounted, about, "syncfs", lambda: int(_COUNT.unpack_from(counted)[0]))
 
 
-def place_flags(command: Command) -> Command:
-    """`--root`, `--tmpfs`, `--loop` and `--slow`, for `chosen`."""
-    flags = (
+def on_place(command: Callable[..., None], default: str | None = None) -> Callable[..., None]:
+    """Gives a command `--root`, `--tmpfs`, `--loop`, `--slow` and `--commit`, and calls it with the
+    `place: Place` that they choose, `default` without a flag. See `running`.
+    """
+
+    @functools.wraps(command)
+    def run(root: Path | None, where: str | None, commit: Commit | None, **given: Any) -> None:
+        with running(), _chosen(root, where, default) as place:
+            command(place=place.committing(commit), **given)
+
+    made: Callable[..., None] = commit_flag(run)
+    for flag in (
         click.option("--slow", "where", flag_value="slow", help="As --loop, with 2 ms a flush."),
         click.option("--loop", "where", flag_value="loop", help="An ext4 of its own; as root."),
         click.option("--tmpfs", "where", flag_value="tmpfs", help="/dev/shm, nothing flushed."),
         click.option(
             "--root",
             type=click.Path(path_type=Path, exists=True, file_okay=False),
-            help="A folder to make the bench's own in.  [default: where temporary files go]",
+            help="The folder for the bench's own folder.  [default: where temporary files go]",
         ),
-    )
-    for flag in flags:
-        command = flag(command)
-    return command
+    ):
+        made = flag(made)
+    return made
 
 
-def chosen(root: Path | None, where: str | None) -> contextlib.AbstractContextManager[Place]:
-    """The place that the flags say. Raises BenchError when they say two."""
-    if where is None:
-        return folder(root)
-    if root is not None:
+def _chosen(
+    root: Path | None, where: str | None, default: str | None
+) -> contextlib.AbstractContextManager[Place]:
+    """The place of the flags. Raises BenchError for two."""
+    if root is not None and where is not None:
         raise BenchError(f"--root and --{where} exclude each other")
-    return PLACES[where]()
+    if root is None and (name := where or default) is not None:
+        return PLACES[name]()
+    return folder(root)
 
 
 PLACES: Final[Mapping[str, Callable[[], contextlib.AbstractContextManager[Place]]]] = {
@@ -154,6 +188,46 @@ PLACES: Final[Mapping[str, Callable[[], contextlib.AbstractContextManager[Place]
     "tmpfs": tmpfs,
 }
 """The places by the names of flags; `disk` is where temporary files go."""
+
+
+@contextlib.contextmanager
+def running() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the bench: it unmounts and stops everything, and further signals do
+    not stop that. A BenchError becomes one line.
+    """
+    for number in _ENDING:
+        signal.signal(number, _end)
+    try:
+        yield
+    except BenchError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def rounds_flag(default: int) -> Callable[[Command], Command]:
+    """`--rounds`."""
+    return click.option("--rounds", type=click.IntRange(1), default=default, help="Interleaved.")
+
+
+def seconds_flag(default: int) -> Callable[[Command], Command]:
+    """`--seconds`."""
+    return click.option(
+        "--seconds", type=click.IntRange(1), default=default, help="Of each measurement."
+    )
+
+
+def commit_flag(command: Command) -> Command:
+    """`--commit`, None unless given: then what mq chooses there by itself."""
+    return click.option(
+        "--commit",
+        type=click.Choice(get_args(Commit)),
+        help="As mq's --commit; none: --durability=none.  [default: as mq chooses by itself]",
+    )(command)
+
+
+def _end(number: int, frame: object) -> None:
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _image(around: Path, kind: Ext4) -> Path:

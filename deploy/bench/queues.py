@@ -7,6 +7,8 @@ and reads the CPU that they used, then publishes, fetches and deletes on one que
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,14 +16,12 @@ import click
 
 from deploy.bench.backlog import Backlog, write_backlog
 from deploy.bench.ceiling import Commit
-from deploy.bench.comparison import Comparison
 from deploy.bench.connection import Connection, request
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import loop_ext4
-from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
-from deploy.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
-from deploy.bench.watching import cpu_s, resident_mib
+from deploy.bench.machine import cpu_s, resident_mib
+from deploy.bench.places import Place, commit_flag, loop_ext4, rounds_flag, running, seconds_flag
+from deploy.bench.servers import MESSAGES, QUEUE, make_queue
+from deploy.bench.table import Comparison, interleaved
 from tests.harness.processes import processes
 
 MANY: Final = 10_000
@@ -41,18 +41,16 @@ def main(
     comparison = Comparison("queues in the root")
     with running():
         compiled()
-        with loop_ext4() as place:
-            mode = place.commit(commit)
-            said = f"{connections} connections, bodies of {BODY_BYTES} bytes"
-            click.echo(heading(place.path, mode, place.about, said))
+        with loop_ext4() as made:
+            place = made.committing(commit)
+            click.echo(place.heading(f"{connections} connections, bodies of {BODY_BYTES} bytes"))
             click.echo(f"median (min-max) of {rounds} interleaved rounds of {seconds} s each,")
             click.echo(f"idle for {idle_s} s\n")
-            roots = {number: _made(place.path / str(number), number) for number in (1, many)}
-            for turn in range(1, rounds + 1):
-                # To and fro, so that none is always the first.
-                for number, root in sorted(roots.items(), reverse=turn % 2 == 0):
-                    _measure(root, mode, connections, seconds, idle_s, comparison, f"{number:,}")
-                    click.echo(f"round {turn}: {number:,} done", err=True)
+            roots = {f"{number:,}": _made(place.path / str(number), number) for number in (1, many)}
+            for turn, (column, root) in interleaved(rounds, list(roots.items())):
+                add = partial(comparison.add, column=column)
+                _measure(place, root, connections, (seconds, idle_s), add)
+                click.echo(f"round {turn}: {column} done", err=True)
     click.echo(comparison.table())
 
 
@@ -72,31 +70,31 @@ def _made(root: Path, number: int) -> Path:
 
 
 def _measure(
+    place: Place,
     root: Path,
-    commit: Commit,
     connections: int,
-    seconds: float,
-    idle_s: float,
-    comparison: Comparison,
-    column: str,
+    rhythm: tuple[float, float],
+    add: Callable[..., None],
 ) -> None:
+    """`rhythm`: the seconds of each load, and of being idle."""
+    seconds, idle_s = rhythm
     with processes() as started:
         began = time.perf_counter()
-        server = started.mq(root, *commit_flags(commit, in_memory=False))
+        server = started.mq(root, *place.flags)
         with Connection(server.port) as client:
             first = client.ask(request("GET", MESSAGES), 200).id
             start_ms = 1000 * (time.perf_counter() - began)
             # One stays for the next round's first fetch.
             client.ask(request("POST", MESSAGES, b"x" * BODY_BYTES), 201)
             client.ask(request("DELETE", f"{MESSAGES}/{first}"), 202)
-        comparison.add("start to first fetch, ms", column, start_ms)
+        add("start to first fetch, ms", value=start_ms)
         mover = started.mover("--root", str(root))
         watched = {"mq": server.popen.pid, "mq-mover": mover.popen.pid}
         before = {daemon: cpu_s(pid) for daemon, pid in watched.items()}
         time.sleep(idle_s)
         for daemon, pid in watched.items():
             share = 100 * (cpu_s(pid) - before[daemon]) / idle_s
-            comparison.add(f"{daemon}, idle, % of a core", column, share, ",.2f")
+            add(f"{daemon}, idle, % of a core", value=share, form=",.2f")
         url, names = f"{server.url}{MESSAGES}", root.with_suffix(".ids")
         publish = load("publish", url, connections=connections, seconds=seconds)
         # All but one of them: another stays.
@@ -105,10 +103,10 @@ def _measure(
         )
         delete = load("delete", url, connections=connections, ids=names)
         for what, run in {"publish": publish, "fetch": fetch, "delete": delete}.items():
-            comparison.add(f"{what}, a second", column, run.rate, rate=True)
-            comparison.add(f"{what}, p99 ms", column, run.whole.p99_us / 1000, ",.1f")
+            add(f"{what}, a second", value=run.rate, rate=True)
+            add(f"{what}, p99 ms", value=run.whole.p99_us / 1000, form=",.1f")
         for daemon, pid in watched.items():
-            comparison.add(f"{daemon}, at most, MiB", column, resident_mib(pid)[1], ",.1f")
+            add(f"{daemon}, at most, MiB", value=resident_mib(pid)[1], form=",.1f")
         mover.terminate()
         server.terminate()
 

@@ -12,17 +12,14 @@ from typing import Final
 
 import click
 
-from deploy.bench.backlog import SHARD_FILES
 from deploy.bench.ceiling import BODY, Commit
-from deploy.bench.comparison import Comparison
 from deploy.bench.connection import Connection, request
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import loop_ext4
-from deploy.bench.running import commit_flag, rounds_flag, running
-from deploy.bench.servers import MESSAGES, commit_flags
-from deploy.bench.sizes import Filled, ext4_for, fill
-from deploy.bench.watching import cpu_s, resident_mib
+from deploy.bench.machine import cpu_s, resident_mib
+from deploy.bench.places import Place, commit_flag, loop_ext4, rounds_flag, running
+from deploy.bench.servers import MESSAGES
+from deploy.bench.sizes import PER_S, Filled, ext4_for, fill
+from deploy.bench.table import Comparison
 from tests.harness.processes import Process, processes
 
 PLAIN: Final = "none"
@@ -38,47 +35,38 @@ _BLOCK: Final = b"ce-type: made\nce-id: 7\n"
 @click.command("python -m deploy.bench.selectors", context_settings={"show_default": True})
 @click.option("--size", type=int, default=1_000_000, help="Messages without a header block.")
 @click.option("--blocks", type=int, default=100_000, help="Messages with one, in another queue.")
-@click.option("--per-s", type=int, default=200, help="How fast they are said to be published.")
 @click.option("--matching", type=int, default=2000, help="Messages that are published and fetched.")
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Kept open.")
 @rounds_flag(3)
 @commit_flag
 def main(
-    size: int,
-    blocks: int,
-    per_s: int,
-    matching: int,
-    connections: int,
-    rounds: int,
-    commit: Commit | None,
+    size: int, blocks: int, matching: int, connections: int, rounds: int, commit: Commit | None
 ) -> None:
     """Measures looks and fetches by selections."""
     with running():
         compiled()
-        with loop_ext4(ext4_for((size, blocks))) as place:
-            mode = place.commit(commit)
+        with loop_ext4(ext4_for((size, blocks))) as made:
+            place = made.committing(commit)
             said = f"{connections} connections, bodies of {BODY_BYTES} bytes, in their inodes"
-            click.echo(heading(place.path, mode, place.about, said))
-            click.echo(f"median (min-max) of {rounds} rounds; published at {per_s} a second\n")
+            click.echo(place.heading(said))
+            click.echo(f"median (min-max) of {rounds} rounds; published at {PER_S} a second\n")
             filled = {
-                f"{size:,} in front": fill(place, size, per_s, 2),
-                f"{blocks:,} with header blocks in front": fill(
-                    place, blocks, per_s, 2, SHARD_FILES, _BLOCK
-                ),
+                f"{size:,} in front": fill(place, size),
+                f"{blocks:,} with header blocks in front": fill(place, blocks, _BLOCK),
             }
             for what, root in filled.items():
                 comparison = Comparison(what)
                 for number in range(rounds):
-                    _measure(root, mode, connections, matching, comparison)
+                    _measure(place, root, connections, matching, comparison)
                     click.echo(f"round {number + 1}: {what} done", err=True)
                 click.echo(f"{comparison.table()}\n")
 
 
 def _measure(
-    filled: Filled, commit: Commit, connections: int, matching: int, comparison: Comparison
+    place: Place, filled: Filled, connections: int, matching: int, comparison: Comparison
 ) -> None:
     with processes() as started:
-        server = started.mq(filled.path, *commit_flags(commit, in_memory=False))
+        server = started.mq(filled.path, *place.flags)
         for selection in (PLAIN, *SELECTIONS):
             query, headers = SELECTIONS.get(selection, ("", {}))
             wanted = "" if selection == PLAIN else f"?select={selection}"

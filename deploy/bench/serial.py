@@ -1,6 +1,6 @@
 """The bare serial protocol: a publish's, a fetch's and a delete's file operations, one by one.
 
-The steps are FORMAT.md's, each flush made where it stands there, in one thread and without mq:
+The steps are PROTOCOL.md's, each flush made where it stands there, in one thread and without mq:
 what a lone client would wait for if nothing came on top.
 """
 

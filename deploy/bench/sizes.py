@@ -3,12 +3,10 @@
 Queues of each size are written straight to disk, each in a root of its own, all on one ext4. A
 round takes one size after the other: it starts mq and waits for the first fetch, publishes, fetches
 and deletes by id in bursts that leave the queue as large as it was, looks at mq's memory, deletes
-the queue, and puts its folder back; purges it, and puts that back too. The aim is within 1.3 times
-of the smallest.
+the queue, and puts its folder back. The aim is within 1.3 times of the smallest.
 """
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -21,19 +19,27 @@ import click
 
 from deploy.bench.backlog import SHARD_FILES, Backlog, write_backlog
 from deploy.bench.ceiling import Commit
-from deploy.bench.comparison import Comparison
 from deploy.bench.connection import Connection, request
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, BenchError, Run, compiled, load
-from deploy.bench.machine import heading
-from deploy.bench.places import Ext4, Place, loop_ext4
-from deploy.bench.running import commit_flag, rounds_flag, running, seconds_flag
-from deploy.bench.servers import MESSAGES, QUEUE, commit_flags, make_queue
-from deploy.bench.watching import resident_mib
+from deploy.bench.machine import resident_mib
+from deploy.bench.places import (
+    Ext4,
+    Place,
+    commit_flag,
+    loop_ext4,
+    rounds_flag,
+    running,
+    seconds_flag,
+)
+from deploy.bench.servers import MESSAGES, QUEUE, make_queue
+from deploy.bench.table import Comparison, interleaved
 from tests.harness.processes import Process, processes
 
 SIZES: Final = (1_000, 100_000, 1_000_000)
 LARGEST: Final = 10_000_000
 
+PER_S: Final = 200
+_WRITERS: Final = 2
 _BURST: Final = 512
 _IDS_MAX: Final = 20_000
 _SPARE_FILES: Final = 500_000
@@ -47,9 +53,6 @@ _MADE_WITH: Final = (
 @click.command("python -m deploy.bench.sizes", context_settings={"show_default": True})
 @click.option("--size", "sizes", type=int, multiple=True, default=SIZES, help="Messages ready.")
 @click.option("--largest", is_flag=True, help=f"Also {LARGEST:,}: 10 minutes and 8 GB more.")
-@click.option("--flat", is_flag=True, help="All in one folder, as before there were shards.")
-@click.option("--per-s", type=int, default=200, help="How fast they are said to be published.")
-@click.option("--processes", "writers", type=int, default=2, help="That write them.")
 @click.option("--connections", type=click.IntRange(1), default=CONNECTIONS, help="Kept open.")
 @seconds_flag(5)
 @rounds_flag(3)
@@ -57,9 +60,6 @@ _MADE_WITH: Final = (
 def main(
     sizes: tuple[int, ...],
     largest: bool,
-    flat: bool,
-    per_s: int,
-    writers: int,
     connections: int,
     seconds: int,
     rounds: int,
@@ -69,20 +69,17 @@ def main(
     sizes = tuple(sorted({*sizes, *((LARGEST,) if largest else ())}))
     with running():
         compiled()
-        with loop_ext4(ext4_for(sizes)) as place:
-            mode = place.commit(commit)
+        with loop_ext4(ext4_for(sizes)) as made:
+            place = made.committing(commit)
             said = f"{connections} connections, bodies of {BODY_BYTES} bytes, in their inodes"
-            click.echo(heading(place.path, mode, place.about, said))
+            click.echo(place.heading(said))
             click.echo(f"median (min-max) of {rounds} interleaved rounds of {seconds} s each;")
-            click.echo(f"the backlog was published at {per_s} a second\n")
-            shard_files = max(sizes) if flat else SHARD_FILES
-            filled = [fill(place, size, per_s, writers, shard_files) for size in sizes]
+            click.echo(f"the backlog was published at {PER_S} a second\n")
+            filled = [fill(place, size) for size in sizes]
             comparison = Comparison("ready messages")
-            for number in range(1, rounds + 1):
-                # To and fro, so that none is always the first.
-                for root in filled if number % 2 else reversed(filled):
-                    _measure(root, mode, connections, seconds, comparison)
-                    click.echo(f"round {number}: {root.column} done", err=True)
+            for number, root in interleaved(rounds, filled):
+                _measure(place, root, connections, seconds, comparison)
+                click.echo(f"round {number}: {root.column} done", err=True)
     click.echo(comparison.table())
 
 
@@ -106,34 +103,27 @@ def ext4_for(sizes: Sequence[int]) -> Ext4:
     return Ext4(files * _IMAGE_BYTES_A_FILE, files, _MADE_WITH, ("noinit_itable",))
 
 
-def fill(
-    place: Place,
-    size: int,
-    per_s: int,
-    writers: int,
-    shard_files: int = SHARD_FILES,
-    block: bytes = b"",
-) -> Filled:
+def fill(place: Place, size: int, block: bytes = b"") -> Filled:
     """A root with a queue of so many messages, published at that rate until now."""
-    backlog = Backlog.until_now(size, per_s, shard_files, block)
+    backlog = Backlog.until_now(size, PER_S, SHARD_FILES, block)
     path = place.path / str(size)
     with processes() as started:
         server = started.mq(path)
         make_queue(server)
         server.terminate()
     began = time.monotonic()
-    write_backlog(path / "queues" / QUEUE, backlog, writers)
+    write_backlog(path / "queues" / QUEUE, backlog, _WRITERS)
     click.echo(f"{size:,} written in {time.monotonic() - began:.0f} s", err=True)
     return Filled(path, size, dict.fromkeys(backlog.ids(_IDS_MAX)))
 
 
 def _measure(
-    filled: Filled, commit: Commit, connections: int, seconds: float, comparison: Comparison
+    place: Place, filled: Filled, connections: int, seconds: float, comparison: Comparison
 ) -> None:
     column = filled.column
     with processes() as started:
         began = time.perf_counter()
-        server = started.mq(filled.path, *commit_flags(commit, in_memory=False))
+        server = started.mq(filled.path, *place.flags)
         with Connection(server.port) as client:
             first = client.ask(request("GET", MESSAGES), 200).id
             start_ms = 1000 * (time.perf_counter() - began)
@@ -150,28 +140,6 @@ def _measure(
             comparison.add("DELETE of the queue, ms", column, deleted_ms, ",.2f")
         server.terminate()
     _bring_back(filled.path)
-    _purge(filled, commit, comparison)
-
-
-def _purge(filled: Filled, commit: Commit, comparison: Comparison) -> None:
-    """Purges the queue, and looks what the next fetch and publish cost, while what was purged is
-    taken away.
-    """
-    os.sync()  # Of what was put back: no purge is to wait for that.
-    with processes() as started:
-        server = started.mq(filled.path, *commit_flags(commit, in_memory=False))
-        with Connection(server.port) as client:
-            filled.ids.pop(client.ask(request("GET", MESSAGES), 200).id, None)
-            for what, asked, status in (
-                ("purge, ms", request("DELETE", MESSAGES), 202),
-                ("fetch after it, ms", request("GET", MESSAGES), 204),
-            ):
-                began = time.perf_counter()
-                client.ask(asked, status)
-                asked_ms = 1000 * (time.perf_counter() - began)
-                comparison.add(what, filled.column, asked_ms, ",.2f")
-        server.terminate()
-    _unpurge(filled.path)
 
 
 @dataclass(slots=True)
@@ -229,18 +197,6 @@ def _bring_back(root: Path) -> None:
     folders[0].rename(root / "queues" / QUEUE)
     with contextlib.suppress(FileNotFoundError):
         (root / "deleted" / QUEUE).unlink()
-
-
-def _unpurge(root: Path) -> None:
-    """Takes a purge back, with nobody at the root: its mark, and what it took away."""
-    (root / "purged" / QUEUE).unlink()
-    queue, remove = root / "queues" / QUEUE, root / "remove"
-    for folder in [path for path in remove.iterdir() if path.name.endswith(".d")]:
-        for bucket in list(folder.iterdir()):
-            bucket.rename(queue / bucket.name)
-        folder.rmdir()
-    for path in [path for path in remove.rglob(f"{QUEUE}:*") if path.is_file()]:
-        path.rename(queue / path.name.partition(":")[2])
 
 
 if __name__ == "__main__":

@@ -17,18 +17,15 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import mq.spark
 from deploy.bench.load import BODY_BYTES, BenchError
-from deploy.bench.machine import heading
-from deploy.bench.places import chosen, place_flags
-from deploy.bench.running import rounds_flag, running
-from deploy.bench.spark_read import PLAIN, cpu_s, table
+from deploy.bench.places import Place, on_place, rounds_flag
+from deploy.bench.spark_read import PLAIN, cpu_s, quiet_session, table
 from deploy.bench.table import Figures
 from mq.model.clock import SystemClock
 from mq.model.names import UuidSource
 from mq.spark.jobs.archive import archive
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 ROW: Final = "mqctl pipeline archive, local[2]"
 WARM: Final = 5_000
@@ -37,41 +34,36 @@ GROUP_ROWS: Final = 100_000
 
 
 @click.command("python -m deploy.bench.spark_archive", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--messages", type=click.IntRange(1), default=200_000, help="Removed ones.")
 @rounds_flag(3)
-def main(root: Path | None, where: str | None, messages: int, rounds: int) -> None:
+def main(place: Place, messages: int, rounds: int) -> None:
     """Measures messages a second of the archive, against a loop that writes Parquet."""
-    with running(), chosen(root, where) as place:
-        click.echo(heading(place.path, "none", place.about, f"bodies of {BODY_BYTES} bytes\n"))
-        spark = mq.spark.session(
-            "mq bench",
-            master="local[2]",
-            **{"spark.driver.memory": "1g", "spark.log.level": "ERROR", "spark.ui.enabled": False},
-        )
-        fill(place.path / "warm", WARM)
-        archive(spark, place.path / "warm", place.path / "warm-archive")
-        figures, used = Figures(), Figures()
-        for number in range(1, rounds + 1):
-            click.echo(f"round {number}", err=True)
-            top, to = place.path / f"root-{number}", place.path / f"archive-{number}"
-            fill(top, messages)
-            for what in (PLAIN, ROW):
-                begun, used_s = time.perf_counter(), cpu_s()
-                if what == PLAIN:
-                    done = plain(top, place.path / "plain.parquet")
-                else:
-                    done = archive(spark, top, to).messages
-                took_s, used_s = time.perf_counter() - begun, cpu_s() - used_s
-                if done != messages:
-                    raise BenchError(f"{what}: {done} of {messages} messages")
-                figures.add({what: messages / took_s})
-                used.add({what: 1e6 * used_s / messages})
-            shutil.rmtree(top)
-            shutil.rmtree(to)
-        spark.stop()
-        click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
-        click.echo(table(figures, used))
+    click.echo(place.heading(f"bodies of {BODY_BYTES} bytes\n"))
+    spark = quiet_session(2)
+    fill(place.path / "warm", WARM)
+    archive(spark, place.path / "warm", place.path / "warm-archive")
+    figures, used = Figures(), Figures()
+    for number in range(1, rounds + 1):
+        click.echo(f"round {number}", err=True)
+        top, to = place.path / f"root-{number}", place.path / f"archive-{number}"
+        fill(top, messages)
+        for what in (PLAIN, ROW):
+            begun, used_s = time.perf_counter(), cpu_s()
+            if what == PLAIN:
+                done = plain(top / "remove", place.path / "plain.parquet")
+            else:
+                done = archive(spark, top, to).messages
+            took_s, used_s = time.perf_counter() - begun, cpu_s() - used_s
+            if done != messages:
+                raise BenchError(f"{what}: {done} of {messages} messages")
+            figures.add({what: messages / took_s})
+            used.add({what: 1e6 * used_s / messages})
+        shutil.rmtree(top)
+        shutil.rmtree(to)
+    spark.stop()
+    click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
+    click.echo(table(figures, used))
 
 
 def fill(top: Path, messages: int) -> None:
@@ -91,14 +83,14 @@ def fill(top: Path, messages: int) -> None:
     os.sync()
 
 
-def plain(top: Path, to: Path) -> int:
+def plain(folder: Path, to: Path) -> int:
     """What anybody would write."""
     count = 0
     with pq.ParquetWriter(to, SCHEMA, compression="zstd") as writer:
         rows: list[tuple[str, int, bytes]] = []
-        for folder, _, names in os.walk(top / "remove"):
+        for path, _, names in os.walk(folder):
             for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
+                with open(os.path.join(path, name), "rb") as file:
                     status = os.fstat(file.fileno())
                     rows.append((name, status.st_ctime_ns, file.read()))
                 if len(rows) == GROUP_ROWS:

@@ -20,25 +20,22 @@ from typing import Final
 import click
 from pyspark.sql import SparkSession
 
-import mq.spark
 from deploy.bench.backlog import Backlog
-from deploy.bench.fsck import FIND
 from deploy.bench.load import BenchError
-from deploy.bench.machine import heading
-from deploy.bench.places import chosen, place_flags
-from deploy.bench.running import rounds_flag, running
-from deploy.bench.spark_read import cpu_s
+from deploy.bench.places import Place, on_place, rounds_flag
+from deploy.bench.spark_read import cpu_s, quiet_session
 from deploy.bench.table import Figures, drawn
 from mq.model.clock import SystemClock
 from mq.model.names import QueueName
 from mq.spark.jobs.audit import audit
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import entry_prefix
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
 
+FIND: Final = ("find", ".", "-printf", "%p %s %m %T@ %n\\n")
 QUEUE: Final = QueueName("orders")
 PER_S: Final = 2000
 # Of ten names.
@@ -49,32 +46,21 @@ _WARM: Final = 2
 
 
 @click.command("python -m deploy.bench.spark_audit", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--names", type=click.IntRange(10), multiple=True, default=(2_000_000,))
 @click.option("--cores", type=click.IntRange(1), default=2)
 @rounds_flag(3)
-def main(
-    root: Path | None, where: str | None, names: tuple[int, ...], cores: int, rounds: int
-) -> None:
+def main(place: Place, names: tuple[int, ...], cores: int, rounds: int) -> None:
     """Measures names a second of `mqctl pipeline audit` on roots of so many names."""
-    with running(), chosen(root, where) as place:
-        click.echo(heading(place.path, "none", place.about, "empty files\n"))
-        spark = mq.spark.session(
-            "mq bench",
-            master=f"local[{cores}]",
-            **{
-                "spark.driver.memory": "1g",
-                "spark.log.level": "ERROR",
-                "spark.ui.showConsoleProgress": False,
-            },
-        )
-        try:
-            for count in names:
-                top = place.path / f"audit-{count}"
-                fill(top, count)
-                click.echo(_measured(spark, top, count, rounds))
-        finally:
-            spark.stop()
+    click.echo(place.heading("empty files\n"))
+    spark = quiet_session(cores)
+    try:
+        for count in names:
+            top = place.path / f"audit-{count}"
+            fill(top, count)
+            click.echo(_measured(spark, top, count, rounds))
+    finally:
+        spark.stop()
 
 
 def _measured(spark: SparkSession, top: Path, count: int, rounds: int) -> str:

@@ -11,29 +11,27 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import click
 from pyspark.sql import SparkSession
 
-import mq.spark
 from deploy.bench.load import BODY_BYTES, BenchError
-from deploy.bench.machine import heading
-from deploy.bench.places import Place, chosen, place_flags
-from deploy.bench.running import rounds_flag, running
-from deploy.bench.table import Figures, drawn
+from deploy.bench.places import Place, on_place, rounds_flag
+from deploy.bench.spark_read import quiet_session
+from deploy.bench.table import Figures
 from mq.model.clock import SystemClock
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.store.bulk.journal import commit
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.bulk.staging import StagingWriter
 from mq.store.bulk.windows import WindowIds
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import choose_flusher
 from mq.store.format.pipeline import Attempt
+from mq.store.opening import open_root
 
 QUEUE: Final = QueueName("bench")
 PLAIN: Final = "plain Python loop, fsync a message"
@@ -46,35 +44,30 @@ ARROW_ROWS: Final = 10_000
 
 
 @click.command("python -m deploy.bench.spark_publish", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--messages", type=click.IntRange(100), default=100_000, help="A publish.")
 @rounds_flag(3)
-def main(root: Path | None, where: str | None, messages: int, rounds: int) -> None:
+def main(place: Place, messages: int, rounds: int) -> None:
     """Measures messages a second of bulk publishes."""
-    with running(), chosen(root, where) as place:
-        click.echo(heading(place.path, "none", place.about, f"bodies of {BODY_BYTES} bytes\n"))
-        figures = Figures()
-        for number in range(1, rounds + 1):
-            click.echo(f"round {number}", err=True)
-            for what, rate in _round(place, messages):
-                figures.add({what: rate})
-                click.echo(f"  {what}: {rate:,.0f}", err=True)
-        click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
-        rows = [("what", "messages/s", "to the plain loop")]
-        for what in figures.rounds:
-            ratio = figures.median(what) / figures.median(PLAIN)
-            rows.append((what, figures.spread(what), f"{ratio:.1f}"))
-        click.echo(drawn(rows))
+    click.echo(place.heading(f"bodies of {BODY_BYTES} bytes\n"))
+    figures = Figures()
+    for number in range(1, rounds + 1):
+        click.echo(f"round {number}", err=True)
+        for what, rate in _round(place, messages):
+            figures.add({what: rate})
+            click.echo(f"  {what}: {rate:,.0f}", err=True)
+    click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
+    click.echo(figures.compared(PLAIN, "to the plain loop"))
 
 
 def _round(place: Place, messages: int) -> Iterator[tuple[str, float]]:
     count = max(100, messages // PLAIN_SHARE)
-    yield PLAIN, _rate(place, count, lambda root: _plain(root, count))
+    yield PLAIN, _rate(place, count, lambda root: publish_plainly(root, count))
     yield STEPS, _rate(place, messages, lambda root: _steps(root, messages))
     for cores in (2, 1):
         with _session(cores) as session:
             with _made(place) as warmed:
-                _save(session, warmed, WARMING, cores, "syncfs")
+                save_frame(session, warmed, WARMING, cores, "syncfs")
             for sync in ("syncfs", "fsync") if cores == 2 else ("syncfs",):
 
                 def save(
@@ -83,7 +76,7 @@ def _round(place: Place, messages: int) -> Iterator[tuple[str, float]]:
                     cores: int = cores,
                     sync: str = sync,
                 ) -> None:
-                    _save(session, root, messages, cores, sync)
+                    save_frame(session, root, messages, cores, sync)
 
                 yield f"sink, local[{cores}], sync={sync}", _rate(place, messages, save)
 
@@ -116,23 +109,14 @@ def _made(place: Place) -> Iterator[Root]:
 
 @contextmanager
 def _session(cores: int) -> Iterator[SparkSession]:
-    made = mq.spark.session(
-        "mq bench",
-        master=f"local[{cores}]",
-        **{
-            "spark.driver.memory": "1g",
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-        },
-    )
-    made.sparkContext.setLogLevel("ERROR")
+    made = quiet_session(cores)
     try:
         yield made
     finally:
         made.stop()
 
 
-def _save(session: SparkSession, root: Root, messages: int, cores: int, sync: str) -> None:
+def save_frame(session: SparkSession, root: Root, messages: int, cores: int, sync: str) -> None:
     """One partition a core."""
     frame = session.range(0, messages, 1, cores)
     frame = frame.selectExpr(f"rpad(cast(id as string), {BODY_BYTES}, 'x') as value")
@@ -140,7 +124,7 @@ def _save(session: SparkSession, root: Root, messages: int, cores: int, sync: st
     writing.option("queue", QUEUE.text).option("sync", sync).save()
 
 
-def _plain(root: Root, messages: int) -> None:
+def publish_plainly(root: Root, messages: int) -> None:
     body, uuids = b"x" * BODY_BYTES, UuidSource(root.clock)
     for _ in range(messages):
         name = uuids.next()
@@ -154,7 +138,7 @@ def _plain(root: Root, messages: int) -> None:
 
 def _steps(root: Root, messages: int) -> None:
     body, job = b"x" * BODY_BYTES, uuid.uuid4().hex
-    flusher = choose_flusher(root.layout.root, root.files, 4)
+    flusher = choose_flusher(root.layout.root, root.files, 8)
     with StagingWriter(root, job, Attempt(0, 0)) as writer:
         ids = WindowIds(root, job)
         for first in range(0, messages, ARROW_ROWS):

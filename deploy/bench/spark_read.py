@@ -24,9 +24,7 @@ from pyspark.sql import SparkSession
 import mq.spark
 from deploy.bench.backlog import Backlog, write_backlog
 from deploy.bench.load import BODY_BYTES, BenchError
-from deploy.bench.machine import heading
-from deploy.bench.places import chosen, place_flags
-from deploy.bench.running import rounds_flag, running
+from deploy.bench.places import Place, on_place, rounds_flag
 from deploy.bench.table import Figures, drawn
 from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
@@ -35,8 +33,8 @@ from mq.model.names import QueueName
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
-from mq.store.core.root import attach_root, open_root
 from mq.store.disk.files import Files
+from mq.store.opening import attach_root, open_root
 
 _Rates: TypeAlias = tuple[float, float]
 """Messages a second, and microseconds of a core for each."""
@@ -66,15 +64,14 @@ WARM_READS = 5
 
 
 @click.command("python -m deploy.bench.spark_read", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--messages", type=click.IntRange(1), default=200_000, help="In the queue.")
 @click.option("--without-others", is_flag=True, help="Leave binaryFile and text out.")
 @click.option("--cold", is_flag=True, help="Drop the page cache before each; as root.")
 @click.option("--names", type=click.IntRange(1), multiple=True, help="Measure listing alone.")
 @rounds_flag(3)
 def main(
-    root: Path | None,
-    where: str | None,
+    place: Place,
     messages: int,
     without_others: bool,
     cold: bool,
@@ -82,21 +79,35 @@ def main(
     rounds: int,
 ) -> None:
     """Measures messages a second of a batch read, or the memory that listing names takes."""
-    with running(), chosen(root, where) as place:
-        click.echo(heading(place.path, "none", place.about, f"bodies of {BODY_BYTES} bytes\n"))
-        if names:
-            click.echo(_listings(place.path, names))
-            return
-        top = place.path / "root"
-        fill(top, messages)
-        figures, used = Figures(), Figures()
-        for number in range(1, rounds + 1):
-            click.echo(f"round {number}", err=True)
-            for what, (rate, cpu_us) in _round(top, messages, without_others, cold):
-                figures.add({what: rate})
-                used.add({what: cpu_us})
-        click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
-        click.echo(table(figures, used))
+    click.echo(place.heading(f"bodies of {BODY_BYTES} bytes\n"))
+    if names:
+        click.echo(_listings(place.path, names))
+        return
+    top = place.path / "root"
+    fill(top, messages)
+    figures, used = Figures(), Figures()
+    for number in range(1, rounds + 1):
+        click.echo(f"round {number}", err=True)
+        for what, (rate, cpu_us) in _round(top, messages, without_others, cold):
+            figures.add({what: rate})
+            used.add({what: cpu_us})
+    click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
+    click.echo(table(figures, used))
+
+
+def quiet_session(cores: int) -> SparkSession:
+    """A Spark session on `cores` cores of this machine, which prints errors alone."""
+    session = mq.spark.session(
+        "mq bench",
+        master=f"local[{cores}]",
+        **{
+            "spark.driver.memory": "1g",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        },
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
 
 
 def table(figures: Figures, used: Figures) -> str:
@@ -174,20 +185,11 @@ def _checked(count: int, total: int, messages: int) -> int:
 
 
 class SparkReads:
-    """Spark on so many cores, and its reads."""
+    """A Spark session on `cores` cores, and its reads."""
 
     def __init__(self, cores: int, top: Path, messages: int) -> None:
         self._top, self._messages = top, messages
-        self._session = mq.spark.session(
-            "mq bench",
-            master=f"local[{cores}]",
-            **{
-                "spark.driver.memory": "1g",
-                "spark.ui.enabled": "false",
-                "spark.ui.showConsoleProgress": "false",
-            },
-        )
-        self._session.sparkContext.setLogLevel("ERROR")
+        self._session = quiet_session(cores)
 
     @property
     def session(self) -> SparkSession:
@@ -229,7 +231,7 @@ def _listings(where: Path, counts: tuple[int, ...]) -> str:
                 folder.mkdir(parents=True, exist_ok=True)
             os.close(os.open(f"{folder}/{backlog.id(number)}", os.O_CREAT | os.O_WRONLY, 0o600))
         made = count
-        command = (sys.executable, "-m", "deploy.bench.spark_read_planner", str(top))
+        command = (sys.executable, "-m", "deploy.bench.spark_read", "--plan", str(top))
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peak_mb, took_s, parts, size = json.loads(done.stdout)
         click.echo(f"{count:,} names: {peak_mb:.0f} MB, {took_s:.1f} s", err=True)
@@ -251,4 +253,7 @@ def plan(top: str) -> tuple[float, float, int, int]:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--plan"]:  # One listing in a process of its own, for --names.
+        print(json.dumps(plan(sys.argv[2])))
+    else:
+        main()

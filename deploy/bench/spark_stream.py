@@ -13,32 +13,29 @@ from pathlib import Path
 import click
 
 from deploy.bench.load import BODY_BYTES, BenchError
-from deploy.bench.machine import heading
-from deploy.bench.places import chosen, place_flags
-from deploy.bench.running import rounds_flag, running
+from deploy.bench.places import Place, on_place, rounds_flag
 from deploy.bench.spark_read import PLAIN, QUEUE, SparkReads, fill, plain
-from deploy.bench.table import Figures, drawn
+from deploy.bench.table import Figures
 
 _WARMING = 2_000
 
 
 @click.command("python -m deploy.bench.spark_stream", context_settings={"show_default": True})
-@place_flags
+@on_place
 @click.option("--messages", type=click.IntRange(1), default=200_000, help="In the queue.")
 @click.option("--batch", type=click.IntRange(1), default=50_000, help="In a micro-batch.")
 @rounds_flag(3)
-def main(root: Path | None, where: str | None, messages: int, batch: int, rounds: int) -> None:
+def main(place: Place, messages: int, batch: int, rounds: int) -> None:
     """Measures messages a second of a stream's drain to Parquet."""
-    with running(), chosen(root, where) as place:
-        click.echo(heading(place.path, "syncfs or fsync", place.about, f"{BODY_BYTES} bytes\n"))
-        figures = Figures()
-        for number in range(1, rounds + 1):
-            click.echo(f"round {number}", err=True)
-            for cores in (2, 1):
-                for what, rate in _round(place.path, messages, batch, cores).items():
-                    figures.add({what: rate})
-        click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
-        click.echo(_table(figures))
+    click.echo(place.heading(f"{BODY_BYTES} bytes\n"))
+    figures = Figures()
+    for number in range(1, rounds + 1):
+        click.echo(f"round {number}", err=True)
+        for cores in (2, 1):
+            for what, rate in _round(place.path, messages, batch, cores).items():
+                figures.add({what: rate})
+    click.echo(f"{messages:,} messages; median (min-max) of {rounds} interleaved rounds\n")
+    click.echo(figures.compared(PLAIN, "to the plain loop"))
 
 
 def _round(where: Path, messages: int, batch: int, cores: int) -> dict[str, float]:
@@ -80,14 +77,6 @@ def drained_s(spark: SparkReads, where: Path, messages: int, batch: int) -> floa
     for folder in (out, checkpoint):
         shutil.rmtree(folder)
     return took_s
-
-
-def _table(figures: Figures) -> str:
-    rows = [("what", "messages/s", "to the plain loop")]
-    for what in figures.rounds:
-        ratio = figures.median(what) / figures.median(PLAIN)
-        rows.append((what, figures.spread(what), f"{ratio:.2f}"))
-    return drawn(rows)
 
 
 if __name__ == "__main__":

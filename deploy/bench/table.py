@@ -1,11 +1,16 @@
-"""Figures of several rounds, and the one table that they are shown as."""
+"""Figures of several rounds, and their tables."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
+
+import click
 
 from deploy.bench.load import Run
+
+T = TypeVar("T")
 
 Measured: TypeAlias = Mapping[str, Run | float]
 """By what was measured: a run of the load tool, or, of a bare loop, messages a second."""
@@ -22,10 +27,12 @@ class Figures:
 
     rounds: dict[str, list[Run | float]] = field(default_factory=dict)
 
-    def add(self, measured: Measured) -> None:
-        """Takes one round's figures."""
+    def add(self, measured: Measured, number: int | None = None) -> None:
+        """Takes one round's figures, and reports them with its number."""
         for what, run in measured.items():
             self.rounds.setdefault(what, []).append(run)
+            if number is not None:
+                click.echo(f"round {number}: {what}: {self.last_rate(what):,.0f}/s", err=True)
 
     def rates(self, what: str) -> list[float]:
         """Messages a second of each round."""
@@ -60,8 +67,15 @@ class Figures:
 
     def spread(self, what: str) -> str:
         """The median rate, and the lowest and highest."""
-        rates = self.rates(what)
-        return f"{median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
+        return spread(self.rates(what))
+
+    def compared(self, to: str, heading: str) -> str:
+        """Median (min-max) of each, and its ratio to `to`."""
+        rows = [("what", "messages/s", heading)]
+        for what in self.rounds:
+            ratio = self.median(what) / self.median(to)
+            rows.append((what, self.spread(what), f"{ratio:.2f}"))
+        return drawn(rows)
 
     def times(self, what: str) -> tuple[str, str, str, str]:
         """p50, p99, p99.9 and the longest stall in milliseconds; empty for a bare loop."""
@@ -95,3 +109,66 @@ def drawn(rows: Sequence[Sequence[str]]) -> str:
 
 def _ms(us: float) -> str:
     return f"{us / 1000:,.1f}"
+
+
+@dataclass(slots=True)
+class Comparison:
+    """Figures of several rounds by row and column, each row compared with its first column."""
+
+    first: str
+    """What the rows are of."""
+    values: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    forms: dict[str, tuple[str, bool]] = field(default_factory=dict)
+
+    def add(
+        self, row: str, column: str, value: float, form: str = ",.0f", rate: bool = False
+    ) -> None:
+        """Takes one round's figure. A rate is better the more it is, anything else the less."""
+        self.values.setdefault(row, {}).setdefault(column, []).append(value)
+        self.forms[row] = (form, rate)
+
+    def table(self) -> str:
+        """Median (min-max) of each, and behind each but the first how often the first's cost it
+        is: 1.3 is 1.3 times as slow, or as much.
+        """
+        columns = list(dict.fromkeys(column for row in self.values.values() for column in row))
+        head = [self.first, columns[0]]
+        for column in columns[1:]:
+            head += [column, "cost"]
+        rows = [tuple(head)]
+        for row, by_column in self.values.items():
+            form, rate = self.forms[row]
+            cells = [row]
+            for number, column in enumerate(columns):
+                values = by_column.get(column, [])
+                cells.append(spread(values, form) if values else "")
+                if number > 0:
+                    cells.append(_cost(by_column.get(columns[0], []), values, rate))
+            rows.append(tuple(cells))
+        return drawn(rows)
+
+
+def _cost(first: Sequence[float], other: Sequence[float], rate: bool) -> str:
+    if not first or not other or not (median(first) and median(other)):
+        return ""
+    ratio = median(other) / median(first)
+    return f"{1 / ratio if rate else ratio:.2f}"
+
+
+def spread(values: Sequence[float], form: str = ",.0f") -> str:
+    """Median (min-max), each written in the form."""
+    return f"{median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
+
+
+def percentile(sorted_values: Sequence[float], share: float) -> float:
+    """The smallest of the values that at least this share of them does not exceed."""
+    return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
+
+
+def interleaved(rounds: int, steps: Sequence[T]) -> Iterator[tuple[int, T]]:
+    """Each step once a round, with the round's number; every second round backwards, so that no
+    step is always the last.
+    """
+    for number in range(1, rounds + 1):
+        for step in steps if number % 2 else steps[::-1]:
+            yield number, step

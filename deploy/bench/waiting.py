@@ -6,10 +6,9 @@ import json
 import socket
 from typing import Final, Protocol, Self
 
-from deploy.bench.connection import Connection, request
+from deploy.bench.connection import BINARY, Connection, WebSocket, request
 from deploy.bench.load import BenchError
 from deploy.bench.servers import MESSAGES, QUEUE
-from deploy.bench.websocket import BINARY, WebSocket
 
 _PATIENCE_S: Final = 60.0
 _RECEIVED_BYTES_MAX: Final = 1 << 16

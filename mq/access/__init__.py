@@ -1,9 +1,8 @@
-"""Who may do what: callers and their rights, and what they show of themselves.
+"""Authentication and authorization: callers and their rights, tokens, certificates, TLS.
 
-callers     rights, grants, callers, and what knows them
-rules       what an operation needs
-grants      grants as text
-tokens      tokens, and the lines that tell of them
-token_file  those lines in a file
-bearer      the header that shows a token
+callers       rights, grants also as text, callers, what an operation needs
+tokens        tokens, the header that shows one, and the file of them
+claims, jwt   tokens that another service signs; keys, key_url: the keys of these
+certificates  callers by client certificate
+tls           TLS of servers and clients
 """

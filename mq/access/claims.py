@@ -1,17 +1,15 @@
-"""What a token's claims say of its caller: pure.
+"""The caller of a token's claims. Pure.
 
-Grants stand in `mq_grants`, a list of texts such as `orders-*:publish,consume`, or in the
-standard `scope` (RFC 8693), as `mq:orders-*:publish,consume` among others; both add up.
+Grants are in the claim `mq_grants`, a list of texts such as `orders-*:publish,consume`, and in the
+standard claim `scope` (RFC 8693), as `mq:orders-*:publish,consume`, among other scopes. A caller
+has the grants of both.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from mq.access.callers import Caller, Grant
+from mq.access.callers import CALLER_NAME_CHARS_MAX, GRANTS_MAX, Caller, Grant, parse_grants
 from mq.access.errors import BadGrant
-from mq.access.grants import parse_grants
-from mq.access.limits import GRANTS_MAX
-from mq.model.serving_limits import CALLER_NAME_CHARS_MAX
 
 GRANTS_CLAIM: Final = "mq_grants"
 SCOPE_CLAIM: Final = "scope"
@@ -20,11 +18,11 @@ _SCOPE_PREFIX: Final = "mq:"
 
 
 class BadClaims(ValueError):
-    """Claims that say nothing that mq understands; the text says why, for the log."""
+    """Claims that mq does not accept; the text says why, for the log."""
 
 
 def granted(texts: Iterable[str]) -> tuple[Grant, ...]:
-    """The grants that these say. Raises BadClaims."""
+    """The grants of these texts. Raises BadClaims."""
     try:
         return parse_grants(texts)
     except BadGrant as error:
@@ -32,8 +30,8 @@ def granted(texts: Iterable[str]) -> tuple[Grant, ...]:
 
 
 def caller_of(claims: Mapping[str, object]) -> Caller:
-    """The caller of a token's claims, who may have no grant at all. A grant that is malformed makes
-    all of them no good: nobody is to wonder which of them count. Raises BadClaims.
+    """The caller of a token's claims, perhaps without grants. One malformed grant invalidates the
+    token. Raises BadClaims.
     """
     texts = [*_said(claims), *_scoped(claims)]
     if len(texts) > GRANTS_MAX:
@@ -48,8 +46,10 @@ def _name(claims: Mapping[str, object]) -> str:
             continue
         if isinstance(name, str) and name.isprintable() and 0 < len(name) <= CALLER_NAME_CHARS_MAX:
             return name
-        raise BadClaims(f"{claim} is no name")
-    raise BadClaims(f"neither {' nor '.join(_NAME_CLAIMS)}")
+        raise BadClaims(
+            f"{claim} is not a printable name of at most {CALLER_NAME_CHARS_MAX} characters"
+        )
+    raise BadClaims(f"the token has neither {' nor '.join(_NAME_CLAIMS)}")
 
 
 def _said(claims: Mapping[str, object]) -> list[str]:
@@ -57,7 +57,7 @@ def _said(claims: Mapping[str, object]) -> list[str]:
 
 
 def _scoped(claims: Mapping[str, object]) -> list[str]:
-    """Scopes of others are none of mq's business."""
+    """Only the scopes that are meant for mq."""
     scope = claims.get(SCOPE_CLAIM, "")
     found = scope.split() if isinstance(scope, str) else _texts(scope, SCOPE_CLAIM)
     return [each.removeprefix(_SCOPE_PREFIX) for each in found if each.startswith(_SCOPE_PREFIX)]
@@ -65,5 +65,5 @@ def _scoped(claims: Mapping[str, object]) -> list[str]:
 
 def _texts(value: object, claim: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BadClaims(f"{claim} is no list of texts")
+        raise BadClaims(f"{claim} is not a list of strings")
     return value

@@ -1,37 +1,55 @@
-"""What stands in the way of a request for the sake of who asks, and of a file that says who may.
+"""Errors of authentication, authorization, and files of tokens.
 
 `mq/protocol/problems.py` maps the first two to statuses.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from mq.model.errors import MqError, StartupError
+
+_REALM: Final = 'Bearer realm="mq"'
 
 
 @dataclass(eq=False)
 class Unauthenticated(MqError):
-    """Nobody knows who asks; `shown`: a token was shown, and is none that is good."""
+    """The caller is not known; `shown`: the request has a token, which is not valid.
+
+    `challenge`, here and below, is the WWW-Authenticate of the answer (RFC 6750, section 3).
+    """
 
     shown: bool
+    challenge: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.challenge = f'{_REALM}, error="invalid_token"' if self.shown else _REALM
 
     def __str__(self) -> str:
-        return "the token is none that is good" if self.shown else "no token was shown"
+        return "the token is not valid" if self.shown else "the request has no token"
 
 
 @dataclass(eq=False)
 class Forbidden(MqError):
-    """Who asks is known, and may not do that. The right is told, the caller's name only logged."""
+    """The caller is known and lacks a right. Answers have the right; only the log has the caller's
+    name.
+    """
 
     right: str
     caller: str
+    noun: str = field(init=False)
+    challenge: str = field(default=f'{_REALM}, error="insufficient_scope"', init=False)
+
+    def __post_init__(self) -> None:
+        is_any = self.right == "any"
+        self.noun = "any right to the queue" if is_any else f"the right {self.right!r}"
 
     def __str__(self) -> str:
-        return f"{self.caller} has not the right: {self.right}"
+        return f"{self.caller} lacks {self.noun}"
 
 
 class BadGrant(ValueError):
-    """A text that grants nothing; what is wrong with it, for people."""
+    """A malformed grant; the text says why."""
 
 
 class TokensUnusable(StartupError):
-    """A file of tokens that cannot be read, or not be trusted; the text says where and why."""
+    """A file of tokens that cannot be read or trusted; the text says where and why."""

@@ -1,9 +1,8 @@
-"""Callers by JSON Web Tokens (RFC 7519) that another service has signed.
+"""Callers by JSON Web Tokens (RFC 7519) that another service signs.
 
 Needs the extra `jwt`.
 """
 
-import logging
 import math
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -16,11 +15,15 @@ from mq.access.callers import Caller
 from mq.access.claims import BadClaims, caller_of
 from mq.access.keys import ALGORITHMS, Keys, PublicKey
 from mq.model.clock import Clock
-from mq.model.serving_limits import JWT_LEEWAY_S_DEFAULT, JWTS_KNOWN_MAX
+from mq.model.limits import JWT_LEEWAY_S_DEFAULT
+from mq.model.log import logger
 
-_log = logging.getLogger("mq.access")
+# The limit of remembered tokens.
+JWTS_KNOWN_MAX: Final = 1024
 
-# What a token of no worth may raise: also one that is nested too deeply, or of a time beyond all.
+_log = logger("mq.access")
+
+# Malformed tokens raise these, also tokens that are nested too deeply or have an impossible time.
 _BAD: Final = (
     jwt.PyJWTError,
     BadClaims,
@@ -29,7 +32,7 @@ _BAD: Final = (
     RecursionError,
     OverflowError,
 )
-# What time it is, the injected clock says.
+# The injected clock checks times.
 _OPTIONS: Any = {
     "require": ["exp", "aud"],
     "verify_exp": False,
@@ -40,7 +43,7 @@ _OPTIONS: Any = {
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A token whose signature was good, and between which seconds since the epoch it is."""
+    """A verified token's caller, and its validity in seconds since the epoch."""
 
     caller: Caller
     from_s: float
@@ -48,11 +51,11 @@ class _Known:
 
 
 class JwtVerifier:
-    """Knows callers by tokens signed for one of the keys. A Verifier.
+    """A Verifier of tokens that an issuer's keys verify.
 
-    A token must be for the `audience`, from the `issuer` where one is said, and must say when it
-    expires; `leeway_s` is how far clocks may be apart. What was verified is remembered until the
-    keys are others, so that asking with each request costs little, and each is told the time anew.
+    A token must have the `audience`, the `issuer` if one is set, and an expiry; `leeway_s` is the
+    tolerated difference between clocks, in seconds. The verifier remembers verified tokens until
+    the keys change, and checks only their times again.
     """
 
     def __init__(
@@ -73,7 +76,6 @@ class JwtVerifier:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def caller(self, token: str) -> Caller | None:
-        """See Verifier."""
         keys = self._keys.known()
         if keys is not self._of:
             self._known.clear()
@@ -104,7 +106,7 @@ class JwtVerifier:
     def _claims(
         self, token: str, header: Mapping[str, Any], keys: tuple[PublicKey, ...]
     ) -> Mapping[str, object]:
-        """What a token says that is signed for one of the keys."""
+        """The claims of a token, verified by one of the keys."""
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
             raise BadClaims("no algorithm that may be")
@@ -119,7 +121,7 @@ class JwtVerifier:
             try:
                 return self._decoded(token, key, algorithm)
             except jwt.InvalidSignatureError as refused:
-                error = refused  # Another one's, perhaps.
+                error = refused  # Perhaps another key verifies it.
         if kid is None:
             self._keys.missed()
         raise error
@@ -140,5 +142,5 @@ def _time(claims: Mapping[str, object], claim: str) -> float:
     """A NumericDate: seconds since the epoch."""
     value = claims[claim]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise BadClaims(f"{claim} is no time")
+        raise BadClaims(f"{claim} is not a time")
     return value

@@ -1,27 +1,32 @@
-"""Keys that an issuer serves at a URL, asked for in the background.
+"""Keys that an issuer serves at a URL, fetched in the background.
 
 Needs the extra `jwt`.
 """
 
 import asyncio
 import contextlib
-import logging
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from mq.access.keys import BadKeys, PublicKey, parse_keys
+from mq.access.keys import JWKS_BYTES_MAX, BadKeys, PublicKey, parse_keys
 from mq.model.clock import Clock
-from mq.model.serving_limits import JWKS_AGAIN_S, JWKS_ANSWER_S, JWKS_BYTES_MAX, JWKS_EVERY_S
+from mq.model.log import logger
 
-_log = logging.getLogger("mq.access")
+# The interval of requests for keys, the shortest interval, and the timeout of a request, in
+# seconds.
+JWKS_EVERY_S: Final = 600.0
+JWKS_AGAIN_S: Final = 30.0
+JWKS_ANSWER_S: Final = 10.0
+
+_log = logger("mq.access")
 _OK: Final = 200
 
 
 def check_url(url: str) -> None:
-    """Raises BadKeys for a URL that keys cannot be trusted from: https, or this machine's http."""
+    """Raises BadKeys unless the URL is https, or http on this machine."""
     try:
         parts = urlsplit(url)
         is_one = parts.scheme == "https" or (parts.scheme == "http" and _is_here(parts.hostname))
@@ -29,7 +34,7 @@ def check_url(url: str) -> None:
     except ValueError:
         is_one = False
     if not is_one:
-        raise BadKeys("no https URL, nor http of this machine")
+        raise BadKeys("the URL must be https, or http on this machine")
 
 
 def _is_here(host: str | None) -> bool:
@@ -42,9 +47,8 @@ def _is_here(host: str | None) -> bool:
 
 
 class UrlKeys:
-    """Keys of a URL: asked for every so often, and when a token names an unknown one, but then not
-    more often than every `again_s`, whoever shows what. When the URL fails the last good ones stay.
-    Raises BadKeys for a URL that is none.
+    """Keys of a URL: fetched every `every_s`, and when a token names an unknown key, at most every
+    `again_s`. While the URL fails the last good keys stay. Raises BadKeys for an invalid URL.
     """
 
     def __init__(
@@ -67,26 +71,23 @@ class UrlKeys:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begins to ask; until the first answer no key is known."""
+        """Begins to fetch. No key is known until the first answer."""
         self._task = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Asks no more."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     def reload(self) -> bool:
-        """A URL is asked by itself, every so often."""
+        """Nothing to do: the URL is fetched periodically."""
         return True
 
     def known(self) -> tuple[PublicKey, ...]:
-        """See Keys."""
         return self._keys
 
     def missed(self) -> None:
-        """See Keys."""
         if not self._is_asking and self._clock.steady_s() - self._tried_s >= self._again_s:
             self._wanted.set()
 
@@ -117,7 +118,7 @@ class UrlKeys:
             keys = parse_keys(bytes(data))
         except (aiohttp.ClientError, TimeoutError, OSError, BadKeys) as error:
             fields = {"url": self._url, "error": str(error) or type(error).__name__}
-            _log.warning("keys stay as they were", extra={"fields": fields})
+            _log.warning("keys not fetched; the old ones stay", extra={"fields": fields})
             return False
         self._keys = keys
         return True

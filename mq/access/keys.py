@@ -1,10 +1,9 @@
-"""Public keys that tokens are signed for: a JWK set (RFC 7517), and where one comes from.
+"""Public keys that verify tokens: a JWK set (RFC 7517), and where it comes from.
 
 Needs the extra `jwt`.
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,14 @@ from typing import Any, Final, Protocol
 import jwt
 
 from mq.access.trusted_file import Untrusted, read_trusted
-from mq.model.serving_limits import JWKS_BYTES_MAX, JWKS_KEYS_MAX, RSA_BITS_MIN
+from mq.model.limits import KIB
+from mq.model.log import logger
 
-_log = logging.getLogger("mq.access")
+JWKS_BYTES_MAX: Final = 256 * KIB
+JWKS_KEYS_MAX: Final = 100
+RSA_BITS_MIN: Final = 2048
+
+_log = logger("mq.access")
 
 _RSA: Final[tuple[str, ...]] = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _OF_CURVE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -25,17 +29,17 @@ _OF_CURVE: Final[Mapping[str, tuple[str, ...]]] = {
     "Ed25519": ("EdDSA",),
 }
 ALGORITHMS: Final = frozenset(_RSA).union(*_OF_CURVE.values())
-"""All that a token may be signed with: asymmetric ones."""
+"""The accepted algorithms: asymmetric ones only."""
 _PUBLIC: Final = ("kty", "n", "e", "crv", "x", "y")
 
 
 class BadKeys(ValueError):
-    """No JWK set that holds a key of use; the text says why."""
+    """Not a JWK set with a usable key; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """One key. `kid`: its name among others; `algorithms`: what it may have signed with."""
+    """One key. `kid`: its id in the set. `algorithms`: the algorithms that it may verify."""
 
     kid: str | None
     algorithms: frozenset[str]
@@ -43,33 +47,33 @@ class PublicKey:
 
 
 class Keys(Protocol):
-    """Where a verifier's keys are."""
+    """The source of a verifier's keys."""
 
     def known(self) -> tuple[PublicKey, ...]:
-        """The last good ones: another object when they are others. Does not block."""
+        """The last good keys: a new object whenever they change. Does not block."""
 
     def missed(self) -> None:
-        """A token names a key that is not among them: they may have changed. Does not block."""
+        """Reports that a token names an unknown key: the keys may have changed. Does not block."""
 
 
 def parse_keys(data: bytes) -> tuple[PublicKey, ...]:
-    """The keys of a JWK set that tokens can be signed for; others in it are passed over, and of a
-    private one the public part is taken. Raises BadKeys.
+    """The keys of a JWK set that can verify tokens; others are ignored. Of a private key only the
+    public part is used. Raises BadKeys.
     """
     if len(data) > JWKS_BYTES_MAX:
         raise BadKeys(f"more than {JWKS_BYTES_MAX} bytes")
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        raise BadKeys("no JSON") from None
+        raise BadKeys("not JSON") from None
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
-        raise BadKeys("no JWK set: an object with a list `keys`")
+        raise BadKeys("not a JWK set, which is an object with a list `keys`")
     if len(entries) > JWKS_KEYS_MAX:
         raise BadKeys(f"more than {JWKS_KEYS_MAX} keys")
     keys = tuple(key for entry in entries if (key := _key(entry)) is not None)
     if not keys:
-        raise BadKeys("no key in it that tokens can be signed for (RSA, EC, Ed25519)")
+        raise BadKeys("no key that can verify tokens (RSA of 2048 bits, EC, Ed25519)")
     return keys
 
 
@@ -94,7 +98,7 @@ def _key(entry: object) -> PublicKey | None:
 
 
 def _algorithms(entry: Mapping[str, object]) -> frozenset[str]:
-    """What fits the key's kind, narrowed to what it says itself."""
+    """The algorithms that fit the key's kind, narrowed by its own `alg`."""
     match entry.get("kty"):
         case "RSA":
             fitting = _RSA
@@ -107,31 +111,32 @@ def _algorithms(entry: Mapping[str, object]) -> frozenset[str]:
 
 
 class FileKeys:
-    """Keys of a file, read when it is made and when it is told to. Raises BadKeys."""
+    """Keys of a file, read on creation and on `reload`. Raises BadKeys."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._keys = _read(path)
 
     def known(self) -> tuple[PublicKey, ...]:
-        """See Keys."""
         return self._keys
 
     def missed(self) -> None:
-        """See Keys: whoever changes the file says so."""
+        """Nothing to do: the operator reloads a changed file."""
 
     def start(self) -> None:
-        """Nothing goes on beside."""
+        """Nothing runs in the background."""
 
     async def stop(self) -> None:
-        """Nothing went on beside."""
+        """Nothing runs in the background."""
 
     def reload(self) -> bool:
-        """Reads the file again, blocking; false, and the keys stay, when it is no good."""
+        """Reads the file again, blocking; false, and the old keys stay, if it is invalid."""
         try:
             self._keys = _read(self._path)
         except BadKeys as error:
-            _log.error("keys stay as they were", extra={"fields": {"error": str(error)}})
+            _log.error(
+                "keys not reloaded; the old ones stay", extra={"fields": {"error": str(error)}}
+            )
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""A file that says who may do what: read, and trusted only where nobody else can write it.
+"""Reads files that grant rights, and trusts them only if no other user can write them.
 
 Blocking.
 """
@@ -8,28 +8,36 @@ import stat
 from pathlib import Path
 from typing import Final
 
+CORRECT: Final = "correct its path, or its permissions"
+"""What to do about a file that cannot be read."""
+
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+_READABLE_BY_OTHERS: Final = stat.S_IROTH
 
 
 class Untrusted(Exception):
-    """What is wrong with the file, for people; its path is for the caller to say."""
+    """Why the file is not trusted; the caller adds its path."""
 
 
-def read_trusted(path: Path, bytes_max: int) -> bytes:
-    """What the file has. Raises Untrusted: it cannot be read, is none, is larger than `bytes_max`,
-    or its group or others may write it. Who may read it does not matter.
+def read_trusted(path: Path, bytes_max: int, is_secret: bool = False) -> bytes:
+    """The file's contents. Raises Untrusted if it cannot be read, is not a regular file, is larger
+    than `bytes_max`, or may be written by its group or others; `is_secret`: or read by others.
     """
     try:
         if path.exists() and not path.is_file():  # Opening a pipe would wait for its other end.
-            raise Untrusted("is no file")
+            raise Untrusted("it is not a regular file")
         with path.open("rb") as file:
-            # Of what was opened: the name may be another's by now.
+            # The opened file's status: the name may refer to another file by now.
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(bytes_max + 1)
     except OSError as error:
-        raise Untrusted(str(error.strerror)) from None
+        raise Untrusted(f"cannot read it: {error.strerror}; {CORRECT}") from None
     if mode & _WRITABLE_BY_OTHERS:
-        raise Untrusted(f"others may write it (mode {stat.S_IMODE(mode):04o}); chmod go-w")
+        raise Untrusted(f"others may write it (mode {stat.S_IMODE(mode):04o}); chmod go-w it")
+    if is_secret and mode & _READABLE_BY_OTHERS:
+        raise Untrusted(
+            f"others may read it (mode {stat.S_IMODE(mode):04o}); chmod 600 it, or 640 for a group"
+        )
     if len(data) > bytes_max:
-        raise Untrusted(f"is larger than {bytes_max} bytes")
+        raise Untrusted(f"it is larger than {bytes_max} bytes")
     return data

@@ -1,1 +1,1 @@
-"""What is decided in memory. Truth is the folder; everything here is a hint of it."""
+"""Decisions in memory. The folders are the truth; everything here is a hint of them."""

@@ -1,20 +1,23 @@
-"""What is known of a queue beside its messages: what was done, its counts, its settings file."""
+"""A queue's accounts: its totals, its counts, and the state of its settings file."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
 from mq.model.errors import Unavailable
+from mq.model.totals import Total
 from mq.store.format.bucket_names import Shape
 from mq.store.format.settings import Version
-from mq.store.scan.counting import Counts
+from mq.store.scan.census import Counts
 
 
 @dataclass(slots=True)
 class Totals:
-    """What this process did with a queue since it began. `redelivered` are those of `fetched` that
-    had been fetched before; `extended` were given a due time to come, `released` are to be ready at
-    once, or were given back; `sidelined` are gone to its sideline, or were there when a request
-    came; `expired` were about to be fetched, and had lived too long.
+    """What this process did with a queue since its start. `redelivered`: fetches of messages that
+    had been fetched before, also counted in `fetched`. `extended`: messages that got a later due
+    time. `released`: messages made ready at once, or returned. `sidelined`: messages moved to the
+    sideline, or found there by the request. `expired`: messages that were too old when they were
+    about to be fetched. `dropped`: messages removed or sidelined to make room.
     """
 
     published: int = 0
@@ -25,21 +28,23 @@ class Totals:
     released: int = 0
     sidelined: int = 0
     expired: int = 0
+    dropped: int = 0
     lost_races: int = 0
 
     def add(self, others: "Totals") -> None:
-        """Adds what was done elsewhere."""
+        """Adds the counts of another process."""
         for each in fields(self):
             setattr(self, each.name, getattr(self, each.name) + getattr(others, each.name))
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A queue's counts and shape, fresh until `stale_s`; `seen_s`: when the queue was last there.
-    Both are of the steady clock.
+    """A queue's counts, its totals over all processes, and its shape, fresh until `stale_s`;
+    `seen_s`: when the queue was last there. Both are of the steady clock.
     """
 
     counts: Counts
+    lifetime: Mapping[Total, int]
     shape: Shape
     stale_s: float
     seen_s: float
@@ -47,8 +52,8 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """When (by the steady clock) a queue's settings were looked at, which file they were then, and
-    why they could not be understood, where they could not.
+    """When a queue's settings were read (steady clock), the version of the file, and the error if
+    it could not be parsed.
     """
 
     at_s: float

@@ -1,58 +1,234 @@
-"""Many messages in one request: parted into what is done at a time, so that what they hold is
-bounded, with an end for each.
+"""Publishing and fetching many messages in one request. A batch is processed in groups, so that it
+uses bounded memory, and each of its messages gets a result of its own.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Final, TypeAlias
+import itertools
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from mq.broker.broker import Broker
+from mq.broker.consumers import ANY_MESSAGE, COHORT_MAX, Terms
 from mq.broker.queue import Queue
-from mq.model.errors import BodyTooLarge, MqError, QueueExpired, QueueNotFound
+from mq.broker.waiters import Allowance
+from mq.model.errors import (
+    BadParameter,
+    BodyTooLarge,
+    MqError,
+    NotPacked,
+    QueueExpired,
+    QueueFull,
+    QueueNotFound,
+    QueuePaused,
+    Unavailable,
+)
+from mq.model.headers import print_block
 from mq.model.limits import (
     BATCH_BYTES_MAX,
-    BATCH_GROUP_MESSAGES,
     BODY_HELD_BYTES_MAX,
-    COHORT_FIRST,
-    COHORT_MAX,
+    PACK_MESSAGES_MIN,
+    ROW_BYTES_MAX,
 )
-from mq.model.message import Delivery, Envelope
-from mq.model.names import MessageId, QueueName
-from mq.model.selection import Selection
+from mq.model.message import Delivery, Envelope, Posted
+from mq.model.names import MessageId, QueueName, pack_of
+from mq.model.packs import cut
+from mq.store.packs.fetching import items_of
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+# A batch is published in groups of this many messages: each group is one operation that has all its
+# files open.
+BATCH_GROUP_MESSAGES: Final = 128
+# Rows that may share files are parsed and published in groups of this many.
+PACKED_GROUP_MESSAGES: Final = 1000
+# A batch is fetched in cohorts: the first is of this size, later ones are larger.
+COHORT_FIRST: Final = 16
 
 Published: TypeAlias = MessageId | Exception
-"""What became of one message: its id, or why it was not published."""
+"""The result of one message: its id, or the error."""
 
 _LEAST_BYTES: Final = 1
+_UNSENT: Final = Unavailable("not published yet")
+# If all messages of a request fail with one of these, the request does.
+_OF_THE_QUEUE: Final = (QueueNotFound, QueueExpired, QueuePaused, QueueFull)
 
 
 async def publish_many(
-    broker: Broker, name: QueueName, bodies: Sequence[bytes], envelope: Envelope
+    broker: Broker,
+    name: QueueName,
+    bodies: Sequence[bytes],
+    envelope: Envelope,
+    in_packs: bool = False,
 ) -> list[Published]:
-    """Publishes the messages, in their order; what became of each. One that is larger than the
-    queue takes is refused by itself. Raises QueueNotFound when it is gone before any was
-    published. Durable: each that has an id.
+    """Publishes the messages in their order. Returns the result of each. A message that is too
+    large for the queue fails alone. Raises QueueNotFound when the queue is gone before the first
+    publish. Durable on return: each message with an id. `in_packs`: messages share files, as far as
+    the queue allows.
 
-    A caller that is cancelled stops it between two groups.
+    A cancelled caller stops the batch between two groups.
     """
     queue = await broker.queue(name)
     bytes_max = broker.keeper.usable(queue).body_bytes_max
     ends: list[Published] = [BodyTooLarge(bytes_max)] * len(bodies)
     fit = [number for number, body in enumerate(bodies) if len(body) <= bytes_max]
-    for first in range(0, len(fit), BATCH_GROUP_MESSAGES):
-        numbers = fit[first : first + BATCH_GROUP_MESSAGES]
+    pack_max = _pack_max(queue, envelope) if in_packs else 0
+    first = 0
+    for files in _files([len(bodies[number]) for number in fit], envelope, pack_max):
+        numbers = fit[first : first + sum(files)]
+        first += len(numbers)
         group = [bodies[number] for number in numbers]
-        found = await _group(broker, queue, group, envelope)
+        found = await _group(broker, queue, group, envelope, files)
         for number, end in zip(numbers, found, strict=True):
             ends[number] = end
     _raise_without_queue(ends)
     return ends
 
 
+async def publish_pack(
+    broker: Broker, name: QueueName, bodies: Sequence[bytes], envelope: Envelope
+) -> list[MessageId]:
+    """Publishes the messages, which have an idempotency key together, as one pack: all or none.
+    Returns their ids, also those of an earlier publish with the same key.
+
+    Raises BodyTooLarge, BadParameter for more than a pack, and NotPacked where the queue takes no
+    packs, unless there was an earlier publish; PublishDiffers if that was of another number of
+    messages; and what a publish does. Durable on return: yes.
+    """
+    queue = await broker.queue(name)
+    settings = broker.keeper.usable(queue)
+    refusal: MqError | None = None
+    if max(map(len, bodies)) > settings.body_bytes_max:
+        refusal = BodyTooLarge(settings.body_bytes_max)
+    elif len(bodies) > 1 and _pack_max(queue, envelope) < PACK_MESSAGES_MIN:
+        refusal = NotPacked(name.text)
+    elif len(next(_files(list(map(len, bodies)), envelope, _pack_max(queue, envelope)))) > 1:
+        refusal = BadParameter(
+            "pack", "given with an Idempotency-Key only where the messages are one pack"
+        )
+    return await broker.publisher.pack(queue, bodies, envelope, refusal)
+
+
+def _pack_max(queue: Queue, envelope: Envelope) -> int:
+    """How many messages of this envelope may share a file of the queue; below 2: none."""
+    may_share = _may_share(envelope) and queue.settings.takes_packs
+    return queue.settings.pack_messages_max if may_share else 0
+
+
+def _may_share(envelope: Envelope) -> bool:
+    """Whether messages of this envelope may share a file: they differ in their bodies alone."""
+    has_own = envelope.key or envelope.group or envelope.ttl_s or envelope.tags
+    return not has_own
+
+
+def _files(sizes: Sequence[int], envelope: Envelope, pack_max: int) -> Iterator[list[int]]:
+    """How many messages each next file has, in groups of files that are published together, which
+    bounds the memory of a batch.
+    """
+    if pack_max < PACK_MESSAGES_MIN:
+        for first in range(0, len(sizes), BATCH_GROUP_MESSAGES):
+            yield [1] * min(BATCH_GROUP_MESSAGES, len(sizes) - first)
+        return
+    runs = cut(sizes, len(print_block(envelope.headers)) if envelope.headers else 0, pack_max)
+    for first in range(0, len(runs), BATCH_GROUP_MESSAGES):
+        yield runs[first : first + BATCH_GROUP_MESSAGES]
+
+
+async def publish_rows(
+    broker: Broker,
+    name: QueueName,
+    lines: Sequence[bytes],
+    read: Callable[[bytes], Posted],
+    in_packs: bool = False,
+) -> list[Published]:
+    """Like `publish_many`, for messages with an envelope each. `read` parses a line; an MqError
+    that it raises concerns that line alone. Durable on return: each message with an id. `in_packs`:
+    neighbours of one envelope share files, as far as the queue allows.
+    """
+    queue = await broker.queue(name)
+    bytes_max = broker.keeper.usable(queue).body_bytes_max
+    ends: list[Published] = []
+    for group in _groups(lines, PACKED_GROUP_MESSAGES if in_packs else BATCH_GROUP_MESSAGES):
+        fit: list[Posted] = []
+        numbers = []
+        for line in group:
+            try:
+                posted = read(line)
+                if len(posted.body) > bytes_max:
+                    raise BodyTooLarge(bytes_max)
+            except MqError as error:
+                ends.append(error)
+            else:
+                numbers.append(len(ends))
+                ends.append(_UNSENT)
+                fit.append(posted)
+        if fit and in_packs:
+            found: Sequence[Published] = await _packed_rows(broker, queue, fit)
+        else:
+            found = await _rows(broker, queue, fit) if fit else ()
+        for number, end in zip(numbers, found, strict=True):
+            ends[number] = end
+    _raise_without_queue(ends)
+    return ends
+
+
+async def _packed_rows(broker: Broker, queue: Queue, rows: Sequence[Posted]) -> list[Published]:
+    """Publishes rows in their order: neighbours of one envelope in packs, others as rows."""
+    ends: list[Published] = []
+    for envelope, alike in itertools.groupby(rows, key=_envelope_of_packs):
+        run = list(alike)
+        pack_max = 0 if envelope is None else _pack_max(queue, envelope)
+        if envelope is None or pack_max < PACK_MESSAGES_MIN or len(run) < PACK_MESSAGES_MIN:
+            for first in range(0, len(run), BATCH_GROUP_MESSAGES):
+                ends += await _rows(broker, queue, run[first : first + BATCH_GROUP_MESSAGES])
+            continue
+        bodies = [each.body for each in run]
+        for files in _files(list(map(len, bodies)), envelope, pack_max):
+            part, bodies = bodies[: sum(files)], bodies[sum(files) :]
+            ends += await _group(broker, queue, part, envelope, files)
+    return ends
+
+
+def _envelope_of_packs(row: Posted) -> Envelope | None:
+    """The row's envelope; None: it needs a file of its own."""
+    envelope = row.envelope
+    return envelope if _may_share(envelope) and envelope.idempotency is None else None
+
+
+def _groups(lines: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:
+    """Splits the lines into groups of at most `most` that are parsed and published together, which
+    bounds the memory of a batch.
+    """
+    group: list[bytes] = []
+    size = 0
+    for line in lines:
+        if group and (len(group) == most or size + len(line) > ROW_BYTES_MAX):
+            yield group
+            group, size = [], 0
+        group.append(line)
+        size += len(line)
+    if group:
+        yield group
+
+
+async def _rows(broker: Broker, queue: Queue, rows: Sequence[Posted]) -> Sequence[Published]:
+    try:
+        return await broker.publisher.rows(queue, rows)
+    except Exception as error:
+        return [error] * len(rows)
+
+
 async def _group(
-    broker: Broker, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
+    broker: Broker,
+    queue: Queue,
+    bodies: Sequence[bytes],
+    envelope: Envelope,
+    files: Sequence[int],
 ) -> Sequence[Published]:
     try:
+        if len(files) < len(bodies):
+            return await broker.publisher.packs(queue, bodies, envelope, files)
         return await broker.publisher.group(queue, bodies, envelope)
     except Exception as error:
         return [error] * len(bodies)
@@ -62,62 +238,72 @@ async def fetch_many(
     broker: Broker,
     name: QueueName,
     count: int,
-    visibility_s: float | None = None,
+    terms: Terms = ANY_MESSAGE,
     wait_s: float = 0,
-    selection: Selection | None = None,
 ) -> list[Delivery]:
-    """Claims the queue's next messages (None: of whatever selection), at most `count` and not many
-    more than BATCH_BYTES_MAX of bodies, nor than there is room for in memory, in their order; none
-    when nothing is ready, nor becomes so within `wait_s`.
+    """Claims the queue's next messages in their order: at most `count`, about BATCH_BYTES_MAX of
+    bodies, and as many as the memory budget has room for. Waits up to `wait_s` for the first one.
+    Empty when none is ready by then.
 
-    Raises what `Consuming.fetch` does, but once something was claimed ends with that. A caller that
-    is cancelled gets nothing, and what was claimed is released. Durable: yes.
+    With `terms.packs` it takes packs whole, and the last one may exceed `count`.
+
+    Raises what `Consuming.fetch` raises, unless it has already claimed a message: then it returns
+    those it has. When the caller is cancelled, the claimed messages are released. Durable on
+    return: yes.
     """
     queue = await broker.queue(name)
     found: list[Delivery] = []
     try:
-        if await _claim(queue, found, count, visibility_s, selection) or found or not wait_s:
+        # In a queue with an active consumer, the first message shows that it is this consumer.
+        if queue.active is None and (
+            await _claim(queue, found, count, terms) or found or not wait_s
+        ):
             return found
-        delivery = await broker.consuming.fetch(name, visibility_s, wait_s, selection)
+        delivery = await broker.consuming.fetch(name, terms, wait_s)
         if delivery is not None:
-            found.append(delivery)
-            await _claim(await broker.queue(name), found, count, visibility_s, selection)
+            found += items_of(delivery)
+            await _claim(await broker.queue(name), found, count, terms)
     except MqError:
         if not found:
             raise
     except BaseException:
-        give_back(queue, found)
+        release_all(broker, queue, found)
         raise
     return found
 
 
-def give_back(queue: Queue, deliveries: Sequence[Delivery]) -> None:
-    """Releases, in the background, what nobody took."""
+def release_all(broker: Broker, queue: Queue, deliveries: Sequence[Delivery]) -> None:
+    """Releases, in the background, messages that the caller did not take."""
+    packed = [delivery for delivery in deliveries if delivery.id.pack_size]
     for delivery in deliveries:
-        queue.give_back(delivery)
+        if not delivery.id.pack_size:
+            queue.release(delivery)
+    if packed:
+        broker.begin_release(packed, unhandled=True)
 
 
 async def _claim(
     queue: Queue,
     found: list[Delivery],
     count: int,
-    visibility_s: float | None,
-    selection: Selection | None,
+    terms: Terms,
 ) -> bool:
-    """Claims what is there, a cohort at a time, no more of them than what was found so far says
-    that there is room for; false when there was no more.
+    """Claims ready messages in cohorts. The sizes of the messages so far limit the next cohort to
+    the room in memory. False when no more messages are ready.
     """
     size, largest, wanted = 0, 0, COHORT_FIRST
     for delivery in found:
         size, largest = size + delivery.size, max(largest, delivery.size)
     while len(found) < count and size < BATCH_BYTES_MAX:
         wanted = min(wanted, count - len(found))
-        claimed = await _cohort(queue, wanted, visibility_s, selection, found)
-        if claimed < wanted:
+        allowance = Allowance(count - len(found)) if terms.packs else None
+        claimed = await _cohort(queue, wanted, terms, found, allowance)
+        if claimed < wanted and not (allowance is not None and allowance.was_short):
             return False
-        if any(_passes_through(delivery) for delivery in found[-claimed:]):
-            return True  # Each has its file open: nobody is to have many.
-        for delivery in found[-claimed:]:
+        new = found[len(found) - claimed :]
+        if any(_passes_through(delivery) for delivery in new):
+            return True  # Each has its file open, and a client must not occupy many.
+        for delivery in new:
             size, largest = size + delivery.size, max(largest, delivery.size)
         fitting = (BATCH_BYTES_MAX - size) // max(largest, _LEAST_BYTES)
         wanted = max(1, min(COHORT_MAX, fitting))
@@ -125,21 +311,22 @@ async def _claim(
 
 
 def _passes_through(delivery: Delivery) -> bool:
-    """Whether there was no room in memory for a body that might be held."""
+    """Whether memory had no room for a body that would fit into it."""
     return delivery.body is None and delivery.size <= BODY_HELD_BYTES_MAX
 
 
 async def _cohort(
     queue: Queue,
     wanted: int,
-    visibility_s: float | None,
-    selection: Selection | None,
+    terms: Terms,
     found: list[Delivery],
+    allowance: Allowance | None,
 ) -> int:
-    """Claims so many at once, adds them to `found` in their order; how many there were. Raises
-    what a claim failed with, the others being among those that were found.
+    """Claims `wanted` messages or packs together, and adds the messages to `found` in their order.
+    Returns how many there were. Raises the error of a claim, with the other messages in `found`.
     """
-    futures = [queue.begin_fetch(visibility_s, selection) for _ in range(wanted)]
+    of = (terms.visibility_s, terms.selection, terms.priority, allowance)
+    futures = [queue.begin_fetch(*of) for _ in range(wanted)]
     try:
         await asyncio.wait(futures)
     except asyncio.CancelledError:
@@ -148,35 +335,78 @@ async def _cohort(
         raise
     before = len(found)
     errors = [error for future in futures if (error := future.exception()) is not None]
-    found += [
-        delivery
-        for future in futures
-        if future.exception() is None and (delivery := future.result()) is not None
-    ]
+    for future in futures:
+        if future.exception() is None and (delivery := future.result()) is not None:
+            found += items_of(delivery)
     if errors:
         raise errors[0]
     return len(found) - before
 
 
-async def remove_many(
-    broker: Broker, name: QueueName, ids: Sequence[MessageId]
-) -> dict[MessageId, BaseException | None]:
-    """Deletes the messages together, each once; what each ended with, None when it is gone.
-    Raises QueueNotFound when the queue is. Durable: each that is gone.
+@dataclass(frozen=True, slots=True)
+class Settling(Generic[S, T]):
+    """How messages are settled. `act` settles a message that is in no pack, or a whole pack, by
+    what the request says of it. `alike`: equal for items that a pack may be settled for.
+    `extends_s`: for an extension, the time until they are due then. `is_each`: whether each item
+    has something of its own, so that its pack must be parted. `first_alone`: the first one prepares
+    what the others use.
+    """
+
+    act: Callable[[MessageId, S], Awaitable[T]]
+    alike: Callable[[S], Hashable]
+    extends_s: Callable[[S], float | None] = lambda said: None
+    is_each: Callable[[S], bool] = lambda said: False
+    first_alone: bool = False
+
+
+async def settle_many(
+    broker: Broker, name: QueueName, wanted: Mapping[MessageId, S], how: Settling[S, T]
+) -> dict[MessageId, T | BaseException]:
+    """Settles the messages together, each once, by what a request says of it. Returns the result of
+    each. Items of a pack that are settled alike go together. Raises QueueNotFound when the queue
+    is gone. Durable on return: each message without an error.
     """
     await broker.queue(name)
-    futures = {message_id: broker.begin_remove(name, message_id) for message_id in ids}
-    await asyncio.wait(futures.values())
-    ends = {message_id: future.exception() for message_id, future in futures.items()}
+    plain = [each for each in wanted if not each.pack_size]
+    groups: dict[tuple[str, Hashable], list[MessageId]] = {}
+    if len(plain) < len(wanted):
+        for each in wanted:
+            if each.pack_size:
+                key = pack_of(each.text), how.alike(wanted[each])
+                groups.setdefault(key, []).append(each)
+    packed, ends = list(groups.values()), dict[MessageId, T | BaseException]()
+
+    async def settle(ids: Sequence[MessageId]) -> None:
+        said = wanted[ids[0]]
+        of = (lambda unit: how.act(unit, said), how.extends_s(said), how.is_each(said))
+        ends.update(await broker.packs.settle(name, ids, *of))
+
+    if how.first_alone and plain:
+        first, plain = plain[:1], plain[1:]
+        found = await _each(how, wanted, first)
+        ends |= zip(first, found, strict=True)
+    elif how.first_alone and packed:
+        await settle(packed.pop(0))
+    if packed:
+        await asyncio.gather(*map(settle, packed))
+    found = await _each(how, wanted, plain)
+    ends |= zip(plain, found, strict=True)
     _raise_without_queue(ends.values())
     return ends
 
 
+async def _each(
+    how: Settling[S, T], wanted: Mapping[MessageId, S], ids: Sequence[MessageId]
+) -> list[T | BaseException]:
+    acts = (how.act(each, wanted[each]) for each in ids)
+    return await asyncio.gather(*acts, return_exceptions=True)
+
+
 def _raise_without_queue(ends: Iterable[object]) -> None:
-    """Raises QueueNotFound, or QueueExpired, when that is what all of them ended with."""
+    """Raises the error if it concerns the queue and all messages ended with it."""
     error = None
     for error in ends:
-        if not isinstance(error, QueueNotFound | QueueExpired):
+        if not isinstance(error, _OF_THE_QUEUE):
             return
-    if isinstance(error, QueueNotFound | QueueExpired):
+    if isinstance(error, _OF_THE_QUEUE):
         raise error

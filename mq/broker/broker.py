@@ -1,55 +1,70 @@
-"""The queues that this process knows, and every operation that a request may ask of them."""
+"""The queues that this process has used, and all operations that requests need."""
 
 import asyncio
-import logging
+import contextlib
+import itertools
+import operator
 import random
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from mq.broker.accounts import Description, Totals
-from mq.broker.consuming import Consuming
+from mq.broker.claims import Sidelines
+from mq.broker.consumers import Consuming
 from mq.broker.describing import Describer
-from mq.broker.ids import Ids
 from mq.broker.keeper import Keeper
-from mq.broker.listening import Listening
-from mq.broker.memory import Hand, Memory
+from mq.broker.limits import Limits
+from mq.broker.memory import Memory, Reservation
+from mq.broker.packs import Ends, Packs
+from mq.broker.permits import Permits, SharedPermits
 from mq.broker.publisher import Publisher
-from mq.broker.purger import Purger
-from mq.broker.queue import Host, Queue
-from mq.broker.releases import Releaser
-from mq.broker.retiring import retire
+from mq.broker.purger import Purger, retire
+from mq.broker.queue import Queue
+from mq.broker.ready import IdBudget, Share
+from mq.broker.scanning import ScanLimits
+from mq.broker.siblings import Siblings
 from mq.broker.sidelining import Sideliner
 from mq.broker.turns import Turns
-from mq.broker.watching import Watching
-from mq.model.errors import PublishPurged, QueueNotFound
-from mq.model.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX
-from mq.model.looking import Page
-from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Reason, Stamp
-from mq.model.names import Key, MessageId, QueueName, UuidSource
-from mq.model.serving_limits import WAITERS_MAX_DEFAULT
+from mq.broker.watching import Listening, Watching
+from mq.model.errors import MessageNotFound, MqError, PublishPurged, QueueNotFound, Unavailable
+from mq.model.failure import Failure
+from mq.model.limits import MEMORY_BYTES_DEFAULT, SHARDS_MAX, WAITERS_MAX_DEFAULT
+from mq.model.log import logger
+from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Page, Reason, Stamp
+from mq.model.names import Key, MessageId, QueueName, UuidSource, pack_of
 from mq.model.settings import QueueSettings
+from mq.store.core.facts import Configured
 from mq.store.core.find import Precondition
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.disk.commit import Committer
-from mq.store.disk.steps import Steps
-from mq.store.operations.by_key import find_key, remove_by_key
-from mq.store.operations.peek import peek
-from mq.store.operations.queues import ANY_SHAPE, WantedShape, create_queue, delete_queue
+from mq.store.keys.entries import drop_stale
+from mq.store.operations.giving_back import release_many
+from mq.store.operations.peek import Head, Peeked, list_heads, peek
+from mq.store.operations.queues import (
+    ANY_SHAPE,
+    Leavings,
+    ShapeUnsettled,
+    WantedShape,
+    create_queue,
+    delete_queue,
+)
 from mq.store.operations.read import Choice, Reading
-from mq.store.operations.remove import remove
+from mq.store.operations.remove import find_key, remove, remove_by_key
 from mq.store.operations.reschedule import reschedule
+from mq.store.operations.sideline import Sidelined
 from mq.store.operations.streams import Upload, reading
-from mq.store.settings.configure import Configured, Match
+from mq.store.operations.tagged import TagPage, list_tagged
+from mq.store.settings.configure import Match
 
-_log = logging.getLogger("mq.broker")
+_log = logger("mq.broker")
 
 T = TypeVar("T")
 
 
 class Broker:
-    """Everything that HTTP asks for. Made and used on the event loop's thread."""
+    """All operations for HTTP. Create and use it on the event loop's thread."""
 
     def __init__(
         self,
@@ -62,64 +77,76 @@ class Broker:
         listening: Listening | None = None,
         memory_bytes: int = MEMORY_BYTES_DEFAULT,
         waiters_max: int = WAITERS_MAX_DEFAULT,
+        siblings: Siblings | None = None,
+        permits: SharedPermits | None = None,
     ) -> None:
         self.root = root
-        self.memory = Memory(memory_bytes, root.clock.steady_s)
-        self.ids = Ids()
+        self.permits = Permits(root.now_ms, root.clock.steady_s, permits)
+        self.siblings = siblings
         self.committer = committer
         self._settings = settings
         chance = chance or random.Random()
-        # Which of the peers this one is: the shard, or the share, that it begins with.
-        own = chance.randrange(SHARDS_MAX) if peer_index is None else peer_index
+        self.share = Share(
+            peers, chance.randrange(SHARDS_MAX) if peer_index is None else peer_index, chance
+        )
+        self.memory = Memory(memory_bytes)
+        self.ids = IdBudget()
+        self.scan_limits = ScanLimits()
         self._uuids = UuidSource(root.clock)
         self.keeper = Keeper(root, committer, settings)
         self.describer = Describer(root, committer)
         self._purger = Purger(root, committer, self._uuids)
+        self.packs = Packs(root, committer, self._parted)
+        self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._failed)
+        self._limits = Limits(root, committer, self._sideliner, self._in_background)
         self.publisher = Publisher(
-            root, committer, self._uuids, self.keeper, self._heard, self._forget
+            root, committer, self._uuids, self.keeper, self._limits, self._failed
         )
-        self._releaser = Releaser(root, committer, self.used)
-        self._sideliner = Sideliner(root, committer, self.create_queue, self.used, self._heard)
-        watching = Watching(root, committer, self.keeper, listening or Listening())
-        self.consuming = Consuming(root, self.queue, self._refreshing, watching, waiters_max)
+        self._listening = listening or Listening()
+        self._watching = Watching(root, committer, self.keeper, self._listening, siblings)
+        self.consuming = Consuming(self, waiters_max)
         """Fetches, long polls and subscriptions."""
-        self._host = Host(
-            root,
-            committer,
-            chance,
-            peers,
-            own,
-            self.memory,
-            self.ids,
-            self._forget,
-            watching.watch,
-            self._refreshing,
-            self._sideliner,
-            watching.untold,
-        )
         self._queues: dict[str, Queue] = {}
         self.gone_totals = Totals()
         """Of queues that this process uses no more."""
         self._turns = Turns()
         self.background: set[asyncio.Task[Any]] = set()
+        self.others_give_turn: Callable[[QueueName, str], Awaitable[bool]] | None = None
+        """Asks the other processes of this mq, where there are some: see Process."""
 
     async def create_queue(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
-        """Makes a queue; False when it was there. Raises Busy, NameTaken, ShapeFixed, Unavailable.
-        Durable: yes.
+        """Creates a queue; False when it existed. Raises Busy, NameTaken, ShapeFixed, Unavailable.
+        Durable on return: yes.
         """
         if await self.committer.call(queue_exists, self.root, name):
-            # No turn to wait for; what another process made is flushed all the same.
-            created = await self.committer.commit_alone(create_queue(self.root, name, wanted))
+            # This needs no turn. It flushes the queue even if another process made it.
+            try:
+                created = await self._make(name, wanted)
+            except ShapeUnsettled:  # Deleted meanwhile.
+                created = await self._make_in_turn(name, wanted)
         else:
-            created = await self._turns.take(
-                lambda: self.committer.commit_alone(create_queue(self.root, name, wanted))
-            )
+            created = await self._make_in_turn(name, wanted)
         self._known(name)
         return created
 
+    async def _make_in_turn(self, name: QueueName, wanted: WantedShape) -> bool:
+        settled: Leavings | None = None
+        while True:
+            make = partial(self._make, name, wanted, settled)
+            try:
+                return await self._turns.take(make)
+            except ShapeUnsettled as error:
+                settled = error.leavings
+            await asyncio.sleep(self.root.facts.settle_s)
+
+    async def _make(
+        self, name: QueueName, wanted: WantedShape, settled: Leavings | None = None
+    ) -> bool:
+        return await self.committer.commit_alone(create_queue(self.root, name, wanted, settled))
+
     async def delete_queue(self, name: QueueName) -> None:
-        """Deletes a queue and its messages, to the end also when the caller is cancelled.
-        Raises QueueNotFound, Busy. Durable: yes.
+        """Deletes a queue and its messages, and completes this when the caller is cancelled. Raises
+        QueueNotFound, Busy. Durable on return: yes.
         """
         await asyncio.shield(self._in_background(self._delete_queue(name)))
 
@@ -130,9 +157,9 @@ class Broker:
                 lambda: self.committer.commit_alone(delete_queue(self.root, name, uuid))
             )
         except QueueNotFound:
-            self._forget(queue)
+            self.forget(queue)
             raise
-        self._forget(queue)
+        self.forget(queue)
         self._in_background(retire(self.root, self.committer, self._turns, name))
 
     async def settings(self, name: QueueName) -> Configured:
@@ -143,8 +170,9 @@ class Broker:
     async def change_settings(
         self, name: QueueName, patch: Mapping[str, object], if_match: Match | None
     ) -> Configured:
-        """Merges a patch into the queue's settings; what they are then. Raises UnknownSetting,
-        BadSetting, QueueNotFound, SettingsChanged, ShapeFixed, Unavailable. Durable: yes.
+        """Merges a patch into the queue's settings. Returns the new settings. Raises
+        UnknownSetting, BadSetting, QueueNotFound, SettingsChanged, ShapeFixed, Unavailable. Durable
+        on return: yes.
         """
         queue = await self.queue(name)
         return await self._to_the_end(
@@ -152,32 +180,34 @@ class Broker:
         )
 
     async def purge(self, name: QueueName) -> int:
-        """Has nothing be served any more that was published until now; up to which time
-        (milliseconds since the epoch) that is. Raises QueueNotFound, Unavailable. Durable: yes.
+        """Stops the delivery of all messages that were published so far. Returns the time up to
+        which they are purged, in milliseconds since the epoch. Raises QueueNotFound, Unavailable.
+        Durable on return: yes.
         """
         queue = await self.queue(name)
         marked_ms = await self._to_the_end(
             queue, self._turns.take(lambda: self._purger.mark(queue))
         )
         self._in_background(self._purger.take_away(name))
+        await self._purger.settle()
         return marked_ms
 
     async def _to_the_end(self, queue: Queue, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for what goes on to its end also when the caller is cancelled."""
+        """Completes the work when the caller is cancelled."""
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self._background_ended)
-        task.add_done_callback(partial(self._heard, queue))
+        task.add_done_callback(partial(self._ended, queue))
         return await asyncio.shield(task)
 
     async def describe(self, name: QueueName) -> tuple[Queue, Description]:
-        """A queue and its counts. Raises QueueNotFound, Unavailable."""
+        """The queue and its counts. Raises QueueNotFound, Unavailable."""
         queue = await self.queue(name)
         self.keeper.usable(queue)
         try:
             return queue, await self.describer.describe(queue)
         except QueueNotFound:
-            self._forget(queue)
+            self.forget(queue)
             raise
 
     async def publish(
@@ -185,61 +215,74 @@ class Broker:
         name: QueueName,
         body: bytes | bytearray,
         envelope: Envelope = PLAIN,
-        hand: Hand | None = None,
+        reservation: Reservation | None = None,
     ) -> MessageId:
-        """Publishes a body that is held in memory, which `hand` counts. Raises QueueNotFound,
-        KeyTaken, DueTooFar, Unavailable. Durable: yes.
+        """Publishes a body in memory, which `reservation` counts. Raises QueueNotFound, KeyTaken,
+        DueTooFar, Unavailable. Durable on return: yes.
         """
         queue = await self.queue(name)
-        return await asyncio.shield(self.begin_publish(queue, body, envelope, hand))
-
-    def begin_publish(
-        self,
-        queue: Queue,
-        body: bytes | bytearray,
-        envelope: Envelope = PLAIN,
-        hand: Hand | None = None,
-    ) -> "asyncio.Future[MessageId]":
-        """Like `publish`; nobody may cancel the future."""
-        return self.publisher.begin(queue, body, envelope, hand)
+        return await asyncio.shield(self.publisher.begin(queue, body, envelope, reservation))
 
     async def upload(self, name: QueueName, envelope: Envelope = PLAIN) -> Upload:
-        """Begins a publish that is written bit by bit. Raises QueueNotFound, Unavailable.
-        Durable: no.
+        """Begins a publish whose body is written in parts. Raises QueueNotFound, Unavailable.
+        Durable on return: no.
         """
         return await self.publisher.upload(await self.queue(name), envelope)
 
     async def finish(self, name: QueueName, upload: Upload) -> MessageId:
-        """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable: yes."""
+        """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable on return: yes."""
         return await self.publisher.finish(await self.queue(name), upload)
 
     def stop_waiting(self) -> None:
-        """Whoever waits for a message hears now that there is none; nobody waits from here on."""
+        """Answers all waits with None; later ones do not wait."""
         self.consuming.stop_waiting()
+        for queue in self.in_use():
+            if queue.active is not None:
+                queue.active.close()
+        self._limits.stop()
         self._purger.stop()
 
     async def remove(
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
     ) -> None:
-        """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
-        Unavailable. Durable: yes.
+        """Deletes a message. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Unavailable.
+        Durable on return: yes.
         """
         await asyncio.shield(self.begin_remove(name, message_id, if_receives))
 
     def begin_remove(
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
     ) -> "asyncio.Future[bool]":
-        """Like `remove`, false when it was removed before; nobody may cancel the future."""
-        return self._begin_remove(name, remove(self.root, name, message_id, if_receives))
+        """Like `remove`; the result is False when the message was removed before. Do not cancel the
+        future.
+        """
+        if message_id.pack_size:
+            act = partial(self.remove_file, name, if_receives=if_receives)
+            return self.begin(_of_one(self.packs.settle(name, (message_id,), act)))
+        return self.remove_file(name, message_id, if_receives)
 
-    def _begin_remove(self, name: QueueName, operation: Steps[bool]) -> "asyncio.Future[bool]":
+    def remove_file(
+        self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
+    ) -> "asyncio.Future[bool]":
+        """Like `begin_remove`, for a pack, or a message with a file of its own."""
         queue = self._queues.get(name.text)
-        future = self.committer.submit(operation)
-        future.add_done_callback(partial(self._removed, name, queue))
+        future = self.committer.submit(remove(self.root, name, message_id, if_receives))
+        future.add_done_callback(partial(self._removed, name, queue, message_id.items or 1))
+        if message_id.group or self.permits.are_used:
+            future.add_done_callback(partial(self._let_go, name, message_id))
         return future
 
+    def _let_go(
+        self, name: QueueName, message_id: MessageId, future: "asyncio.Future[bool]"
+    ) -> None:
+        error = future.exception()
+        if error is None and (queue := self._queues.get(name.text)) is not None:
+            queue.let_go(message_id)
+        elif isinstance(error, MessageNotFound) and self.permits.are_used:
+            self.permits.ended(name, message_id.text)
+
     async def find_key(self, name: QueueName, key: Key) -> MessageId:
-        """The message that has the lookup key and lives. Raises QueueNotFound, KeyNotFound,
+        """The living message that has the lookup key. Raises QueueNotFound, KeyNotFound,
         Unavailable.
         """
         return await self.committer.commit(find_key(self.root, name, key))
@@ -247,9 +290,17 @@ class Broker:
     async def remove_by_key(
         self, name: QueueName, key: Key, if_receives: Precondition | None = None
     ) -> None:
-        """Like `remove`, of the message that has the lookup key. Raises KeyNotFound too."""
-        operation = remove_by_key(self.root, name, key, if_receives)
-        await asyncio.shield(self._begin_remove(name, operation))
+        """Like `remove`, for the message that has the lookup key. Raises also KeyNotFound."""
+        message_id = None
+        if self.permits.are_used:
+            with contextlib.suppress(MqError):
+                message_id = await self.find_key(name, key)
+        queue = self._queues.get(name.text)
+        future = self.committer.submit(remove_by_key(self.root, name, key, if_receives))
+        future.add_done_callback(partial(self._removed, name, queue, 1))
+        if message_id is not None:
+            future.add_done_callback(partial(self._let_go, name, message_id))
+        await asyncio.shield(future)
 
     async def reschedule(
         self,
@@ -258,24 +309,123 @@ class Broker:
         due_in_s: float,
         if_receives: Precondition | None = None,
         given: GivenBack = GivenBack.NO,
+        failure: Failure | None = None,
     ) -> Stamp:
-        """Has a message be ready in so many seconds; its new stamp. `given`: see
-        mq.store.operations.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
-        DueTooFar, Unavailable. Durable: yes.
+        """Makes a message ready in `due_in_s` seconds. Returns its new stamp. `given`, `failure`:
+        see mq.store.operations.reschedule. Raises QueueNotFound, MessageNotFound, DeliveredAgain,
+        DueTooFar, Unavailable. Durable on return: yes.
         """
+        how = (due_in_s, if_receives, given, failure)
+        if message_id.pack_size:
+            await self.queue(name)
+            extends_s = due_in_s if given is GivenBack.NO else None
+            act = lambda each: self.reschedule_file(name, each, *how)  # noqa: E731
+            ends = self.packs.settle(name, (message_id,), act, extends_s)
+            return await asyncio.shield(self.begin(_of_one(ends)))
+        return await self.reschedule_file(name, message_id, *how)
+
+    async def reschedule_file(
+        self,
+        name: QueueName,
+        message_id: MessageId,
+        due_in_s: float,
+        if_receives: Precondition | None = None,
+        given: GivenBack = GivenBack.NO,
+        failure: Failure | None = None,
+    ) -> Stamp:
+        """Like `reschedule`, for a pack, or a message with a file of its own."""
         queue = await self.queue(name)
-        operation = reschedule(self.root, name, message_id, due_in_s, if_receives, given)
+        operation = reschedule(self.root, name, message_id, due_in_s, if_receives, given, failure)
         future = self.committer.submit(operation)
+        if self.permits.are_used:
+            future.add_done_callback(queue.on_new_due(message_id, due_in_s, given))
         future.add_done_callback(partial(self._rescheduled, queue, message_id, due_in_s, given))
         return await asyncio.shield(future)
 
     def begin_release(
         self, deliveries: Sequence[Delivery], unhandled: bool = False
     ) -> asyncio.Task[None]:
-        """Releases the messages of a consumer that has gone, in the background. `unhandled`: the
-        deliveries are no attempts. Durable once the task is done: yes.
+        """Releases a disconnected consumer's messages in the background, one batch per queue, and
+        closes their descriptors. Messages that cannot be released become ready when their
+        visibility timeout ends. `unhandled`: the deliveries do not count as attempts. Durable once
+        the task is done: yes.
         """
-        return self._in_background(self._releaser.release(deliveries, unhandled))
+        return self._in_background(self._release(deliveries, unhandled))
+
+    async def _release(self, deliveries: Sequence[Delivery], unhandled: bool) -> None:
+        by_queue: dict[QueueName, list[Delivery]] = {}
+        for delivery in deliveries:
+            if delivery.descriptor is not None:
+                self.root.files.close(delivery.descriptor)
+            by_queue.setdefault(delivery.queue, []).append(delivery)
+        releases = (self._release_of(name, of, unhandled) for name, of in by_queue.items())
+        await asyncio.gather(*releases)
+
+    async def _release_of(
+        self, name: QueueName, deliveries: Sequence[Delivery], unhandled: bool
+    ) -> None:
+        if any(each.id.pack_size for each in deliveries):
+            deliveries = await self.packs.held(name, deliveries)
+        permits = [self.permits.permit(name, each.id.text) for each in deliveries]
+        try:
+            operation = release_many(self.root, name, deliveries, unhandled)
+            ids = await self.committer.commit(operation)
+        except Unavailable as error:
+            fields = {"queue": name.text, "error": repr(error)}
+            _log.warning(
+                "could not release messages; they become ready when they are due",
+                extra={"fields": fields},
+            )
+            return
+        queue = self.used(name.text)
+        if queue is not None:
+            for delivery, permit in zip(deliveries, permits, strict=True):
+                queue.ended(delivery.id, permit)
+        if queue is not None and ids:
+            queue.totals.released += sum(each.items or 1 for each in ids)
+            queue.added(*ids)
+
+    def begin_return(
+        self, fetched: Sequence[tuple[QueueName, MessageId, int]]
+    ) -> asyncio.Task[None]:
+        """Returns deliveries that no program handled, in the background, each by its queue, id and
+        receives. Messages that have moved on, or cannot be returned, stay. Durable once the task is
+        done: yes.
+        """
+        return self._in_background(self._return(fetched))
+
+    async def _return(self, fetched: Sequence[tuple[QueueName, MessageId, int]]) -> None:
+        asked: dict[tuple[QueueName, int, str], list[MessageId]] = {}
+        for name, message_id, receives in fetched:
+            of = pack_of(message_id.text)
+            asked.setdefault((name, receives, of), []).append(message_id)
+        returns = (
+            self._return_of(name, ids, receives) for (name, receives, _), ids in asked.items()
+        )
+        ends = await asyncio.gather(*returns)
+        for error in itertools.chain.from_iterable(each.values() for each in ends):
+            if isinstance(error, Unavailable):
+                fields = {"error": repr(error)}
+                _log.warning(
+                    "could not return a message; it is ready when it is due",
+                    extra={"fields": fields},
+                )
+            elif isinstance(error, BaseException) and not isinstance(error, MqError):
+                raise error
+
+    async def _return_of(
+        self, name: QueueName, ids: Sequence[MessageId], receives: int
+    ) -> "Ends[Stamp]":
+        """Returns a message, or items of one pack."""
+
+        async def act(unit: MessageId) -> Stamp:
+            is_its = partial(operator.eq, receives)
+            return await self.reschedule_file(name, unit, 0, is_its, GivenBack.UNHANDLED)
+
+        if ids[0].pack_size:
+            return await self.packs.settle(name, ids, act)
+        [end] = await asyncio.gather(act(ids[0]), return_exceptions=True)
+        return {ids[0]: end}
 
     async def sideline(
         self,
@@ -283,11 +433,29 @@ class Broker:
         message_id: MessageId,
         reason: Reason = Reason.REJECTED,
         if_receives: Precondition | None = None,
-    ) -> Stamp:
-        """Moves a message to its queue's sideline; its stamp there. Raises AlreadySideline,
-        QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, Unavailable. Durable: yes.
+        failure: Failure | None = None,
+    ) -> Sidelined:
+        """Moves a message to its queue's sideline, or the sideline that its queue shares. `failure`
+        is kept with it. Raises AlreadySideline, QueueNotFound, MessageNotFound, MessageLeased,
+        DeliveredAgain, Unavailable. Durable on return: yes.
         """
-        return await self._sideliner.sideline(name, message_id, reason, if_receives)
+        how = (reason, if_receives, failure)
+        if message_id.pack_size:
+            act = lambda each: self.sideline_file(name, each, *how)  # noqa: E731
+            ends = self.packs.settle(name, (message_id,), act)
+            return await asyncio.shield(self.begin(_of_one(ends)))
+        return await self.sideline_file(name, message_id, *how)
+
+    async def sideline_file(
+        self,
+        name: QueueName,
+        message_id: MessageId,
+        reason: Reason,
+        if_receives: Precondition | None,
+        failure: Failure | None,
+    ) -> Sidelined:
+        """Like `sideline`, for a pack, or a message with a file of its own."""
+        return await self._sideliner.sideline(name, message_id, reason, if_receives, failure)
 
     async def read(
         self,
@@ -296,28 +464,43 @@ class Broker:
         choice: Choice,
         with_removed: bool = True,
     ) -> Reading:
-        """A message as it is, not consumed. Raises QueueNotFound, MessageNotFound, Unavailable."""
+        """Reads a message without consuming it. Raises QueueNotFound, MessageNotFound,
+        Unavailable.
+        """
         of = (self.root, self.committer, name, message_id)
         return await reading(*of, choice, with_removed, self.memory.hold)
 
-    async def peek(self, name: QueueName, page: Page) -> list[Reading]:
-        """A page of the queue's messages as they are. Raises QueueNotFound, Unavailable."""
+    async def tagged(
+        self, name: QueueName, tag: Key, count: int, after: MessageId | None
+    ) -> TagPage:
+        """Reads a page of the messages that have the tag. Raises QueueNotFound, Unavailable."""
+        found = await self.committer.call(list_tagged, self.root, name, tag, count, after)
+        if found.stale:
+            self.committer.submit(drop_stale(self.root, found.stale)).add_done_callback(_heard)
+        return found
+
+    async def peek(self, name: QueueName, page: Page) -> Peeked:
+        """Reads a page of the queue's messages. Raises QueueNotFound, Unavailable."""
         return await self.committer.call(peek, self.root, name, page)
 
+    async def heads(self, name: QueueName, count: int) -> list[Head]:
+        """The heads for which the queue's groups wait. Raises QueueNotFound, Unavailable."""
+        return await self.committer.call(list_heads, self.root, name, count)
+
     def used(self, name: str) -> Queue | None:
-        """The queue of that name, when this process has used it; for any text."""
+        """The queue of that name, if this process has used it. Any text may be asked for."""
         return self._queues.get(name)
 
     def known(self, name: str) -> Queue | None:
-        """The queue of that name, when this process has used it and knows its settings of this
-        moment; for any text.
+        """The queue of that name, if this process has used it and its settings are fresh. Any text
+        may be asked for.
         """
         queue = self._queues.get(name)
         return queue if queue is not None and self.keeper.is_fresh(queue) else None
 
     async def queue(self, name: QueueName) -> Queue:
-        """The queue, looked for on disk when this process has not used it, with settings of this
-        moment. Raises QueueNotFound.
+        """The queue with fresh settings, looked for on disk if this process has not used it. Raises
+        QueueNotFound.
         """
         queue = self._queues.get(name.text)
         if queue is None:
@@ -332,8 +515,8 @@ class Broker:
         return list(self._queues.values())
 
     async def drain(self) -> None:
-        """Waits for what goes on in the background, and gives the threads back."""
-        await self.consuming.drain()
+        """Waits for background work, and ends the threads."""
+        await self._watching.drain()
         for queue in self.in_use():
             await queue.drain()
         while self.background:
@@ -341,16 +524,20 @@ class Broker:
         await self.committer.drain()
 
     def _known(self, name: QueueName) -> Queue:
-        """The queue as this process knows it, from its first use on."""
+        """The queue as this process knows it, made at its first use."""
         if (queue := self._queues.get(name.text)) is None:
-            queue = self._queues[name.text] = Queue(name, self._host, self._settings)
+            queue = self._queues[name.text] = Queue(name, self, self._settings)
         return queue
 
     def _removed(
-        self, name: QueueName, queue: Queue | None, future: "asyncio.Future[bool]"
+        self,
+        name: QueueName,
+        queue: Queue | None,
+        messages: int,
+        future: "asyncio.Future[bool]",
     ) -> None:
-        if self._heard(queue, future):
-            (queue or self._known(name)).totals.deleted += future.result()
+        if self._ended(queue, future):
+            (queue or self._known(name)).totals.deleted += future.result() * messages
 
     def _rescheduled(
         self,
@@ -360,30 +547,82 @@ class Broker:
         given: GivenBack,
         future: "asyncio.Future[Stamp]",
     ) -> None:
-        if self._heard(queue, future):
+        if self._ended(queue, future):
             queue.was_rescheduled(message_id, due_in_s, future.result().attempts, given)
 
-    def _heard(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
-        """Hears of an operation's end, whoever else still does; whether it ended well."""
+    def _ended(self, queue: Queue | None, future: "asyncio.Future[Any]") -> bool:
+        """Whether an operation succeeded."""
         if future.cancelled():
             return False
         error = future.exception()
-        if isinstance(error, QueueNotFound):
-            self._forget(queue)
-        if isinstance(error, PublishPurged):
-            self._purger.heard(error.before_ms)
+        if error is not None:
+            self._failed(queue, error)
         return error is None
 
-    def _refreshing(self, queue: Queue) -> "asyncio.Task[None] | None":
-        """The look for settings of this moment, where one is due; nobody may cancel it."""
+    def _failed(self, queue: Queue | None, error: BaseException) -> None:
+        """Handles the error of an operation."""
+        if isinstance(error, QueueNotFound):
+            self.forget(queue)
+        elif isinstance(error, PublishPurged):
+            self._purger.met(error.before_ms)
+
+    # For its queues: see Process
+
+    @property
+    def sidelines(self) -> Sidelines:
+        """The sidelines to which unreadable messages go."""
+        return self._sideliner
+
+    async def asks_for_turn(self, queue: QueueName, name: str) -> bool:
+        """Asks the other processes of this mq to give back the queue's turn, if their active
+        consumer has this name. Whether one did.
+        """
+        return self.others_give_turn is not None and await self.others_give_turn(queue, name)
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        return self._in_background(work)
+
+    async def part(self, name: QueueName, pack: MessageId) -> bool:
+        """Parts a ready pack, and adds its items. False if it is not ready, or was purged or has
+        expired. Raises as `parting.part`. Durable on return: yes.
+        """
+        return await self.packs.part(name, pack)
+
+    def _parted(self, name: QueueName, items: Sequence[MessageId]) -> None:
+        if (queue := self.used(name.text)) is not None:
+            queue.added(*items)
+
+    async def rolls_on(self, name: QueueName) -> bool:
+        """As `Packs.rolls_on`."""
+        return await self.packs.rolls_on(name)
+
+    def watch(self, queue: Queue) -> None:
+        """Reports the messages that other processes publish to the queue from here on."""
+        self._watching.watch(queue)
+
+    def reports_later(self, queue: Queue, ids: Sequence[MessageId]) -> None:
+        """Ignores inotify's later reports of these ids, which were added already."""
+        self._listening.knows(queue.name, ids)
+
+    def refreshing(self, queue: Queue) -> "asyncio.Task[None] | None":
+        """The pending read of the queue's settings, where one is due. Do not cancel it."""
         look = self.keeper.refreshing(queue)
         if look is not None and look not in self.background:
             self.background.add(look)
             look.add_done_callback(self._background_ended)
-            look.add_done_callback(partial(self._heard, queue))
+            look.add_done_callback(partial(self._ended, queue))
         return look
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def forget(self, queue: Queue | None) -> None:
+        """The queue's folder is gone; one of the same name may have been made since. None: this
+        process did not use the queue.
+        """
+        if queue is not None and self._queues.get(queue.name.text) is queue:
+            del self._queues[queue.name.text]
+            self.gone_totals.add(queue.totals)
+            queue.was_forgotten()
+
+    def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
         self.background.add(task)
         task.add_done_callback(self._background_ended)
@@ -392,13 +631,20 @@ class Broker:
     def _background_ended(self, task: asyncio.Task[Any]) -> None:
         self.background.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.debug("in the background", extra={"fields": {"error": repr(task.exception())}})
+            _log.debug(
+                "a background task failed", extra={"fields": {"error": repr(task.exception())}}
+            )
 
-    def _forget(self, queue: Queue | None) -> None:
-        """The queue's folder is gone; one of the same name may have come since. None: this process
-        did not use it.
-        """
-        if queue is not None and self._queues.get(queue.name.text) is queue:
-            del self._queues[queue.name.text]
-            self.gone_totals.add(queue.totals)
-            queue.was_forgotten()
+
+async def _of_one(ends: "Awaitable[Ends[T]]") -> T:
+    """The result of one message. Raises its error."""
+    [(_, end)] = (await ends).items()
+    if isinstance(end, BaseException):
+        raise end
+    return end
+
+
+def _heard(dropping: "asyncio.Future[int]") -> None:
+    """What could not be taken away is swept."""
+    if not dropping.cancelled():
+        dropping.exception()

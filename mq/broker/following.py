@@ -1,25 +1,24 @@
-"""Following what other processes do to queues: made, changed or deleted ones.
+"""Follows what other processes do to queues: create, change and delete them.
 
-Whoever uses a queue looks at it at once; this is for those that nobody asks for, and for those who
-wait: every few minutes, and when anybody asks all processes to.
+A request checks its queue itself. This is for queues without requests, and for waiting consumers:
+it looks every few minutes, and when a request asks all processes to.
 """
 
 import asyncio
 import contextlib
-import logging
 
 from mq.broker.broker import Broker
 from mq.broker.queue import Queue
 from mq.model.errors import MqError, QueueNotFound
-from mq.model.upkeep_limits import REFRESH_ASKED_EVERY_S
+from mq.model.log import logger
 from mq.store.core.standing import queue_exists
-from mq.store.settings.registry import Refreshed, Registry
+from mq.store.settings.registry import REFRESH_ASKED_EVERY_S, Refreshed, Registry
 
-_log = logging.getLogger("mq.following")
+_log = logger("mq.following")
 
 
 class Following:
-    """One process's look at all queues of its root. Lives on the event loop's thread."""
+    """One process's looks at all queues of its root. Use it on the event loop's thread."""
 
     def __init__(self, broker: Broker, registry: Registry) -> None:
         self._broker = broker
@@ -28,36 +27,34 @@ class Following:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Follows from here on."""
         self._task = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        """Follows no more."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     async def refresh_all(self) -> Refreshed:
-        """Asks all processes of the root to look, and looks; what this one found. Raises
-        Unavailable. Durable: no.
+        """Asks all processes of the root to look, and looks. Returns what this process found.
+        Raises Unavailable. Durable on return: no.
         """
         await self._broker.committer.call(self._registry.ask_all)
         return await self.refresh()
 
     async def tell_of_change(self) -> None:
-        """Asks all other processes to look: a queue's settings are others here, and its upkeep is
-        perhaps elsewhere. Where that fails they look a few minutes later. Durable: no.
+        """Asks all other processes to look, as this one has changed a queue's settings. If that
+        fails, they look a few minutes later. Durable on return: no.
         """
         with contextlib.suppress(MqError):
             await self._broker.committer.call(self._registry.ask_all)
 
     async def refresh(self) -> Refreshed:
-        """Looks at all queues: forgets those that are gone, so that whoever waits there hears it,
-        and takes settings that are others. Raises Unavailable.
+        """Looks at all queues: forgets deleted ones, so that their consumers end, and applies
+        changed settings. Raises Unavailable.
         """
         async with self._lock:
-            # Before the look: what comes into use meanwhile is not to be missing in it.
+            # Before the look: a queue that comes into use meanwhile may be missing in it.
             used = self._broker.in_use()
             found = await self._broker.committer.call(self._registry.refresh)
             for queue in used:
@@ -83,5 +80,5 @@ class Following:
             except MqError as error:
                 if not is_failing:
                     fields = {"error": repr(error)}
-                    _log.warning("the queues could not be looked at", extra={"fields": fields})
+                    _log.warning("could not list the queues", extra={"fields": fields})
                 is_failing = True

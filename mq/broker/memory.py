@@ -1,387 +1,283 @@
-"""One memory budget over all bodies of a process: who may hold which bytes, and who gives way.
+"""The memory budget of a process: the bodies in flight, and the cached bodies for the next fetches.
 
-Thread-safe, and each call does a bounded amount of work, or one that earlier calls have paid for.
-Nothing waits here: what finds no room is not held, and passes through in small pieces.
+Thread-safe, and never waits: a body that finds no room is not kept, and is streamed in small parts.
 """
 
+import heapq
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from operator import attrgetter
 from typing import Final
 
-from mq.broker.memory_figures import Figures, HolderFigures, ShelfFigures, largest
-from mq.broker.shelf import LISTS, Holder, Shelf, cost_of
-from mq.model.limits import (
-    BODY_OVERHEAD_BYTES,
-    MEMORY_AHEAD_SHARE,
-    MEMORY_EVICTION_LOOKS_MAX,
-    MEMORY_IDLE_S,
-    MEMORY_IN_HAND_BYTES_MIN,
-    MEMORY_QUEUE_BYTES_MIN,
-    MEMORY_SMALL_BYTES_MAX,
-    MEMORY_SMALL_SHARE,
-)
+from mq.model.limits import KIB, MIB
 from mq.model.message import Held
 
-_IN_HAND: Final = (Holder.DIRECT, Holder.PUBLISHING)
+# Bytes that bodies in flight may use whatever the budget. Small bodies have a share of their own.
+MEMORY_IN_HAND_BYTES_MIN: Final = 16 * MIB
+MEMORY_SMALL_BYTES_MAX: Final = 16 * KIB
+MEMORY_SMALL_SHARE: Final = 0.25
+# The cost of a body beside its bytes.
+BODY_OVERHEAD_BYTES: Final = 512
+MEMORY_QUEUES_SHOWN_MAX: Final = 100
 
 
-class Hand:
-    """Bytes that somebody has in hand. They count until nobody has a reference to this any more,
-    however the way of those bytes ends.
+class Holder(Enum):
+    PUBLISHING = auto()
+    """It is on its way to the disk."""
+    KEPT = auto()
+    """This process published it, and a fetch may take it next."""
+    DELIVERING = auto()
+    """It is on its way to a consumer."""
+
+
+class Tally:
+    """The bytes and the number of a holder's bodies."""
+
+    __slots__ = ("bodies", "bytes", "holder")
+
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
+        self.bytes = self.bodies = 0
+
+
+class Reservation:
+    """The bytes of one body. They count until the last reference to this object is gone, however
+    the request ends: an answer, a time-out, a client that hangs up, a cancelled consumer.
     """
 
-    __slots__ = ("_returned", "cost")
+    __slots__ = ("_freed", "cost", "tally")
 
-    def __init__(self, cost: int, returned: "deque[int]") -> None:
+    def __init__(self, tally: Tally, cost: int, freed: "deque[tuple[Tally, int]]") -> None:
+        self.tally = tally
         self.cost = cost
-        self._returned = returned
+        self._freed = freed
 
     def __del__(self) -> None:
-        # In whatever thread, and perhaps while that one has the memory's lock.
-        self._returned.append(self.cost)
+        # In any thread, and perhaps while that thread has the memory's lock.
+        self._freed.append((self.tally, self.cost))
+
+
+class QueueBodies:
+    """The bodies of one queue that are in memory. Those that are `publishing` are for the event
+    loop's thread alone.
+    """
+
+    __slots__ = ("bytes", "kept", "name", "publishing")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.kept: dict[str, tuple[Held, Reservation]] = {}
+        """By id, the first published first."""
+        self.bytes = 0
+        """The cost of the cached bodies."""
+        self.publishing: dict[str, Held] = {}
+        """Bodies for waiting consumers, during the publish: inotify reports its rename before that
+        is flushed, so a claim may come before the publish has ended.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HolderFigures:
+    bytes: int
+    bodies: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The contents of the cache. So far `hits` claims found their body and `misses` did not,
+    `evicted` bodies made room for others, and `refused` ones found no room.
+    """
+
+    budget_bytes: int
+    held_bytes: int
+    holders: Mapping[Holder, HolderFigures]
+    hits: int
+    misses: int
+    evicted: int
+    refused: int
+    queues: int
+    largest: list[QueueFigures]
 
 
 class Memory:
-    """The budget and its holders. `steady_s`: a steady clock's seconds.
+    """The memory budget for bodies, and the bodies in it.
 
-    What lists hold, and all together where the budget is at least MEMORY_IN_HAND_BYTES_MIN, is
-    never more than the budget; what is in hand is never more than the larger of the two. Who wants
-    room gets it from the lists that give way before it, from their ends. A list leaves each other
-    queue a small minimum, and so does what is in hand while there is more; but it has all the room
-    that it needs, and gives none.
+    Bodies in flight come first: cached bodies give way to them. In-flight bodies may use
+    MEMORY_IN_HAND_BYTES_MIN whatever the budget, and a share of their limit is for small bodies. Of
+    cached bodies, the queue whose last claim is the oldest gives way first, and within a queue the
+    body that was published last, since its turn is the furthest away.
     """
 
-    def __init__(self, budget_bytes: int, steady_s: Callable[[], float]) -> None:
+    def __init__(self, budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
-        self._in_hand_max = max(budget_bytes, MEMORY_IN_HAND_BYTES_MIN)
-        self._large_max = round(self._in_hand_max * (1 - MEMORY_SMALL_SHARE))
-        self._steady_s = steady_s
+        self._in_flight_max = max(budget_bytes, MEMORY_IN_HAND_BYTES_MIN)
+        self._large_max = round(self._in_flight_max * (1 - MEMORY_SMALL_SHARE))
+        self._sure_max = min(budget_bytes, self._large_max)
+        """Up to this, held bytes leave room for any body."""
         self._lock = threading.Lock()
-        self._returned: dict[Holder, deque[int]] = {each: deque() for each in _IN_HAND}
-        self._given_back = tuple(self._returned.items())
-        self._in_hand = dict.fromkeys(_IN_HAND, 0)
-        self._hands = dict.fromkeys(_IN_HAND, 0)
-        self._in_hand_bytes = 0
-        self._list_bytes = dict.fromkeys(LISTS, 0)
-        self._bodies = dict.fromkeys(LISTS, 0)
-        self._evicted = dict.fromkeys(LISTS, 0)
-        # The shelves that have something in a list, those that give way first before the others.
-        self._filled: dict[Holder, OrderedDict[Shelf, None]] = {
-            each: OrderedDict() for each in LISTS
-        }
-        self._kept_bytes = 0
-        self._shelves: dict[Shelf, None] = {}
-        self._consumed: OrderedDict[Shelf, None] = OrderedDict()
-        self._hits = 0
-        self._misses = 0
-        self._refused = 0
+        self._freed: deque[tuple[Tally, int]] = deque()
+        self._tallies = {each: Tally(each) for each in Holder}
+        self._publishing = self._tallies[Holder.PUBLISHING]
+        self._kept = self._tallies[Holder.KEPT]
+        self._delivering = self._tallies[Holder.DELIVERING]
+        self._held = 0
+        self._queues: OrderedDict[QueueBodies, None] = OrderedDict()
+        """Those of which something is kept, the one with the oldest last claim first."""
+        self._hits = self._misses = self._evicted = self._refused = 0
 
-    def hold(self, size: int, shelf: Shelf | None = None) -> Hand | None:
-        """Counts a body of `size` bytes that is to be read for whoever asked, a consumer of the
-        queue where one is said; None: there is no room, and it must pass through.
+    # Bodies in flight
+
+    def hold(self, size: int) -> Reservation | None:
+        """Counts a body of `size` bytes that is about to be read for a consumer. None: there is no
+        room, and the body must be streamed.
         """
-        cost = size + BODY_OVERHEAD_BYTES
-        with self._lock:
-            if shelf is not None and shelf.consumed_s is not None:
-                self._raise_watermark(shelf, cost)
-            return self._take_in_hand(Holder.DIRECT, cost)
+        return self._reserve(self._delivering, size + BODY_OVERHEAD_BYTES)
 
-    def receive(self, size: int = 0) -> Hand | None:
-        """Counts so many bytes of what a client publishes; None: there is no room."""
-        with self._lock:
-            return self._take_in_hand(Holder.PUBLISHING, size + BODY_OVERHEAD_BYTES)
+    def receive(self, size: int = 0) -> Reservation | None:
+        """Counts `size` bytes of a publish. None: there is no room."""
+        return self._reserve(self._publishing, size + BODY_OVERHEAD_BYTES)
 
-    def grow(self, hand: Hand, size: int) -> bool:
-        """Counts so many bytes more of what a client publishes; False: there is no room, and
-        nothing was counted.
+    def grow(self, reservation: Reservation, size: int) -> bool:
+        """Counts `size` more bytes of a publish. False: there is no room, and nothing
+        was counted.
         """
         with self._lock:
-            if not self._has_room(hand.cost + size, size):
+            if not self._has_room(reservation.cost + size, size):
                 return False
-            hand.cost += size
-            self._count(Holder.PUBLISHING, size)
+            reservation.cost += size
+            reservation.tally.bytes += size
+            self._held += size
             return True
 
-    def keep(self, shelf: Shelf, name: str, held: Held, instead: Hand | None = None) -> bool:
-        """Keeps a body for the queue's next fetches, if there is room; `held` has no hand.
-
-        `instead`: it was published here, and counted by this hand until now; else it was read
-        ahead.
-        """
-        if not self.budget_bytes:
-            return False
-        cost, now_s = cost_of(held), self._steady_s()
+    def _reserve(self, tally: Tally, cost: int) -> Reservation | None:
         with self._lock:
+            is_sure = self._held + cost <= self._sure_max and not self._freed
+            if not is_sure and not self._has_room(cost, cost):
+                return None
+            tally.bytes += cost
+            tally.bodies += 1
+            self._held += cost
+            return Reservation(tally, cost, self._freed)
+
+    def _has_room(self, size: int, more: int) -> bool:
+        """Makes room for `more` bytes of a body that then costs `size`."""
+        if self._freed:
             self._collect()
-            self._fade(now_s)
-            if instead is not None:
-                self._count(Holder.PUBLISHING, -instead.cost)
-                instead.cost = 0
-            if shelf.find(name) is not None:
-                return True
-            holder = self._list_for(shelf, cost, instead is None)
-            if holder is None or not self._make_room(shelf, holder, cost):
-                return False
-            self._add(shelf, holder, name, held, cost)
-            return True
+        is_small = size <= MEMORY_SMALL_BYTES_MAX + BODY_OVERHEAD_BYTES
+        in_flight = self._held - self._kept.bytes + more
+        if in_flight > (self._in_flight_max if is_small else self._large_max):
+            self._refused += 1
+            return False
+        if self._held + more > self.budget_bytes:
+            self._evict(self._held + more - self.budget_bytes)
+        return True
 
-    def take_publishing(self, shelf: Shelf, held: Held) -> Held:
-        """What is being published, for a consumer that has waited for it; its hand counts it until
-        both have ended. Says, too, that the queue is consumed.
-        """
-        now_s = self._steady_s()
+    def _collect(self) -> None:
+        """Subtracts the bodies that were dropped."""
+        freed = self._freed
+        while freed:
+            tally, cost = freed.popleft()
+            tally.bytes -= cost
+            tally.bodies -= 1
+            self._held -= cost
+
+    # Cached bodies
+
+    def keep(self, bodies: QueueBodies, name: str, held: Held, reservation: Reservation) -> None:
+        """Caches a published body, which is counted already, if there is room."""
         with self._lock:
-            self._consume(shelf, now_s)
-            self._raise_watermark(shelf, cost_of(held))
+            if self._freed:
+                self._collect()
+            lacking = self._held - self.budget_bytes
+            if lacking > 0 and not self._evict(lacking, bodies):
+                return
+            _move(reservation, self._kept)
+            bodies.kept[name] = held, reservation
+            bodies.bytes += reservation.cost
+            self._queues[bodies] = None
+
+    def take(self, bodies: QueueBodies, name: str) -> Held | None:
+        """The cached body of a message that is about to be claimed, which counts as in flight from
+        here on; None if it is not cached.
+        """
+        held = bodies.publishing.get(name)
+        if held is None and bodies.kept:
+            with self._lock:
+                if bodies in self._queues:
+                    self._queues.move_to_end(bodies)
+                held = self._remove(bodies, name)
+        if held is None:
+            self._misses += 1
+        else:
             self._hits += 1
         return held
 
-    def take(self, shelf: Shelf, name: str) -> Held | None:
-        """What is kept of the message, in hand from here on; None: nothing. Says, too, that the
-        queue is consumed.
-        """
-        if not self.budget_bytes:
-            self._misses += 1
+    def retain(self, bodies: QueueBodies, wanted: Container[str] = ()) -> None:
+        """Drops the queue's cached bodies, except the `wanted` ones."""
+        with self._lock:
+            for name in [each for each in bodies.kept if each not in wanted]:
+                self._remove(bodies, name)
+
+    def _remove(self, bodies: QueueBodies, name: str) -> Held | None:
+        """Drops a body from the cache. It counts as in flight while there are references to it."""
+        kept = bodies.kept.pop(name, None)
+        if kept is None:
             return None
-        now_s = self._steady_s()
-        with self._lock:
-            self._consume(shelf, now_s)
-            holder = shelf.find(name)
-            if holder is None:
-                self._misses += 1
-                return None
-            held = self._remove(shelf, holder, name)
-            cost = cost_of(held)
-            self._raise_watermark(shelf, cost)
-            self._promote(shelf)
-            hand = self._take_in_hand(Holder.DIRECT, cost)
-            if hand is None:
-                self._misses += 1
-                return None
-            self._hits += 1
-            return Held(held.headers, held.body, held.head_bytes, hand)
+        held, reservation = kept
+        bodies.bytes -= reservation.cost
+        _move(reservation, self._delivering)
+        if not bodies.kept:
+            del self._queues[bodies]
+        return held
 
-    def is_kept(self, shelf: Shelf, name: str) -> bool:
-        """Whether the message's body is."""
-        with self._lock:
-            return shelf.find(name) is not None
-
-    def drop(self, shelf: Shelf, name: str) -> None:
-        """Forgets a message that is no candidate any more."""
-        with self._lock:
-            holder = shelf.find(name)
-            if holder is not None:
-                self._remove(shelf, holder, name)
-
-    def retain(self, shelf: Shelf, wanted: Callable[[str], bool] = lambda name: False) -> None:
-        """Forgets all of the queue but what is wanted still."""
-        if not shelf.bytes:
-            return
-        with self._lock:
-            for holder in LISTS:
-                for name in [each for each in shelf.lists[holder] if not wanted(each)]:
-                    self._remove(shelf, holder, name)
-
-    def close(self, shelf: Shelf) -> None:
-        """Forgets a queue that is gone."""
-        self.retain(shelf)
-        with self._lock:
-            self._consumed.pop(shelf, None)
-            shelf.consumed_s, shelf.ahead_bytes = None, 0
-
-    def ahead(self, shelf: Shelf) -> int:
-        """How many bytes more may be read ahead for the queue."""
-        with self._lock:
-            self._collect()
-            self._fade(self._steady_s())
-            if shelf.consumed_s is None:
-                return max(0, min(self._free(), MEMORY_QUEUE_BYTES_MIN - shelf.bytes))
-            return max(0, self._watermark(shelf) - shelf.list_bytes[Holder.DIRECT])
+    def _evict(self, lacking: int, before: QueueBodies | None = None) -> bool:
+        """Drops cached bodies until `lacking` bytes are free, but none of the queue `before` and
+        those behind it. Whether that succeeded.
+        """
+        while lacking > 0 and self._queues:
+            bodies = next(iter(self._queues))
+            if bodies is before:
+                break
+            name = next(reversed(bodies.kept))
+            lacking -= bodies.kept[name][1].cost
+            self._remove(bodies, name)
+            self._evicted += 1
+        self._collect()
+        return lacking <= 0
 
     def figures(self) -> Figures:
-        """What is held, as it is now."""
         with self._lock:
             self._collect()
-            self._fade(self._steady_s())
-            holders = {}
-            for each in Holder:
-                holders[each] = HolderFigures(
-                    bytes=self._list_bytes.get(each, 0) + self._in_hand.get(each, 0),
-                    in_hand_bytes=self._in_hand.get(each, 0),
-                    bodies=self._bodies.get(each, 0) + self._hands.get(each, 0),
-                    evicted=self._evicted.get(each, 0),
-                )
+            holders = {
+                each: HolderFigures(of.bytes, of.bodies) for each, of in self._tallies.items()
+            }
+            rows = [QueueFigures(each.name, each.bytes) for each in self._queues]
             return Figures(
                 self.budget_bytes,
-                self._held(),
+                self._held,
                 holders,
                 self._hits,
                 self._misses,
+                self._evicted,
                 self._refused,
-                len(self._shelves),
-                largest(
-                    ShelfFigures(each.name, each.bytes, each.ahead_bytes, each in self._consumed)
-                    for each in self._shelves
-                ),
+                len(self._queues),
+                heapq.nlargest(MEMORY_QUEUES_SHOWN_MAX, rows, key=attrgetter("bytes")),
             )
 
-    def _held(self) -> int:
-        return self._kept_bytes + self._in_hand_bytes
 
-    def _free(self) -> int:
-        return self.budget_bytes - self._held()
-
-    def _count(self, holder: Holder, size: int) -> None:
-        self._in_hand[holder] += size
-        self._in_hand_bytes += size
-
-    def _collect(self) -> None:
-        """Takes note of what is in hand no more."""
-        for holder, returned in self._given_back:
-            while returned:
-                cost = returned.popleft()
-                self._in_hand[holder] -= cost
-                self._in_hand_bytes -= cost
-                self._hands[holder] -= 1
-
-    def _take_in_hand(self, holder: Holder, cost: int) -> Hand | None:
-        self._collect()
-        if not self._has_room(cost, cost):
-            return None
-        self._count(holder, cost)
-        self._hands[holder] += 1
-        return Hand(cost, self._returned[holder])
-
-    def _has_room(self, size: int, more: int) -> bool:
-        """Makes room for `more` bytes in hand, of something that is then of `size`."""
-        is_small = size <= MEMORY_SMALL_BYTES_MAX + BODY_OVERHEAD_BYTES
-        in_hand = self._in_hand_bytes + more
-        if in_hand > (self._in_hand_max if is_small else self._large_max):
-            self._refused += 1
-            return False
-        lacking = min(in_hand + self._kept_bytes - self.budget_bytes, self._kept_bytes)
-        if lacking > 0:
-            for minimum in (self._minimum(), 0):
-                for holder in LISTS:
-                    lacking = self._evict(holder, lacking, minimum)
-        return True
-
-    def _list_for(self, shelf: Shelf, cost: int, was_read: bool) -> Holder | None:
-        if shelf.consumed_s is None:
-            return Holder.HEAD if was_read else Holder.PENDING
-        if shelf.list_bytes[Holder.DIRECT] + cost <= self._watermark(shelf):
-            return Holder.DIRECT
-        return None if was_read else Holder.PENDING
-
-    def _watermark(self, shelf: Shelf) -> int:
-        share = self.budget_bytes * MEMORY_AHEAD_SHARE / max(1, len(self._consumed))
-        return max(self._minimum(), min(shelf.ahead_bytes, int(share)))
-
-    def _minimum(self) -> int:
-        return min(MEMORY_QUEUE_BYTES_MIN, self.budget_bytes // max(1, len(self._shelves)))
-
-    def _make_room(self, shelf: Shelf, holder: Holder, cost: int) -> bool:
-        """Has lists give way that do so before this one; and others of its kind too, when the queue
-        has less than the minimum.
-        """
-        lacking, minimum = cost - self._free(), self._minimum()
-        for each in LISTS:
-            if lacking <= 0:
-                break
-            is_own = each is holder
-            if is_own and shelf.bytes + cost > minimum:
-                break
-            lacking = self._evict(each, lacking, minimum)
-            if is_own:
-                break
-        return lacking <= 0
-
-    def _evict(self, holder: Holder, lacking: int, minimum: int) -> int:
-        """Has bodies of one kind of list give way, none of a queue that has no more than the
-        minimum; how many bytes are lacking then.
-        """
-        filled, looks = self._filled[holder], MEMORY_EVICTION_LOOKS_MAX
-        while lacking > 0 and filled and looks:
-            shelf = next(iter(filled))
-            if minimum and shelf.bytes <= minimum:
-                filled.move_to_end(shelf)
-                looks -= 1
-                continue
-            name = next(reversed(shelf.lists[holder]))
-            lacking -= cost_of(self._remove(shelf, holder, name))
-            self._evicted[holder] += 1
-        return lacking
-
-    def _add(self, shelf: Shelf, holder: Holder, name: str, held: Held, cost: int) -> None:
-        shelf.lists[holder][name] = held
-        shelf.list_bytes[holder] += cost
-        shelf.bytes += cost
-        self._list_bytes[holder] += cost
-        self._kept_bytes += cost
-        self._bodies[holder] += 1
-        self._filled[holder][shelf] = None
-        self._shelves[shelf] = None
-
-    def _remove(self, shelf: Shelf, holder: Holder, name: str) -> Held:
-        held = shelf.lists[holder].pop(name)
-        cost = cost_of(held)
-        shelf.list_bytes[holder] -= cost
-        shelf.bytes -= cost
-        self._list_bytes[holder] -= cost
-        self._kept_bytes -= cost
-        self._bodies[holder] -= 1
-        if not shelf.lists[holder]:
-            del self._filled[holder][shelf]
-            if not shelf.bytes:
-                del self._shelves[shelf]
-        return held
-
-    def _consume(self, shelf: Shelf, now_s: float) -> None:
-        if shelf.consumed_s is None:
-            self._turn(shelf, Holder.HEAD, Holder.DIRECT)
-        shelf.consumed_s = now_s
-        self._consumed[shelf] = None
-        self._consumed.move_to_end(shelf)
-        if shelf.lists[Holder.DIRECT]:
-            self._filled[Holder.DIRECT].move_to_end(shelf)
-        self._fade(now_s)
-
-    def _fade(self, now_s: float) -> None:
-        """Queues that nobody consumes any more have heads, and no watermark."""
-        while self._consumed:
-            shelf = next(iter(self._consumed))
-            if shelf.consumed_s is not None and now_s - shelf.consumed_s < MEMORY_IDLE_S:
-                return
-            del self._consumed[shelf]
-            shelf.consumed_s, shelf.ahead_bytes = None, 0
-            self._turn(shelf, Holder.DIRECT, Holder.HEAD)
-
-    def _turn(self, shelf: Shelf, was: Holder, becomes: Holder) -> None:
-        """Makes one list of a queue the other one, which is empty: no queue has both."""
-        lists, size = shelf.lists, shelf.list_bytes[was]
-        count = len(lists[was])
-        if not count:
-            return
-        lists[was], lists[becomes] = lists[becomes], lists[was]
-        for holder, sign in ((was, -1), (becomes, 1)):
-            shelf.list_bytes[holder] += sign * size
-            self._list_bytes[holder] += sign * size
-            self._bodies[holder] += sign * count
-        del self._filled[was][shelf]
-        self._filled[becomes][shelf] = None
-
-    def _raise_watermark(self, shelf: Shelf, cost: int) -> None:
-        """It follows what is consumed, and is cut to what the queue may have where it is used."""
-        shelf.ahead_bytes = min(shelf.ahead_bytes + cost, self.budget_bytes)
-
-    def _promote(self, shelf: Shelf) -> None:
-        """What waits for the direct list comes into it as that empties."""
-        waiting = shelf.lists[Holder.PENDING]
-        if waiting:
-            name, held = next(iter(waiting.items()))
-            cost = cost_of(held)
-            if shelf.list_bytes[Holder.DIRECT] + cost <= self._watermark(shelf):
-                self._add(
-                    shelf, Holder.DIRECT, name, self._remove(shelf, Holder.PENDING, name), cost
-                )
+def _move(reservation: Reservation, to: Tally) -> None:
+    of, cost = reservation.tally, reservation.cost
+    reservation.tally = to
+    of.bytes -= cost
+    of.bodies -= 1
+    to.bytes += cost
+    to.bodies += 1

@@ -1,30 +1,50 @@
-"""Publishing in one process: ids, drafts, and what a queue hears of its new messages."""
+"""Publishing in one process: assigns ids, writes drafts, and adds the published messages to their
+queue.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import itertools
+import operator
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, TypeVar, cast
 
 from mq.broker.keeper import Keeper
-from mq.broker.memory import Hand
+from mq.broker.limits import Limits
+from mq.broker.memory import Reservation
 from mq.broker.queue import Queue
-from mq.model.errors import MqError, QueueExpired, QueueNotFound
+from mq.model.errors import (
+    MqError,
+    PublishDiffers,
+    QueueExpired,
+    QueueNotFound,
+    QueuePaused,
+)
 from mq.model.headers import print_block
-from mq.model.limits import BATCH_GROUPS_STANDING_MAX
-from mq.model.message import Envelope, Held
-from mq.model.names import MessageId, UuidSource
+from mq.model.message import Envelope, Held, Posted
+from mq.model.names import Key, MessageId, UuidSource
+from mq.model.packs import contents
+from mq.store.core.room import Load, full
 from mq.store.core.root import Root
+from mq.store.core.unserved import refuse_publish
 from mq.store.disk.commit import Committer
 from mq.store.disk.steps import Steps
+from mq.store.format.layout import Keys
+from mq.store.keys.keyed import Once, earlier_publish
 from mq.store.operations.batch import Batch, publish_batch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.streams import Upload
 
+T = TypeVar("T")
+
+# Groups of batches that are in progress at a time.
+BATCH_GROUPS_STANDING_MAX: Final = 3
+
 
 class Publisher:
-    """Publishes to a broker's queues. `uuids` is where it has the ids of its messages from; `heard`
-    hears of each operation's end, and says whether it ended well; `forget` hears of a queue that
-    is gone.
+    """Publishes to a broker's queues. `uuids` makes the messages' ids; `failed` is called with the
+    error of an operation.
     """
 
     def __init__(
@@ -33,15 +53,15 @@ class Publisher:
         committer: Committer,
         uuids: UuidSource,
         keeper: Keeper,
-        heard: Callable[[Queue, "asyncio.Future[Any]"], bool],
-        forget: Callable[[Queue], None],
+        limits: Limits,
+        failed: Callable[[Queue, BaseException], None],
     ) -> None:
         self._root = root
         self._committer = committer
         self._uuids = uuids
         self._keeper = keeper
-        self._heard = heard
-        self._forget = forget
+        self._limits = limits
+        self._failed = failed
         self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
 
     def begin(
@@ -49,60 +69,228 @@ class Publisher:
         queue: Queue,
         body: bytes | bytearray,
         envelope: Envelope,
-        hand: Hand | None,
+        reservation: Reservation | None,
     ) -> "asyncio.Future[MessageId]":
-        """Publishes a body that is held, which `hand` counts; nobody may cancel the future."""
+        """Publishes a body in memory, which `reservation` counts. Do not cancel the future."""
+        if queue.settings.is_limited:
+            return asyncio.ensure_future(self._begin_limited(queue, body, envelope, reservation))
+        return self._begin(queue, body, envelope, reservation)
+
+    async def _begin_limited(
+        self,
+        queue: Queue,
+        body: bytes | bytearray,
+        envelope: Envelope,
+        reservation: Reservation | None,
+    ) -> MessageId:
+        load = Load(1, len(_head(envelope)) + len(body))
+        async with self._limits.admitted(queue, load):
+            return await self._begin(queue, body, envelope, reservation)
+
+    def _begin(
+        self,
+        queue: Queue,
+        body: bytes | bytearray,
+        envelope: Envelope,
+        reservation: Reservation | None,
+    ) -> "asyncio.Future[MessageId]":
         try:
             draft = self._draft(queue, envelope)
-        except QueueExpired as error:
+        except (QueueExpired, QueuePaused) as error:
             refused: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
-        queue.publishes((draft.id,), draft.head)
-        if hand is not None and not draft.is_scheduled and queue.is_consumed:
-            held = Held(envelope.headers, bytes(body), len(draft.head), hand)
-            queue.bodies.publishes(draft.id, held)
-        future = self._committer.submit(publish(self._root, draft, body))
-        future.add_done_callback(partial(self._published, queue, draft, body, envelope, hand))
+        held = None
+        if reservation is not None and not draft.is_scheduled and queue.wants_bodies:
+            held = Held(envelope.headers, bytes(body), len(draft.head), reservation)
+        future = self._deliver(queue, draft, publish(self._root, draft, body), held)
+        if held is None and reservation is not None:
+            # The reservation lasts until the body has left memory.
+            future.add_done_callback(partial(_ended, reservation))
         return future
 
     async def group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
-    ) -> list[MessageId | MqError]:
-        """Publishes at most BATCH_GROUP_MESSAGES as one operation, when it is its turn; for each
-        its id, or why it was not published. Raises what fails all of them. Durable: yes.
+    ) -> list[MessageId | Exception]:
+        """Publishes at most BATCH_GROUP_MESSAGES as one operation, when it is their turn. Returns
+        each one's id or error. Raises an error that concerns all. Durable on return: yes.
         """
+        sizes = [len(_head(envelope)) + len(body) for body in bodies]
+        return await self._within(queue, bodies, sizes, lambda of: self._group(queue, of, envelope))
+
+    async def _within(
+        self,
+        queue: Queue,
+        messages: Sequence[T],
+        sizes: Sequence[int],
+        publish: Callable[[Sequence[T]], Coroutine[Any, Any, list[MessageId | Exception]]],
+    ) -> list[MessageId | Exception]:
+        """Publishes the messages that the queue has room for; the others end with QueueFull."""
+        if not queue.settings.is_limited:
+            return await publish(messages)
+        fit = await self._limits.admit_each(queue, sizes)
+        load = Load(sum(fit), sum(itertools.compress(sizes, fit)))
+        publishing = asyncio.ensure_future(publish(list(itertools.compress(messages, fit))))
+        publishing.add_done_callback(partial(self._many_ended, queue, load))
+        ends = iter(await asyncio.shield(publishing))
+        return [next(ends) if fits else full(queue.name, queue.settings) for fits in fit]
+
+    def _many_ended(
+        self, queue: Queue, load: Load, publishing: "asyncio.Future[list[MessageId | Exception]]"
+    ) -> None:
+        failed = publishing.cancelled() or publishing.exception() is not None
+        self._limits.ended(queue, load, was_published=not failed)
+
+    async def _group(
+        self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
+    ) -> list[MessageId | Exception]:
         draft = self._draft(queue, envelope)
         more = self._uuids.many(len(bodies) - 1)
         batch = Batch(draft, [draft.id, *map(draft.id.with_uuid, more)], bodies)
-        await self._groups.acquire()  # Given back by the operation's end, whoever waits for it.
-        queue.publishes(batch.ids, draft.head)
+        return [*await self._batch(queue, batch)]
+
+    async def packs(
+        self,
+        queue: Queue,
+        bodies: Sequence[bytes],
+        envelope: Envelope,
+        files: Sequence[int],
+    ) -> list[MessageId | Exception]:
+        """Publishes messages as one operation, `files` with this many of them each. Returns each
+        one's id or error. Raises an error that concerns all. Durable on return: yes.
+        """
+        draft, rest = self._draft(queue, envelope), iter(bodies)
+        parts = [list(itertools.islice(rest, count)) for count in files]
+        ids = self._ids(draft.id, files)
+        held = [one[0] if len(one) == 1 else contents(one) for one in parts]
+        batch = Batch(draft._replace(id=ids[0]), ids, held)
+        ends: list[MessageId | Exception] = []
+        for message_id, end in zip(ids, await self._batch(queue, batch), strict=True):
+            is_error = isinstance(end, Exception)
+            ends += [end] * (message_id.items or 1) if is_error else messages_of(message_id)
+        return ends
+
+    def _ids(self, like: MessageId, files: Sequence[int]) -> list[MessageId]:
+        """Ids of files that have this many messages each, with the attributes of `like`."""
+        uuids = self._uuids.packs(len(files))
+        return [
+            like.with_uuid(uuid) if count == 1 else replace(like, uuid=uuid, items=count)
+            for count, uuid in zip(files, uuids, strict=True)
+        ]
+
+    async def pack(
+        self,
+        queue: Queue,
+        bodies: Sequence[bytes],
+        envelope: Envelope,
+        refusal: MqError | None,
+    ) -> list[MessageId]:
+        """Publishes messages with an idempotency key together as one pack, or one alone. Returns
+        their ids, or those of an earlier publish. `refusal`: raised where there was none. Raises
+        also PublishDiffers, and what `publish` does. Durable on return: yes.
+        """
+        if refusal is not None:
+            once = Once(
+                Keys.IDEMPOTENCY, cast(Key, envelope.idempotency), queue.settings.idempotency_s
+            )
+            first = await self._committer.commit(earlier_publish(self._root, queue.name, once))
+            if first is None:
+                raise refusal
+        elif len(bodies) == 1:
+            first = await asyncio.shield(self.begin(queue, bodies[0], envelope, None))
+        else:
+            draft = self._draft(queue, envelope)
+            draft = draft._replace(id=self._ids(draft.id, [len(bodies)])[0])
+            operation = publish(self._root, draft, contents(bodies))
+            first = await asyncio.shield(self._deliver(queue, draft, operation))
+        found = messages_of(first)
+        if len(found) != len(bodies):
+            raise PublishDiffers(len(found), len(bodies))
+        return found
+
+    async def rows(self, queue: Queue, rows: Sequence[Posted]) -> list[MessageId | Exception]:
+        """Publishes at most BATCH_GROUP_MESSAGES, each with its own envelope. Returns each one's id
+        or error. Messages without a key are one operation, and scheduled ones another; all run at
+        the same time. Raises an error that concerns all. Durable on return: yes.
+        """
+        sizes = [len(_head(each.envelope)) + len(each.body) for each in rows]
+        return await self._within(queue, rows, sizes, partial(self._rows, queue))
+
+    async def _rows(self, queue: Queue, rows: Sequence[Posted]) -> list[MessageId | Exception]:
+        drafts = [self._draft(queue, each.envelope) for each in rows]
+        parts: dict[tuple[bool, int | None], list[int]] = {}
+        for number, draft in enumerate(drafts):
+            part = (draft.is_scheduled, number if draft.is_linked else None)
+            parts.setdefault(part, []).append(number)
+        work = [
+            self._part(queue, [drafts[each] for each in of], [rows[each].body for each in of])
+            for of in parts.values()
+        ]
+        ends: dict[int, MessageId | Exception] = {}
+        found = await asyncio.gather(*work, return_exceptions=True)
+        for numbers, end in zip(parts.values(), found, strict=True):
+            if isinstance(end, Exception):
+                ends |= dict.fromkeys(numbers, end)
+            elif isinstance(end, BaseException):
+                raise end
+            else:
+                ends |= zip(numbers, end, strict=True)
+        return [ends[number] for number in range(len(rows))]
+
+    async def _part(
+        self, queue: Queue, drafts: Sequence[Draft], bodies: Sequence[bytes]
+    ) -> Sequence[MessageId | MqError]:
+        if not drafts[0].is_linked:
+            return await self._batch(queue, Batch.of(drafts, bodies))
+        [draft], [body] = drafts, bodies
+        operation = publish(self._root, draft, body)
+        return [await asyncio.shield(self._deliver(queue, draft, operation))]
+
+    async def _batch(self, queue: Queue, batch: Batch) -> list[MessageId | MqError]:
+        await self._groups.acquire()  # Given back by the operation's end, also without a caller.
+        for message_id, head in zip(batch.ids, batch.heads, strict=True):
+            queue.publishes((message_id,), head)
         future = self._committer.submit(publish_batch(self._root, batch))
         future.add_done_callback(partial(self._group_ended, queue, batch))
         errors = await asyncio.shield(future)
         return [error or each for error, each in zip(errors, batch.ids, strict=True)]
 
     async def upload(self, queue: Queue, envelope: Envelope) -> Upload:
-        """Begins a publish that is written bit by bit. Raises Unavailable. Durable: no."""
+        """Begins a publish whose body is written in parts. Raises QueueFull, Unavailable. Durable
+        on return: no.
+        """
         draft = self._draft(queue, envelope)
+        if queue.settings.is_limited:
+            await self._limits.check(queue)
         beginning = asyncio.ensure_future(Upload.begin(self._root, self._committer, draft))
-        beginning.add_done_callback(partial(self._heard, queue))
+        beginning.add_done_callback(partial(self._begun, queue))
         try:
             return await beginning
         except asyncio.CancelledError:
-            # Or it has begun in this same turn of the loop.
+            # It may have begun in this same turn of the loop.
             if not beginning.cancelled() and beginning.exception() is None:
                 await beginning.result().abort()
             raise
 
     async def finish(self, queue: Queue, upload: Upload) -> MessageId:
-        """Ends an upload. Raises QueueNotFound, KeyTaken, Unavailable. Durable: yes."""
+        """Ends an upload. Raises QueueFull, QueueNotFound, KeyTaken, Unavailable. Durable on
+        return: yes.
+        """
+        if not queue.settings.is_limited:
+            return await self._finish(queue, upload)
+        return await asyncio.shield(asyncio.ensure_future(self._finish_limited(queue, upload)))
+
+    async def _finish_limited(self, queue: Queue, upload: Upload) -> MessageId:
+        async with self._limits.admitted(queue, Load(1, upload.size)):
+            return await self._finish(queue, upload)
+
+    async def _finish(self, queue: Queue, upload: Upload) -> MessageId:
         return await asyncio.shield(self._deliver(queue, upload.draft, await upload.seal()))
 
     def _draft(self, queue: Queue, envelope: Envelope) -> Draft:
         settings = self._keeper.usable(queue)
-        queue.check_life()
-        head = print_block(envelope.headers) if envelope.headers else b""
+        refuse_publish(self._root, queue.name, settings)
+        head = _head(envelope)
         message_id = MessageId(
             self._uuids.next(),
             settings.priority_default if envelope.priority is None else envelope.priority,
@@ -110,59 +298,78 @@ class Publisher:
             envelope.visibility_s,
             len(head),
             envelope.extension,
+            envelope.ttl_s,
+            "" if envelope.group is None else envelope.group.digits,
+            envelope.tags,
         )
+        published_ms, is_scheduled = self._uuids.ms, False
         due_ms = envelope.due_ms
-        is_scheduled = due_ms is not None and due_ms > self._root.now_ms()
+        if due_ms is None and settings.delay_default_s:
+            due_ms = settings.due_ms_default(published_ms)
+        if due_ms is not None:
+            is_scheduled = due_ms > self._root.now_ms()
         if due_ms is None or not is_scheduled:
-            due_ms = message_id.published_ms
-        idempotency, for_s = envelope.idempotency, queue.settings.idempotency_s
+            due_ms = published_ms
+        idempotency, for_s = envelope.idempotency, settings.idempotency_s
         return Draft(queue.name, message_id, due_ms, is_scheduled, head, idempotency, for_s)
 
     def _deliver(
-        self, queue: Queue, draft: Draft, operation: Steps[MessageId]
-    ) -> "asyncio.Future[MessageId]":
-        queue.publishes((draft.id,), draft.head)
-        future = self._committer.submit(operation)
-        # By a callback, since the message is there also when whoever published it is gone.
-        future.add_done_callback(partial(self._delivered, queue, draft))
-        return future
-
-    def _published(
         self,
         queue: Queue,
         draft: Draft,
-        body: bytes | bytearray,
-        envelope: Envelope,
-        hand: Hand | None,
-        future: "asyncio.Future[MessageId]",
+        operation: Steps[MessageId],
+        held: Held | None = None,
+    ) -> "asyncio.Future[MessageId]":
+        queue.publishes((draft.id,), draft.head, held)
+        future = self._committer.submit(operation)
+        # A callback adds the message even when its publisher is gone.
+        future.add_done_callback(partial(self._delivered, queue, draft, held))
+        return future
+
+    def _delivered(
+        self, queue: Queue, draft: Draft, held: Held | None, future: "asyncio.Future[MessageId]"
     ) -> None:
-        queue.bodies.publish_ended(draft.id)
-        if self._was_delivered(queue, draft, future):
-            queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
-            if hand is not None and not draft.is_scheduled and queue.is_candidate(draft.id):
-                queue.keep(draft.id, Held(envelope.headers, bytes(body), len(draft.head)), hand)
-
-    def _delivered(self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]") -> None:
-        if self._was_delivered(queue, draft, future):
-            queue.was_published(draft.id, is_ready=not draft.is_scheduled, block=draft.head)
-
-    def _was_delivered(
-        self, queue: Queue, draft: Draft, future: "asyncio.Future[MessageId]"
-    ) -> bool:
-        queue.publish_ended((draft.id,))
-        # An earlier publish of the same idempotency key was told of before.
-        return self._heard(queue, future) and future.result() is draft.id
+        error = future.exception()
+        # An earlier publish of the same idempotency key was added before.
+        if error is None and future.result() is draft.id:
+            queue.published((draft.id,), not draft.is_scheduled, held)
+            return
+        queue.publish_failed((draft.id,))
+        if error is not None:
+            self._failed(queue, error)
 
     def _group_ended(
         self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
     ) -> None:
         self._groups.release()
-        queue.publish_ended(batch.ids)
-        if not self._heard(queue, future):
+        error = future.exception()
+        if error is not None:
+            queue.publish_failed(batch.ids)
+            self._failed(queue, error)
             return
-        errors = future.result()
-        published = [each for each, error in zip(batch.ids, errors, strict=True) if error is None]
-        draft = batch.draft
-        queue.was_published(*published, is_ready=not draft.is_scheduled, block=draft.head)
-        if any(isinstance(error, QueueNotFound) for error in errors):
-            self._forget(queue)
+        ends = list(zip(batch.ids, batch.heads, future.result(), strict=True))
+        queue.publish_failed([each for each, _, error in ends if error is not None])
+        published = ((each, head) for each, head, error in ends if error is None)
+        for _, alike in itertools.groupby(published, key=operator.itemgetter(1)):
+            queue.published([each for each, _ in alike], not batch.draft.is_scheduled)
+        for error in future.result():
+            if isinstance(error, QueueNotFound):
+                self._failed(queue, error)
+                return
+
+    def _begun(self, queue: Queue, beginning: "asyncio.Future[Upload]") -> None:
+        if not beginning.cancelled() and (error := beginning.exception()) is not None:
+            self._failed(queue, error)
+
+
+def messages_of(message_id: MessageId) -> list[MessageId]:
+    """The ids of the messages in a file."""
+    return message_id.all_items() if message_id.items else [message_id]
+
+
+def _head(envelope: Envelope) -> bytes:
+    return print_block(envelope.headers) if envelope.headers else b""
+
+
+def _ended(reservation: Reservation, future: "asyncio.Future[MessageId]") -> None:
+    """The body is on stable media, or refused; the last reference to its reservation goes."""

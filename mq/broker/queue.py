@@ -1,391 +1,656 @@
-"""One queue in one process: its fetches and consumers, what becomes ready, and what its counts
-were.
+"""One queue in one process: the waiting consumers (subscriptions, and the waiters of its claimers),
+the ready lists, and the cached bodies.
 """
 
 import asyncio
-import logging
-import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from mq.broker.accounts import UNSEEN, Description, Totals
-from mq.broker.ahead import Ahead
-from mq.broker.backlog import Backlog
-from mq.broker.bodies import Bodies, Watched
-from mq.broker.fetching import Common, Fetching, Sidelines
-from mq.broker.ids import Ids
-from mq.broker.interest import Event, Interest, State
-from mq.broker.interests import Interests, Known
-from mq.broker.looks import Looks
-from mq.broker.memory import Hand, Memory
-from mq.broker.selected_looks import SelectedLooks, Shared
-from mq.broker.selections import Selections
+from mq.broker.active import Active
+from mq.broker.claims import Claimer, Selections, Sidelines
+from mq.broker.groups import Groups
+from mq.broker.memory import Memory, QueueBodies, Reservation
+from mq.broker.permits import Permits, QueuePermits
+from mq.broker.ready import IdBudget, ReadyList, Share
+from mq.broker.scanning import ScanLimits, Scanner, SelectedScanner
+from mq.broker.siblings import LEFT_S, QueueSiblings, Siblings
+from mq.broker.tailing import Tail, Tails
+from mq.broker.waiters import Allowance
+from mq.broker.waiting import Event, State, Subscription, Subscriptions
 from mq.model.errors import MqError, QueueExpired, QueueNotFound
 from mq.model.expiry import expired_up_to_ms, is_expired
 from mq.model.headers import Headers, parse_block
-from mq.model.limits import OFFERED_UNASKED_MAX, SELECTED_IDS_MAX
-from mq.model.message import Delivery, GivenBack, Held
+from mq.model.log import logger
+from mq.model.message import Delivery, GivenBack, Held, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.model.selection import Selection
 from mq.model.settings import QueueSettings
-from mq.store.core.purged import PurgeMark
 from mq.store.core.root import Root
+from mq.store.core.unserved import PurgeMark
 from mq.store.disk.commit import Committer
 
-_log = logging.getLogger("mq.queue")
+# Ids that a selection's ready list holds.
+SELECTED_IDS_MAX: Final = 1024
+# Without a consumer, other processes' messages are added only to a shorter ready list.
+OFFERED_UNASKED_MAX: Final = 16
+# Messages that are left to other processes at a time; this one competes for those beyond.
+LEFT_MAX: Final = 1024
+
+_log = logger("mq.queue")
 
 
-def _all(queue: "Queue", ids: Sequence[MessageId]) -> Sequence[MessageId]:
-    """Where nobody is told of them beforehand."""
-    return ids
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What a queue has of its process, `memory` and `ids` shared with others, and who hears of it
-    there: `gone`, when its folder is; `waits`, when somebody is interested in it from here on;
-    `used`, when messages are asked for that somebody waited for; `untold` gives those of what was
-    just published that are still to be offered.
-    """
+class Process(Protocol):
+    """What the queues of a process share."""
 
     root: Root
     committer: Committer
-    chance: random.Random
-    peers: int
-    peer_index: int
+    share: Share
     memory: Memory
-    ids: Ids
-    gone: Callable[["Queue"], None]
-    waits: Callable[["Queue"], None]
-    used: Callable[["Queue"], object]
-    sidelines: Sidelines
-    untold: Callable[["Queue", Sequence[MessageId]], Sequence[MessageId]] = _all
-    shared: Shared = field(default_factory=Shared)
-    """What looks for selections share."""
+    ids: IdBudget
+    scan_limits: ScanLimits
+    permits: Permits
+    siblings: Siblings | None
+    """The other processes of one mq, where there are some."""
+
+    @property
+    def sidelines(self) -> Sidelines:
+        """The sidelines to which unreadable messages go."""
+        ...
+
+    def forget(self, queue: "Queue | None") -> None: ...
+
+    async def part(self, name: QueueName, pack: MessageId) -> bool: ...
+
+    async def rolls_on(self, name: QueueName) -> bool: ...
+
+    async def asks_for_turn(self, queue: QueueName, name: str) -> bool:
+        """Asks the other processes of this mq to give back the queue's turn, if their active
+        consumer has this name. Whether one did.
+        """
+        ...
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
+
+    def refreshing(self, queue: "Queue") -> "asyncio.Task[None] | None":
+        """The pending read of the queue's settings, where one is due."""
+        ...
+
+    def watch(self, queue: "Queue") -> None:
+        """Reports the messages that other processes publish to the queue from here on."""
+        ...
+
+    def reports_later(self, queue: "Queue", ids: Sequence[MessageId]) -> None:
+        """Ignores inotify's later reports of these ids, which were added already."""
+        ...
 
 
 class Queue:
-    """A queue that this process has used. Lives on the event loop's thread."""
+    """A queue that this process has used. Use it on the event loop's thread."""
 
-    def __init__(self, name: QueueName, host: Host, settings: QueueSettings) -> None:
+    def __init__(self, name: QueueName, process: Process, settings: QueueSettings) -> None:
         self.name = name
+        self.root = process.root
+        self.committer = process.committer
+        self.memory = process.memory
         self.settings = settings
+        self.permits: QueuePermits | None = process.permits.of(name, settings)
+        self.active: Active | None = None
+        """Where one consumer gets its messages alone."""
         self.seen = UNSEEN
         self.totals = Totals()
         self.description: Description | None = None
         self.is_gone = False
-        """Its folder was deleted: whoever comes later looks for the queue anew."""
-        self.interests = Interests(
-            Known(self.work, self._matches, self._holds, host.root.clock.steady_s)
+        """Its folder was deleted: a later request looks for the queue anew."""
+        self.is_watched = False
+        """Whether inotify may report what comes to its folder."""
+        self._siblings = (
+            None
+            if process.siblings is None
+            else QueueSiblings(process.siblings, name, self._was_left)
         )
-        self.bodies = Bodies(name, host.memory)
-        self._host = host
-        self._common = Common(
-            name,
-            host.root,
-            host.committer,
-            host.chance,
-            self.totals,
-            self.interests,
-            self.bodies,
-            lambda: self.settings.visibility_s,
-            self._expired,
-            self.check_life,
-            self._released,
-            self._looked,
-            self.failed,
-            host.sidelines,
-        )
-        looks = Looks(name, host.root, host.committer, host.peers, host.peer_index)
-        backlog = Backlog(host.peers, host.peer_index, Watched(host.ids, self.bodies))
-        ahead = Ahead(name, host.root, host.committer, self.bodies)
-        self._fetching = Fetching(self._common, looks, backlog, ahead)
-        self._selections = Selections(self._fetching_of, self.interests.ended)
+        self._left: dict[str, tuple[float, MessageId]] = {}
+        """Messages left to other processes, the oldest first, and until when."""
+        self._looking_again: asyncio.Handle | None = None
+        self.subscriptions = Subscriptions(self, process.root.clock.steady_s, self._siblings)
+        self.bodies = QueueBodies(name.text)
+        self.is_parting = self.has_met_packs = False
+        self.claimers: list[Claimer] = []
+        """That of the whole queue first, then those of its selections."""
+        self._process = process
+        self.groups = Groups(process.root.clock.steady_s)
+        scanner = Scanner(name, process.root, process.committer, process.share, self.groups)
+        ready = ReadyList(process.share, process.ids, groups=self.groups)
+        self._claimer = Claimer(self, scanner, ready)
+        self._selections = Selections(self)
         self._publishing: dict[str, bytes] = {}
-        """The header blocks of what this process is publishing, where somebody selects."""
-        self._consumers: dict[Interest, None] = {}
-        self._told: deque[Interest] = deque()
-        self._is_telling = False
+        """The header blocks of what this process is publishing."""
+        self._added_early: set[str] = set()
+        """Of those, the ones that inotify has reported."""
+        self._consumers: dict[Subscription, None] = {}
+        self.tails = Tails()
+        """Who follows it."""
+        self._to_notify: deque[Subscription] = deque()
+        self._is_notifying = False
+        self._is_to_wake = False
+
+    @property
+    def sidelines(self) -> Sidelines:
+        """The sidelines to which unreadable messages go."""
+        return self._process.sidelines
 
     # Fetches
 
-    def fetching(self, selection: Selection | None = None) -> Fetching:
-        """The fetches of those who take what is of the selection; None: whatever is there.
-        Raises TooManySelections; not for one that a consumer has.
+    def claimer(self, selection: Selection | None = None) -> Claimer:
+        """The claimer of a selection; None: of all messages. Raises TooManySelections, except for a
+        selection that a consumer has.
         """
-        return self._fetching if selection is None else self._selections.use(selection)
+        return self._claimer if selection is None else self._selections.use(selection)
 
     def begin_fetch(
-        self, visibility_s: float | None = None, selection: Selection | None = None
+        self,
+        visibility_s: float | None = None,
+        selection: Selection | None = None,
+        priority: int = 0,
+        allowance: Allowance | None = None,
     ) -> "asyncio.Future[Delivery | None]":
-        """The next message, claimed for `visibility_s`, or, where that is None, for as long as it
-        or the queue says; None when nothing is ready.
+        """Claims the next message, with a visibility timeout of `visibility_s` seconds (None: the
+        message's or the queue's). The future's result is None when no message is ready. `priority`
+        is the consumer's. With an `allowance` the delivery may be of a whole pack.
 
-        Raises TooManySelections; the future QueueNotFound, Unavailable. Whoever no longer waits for
-        it says so by `abandon`. Durable once the future is done: yes.
+        Raises TooManySelections; the future raises QueueNotFound, Unavailable. A caller that stops
+        waiting calls `abandon`. Durable once the future is done: yes.
         """
-        return self.fetching(selection).begin(visibility_s)
+        return self.claimer(selection).begin(visibility_s, priority, allowance)
+
+    async def part(self, pack: MessageId) -> bool:
+        """Parts a pack of the queue, and adds its items where they are ready. False if it is not
+        there. Raises as `parting.part`. Durable on return: yes.
+        """
+        return await self._process.part(self.name, pack)
+
+    async def rolls_on(self) -> bool:
+        """Whether messages of its packs come at once, which another process parts. Raises
+        Unavailable.
+        """
+        return await self._process.rolls_on(self.name)
 
     def abandon(self, future: "asyncio.Future[Delivery | None]") -> None:
-        """Whoever asked is gone: what was claimed for it, or is, is released."""
-        self._fetching.abandon(future)
+        """The caller is gone: releases the message that was claimed for it, now or later."""
+        self.gave_up()
+        self._claimer.abandon(future)
 
-    def give_back(self, delivery: Delivery) -> None:
-        """Releases, in the background, a message that was claimed for someone who is gone."""
-        self._fetching.give_back(delivery)
+    def gave_up(self) -> None:
+        """Drops cancelled waiters."""
+        for each in self.claimers:
+            each.waiters.gave_up()
+
+    def release(self, delivery: Delivery) -> None:
+        """Releases, in the background, a message whose consumer is gone."""
+        self._claimer.release(delivery)
 
     async def drain(self) -> None:
-        """Waits until nothing goes on here."""
-        while tasks := {task for each in self._common.fetchings for task in each.tasks()}:
-            await asyncio.wait(tasks)
+        """Waits until all claims and background tasks of the queue are done."""
+        while pending := {each for claimer in self.claimers for each in claimer.pending()}:
+            await asyncio.wait(pending)
 
     # Consumers
 
     @property
     def is_consumed(self) -> bool:
-        """Whether it has consumers, interested or not."""
-        return bool(self._consumers)
+        """Whether it has consumers or followers."""
+        return bool(self._consumers or self.tails)
+
+    @property
+    def wants_bodies(self) -> bool:
+        """Whether a fetch in this process will probably take a message that is published now."""
+        if not self.settings.gives:
+            return False
+        if self._consumers or not self._claimer.ready.may_be_more:
+            return True
+        return any(not each.ready.may_be_more for each in self.claimers)
+
+    @property
+    def members(self) -> list[Subscription]:
+        """Its consumers, long polls among them, in the order in which they came."""
+        return list(self._consumers)
 
     @property
     def consumers(self) -> int:
-        """How many it has; who waits for a message is one."""
+        """The number of consumers, including long polls."""
         return len(self._consumers)
 
-    def join(self, interest: Interest) -> None:
-        """A consumer comes. Raises TooManySelections; QueueNotFound where the queue is gone."""
+    def join(self, subscription: Subscription) -> None:
+        """Adds a consumer. Raises TooManySelections; QueueNotFound where the queue is gone."""
         if self.is_gone:
             raise QueueNotFound(self.name.text)
-        self._selections.join(interest)
-        self._consumers[interest] = None
+        self._selections.join(subscription)
+        self._consumers[subscription] = None
+        if self.active is not None:
+            self._process.watch(self)  # So that a waiting consumer learns of changed settings.
 
-    def wants(self, interest: Interest) -> None:
-        """A consumer would take messages."""
-        if interest.state is State.NOT_INTERESTED and not self.is_gone:
-            self.tell(self.interests.wants(interest))
-            self._host.waits(self)
+    def follow(self, tail: Tail, there: Iterable[MessageId]) -> None:
+        """Adds a follower. `there`: the newest messages so far. Raises QueueNotFound where the
+        queue is gone.
+        """
+        if self.is_gone:
+            raise QueueNotFound(self.name.text)
+        self.tails.add(tail, self.root.now_ms(), there)
+        self._process.watch(self)
 
-    def leave(self, interest: Interest) -> None:
-        """A consumer goes."""
-        self._selections.leave(interest)
-        self._consumers.pop(interest, None)
-        self.tell(self.interests.stops(interest, Event.CLOSED))
+    def wants(self, subscription: Subscription) -> None:
+        """A consumer is ready to take messages."""
+        if subscription.state is State.NOT_INTERESTED and not self.is_gone:
+            self.notify(self.subscriptions.wants(subscription))
+            if self._left and self._siblings is not None:
+                self._take_left(self._siblings)
+            self._process.watch(self)
+
+    def leave(self, subscription: Subscription) -> None:
+        self._selections.leave(subscription)
+        self._consumers.pop(subscription, None)
+        self.gave_up()
+        self.notify(self.subscriptions.stops(subscription, Event.CLOSED))
 
     def used(self) -> None:
-        """Messages are asked for that somebody waited for."""
-        self._host.used(self)
+        """A notified consumer asked for messages."""
+        self._process.refreshing(self)
 
-    def tell(self, notified: Iterable[Interest]) -> None:
-        """Tells consumers that it is their turn, one after the other: what they do about it may
-        make it others' turn.
-        """
-        self._told.extend(notified)
-        if self._is_telling:
+    def notify(self, notified: Iterable[Subscription]) -> None:
+        """Notifies the consumers one by one; each may cause further notifications."""
+        self._to_notify.extend(notified)
+        if self._is_notifying:
             return
-        self._is_telling = True
+        self._is_notifying = True
         try:
-            while self._told:
+            while self._to_notify:
                 try:
-                    self._told.popleft().was_notified()
+                    self._to_notify.popleft().was_notified()
                 except Exception:
                     _log.exception("a consumer failed", extra={"fields": {"queue": self.name.text}})
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
-    def work(self, selection: Selection | None) -> int:
-        """How many messages are known, or may be there, that those of a selection might take and
-        nobody has asked for.
+    def served(self) -> None:
+        """Claims began or ended. Other consumers may get the remaining candidates, from the next
+        turn of the loop on: by then the consumer that asked is counted.
         """
-        fetching = self._fetching if selection is None else self._selections.find(selection)
-        return 0 if fetching is None else fetching.work()
+        if self._consumers and not self._is_to_wake:
+            self._is_to_wake = True
+            asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._is_to_wake = False
+        self.notify(self.subscriptions.wake())
 
     def check_stalled(self, now_s: float) -> None:
-        """Passes over consumers that were notified and do not ask."""
-        if self.interests.is_anybody_notified:
-            self.tell(self.interests.stalled(now_s))
-
-    def would_hear(self) -> bool:
-        """Whether to offer what others bring: to those who wait, and to those who are about to, for
-        what came while they looked. Not for ever, when nobody is there who takes it.
-        """
-        return bool(self.interests) or len(self._fetching.backlog) < OFFERED_UNASKED_MAX
-
-    def missed(self) -> None:
-        """Others brought what was not offered."""
-        for fetching in self._common.fetchings:
-            fetching.backlog.missed()
-
-    def hears_all(self, now_s: float) -> None:
-        """All that came to the queue's own folder by now has been told."""
-        for fetching in self._common.fetchings:
-            if fetching.backlog.is_of_one_folder:
-                fetching.backlog.is_as_looked(now_s)
-
-    def fetchings_to_look(self, now_s: float) -> list[Fetching]:
-        """Where somebody waits, and nothing is known that they might take."""
-        waiting = map(self.fetching, self.interests.waiting)
-        return [fetching for fetching in waiting if fetching.backlog.may_look(now_s)]
+        """Skips consumers that were notified and have not asked."""
+        if self.subscriptions.is_any_notified:
+            self.notify(self.subscriptions.stalled(now_s))
 
     def check_life(self) -> None:
-        """Raises QueueExpired where it takes and gives nothing any more, as far as is known."""
+        """Raises QueueExpired where the queue is known to have expired."""
         settings = self.settings
-        if settings.expires_at is not None and is_expired(settings, self._host.root.now_ms()):
+        if settings.expires_at is not None and is_expired(settings, self.root.now_ms()):
             raise QueueExpired(self.name.text, settings.expires_at)
 
+    def goes_on(self) -> None:
+        """Resumes deliveries after a pause."""
+        for each in list(self.claimers):
+            each.goes_on()
+        self.notify(self.subscriptions.more_known())
+
+    def is_consumed_otherwise(self) -> None:
+        """Applies a changed `active_consumer`: one consumer gets all messages from here on, or each
+        gets some.
+        """
+        before, self.active = self.active, Active(self) if self.settings.is_single else None
+        if before is not None:
+            before.close(is_for_all=self.active is None)
+        if self.active is not None:
+            for each in self.members:
+                each.sit()
+
+    async def asks_for_turn(self, name: str) -> bool:
+        return await self._process.asks_for_turn(self.name, name)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        return self._process.begin(work)
+
+    def is_limited_otherwise(self) -> None:
+        """Applies changed limits of deliveries."""
+        self.permits = self._process.permits.of(self.name, self.settings)
+        self.goes_on()
+
     def end_if_expired(self) -> None:
-        """All who wait for a message hear so where the queue has expired."""
+        """Answers all waiters with QueueExpired where the queue has expired."""
         try:
             self.check_life()
         except QueueExpired as error:
             self.failed(error)
 
     def failed(self, error: MqError) -> None:
-        """Looking failed: all consumers hear so."""
+        """A scan failed, or the queue has ended: answers all consumers with the error."""
         if isinstance(error, QueueNotFound):
-            self._host.gone(self)
+            self._process.forget(self)
             return
-        for interest in list(self._consumers):
-            interest.failed(error)
+        for subscription in list(self._consumers):
+            subscription.failed(error)
+        self.tails.failed(error)
 
     def was_forgotten(self) -> None:
-        """Its folder is gone: all who wait for a message hear so."""
-        self.is_gone = True
-        self._fetching.backlog.close()
-        self.bodies.close()
+        """The queue's folder is gone: answers all waiters with QueueNotFound."""
+        self.is_gone, self.is_watched = True, False
+        self._claimer.ready.close()
+        self.memory.retain(self.bodies)
         error = QueueNotFound(self.name.text)
-        for interest in list(self._consumers):
-            interest.failed(error)
+        for subscription in list(self._consumers):
+            subscription.failed(error)
+        self.tails.failed(error)
         self._selections.close()
+        if self.active is not None:
+            self.active.close()
 
-    # What becomes of its messages
+    # Ready messages
 
-    def is_candidate(self, message_id: MessageId) -> bool:
-        """Whether the message may be the next fetch's, and nobody has asked for it."""
-        return self._fetching.backlog.holds(message_id.text)
+    def added(self, *ids: MessageId, headers: Headers | None = None) -> None:
+        """Messages became ready: published, released or redelivered, by any process. `headers`:
+        their headers; None: unknown.
+        """
+        if self._siblings is not None and self.subscriptions:
+            ids = tuple(each for each in ids if not self._leaves(each, self._siblings))
+        self._add(*ids, headers=headers)
 
-    def keep(self, message_id: MessageId, held: Held, hand: Hand) -> None:
-        """Keeps the body of a candidate that was published."""
-        self.bodies.published(message_id, held, hand)
+    def _add(self, *ids: MessageId, headers: Headers | None = None) -> None:
+        for message_id in ids:
+            self._claimer.ready.offer(message_id)
+        if len(self.claimers) > 1:
+            self._add_to_selections(ids, headers)
+        if self.tails:
+            self.tails.saw(ids)
+        if self._consumers:
+            news = [one.text for one in ids if not self.groups.holds_back(one.text)]
+            self.notify([each for one in news for each in self.subscriptions.arrived(one)])
 
-    def publishes(self, ids: Iterable[MessageId], block: bytes) -> None:
-        """This process begins to publish these, all with this header block."""
-        if len(self._selections):
-            self._publishing.update((each.text, block) for each in ids)
-
-    def publish_ended(self, ids: Iterable[MessageId]) -> None:
-        """It has, or has failed to."""
-        if self._publishing:
-            for each in ids:
-                self._publishing.pop(each.text, None)
-
-    def heard(self, ids: Sequence[MessageId]) -> None:
-        """Messages became ready, as the kernel tells: perhaps of what this process publishes."""
+    def reported(self, ids: Sequence[MessageId]) -> Sequence[MessageId]:
+        """inotify reports that messages became ready. Adds those that this process is publishing,
+        and returns the others.
+        """
         if not self._publishing:
-            self.became_ready(*ids)
-            return
+            return ids
+        others = []
         for each in ids:
             block = self._publishing.get(each.text)
-            self.became_ready(each, headers=None if block is None else parse_block(block))
+            if block is None:
+                others.append(each)
+            else:
+                self._added_early.add(each.text)
+                self.added(each, headers=parse_block(block) if len(self.claimers) > 1 else None)
+        return others
 
-    def was_published(
-        self, *ids: MessageId, is_ready: bool = True, block: bytes | None = None
-    ) -> None:
-        """Messages were published by this process's hand, all with this header block."""
+    def publishes(self, ids: Iterable[MessageId], block: bytes, held: Held | None = None) -> None:
+        """This process begins to publish these messages, all with this header block. `held`: the
+        reserved body, for a single message.
+        """
+        for each in ids:
+            self._publishing[each.text] = block
+            if held is not None:
+                self.bodies.publishing[each.text] = held
+
+    def publish_failed(self, ids: Iterable[MessageId]) -> None:
+        """This process did not publish these messages."""
+        for each in ids:
+            del self._publishing[each.text]
+            self._added_early.discard(each.text)
+            self.bodies.publishing.pop(each.text, None)
+
+    def published(self, ids: Sequence[MessageId], is_ready: bool, held: Held | None = None) -> None:
+        """This process has published these messages, all with the same header block."""
         self.totals.published += len(ids)
-        if is_ready and (untold := self._host.untold(self, ids)):
-            known = None if block is None or not len(self._selections) else parse_block(block)
-            self.became_ready(*untold, headers=known)
+        block, new = b"", []
+        for each in ids:
+            block = self._publishing.pop(each.text)
+            if each.items:
+                self.totals.published += each.items - 1
+            if each.text in self._added_early:
+                self._added_early.discard(each.text)
+            else:
+                new.append(each)
+        if is_ready and new:
+            if self.is_watched:
+                self._process.reports_later(self, new)
+            self.added(*new, headers=parse_block(block) if len(self.claimers) > 1 else None)
+        if held is not None:
+            name = ids[0].text
+            self.bodies.publishing.pop(name, None)
+            is_candidate = any(each.ready.holds(name) for each in self.claimers)
+            if isinstance(held.reservation, Reservation) and is_candidate:
+                self.memory.keep(self.bodies, name, held, held.reservation)
 
     def was_rescheduled(
         self, message_id: MessageId, due_in_s: float, attempts: int, given: GivenBack
     ) -> None:
-        """A message was given another due time by this process's hand, 0: at once. What was tried
-        as often as the queue allows is not ready then, but to be sidelined.
+        """This process gave a message another due time, in seconds (0: now). A message at its
+        `max_receives` does not become ready, but is to be sidelined.
         """
+        messages = message_id.items or 1
         has_had_them = 0 < self.settings.max_receives <= attempts and not self.name.is_sideline
         is_ready = due_in_s <= 0 and (given is GivenBack.UNHANDLED or not has_had_them)
         if is_ready or given is not GivenBack.NO:
-            self.totals.released += 1
+            self.totals.released += messages
         else:
-            self.totals.extended += 1
+            self.totals.extended += messages
         if is_ready:
-            self.became_ready(message_id)
+            self.added(message_id)
 
-    def became_ready(self, *ids: MessageId, headers: Headers | None = None) -> None:
-        """Messages became ready by this process's hand, or another process told of them. `headers`:
-        those of their header blocks; None: not known.
+    def let_go(self, message_id: MessageId) -> None:
+        """A message was settled: the next one of its group, or of a limited queue, may be
+        delivered.
         """
-        for message_id in ids:
-            self._fetching.backlog.offer(message_id)
-        if len(self._selections):
-            self._offer_to_selections(ids, headers)
-        if self.interests:
-            self.tell([woken for each in ids for woken in self.interests.arrived(each.text)])
+        self.ended(message_id)
+        if message_id.group and self.groups.let_go(message_id.group, message_id.text):
+            now_s = self.root.clock.steady_s()
+            for each in list(self.claimers):
+                each.ready.released(message_id.group, now_s)
+                each.goes_on()
+            self.notify(self.subscriptions.more_known())
+
+    def on_new_due(
+        self, message_id: MessageId, due_in_s: float, given: GivenBack
+    ) -> "Callable[[asyncio.Future[Stamp]], None]":
+        """The callback for the end of a reschedule: it ends the message's delivery for
+        the limits.
+        """
+        permit = self.permit(message_id)
+
+        def ended(future: "asyncio.Future[Stamp]") -> None:
+            if future.cancelled() or future.exception() is not None or not permit:
+                return
+            if due_in_s <= 0 or given is not GivenBack.NO:
+                self.ended(message_id, permit)
+            else:
+                self._process.permits.moved(self.name, message_id.text, future.result().due_ms)
+
+        return ended
+
+    def permit(self, message_id: MessageId) -> int:
+        """The permit of a delivery of the message; 0 in a queue without limits."""
+        return self._process.permits.permit(self.name, message_id.text)
+
+    def ended(self, message_id: MessageId, permit: int | None = None) -> None:
+        """A delivery of the message ended, or, with another `permit`, the next one has begun. The
+        limits may allow one more.
+        """
+        permits = self._process.permits
+        if permits.are_used:
+            permits.ended(self.name, message_id.text, permit)
+            if self._looking_again is not None:
+                self._looking_again.cancel()
+                self._looking_again = asyncio.get_running_loop().call_soon(self._look_again)
 
     def was_purged(self) -> None:
-        """What is known to be ready is not served any more: the next fetch looks."""
-        for each in self._common.fetchings:
-            each.backlog.forget()
+        """Drops the candidates, which a purge may cover. The next fetch scans."""
+        self.groups.forget()
+        for each in self.claimers:
+            each.ready.forget()
+        self.memory.retain(self.bodies)
         self.description = None
 
     def serves_others(self) -> None:
-        """Its messages live longer than before, or not so long: what was passed over may be
-        served.
+        """Applies a changed `message_ttl_s`: messages that were skipped as expired may be
+        deliverable.
         """
-        for each in self._common.fetchings:
+        for each in self.claimers:
             each.forget()
 
-    def _expired(self) -> PurgeMark | None:
+    def expired(self) -> PurgeMark | None:
+        """The mark up to which its messages have expired; None: no message has."""
         ttl_s = self.settings.message_ttl_s
-        up_to_ms = expired_up_to_ms(ttl_s, self._host.root.aged_ms(ttl_s)) if ttl_s else None
+        if not ttl_s:
+            return None
+        up_to_ms = expired_up_to_ms(ttl_s, self.root.aged_ms(ttl_s))
         return None if up_to_ms is None else PurgeMark(up_to_ms)
 
-    def _released(self, message_id: MessageId, headers: Headers) -> None:
-        self.became_ready(message_id, headers=headers)
+    def work(self, selection: Selection | None) -> int:
+        """How many messages a consumer with this selection could ask for: the candidates without a
+        waiter, plus one where unknown messages may be ready.
+        """
+        claimer = self._claimer if selection is None else self._selections.find(selection)
+        work = 0 if claimer is None else claimer.work()
+        if self.permits is None or not work:
+            return work
+        if (room := self.permits.room()) < work:
+            self._was_left()
+        return min(work, room)
 
-    def _offer_to_selections(self, ids: Iterable[MessageId], headers: Headers | None) -> None:
-        waiting = self.interests.waiting
-        for selection, fetching in self._selections:
+    def matches(self, selection: Selection, name: str) -> bool:
+        """Whether a message matches a selection. A selection by headers matches only messages whose
+        headers were read and match.
+        """
+        matches = selection.matches_name(name)
+        if matches is None:
+            claimer = self._selections.find(selection)
+            return claimer is not None and claimer.ready.holds(name)
+        return matches
+
+    def holds(self, selection: Selection | None, name: str) -> bool:
+        """Whether a message is a candidate of the selection."""
+        return self.claimer(selection).ready.holds(name)
+
+    # What other processes do
+
+    def takes_news(self) -> bool:
+        """Whether to add the messages of other processes: for waiting consumers, and for those that
+        are about to wait, whose scan may have missed one. Without a consumer the list stays short.
+        """
+        return bool(self.subscriptions) or len(self._claimer.ready) < OFFERED_UNASKED_MAX
+
+    def missed(self) -> None:
+        """Other processes published messages that were not added."""
+        for each in self.claimers:
+            each.ready.missed()
+
+    def all_was_reported(self, now_s: float) -> None:
+        """inotify has reported all renames into the queue's own folder by now."""
+        for each in self.claimers:
+            if each.ready.is_of_one_folder:
+                each.ready.is_as_scanned(now_s)
+
+    def claimers_to_scan(self, now_s: float) -> list[Claimer]:
+        """The claimers that have an interested consumer and no candidate."""
+        waiting = map(self.claimer, self.subscriptions.waiting)
+        return [claimer for claimer in waiting if claimer.ready.may_scan(now_s)]
+
+    def scanned(self, has_found: bool) -> None:
+        """A scan ended; `has_found`: it found messages."""
+        if self.bodies.kept:
+            self.memory.retain(
+                self.bodies, set().union(*(each.ready.names() for each in self.claimers))
+            )
+        if has_found and self._consumers:
+            self.notify(self.subscriptions.more_known())
+
+    def departed(self, names: Iterable[str]) -> None:
+        """inotify reports that messages are no longer ready."""
+        for name in names:
+            self._left.pop(name, None)
+            if name in self._publishing:
+                self._added_early.add(name)
+            for each in self.claimers:
+                each.ready.discard(name)
+
+    # Messages left to other processes
+
+    def _leaves(self, message_id: MessageId, siblings: QueueSiblings) -> bool:
+        """Whether to leave the message to consumers of another process for a moment."""
+        name = message_id.text
+        if len(self._left) >= LEFT_MAX or not siblings.are_chosen(name):
+            return False
+        until_s = self.root.clock.steady_s() + LEFT_S
+        self._left[name] = until_s, message_id
+        self._claimer.ready.leave(name, until_s)
+        return True
+
+    def waits_for_room(self) -> None:
+        """The queue is at its limits of deliveries. Its consumers are notified once it is not."""
+        if self._consumers:
+            self._was_left()
+
+    def _was_left(self) -> None:
+        if self._looking_again is None:
+            loop = asyncio.get_running_loop()
+            self._looking_again = loop.call_later(LEFT_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._looking_again = None
+        siblings = self._siblings
+        if self.is_gone:
+            return
+        if siblings is not None:
+            siblings.check()
+            self._take_left(siblings)
+        if self.subscriptions:
+            self.notify(self.subscriptions.more_known())
+        if self._left:
+            self._was_left()
+        if siblings is not None and self._looking_again is None:
+            siblings.rests()
+
+    def _take_left(self, siblings: QueueSiblings) -> None:
+        """Adds messages that other processes left for too long, or that are not theirs any more."""
+        now_s = self.root.clock.steady_s()
+        for name, (until_s, message_id) in list(self._left.items()):
+            if until_s <= now_s or not siblings.are_chosen(name):
+                del self._left[name]
+                self._add(message_id)
+
+    # Selections
+
+    def new_claimer(self, selection: Selection) -> Claimer:
+        process = self._process
+        scanner = SelectedScanner(
+            self.name,
+            self.root,
+            self.committer,
+            process.share,
+            self.groups,
+            selection,
+            process.scan_limits,
+        )
+        ready = ReadyList(process.share, process.ids, SELECTED_IDS_MAX, self.groups)
+        return Claimer(self, scanner, ready)
+
+    def _add_to_selections(self, ids: Iterable[MessageId], headers: Headers | None) -> None:
+        waiting = self.subscriptions.waiting
+        for selection, claimer in self._selections:
             for message_id in ids:
                 matches = selection.matches_name(message_id.text)
                 if matches is None and headers is not None:
                     matches = selection.matches_headers(message_id.text, headers)
                 if matches:
-                    fetching.backlog.offer(message_id)
+                    claimer.ready.offer(message_id)
                 elif matches is None:
-                    fetching.backlog.distrust()
+                    claimer.ready.distrust()
                     if selection in waiting:
-                        fetching.look_again()
-
-    def _matches(self, selection: Selection, name: str) -> bool:
-        """Whether a message is of a selection; one of which its headers say it, when it was found
-        to be.
-        """
-        matches = selection.matches_name(name)
-        if matches is None:
-            fetching = self._selections.find(selection)
-            return fetching is not None and fetching.backlog.holds(name)
-        return matches
-
-    def _holds(self, selection: Selection | None, name: str) -> bool:
-        return self.fetching(selection).backlog.holds(name)
-
-    def _looked(self, found: bool) -> None:
-        """A look into the folder has ended, or fetches have: what is known may be others' now."""
-        if self.interests:
-            self.tell(self.interests.goes_on() if found else self.interests.wake())
-
-    def _fetching_of(self, selection: Selection) -> Fetching:
-        host = self._host
-        looks = SelectedLooks(
-            self.name,
-            host.root,
-            host.committer,
-            host.peers,
-            host.peer_index,
-            selection,
-            host.shared,
-        )
-        # Bodies are kept of those that whoever takes anything may have.
-        watched = Watched(host.ids, None, SELECTED_IDS_MAX)
-        return Fetching(self._common, looks, Backlog(host.peers, host.peer_index, watched))
+                        claimer.scan_again()

@@ -1,21 +1,25 @@
-"""How many queues there may be in a root: what clients make is counted, what mq makes is not kept
-from them.
+"""The limit of a root's queues. It applies to queues that clients create, not to those that mq
+itself needs.
 """
 
 import asyncio
+from typing import Final
 
 from mq.broker.broker import Broker
 from mq.model.errors import TooManyQueues
 from mq.model.names import QueueName
-from mq.model.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
 from mq.store.core.standing import queue_exists
 from mq.store.operations.queues import ANY_SHAPE, WantedShape
 from mq.store.settings.registry import count_queues
 
+# How long a count of the root's queues is believed, and one that says that there is no room.
+QUEUES_COUNTED_S: Final = 60.0
+QUEUES_FULL_S: Final = 1.0
+
 
 class QueueRoom:
-    """Makes queues while there are fewer than `queues_max`, sidelines counted too. What other
-    processes make is seen within a minute, and there may be so many more for as long.
+    """Creates queues while there are fewer than `queues_max`, sidelines included. Queues of other
+    processes are counted within a minute, so the limit may be exceeded for as long.
     """
 
     def __init__(self, broker: Broker, queues_max: int) -> None:
@@ -26,8 +30,8 @@ class QueueRoom:
         self._turn = asyncio.Lock()
 
     async def create(self, name: QueueName, wanted: WantedShape = ANY_SHAPE) -> bool:
-        """Makes a queue; False when it was there, which it may be whatever there are. Raises
-        TooManyQueues, and as Broker.create_queue. Durable: yes.
+        """Creates a queue; False when it existed, which succeeds at any count. Raises
+        TooManyQueues, and the errors of Broker.create_queue. Durable on return: yes.
         """
         broker = self._broker
         if await broker.committer.call(queue_exists, broker.root, name):
@@ -40,7 +44,7 @@ class QueueRoom:
         created = True
         try:
             created = await broker.create_queue(name, wanted)
-        except Exception:  # Not where the caller is gone: it is made all the same.
+        except Exception:  # Not a cancelled caller: then the queue is made all the same.
             created = False
             raise
         finally:
@@ -49,7 +53,7 @@ class QueueRoom:
         return created
 
     async def _look(self) -> None:
-        """Counts again where that was long ago; sooner where there was no room."""
+        """Counts again if the last count is old; sooner if it found no room."""
         now_s = self._broker.root.clock.steady_s()
         is_full = self._count >= self._queues_max
         if now_s - self._counted_s >= (QUEUES_FULL_S if is_full else QUEUES_COUNTED_S):

@@ -1,4 +1,4 @@
-"""Whether the root can persist now: a real write and fsync, asked at most once a second."""
+"""Whether the root can persist now: a real write and fsync, at most once a second."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _PROBE_KEPT_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What a probe found: the durability that a success really promises, what is free, and how far
-    the clock was set while the process ran, back where that is below 0.
+    """The result of a probe: the durability that a success promises in fact, the free space, and by
+    how many seconds the clock was set while the process ran (negative: back).
     """
 
     durability: str
@@ -30,7 +30,7 @@ class Readiness:
 
 
 class ReadinessProbe:
-    """Probes on demand. A folder's failed fsync makes it forget that it ever succeeded."""
+    """Probes on demand. After a folder's fsync failed, the last success no longer counts."""
 
     def __init__(
         self, root: Root, committer: Committer, flusher: Flusher, file_system: FileSystem
@@ -43,11 +43,11 @@ class ReadinessProbe:
         self._known: tuple[float, Readiness] | None = None
 
     def folder_failed(self) -> None:
-        """Hears, from any thread, that a folder's fsync failed."""
+        """Reports, from any thread, that a folder's fsync failed."""
         self._known = None
 
     async def check(self) -> Readiness:
-        """Probes, unless a probe of the last second succeeded. Raises Unavailable."""
+        """Probes, unless a probe succeeded within the last second. Raises Unavailable."""
         async with self._lock:
             now_s = self._root.clock.steady_s()
             if self._known is not None and now_s - self._known[0] < _PROBE_KEPT_S:

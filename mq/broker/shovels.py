@@ -1,5 +1,5 @@
-"""Shovels that requests ask for: each runs in the process asked, in threads of its own, and is seen
-and stopped by any process of the root.
+"""Shovels that requests start. Each runs in the process that got the request, in threads of its
+own; any process of the root can show and stop it.
 """
 
 import asyncio
@@ -7,9 +7,9 @@ import contextlib
 from collections.abc import Sequence
 
 from mq.broker.broker import Broker
+from mq.broker.queue import Queue
 from mq.model.errors import AlreadySideline, ShovelNotFound, TooManyShovels
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.model.settings import QueueSettings
 from mq.model.shovel import (
     SHOVEL_RUNS_MAX,
     SHOVEL_STOP_LOOK_S,
@@ -20,15 +20,13 @@ from mq.model.shovel import (
     due_in_s,
     interval_s,
 )
-from mq.protocol.shovels import Shown, Wanted
-from mq.store.shovel.beginning import Asked, begin
+from mq.protocol.sidelines import Shown, Wanted
 from mq.store.shovel.files import ask_to_stop, read_record, scheduled_since_ms
-from mq.store.shovel.hearing import Heard, Stopping
-from mq.store.shovel.run import Run
+from mq.store.shovel.run import Asked, Heard, Run, Stopping, begin
 
 
 class Shovels:
-    """The shovels of a broker's queues. Made and used on the event loop's thread."""
+    """The shovels of a broker's queues. Create and use it on the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -39,12 +37,15 @@ class Shovels:
         self._beginning = 0
         self._stops = False
 
-    async def begin(self, name: QueueName, wanted: Wanted) -> str:
-        """Begins a run; its id. Raises AlreadySideline, BadParameter, QueueNotFound, ShovelRunning,
-        TooManyShovels, Unavailable.
+    async def begin(self, name: QueueName, wanted: Wanted, run_id: str | None = None) -> str:
+        """Begins a run; returns its id, a new one if it has none. Raises AlreadySideline,
+        BadParameter, QueueNotFound, ShovelRunning, TooManyShovels, Unavailable.
         """
-        if name.is_sideline:
-            raise AlreadySideline(name.text)
+        for each in (name, wanted.into):
+            if each is not None and each.is_sideline:
+                raise AlreadySideline(each.text)
+        if wanted.into is not None:
+            await self._broker.queue(wanted.into)
         queue = await self._broker.queue(name)
         settings = self._broker.keeper.usable(queue)
         asked = Asked(
@@ -54,26 +55,35 @@ class Shovels:
             wanted.rate,
             settings.shovel_concurrency,
             wanted.dry_run,
+            wanted.into,
+            wanted.renews,
         )
         if self._stops or len(self._over) + self._beginning >= SHOVEL_RUNS_MAX:
             raise TooManyShovels(SHOVEL_RUNS_MAX)
-        task = asyncio.create_task(self._begin(asked, self._uuids.next()))
+        task = asyncio.create_task(self._begin(asked, run_id or self.new_id()))
         self._broker.background.add(task)
         task.add_done_callback(self._broker.background.discard)
         return await asyncio.shield(task)
 
+    def new_id(self) -> str:
+        """An id of a run."""
+        return self._uuids.next()
+
     async def read(self, name: QueueName) -> Shown:
-        """Raises QueueNotFound, ShovelNotFound, Unavailable."""
+        """The last run, running or ended. Raises QueueNotFound, ShovelNotFound, Unavailable."""
         queue = await self._broker.queue(name)
+        # The record may show a run that ends during the look as still running.
+        before = self._runs.get(name)
         record, since_ms = await self._broker.committer.call(self._look, name)
-        shown = self._shown(name, record, queue.settings, since_ms)
+        runs = [each for each in (self._runs.get(name), before) if each is not None]
+        shown = self._shown(runs, record, queue, since_ms)
         if shown.run is None and shown.interval_s is None:
             raise ShovelNotFound(name.text)
         return shown
 
     async def stop(self, name: QueueName) -> Shown:
-        """Asks the run that goes on to stop, whichever process has it, and waits a moment until it
-        has; how it is then. Raises QueueNotFound, ShovelNotFound, Unavailable.
+        """Asks the current run to stop, in any process, and waits a moment for that. Returns its
+        state then. Raises QueueNotFound, ShovelNotFound, Unavailable.
         """
         shown = await self.read(name)
         if shown.run is None:
@@ -93,8 +103,13 @@ class Shovels:
                     shown = await self.read(name)
         return shown
 
+    @property
+    def running(self) -> list[Run]:
+        """The runs in this process."""
+        return list(self._over)
+
     def stop_all(self) -> None:
-        """Those of this process end soon, and no other begins: it drains."""
+        """Stops the runs in this process and refuses new ones, as it drains."""
         self._stops = True
         for run in list(self._over):
             run.stop(Stopping.LEFT)
@@ -104,7 +119,7 @@ class Shovels:
         over = asyncio.Event()
 
         def tell(moved: Sequence[MessageId]) -> None:
-            loop.call_soon_threadsafe(self._moved, asked.queue, moved)
+            loop.call_soon_threadsafe(self._moved, asked.into or asked.queue, moved)
 
         def end() -> None:
             loop.call_soon_threadsafe(over.set)
@@ -133,31 +148,31 @@ class Shovels:
             del self._runs[run.queue]
 
     def _moved(self, name: QueueName, moved: Sequence[MessageId]) -> None:
-        """Whoever waits for messages of the queue hears of them."""
         queue = self._broker.used(name.text)
         if queue is not None:
-            queue.became_ready(*moved)
+            queue.added(*moved)
 
     def _look(self, name: QueueName) -> tuple[Record | None, int]:
         record = read_record(self._root, name)
         return record, scheduled_since_ms(self._root, name, record)
 
     def _shown(
-        self, name: QueueName, record: Record | None, settings: QueueSettings, since_ms: int
+        self, runs: Sequence[Run], record: Record | None, queue: Queue, since_ms: int
     ) -> Shown:
-        run = self._runs.get(name)
         progress = None if record is None else record.run
-        # What this process does is known to the moment.
-        if run is not None and (progress is None or progress.id == run.progress.id):
-            progress = run.progress
-        every_s = None if name.is_sideline else interval_s(settings)
+        # This process knows its own runs exactly.
+        for run in runs:
+            if progress is None or progress.id == run.progress.id:
+                progress = run.progress
+        earlier = () if record is None else record.earlier
+        every_s = None if queue.name.is_sideline else interval_s(queue.settings)
         if every_s is None:
-            return Shown(progress, None, None)
+            return Shown(progress, None, None, earlier)
         if progress is not None and _is_of_schedule(progress):
-            return Shown(progress, every_s, None)
+            return Shown(progress, every_s, None, earlier)
         now_ms = self._root.now_ms()
         next_ms = now_ms + round(due_in_s(every_s, since_ms, now_ms) * 1000)
-        return Shown(progress, every_s, next_ms)
+        return Shown(progress, every_s, next_ms, earlier)
 
 
 def _is_of_schedule(progress: Progress) -> bool:

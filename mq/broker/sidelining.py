@@ -1,30 +1,33 @@
-"""Moving messages to their queues' sidelines, which are made by the first who needs them."""
+"""Moves messages to their queues' sidelines, and creates a sideline at its first use."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from mq.broker.queue import Queue
 from mq.model.errors import MqError, SidelineMissing
-from mq.model.limits import SIDELINE_TRIES_MAX
-from mq.model.message import Reason, Stamp
+from mq.model.failure import Failure
+from mq.model.log import logger
+from mq.model.message import Reason
 from mq.model.names import MessageId, QueueName
 from mq.store.core.find import Precondition
 from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
-from mq.store.operations.sideline import sideline
+from mq.store.format.crossings import Joint
+from mq.store.operations.sideline import Sidelined, share_sideline, sideline
 
-_log = logging.getLogger("mq.queue")
+# Retries when the sideline is deleted concurrently.
+SIDELINE_TRIES_MAX: Final = 3
 
-_TOLD_OF_MAX: Final = 1000
+_log = logger("mq.queue")
+
+_LOGGED_MAX: Final = 1000
 
 
 class Sideliner:
-    """Sidelines a broker's messages. `make` makes a queue, durably; `used` is the queue of a name
-    that this process has used; `heard` hears of each operation's end, and says whether it ended
-    well.
+    """Sidelines a broker's messages. `make` creates a queue, durably; `used` finds a queue that
+    this process has used; `failed` is called with the error of an operation.
     """
 
     def __init__(
@@ -33,13 +36,13 @@ class Sideliner:
         committer: Committer,
         make: Callable[[QueueName], Awaitable[bool]],
         used: Callable[[str], Queue | None],
-        heard: Callable[[Queue | None, "asyncio.Future[Any]"], bool],
+        failed: Callable[[Queue | None, BaseException], None],
     ) -> None:
         self._root = root
         self._committer = committer
         self._make = make
         self._used = used
-        self._heard = heard
+        self._operation_failed = failed
         self._failed: set[QueueName] = set()
 
     async def sideline(
@@ -48,17 +51,18 @@ class Sideliner:
         message_id: MessageId,
         reason: Reason,
         if_receives: Precondition | None,
-    ) -> Stamp:
-        """To the end also when the caller is cancelled, once it has begun. Raises AlreadySideline,
-        QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, SidelinePurged, Unavailable.
-        Durable: yes.
+        failure: Failure | None = None,
+    ) -> Sidelined:
+        """Sidelines a message; completes this when the caller is cancelled, once it has begun.
+        Raises AlreadySideline, QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain,
+        SidelinePurged, Unavailable. Durable on return: yes.
         """
         for _ in range(SIDELINE_TRIES_MAX):
             try:
-                return await self._try(name, message_id, reason, if_receives)
+                return await self._try(name, message_id, reason, if_receives, failure)
             except SidelineMissing:
-                await self._make(name.sideline())
-        return await self._try(name, message_id, reason, if_receives)
+                await self._open(name)
+        return await self._try(name, message_id, reason, if_receives, failure)
 
     async def _try(
         self,
@@ -66,38 +70,57 @@ class Sideliner:
         message_id: MessageId,
         reason: Reason,
         if_receives: Precondition | None,
-    ) -> Stamp:
-        operation = sideline(self._root, name, message_id, reason, if_receives)
+        failure: Failure | None = None,
+    ) -> Sidelined:
+        operation = sideline(self._root, name, message_id, reason, if_receives, failure)
         future = self._committer.submit(operation)
         future.add_done_callback(partial(self._ended, name, message_id))
         return await asyncio.shield(future)
 
     def _ended(
-        self, name: QueueName, message_id: MessageId, future: "asyncio.Future[Stamp]"
+        self, name: QueueName, message_id: MessageId, future: "asyncio.Future[Sidelined]"
     ) -> None:
-        """Also when nobody else hears of it."""
-        if self._heard(self._used(name.text), future):
+        error = future.exception()
+        if error is None:
             self.was_sidelined(name, message_id)
+        else:
+            self._operation_failed(self._used(name.text), error)
 
     def was_sidelined(self, name: QueueName, message_id: MessageId) -> None:
-        """Counts it; whoever waits for messages of the sideline hears of it."""
-        queue, into = self._used(name.text), self._used(name.sideline().text)
+        """Counts the message, and adds it to the sideline."""
+        queue = self._used(name.text)
+        into = self._used((name.sideline() if queue is None else queue.settings.aside(name)).text)
         if queue is not None:
-            queue.totals.sidelined += 1
+            queue.totals.sidelined += message_id.items or 1
+            queue.let_go(message_id)
         if into is not None:
-            into.became_ready(message_id)
+            into.added(message_id)
+
+    async def _open(self, name: QueueName) -> None:
+        """Creates the sideline of the queue's messages, and joins the queue to a shared one."""
+        facts = self._root.facts
+        settings = await self._committer.call(facts.settings, name)
+        joint = Joint(name, settings.aside(name))
+        await self._make(joint.sideline)
+        if joint.sideline != name.sideline():
+            await self._committer.commit_alone(share_sideline(self._root, joint))
+            await asyncio.sleep(facts.settle_s)
+            facts.settled(joint)
 
     async def prepare(self, name: QueueName) -> bool:
-        """Makes the queue's sideline, where it is missing; whether it is there then. Durable: yes,
-        when it is. Of one that cannot be made the log tells, once.
+        """Creates the queue's sideline if it is missing. False if that failed, which is logged
+        once. Durable on return: yes, when True.
         """
         try:
-            await self._make(name.sideline())
+            await self._open(name)
         except MqError as error:
-            if name not in self._failed and len(self._failed) < _TOLD_OF_MAX:
+            if name not in self._failed and len(self._failed) < _LOGGED_MAX:
                 self._failed.add(name)
                 fields = {"queue": name.text, "error": repr(error)}
-                _log.warning("messages cannot go to a sideline", extra={"fields": fields})
+                _log.warning(
+                    "cannot move messages to a sideline; they stay in their queue",
+                    extra={"fields": fields},
+                )
             return False
         self._failed.discard(name)
         return True

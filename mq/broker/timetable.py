@@ -1,4 +1,4 @@
-"""Queues' schedules, as requests ask for them. mq keeps them and fires none: mq-mover does."""
+"""Requests for queues' schedules. mq keeps them; mq-mover fires them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Timetable:
-    """The schedules of a broker's queues. Made and used on the event loop's thread."""
+    """The schedules of a broker's queues. Create and use it on the event loop's thread."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -31,8 +31,8 @@ class Timetable:
     async def put(
         self, queue: QueueName, name: ScheduleName, schedule: Schedule
     ) -> tuple[Armed, bool]:
-        """Makes a schedule, or has it say something else; as it is then, and whether it is new.
-        Raises QueueNotFound, TooManySchedules, DueTooFar, Unavailable. Durable: yes.
+        """Creates or changes a schedule. Returns its state, and whether it is new. Raises
+        QueueNotFound, TooManySchedules, DueTooFar, Unavailable. Durable on return: yes.
         """
         return await self._to_the_end(
             lambda: self._committer.commit_alone(put_schedule(self._root, queue, name, schedule))
@@ -40,14 +40,14 @@ class Timetable:
 
     async def delete(self, queue: QueueName, name: ScheduleName) -> None:
         """Deletes a schedule; its messages stay. Raises QueueNotFound, ScheduleNotFound,
-        Unavailable. Durable: yes.
+        Unavailable. Durable on return: yes.
         """
         await self._to_the_end(
             lambda: self._committer.commit_alone(delete_schedule(self._root, queue, name))
         )
 
     async def read(self, queue: QueueName, name: ScheduleName) -> Armed:
-        """A schedule as it is. Raises QueueNotFound, ScheduleNotFound, Unavailable."""
+        """A schedule and its state. Raises QueueNotFound, ScheduleNotFound, Unavailable."""
         return await self._committer.call(read_schedule, self._root, queue, name)
 
     async def all_of(self, queue: QueueName) -> list[Listed]:
@@ -55,7 +55,7 @@ class Timetable:
         return await self._committer.call(list_schedules, self._root, queue)
 
     async def _to_the_end(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Waits for what goes on to its end also when the caller is cancelled."""
+        """Completes the operation when the caller is cancelled."""
         task = asyncio.ensure_future(self._turns.take(operation))
         background = self._broker.background
         background.add(task)

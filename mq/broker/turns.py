@@ -1,4 +1,4 @@
-"""One at a time, of operations for which a file of the root is locked."""
+"""Runs operations that lock a file of the root one at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,16 +13,16 @@ _LOCK_WAIT_S: Final = 0.05
 
 
 class Turns:
-    """Whose turn it is: in this process by a lock, and against other processes by trying again for
-    a few seconds.
+    """Orders operations: in this process by a lock, and against other processes by retries for a
+    few seconds.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def take(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Runs the operation when it is its turn, again while it raises Busy. Raises Busy when
-        others would not let go.
+        """Runs the operation when it is its turn, and again while it raises Busy. Raises Busy when
+        other processes keep the lock for too long.
         """
         async with self._lock:
             for _ in range(_LOCK_TRIES):

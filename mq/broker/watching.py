@@ -1,35 +1,122 @@
-"""Hearing of and looking for, for those who wait, what other processes publish and redeliver.
+"""Learns what other processes publish and redeliver, for waiting consumers: by inotify, and by
+scans.
 
-What the kernel tells is offered at once. Beside that one timer in a process asks at each of its
-moments, in one hop into a thread, which of the folders changed in which somebody waits, and only
-those are listed: where nothing is told often, and elsewhere now and then all the same.
+Messages that inotify reports are added at once. In addition, one timer in a process checks, in one
+hop into a thread, which watched folders have changed, and only those are scanned: often where
+inotify reports nothing, and elsewhere now and then, in case it missed something.
 """
 
 import asyncio
-import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from mq.broker.fetching import Fetching
+from mq.broker.claims import Claimer
 from mq.broker.keeper import Keeper
-from mq.broker.listening import Listening
 from mq.broker.queue import Queue
+from mq.broker.siblings import Siblings
+from mq.broker.tailing import LOOK_IDS_MAX
 from mq.model.errors import MqError
-from mq.model.limits import HEARD_LOOK_INTERVAL_S, LOOK_INTERVAL_S, WATCH_KEPT_S
+from mq.model.limits import LOOK_INTERVAL_S
+from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.core.arrivals import News
+from mq.store.core.arrivals import Arrivals, News
 from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
+from mq.store.scan.newest import newest
 from mq.store.scan.order import FolderMark, is_unchanged
 
-_log = logging.getLogger("mq.watching")
+# How long a queue's folder is watched after its last consumer left.
+WATCH_KEPT_S: Final = 10.0
+# Messages that this process added whose inotify report is still to come.
+TOLD_MAX: Final = 4096
+# Seconds between two scans of a folder whose changes inotify reports, in case it missed one.
+HEARD_LOOK_INTERVAL_S: Final = 5.0
+
+_log = logger("mq.watching")
+
+
+class Listening:
+    """inotify's reports to one process. Use it on the event loop's thread, except `change`.
+
+    `hears_all`: every rename into a watched queue's own folder is reported. That is false where
+    another machine may use the file system. `arrivals` None: nothing is reported.
+    """
+
+    def __init__(self, arrivals: Arrivals | None = None, hears_all: bool = False) -> None:
+        self.is_on = arrivals is not None
+        self.hears_all = hears_all
+        self._arrivals = arrivals
+        self._on_news: Callable[[News], None] | None = None
+        self._known: dict[str, None] = {}
+        """Messages that were added before inotify reported them, the oldest first."""
+
+    def begin(self, on_news: Callable[[News], None]) -> None:
+        """Passes on all news from here on."""
+        if self._arrivals is not None:
+            self._on_news = on_news
+            asyncio.get_running_loop().add_reader(self._arrivals.fileno(), self._read)
+
+    def end(self) -> None:
+        if self._arrivals is not None:
+            if self._on_news is not None:
+                asyncio.get_running_loop().remove_reader(self._arrivals.fileno())
+            self._arrivals.close()
+            self._arrivals = None
+
+    def hears(self, queue: QueueName) -> bool:
+        """Whether renames into the queue's own folder are reported."""
+        return self._arrivals is not None and self._arrivals.is_watched(queue)
+
+    def knows(self, queue: QueueName, ids: Iterable[MessageId]) -> None:
+        """These were added: their later reports are ignored."""
+        if not self.hears(queue):
+            return
+        if not self._known:
+            asyncio.get_running_loop().call_soon(self._settle)
+        for each in ids:
+            self._known[each.text] = None
+        while len(self._known) > TOLD_MAX:
+            del self._known[next(iter(self._known))]
+
+    def _settle(self) -> None:
+        """Stops waiting for reports of added messages. Their renames are over, so a report is
+        here by now, or never comes (a bucket is not watched). A later report is a new event.
+        """
+        while self._read():
+            pass
+        self._known.clear()
+
+    def change(self, begin: Iterable[QueueName], end: Iterable[QueueName]) -> None:
+        """Begins to watch some queues, and ends watching others. Blocking; one thread at a time. A
+        newly watched queue must be scanned afterwards.
+        """
+        if self._arrivals is not None:
+            for queue in end:
+                self._arrivals.unwatch(queue)
+            for queue in begin:
+                self._arrivals.watch(queue)
+
+    def _read(self) -> bool:
+        """Whether there was anything to read."""
+        if self._arrivals is None or self._on_news is None:
+            return False
+        news, known = self._arrivals.read(), self._known
+        if news.missed:
+            known.clear()
+        elif known:
+            for name, ids in news.arrived.items():
+                news.arrived[name] = [
+                    each for each in ids if each.text not in known or known.pop(each.text)
+                ]
+        self._on_news(news)
+        return news.events > 0
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A queue in which somebody waits, or did a moment ago: when it was last asked whether its
-    folders changed, and since when nobody waits.
+    """A queue with waiting consumers, now or a moment ago: when its folders were last checked, and
+    since when no consumer waits.
     """
 
     queue: Queue
@@ -39,56 +126,59 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """Where somebody waits, and what is known of the folders there."""
+    """A waited-for queue, and the known state of its folders."""
 
     queue: Queue
-    fetching: Fetching
+    claimer: Claimer
     mark: FolderMark | None
 
 
 class Watching:
-    """The looks of one process for those who wait. Lives on the event loop's thread.
+    """The watches and scans of one process for its consumers. Use it on the event loop's thread.
 
-    `keeper` looks whether a queue's settings changed, before messages of it are claimed that others
-    published.
+    `keeper` checks the queue's settings before another process's messages are claimed.
     """
 
     def __init__(
-        self, root: Root, committer: Committer, keeper: Keeper, listening: Listening
+        self,
+        root: Root,
+        committer: Committer,
+        keeper: Keeper,
+        listening: Listening,
+        siblings: Siblings | None = None,
     ) -> None:
+        self._siblings = siblings
         self._root = root
         self._committer = committer
         self._keeper = keeper
         self._listening = listening
         self._queues: dict[QueueName, _Watched] = {}
         self._new: dict[QueueName, None] = {}
-        """Queues that are to be heard of from now on."""
+        """Queues that are to be watched from now on."""
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._background: set[asyncio.Task[None]] = set()
-        listening.begin(self._hear)
+        listening.begin(self._report)
 
     def watch(self, queue: Queue) -> None:
-        """Somebody waits for a message of the queue from here on."""
+        """Consumers wait for messages of the queue from here on."""
         name = queue.name
         watched = self._queues.get(name)
         if watched is None or watched.queue is not queue:
             watched = self._queues[name] = _Watched(queue)
+            queue.is_watched = self._listening.is_on
         watched.left_s = None
         if self._listening.is_on and not self._listening.hears(name) and name not in self._new:
             self._new[name] = None
             if len(self._new) == 1:
-                # At the end of this turn of the loop: those who come in it go along.
+                # At the end of this turn of the loop, for all consumers that come in it.
                 asyncio.get_running_loop().call_soon(self._look_into_new)
         if self._timer is None:
+            if self._siblings is not None:
+                self._siblings.lives()
             self._set_timer()
 
-    def untold(self, queue: Queue, ids: Sequence[MessageId]) -> Sequence[MessageId]:
-        """Those of what this process has just published that are still to be offered."""
-        return self._listening.untold(queue.name, ids)
-
     def stop(self) -> None:
-        """Nobody waits any more."""
         self._queues.clear()
         self._new.clear()
         if self._timer is not None:
@@ -96,40 +186,48 @@ class Watching:
             self._timer = None
 
     async def drain(self) -> None:
-        """Waits until nothing goes on here."""
+        """Waits for background work."""
         self.stop()
         going_on = self._background | ({self._looking} if self._looking is not None else set())
         if going_on:
             await asyncio.wait(going_on)
         self._listening.end()
 
-    # What the kernel tells
+    # Reports of inotify
 
-    def _hear(self, news: News) -> None:
+    def _report(self, news: News) -> None:
+        for name, names in news.left.items():
+            if (watched := self._queues.get(name)) is not None:
+                watched.queue.departed(names)
         for name, ids in news.arrived.items():
-            watched = self._queues.get(name)
-            if watched is None:
-                continue
-            if not watched.queue.would_hear():
-                watched.queue.missed()
-                continue
-            self._listening.was_told(ids)
-            if self._listening.hears_all:
-                watched.queue.hears_all(self._root.clock.steady_s())
-            if self._keeper.is_fresh(watched.queue):
-                watched.queue.heard(ids)
-            else:
-                self._in_background(self._offer(watched.queue, ids))
+            if (watched := self._queues.get(name)) is not None:
+                self._arrived(watched.queue, ids)
+        for name, ids in news.passed.items():
+            if (watched := self._queues.get(name)) is not None:
+                watched.queue.tails.passed(ids)
         for name in self._queues if news.missed else news.changed:
             if (watched := self._queues.get(name)) is not None:
-                for fetching in watched.queue.fetchings_to_look(self._root.clock.steady_s()):
-                    self._in_background(self._look_into(watched.queue, fetching))
+                for claimer in watched.queue.claimers_to_scan(self._root.clock.steady_s()):
+                    self._in_background(self._scan(watched.queue, claimer))
 
-    async def _offer(self, queue: Queue, ids: Sequence[MessageId]) -> None:
+    def _arrived(self, queue: Queue, ids: Sequence[MessageId]) -> None:
+        others = queue.reported(ids)
+        if others and not queue.takes_news():
+            queue.tails.saw(others)
+            queue.missed()
+            return
+        if self._listening.hears_all:
+            queue.all_was_reported(self._root.clock.steady_s())
+        if others and self._keeper.is_fresh(queue):
+            queue.added(*others)
+        elif others:
+            self._in_background(self._add(queue, others))
+
+    async def _add(self, queue: Queue, ids: Sequence[MessageId]) -> None:
         await self._keeper.refresh(queue)
-        queue.heard(ids)
+        queue.added(*ids)
 
-    # Looks
+    # Scans
 
     def _set_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(LOOK_INTERVAL_S, self._tick)
@@ -137,10 +235,15 @@ class Watching:
     def _tick(self) -> None:
         self._timer = None
         now_s = self._root.clock.steady_s()
+        if self._siblings is not None:
+            self._siblings.lives()
         left = []
         for name, watched in self._queues.items():
             watched.queue.check_stalled(now_s)
             watched.queue.end_if_expired()
+            is_heard = self._listening.hears_all and self._listening.hears(name)
+            if watched.queue.tails.begins_look(now_s, is_heard):
+                self._in_background(self._look_for_tails(watched.queue))
             if watched.queue.is_consumed and not watched.queue.is_gone:
                 watched.left_s = None
             elif watched.left_s is None:
@@ -154,22 +257,31 @@ class Watching:
         if consumed:
             self._in_background(self._keeper.refresh_all(consumed))
 
+    async def _look_for_tails(self, queue: Queue) -> None:
+        try:
+            found = await self._committer.call(newest, self._root, queue.name, LOOK_IDS_MAX)
+        except MqError as error:
+            queue.tails.failed_to_look()
+            queue.failed(error)
+        else:
+            queue.tails.found(*found)
+
     def _look_into_new(self) -> None:
         if self._looking is None:
             self._look(self._root.clock.steady_s(), list(self._new), ())
 
     def _look(self, now_s: float, new: Sequence[QueueName], left: Sequence[QueueName]) -> None:
-        """Into what is due, or, where some are new, into those."""
+        """Looks into the folders that are due, or only into the new ones if there are some."""
         if self._looking is not None:
             return
         for name in left:
-            del self._queues[name]
+            self._queues.pop(name).queue.is_watched = False
         for name in new:
             self._new.pop(name, None)
         watched = [self._queues[name] for name in new if name in self._queues]
         due = [each for one in watched or self._queues.values() for each in self._due(one, now_s)]
         if due or new or left:
-            self._looking = asyncio.create_task(self._look_where_changed(due, new, left))
+            self._looking = asyncio.create_task(self._scan_where_changed(due, new, left))
             self._looking.add_done_callback(self._looked)
 
     def _due(self, watched: _Watched, now_s: float) -> list[_Due]:
@@ -177,46 +289,48 @@ class Watching:
         is_heard = listening.hears_all and listening.hears(queue.name)
         was_asked = is_heard and now_s - watched.asked_s < HEARD_LOOK_INTERVAL_S
         due = []
-        for fetching in queue.fetchings_to_look(now_s):
-            mark = fetching.backlog.mark
-            # Of what comes to a bucket nothing is told.
-            if not (was_asked and mark is not None and fetching.backlog.is_of_one_folder):
-                due.append(_Due(queue, fetching, mark))
+        for claimer in queue.claimers_to_scan(now_s):
+            mark = claimer.ready.mark
+            # inotify does not report renames into buckets.
+            if not (was_asked and mark is not None and claimer.ready.is_of_one_folder):
+                due.append(_Due(queue, claimer, mark))
         if due:
             watched.asked_s = now_s
         return due
 
-    async def _look_where_changed(
+    async def _scan_where_changed(
         self, due: Sequence[_Due], new: Sequence[QueueName], left: Sequence[QueueName]
     ) -> None:
         now_s = self._root.clock.steady_s()
         changed = await self._committer.call(self._changed, due, new, left)
-        async with asyncio.TaskGroup() as looks:
+        async with asyncio.TaskGroup() as scans:
             for each, has_changed in zip(due, changed, strict=True):
                 if has_changed:
-                    looks.create_task(self._look_into(each.queue, each.fetching))
+                    scans.create_task(self._scan(each.queue, each.claimer))
                 else:
-                    each.fetching.backlog.is_as_looked(now_s)
+                    each.claimer.ready.is_as_scanned(now_s)
 
     def _changed(
         self, due: Sequence[_Due], new: Sequence[QueueName], left: Sequence[QueueName]
     ) -> list[bool]:
-        """Hears of the new ones first: what came before shows in their folders."""
+        """Watches the new ones first: what came before shows in their folders."""
         self._listening.change(new, left)
         return [each.mark is None or not is_unchanged(self._root, each.mark) for each in due]
 
-    async def _look_into(self, queue: Queue, fetching: Fetching) -> None:
+    async def _scan(self, queue: Queue, claimer: Claimer) -> None:
         try:
             await self._keeper.refresh(queue)
         except MqError as error:
             queue.failed(error)
         else:
-            fetching.look_again()
+            claimer.scan_again()
 
     def _looked(self, looking: "asyncio.Task[None]") -> None:
         self._looking = None
         if not looking.cancelled() and (error := looking.exception()) is not None:
-            _log.warning("a look failed", extra={"fields": {"error": repr(error)}})
+            _log.warning(
+                "could not check a queue for changes", extra={"fields": {"error": repr(error)}}
+            )
         if self._new:
             self._look_into_new()
 
@@ -228,4 +342,6 @@ class Watching:
     def _background_ended(self, task: "asyncio.Task[None]") -> None:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("a look failed", extra={"fields": {"error": repr(error)}})
+            _log.warning(
+                "could not check a queue for changes", extra={"fields": {"error": repr(error)}}
+            )

@@ -1,7 +1,8 @@
 """Clients of mq's HTTP interface, for event loops and for threads. See CLIENT.md.
 
-Beside the server: of it they use nothing. Down from here: the client and its queues, its
-messages and consumers; `sending`, the one place that sends and tries again; `calls`, each request
-as a value; `wire`, how requests are written and answers read; and `transport`, the seam to the
+From the top: `sync`, the client for threads, is generated from `client`. That has a module a noun:
+`queue` with `publishing`, `messages`, `schedules` and `shovel`; `message`; and consumers in
+`consuming`. Each noun makes its requests and reads their answers by `wire`, from the declarations
+in `mq.protocol.endpoints`. Only `sending` sends and retries; `transport` is the interface to the
 network.
 """

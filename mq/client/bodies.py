@@ -1,12 +1,14 @@
-"""Bodies that a caller gives: bytes, text, a file, or pieces as they come."""
+"""Bodies that a caller publishes: bytes, text, a file, or pieces from an iterable."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import BinaryIO, Final, Protocol, TypeAlias, cast, runtime_checkable
 
-from mq.client.limits import PIECE_BYTES
+from mq.model.limits import KIB
 
-_END: Final = 2
+# A body goes to a connection in pieces of this size; each piece that is taken is a sign of life.
+PIECE_BYTES: Final = 256 * KIB
 
 
 @runtime_checkable
@@ -14,17 +16,17 @@ class Readable(Protocol):
     """A file that is open for reading bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most so many bytes; none at its end."""
+        """At most `size` bytes; none at the end."""
 
 
-GivenBody: TypeAlias = bytes | bytearray | memoryview | str | BinaryIO | AsyncIterable[bytes]
-"""What may be said as a message's body."""
+Body: TypeAlias = bytes | bytearray | memoryview | str | BinaryIO
+"""A message's body, as a program gives it."""
+GivenBody: TypeAlias = Body | AsyncIterable[bytes]
+"""A body for a client of an event loop: also an async iterable."""
 
 
 class StreamedBody:
-    """A body that is sent piece by piece. `can_begin`: whether it can be sent from its beginning;
-    not a second time where it cannot be rewound.
-    """
+    """A body that is sent piece by piece."""
 
     __slots__ = ("_file", "_pieces", "_start", "_was_begun", "size")
 
@@ -34,23 +36,23 @@ class StreamedBody:
         self._start: int | None = None
         self._was_begun = False
         self.size: int | None = None
-        """Its bytes; None where nobody knows before its end."""
+        """Its size in bytes; None if unknown."""
         if isinstance(given, AsyncIterable):
             self._pieces = given
             return
         self._file = given
         if given.seekable():
             self._start = given.tell()
-            self.size = given.seek(0, _END) - self._start
+            self.size = given.seek(0, os.SEEK_END) - self._start
             given.seek(self._start)
 
     @property
     def can_begin(self) -> bool:
-        """Whether it can be sent from its beginning."""
+        """Whether it can be sent from its beginning: once, or again after rewinding a file."""
         return not self._was_begun or self._start is not None
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body from its beginning. A file is read in threads, since it may be slow."""
+        """The body from its beginning. A file is read in threads, since reading may block."""
         again, self._was_begun = self._was_begun, True
         if self._pieces is not None:
             async for piece in self._pieces:
@@ -64,7 +66,7 @@ class StreamedBody:
 
 
 def body_of(given: GivenBody) -> bytes | StreamedBody:
-    """A body as a request has it. Raises TypeError for what is none."""
+    """A body as a request has it. Raises TypeError for another type."""
     if isinstance(given, bytes):
         return given
     if isinstance(given, str):
@@ -73,4 +75,7 @@ def body_of(given: GivenBody) -> bytes | StreamedBody:
         return bytes(given)
     if isinstance(given, AsyncIterable | Readable):
         return StreamedBody(given)
-    raise TypeError(f"a body is bytes, text, a file or an async iterable, not {type(given)}")
+    raise TypeError(
+        f"a body is bytes, text, a file open for reading bytes, or an async iterable, not "
+        f"{type(given).__name__}; pass other values as json="
+    )

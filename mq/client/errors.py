@@ -1,91 +1,112 @@
-"""What a client raises: one root, with the facts of each; no exception of another library.
+"""The client's errors: one root, `ClientError`; no exception of another library.
 
-`Unanswered` and its kinds: nobody said what became of the request. `Problem` and its kinds: mq said
-what stood in the way (RFC 9457). The table at the end is the one map of problem types to classes.
+`Unanswered` and its kinds: no answer arrived. `Problem` and its kinds: mq reported an error (RFC
+9457); the table at the end maps problem types to classes.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-PROBLEM_PREFIX: Final = "urn:mq:problem:"
+from mq.access import errors as access
+from mq.protocol.problems import PROBLEMS, problem_members
+from mq.protocol.problems import TYPE_PREFIX as PROBLEM_PREFIX
+
 _MEMBERS: Final = frozenset({"type", "title", "status", "detail", "retryable"})
 _SHOWN_CHARS_MAX: Final = 200
 _LINE_CHARS_MAX: Final = 300
 
 
 def one_line(error: BaseException, *, with_kind: bool = False) -> str:
-    """An exception in a line of a log: bounded, on one line; `with_kind`: its class first."""
+    """An exception for a log: bounded, on one line; `with_kind`: its class first."""
     kind, text = type(error).__name__, " ".join(str(error).split())
     if not text:
         return kind
-    said = f"{kind}: {text}" if with_kind else text
-    return said if len(said) <= _LINE_CHARS_MAX else f"{said[: _LINE_CHARS_MAX - 1]}…"
+    line = f"{kind}: {text}" if with_kind else text
+    return line if len(line) <= _LINE_CHARS_MAX else f"{line[: _LINE_CHARS_MAX - 1]}…"
 
 
 class ClientError(Exception):
-    """The root of all that a client raises."""
+    """The root of the client's errors."""
 
 
 class NotUsable(ClientError):
-    """The client cannot be used: it is closed, or belongs to another event loop, or to the process
-    that this one was forked from. Final: trying again does not help.
+    """The client is closed, or belongs to another event loop or, after a fork, to another process.
+    Retrying does not help: make another client.
     """
+
+    @classmethod
+    def closed(cls) -> "NotUsable":
+        """The error of a closed client."""
+        return cls("the client is closed: make another one")
+
+    @classmethod
+    def forked(cls) -> "NotUsable":
+        """The error of a client that a forked process inherited."""
+        return cls("the client was made before this process was forked: make one in this process")
 
 
 class BadName(ClientError, ValueError):
-    """A text that is no queue's name."""
+    """The text is not a queue name."""
 
 
 class AlreadySettled(ClientError):
-    """The message was settled before, by another word than this one."""
+    """The message was settled before, in another way: deleted, released or sidelined."""
 
 
 class Unanswered(ClientError):
-    """Nobody said what became of the request. `was_sent`: whether mq may have acted on it."""
+    """No answer arrived. `was_sent`: mq may have carried out the request."""
 
     was_sent = True
 
 
 class CouldNotConnect(Unanswered):
-    """Nothing listens there, or it cannot be reached. Nothing was sent."""
+    """No connection to mq: nothing listens at the address, or it cannot be reached. Nothing was
+    sent.
+    """
 
     was_sent = False
 
 
 class ConnectionLost(Unanswered):
-    """The connection ended before the answer had come: mq may have acted on the request, or not."""
+    """The connection ended before the answer. mq may have carried out the request."""
 
 
 class TimedOut(Unanswered, TimeoutError):
-    """The answer did not come in time: mq may have acted on the request, or not."""
+    """The answer did not arrive in time. mq may have carried out the request."""
+
+
+class AnswerTooLarge(ClientError):
+    """The answer is larger than the client's `answer_bytes_max`. mq has carried out the request;
+    fetched messages are delivered again when their visibility timeout ends.
+    """
 
 
 class NotMq(ClientError):
-    """An answer that is not mq's: of a proxy, or of another server at this address."""
+    """The answer is not mq's, but a proxy's, or another server's at this URL."""
 
     def __init__(self, status: int, shown: str, why: str = "is not mq's") -> None:
         super().__init__(status, shown, why)
         self.status = status
-        """That of the answer."""
+        """The answer's status."""
         self.shown = shown[:_SHOWN_CHARS_MAX]
-        """The beginning of what came."""
+        """The beginning of the answer's body."""
         self.why = why
 
     def __str__(self) -> str:
         shown = f": {self.shown}" if self.shown else ""
-        return f"the answer with status {self.status} {self.why}{shown}"
+        return f"the answer with status {self.status} {self.why} (does the URL lead to mq?){shown}"
 
 
 class UpgradeRefused(NotMq):
-    """What was to be a WebSocket was answered as something else: most often, a proxy is between."""
+    """mq's address answered no WebSocket handshake: most often, a proxy is between."""
 
-    def __init__(self, status: int, shown: str = "", why: str = "begins no WebSocket") -> None:
+    def __init__(self, status: int, shown: str = "", why: str = "opens no WebSocket") -> None:
         super().__init__(status, shown, why)
 
 
 class Problem(ClientError):
-    """What mq says that stood in the way. `retryable`: the same may succeed later."""
+    """An error that mq reports. `retryable`: the same request may succeed later."""
 
     def __init__(self, said: Mapping[str, Any], retry_after_s: float | None = None) -> None:
         super().__init__(dict(said), retry_after_s)
@@ -100,95 +121,75 @@ class Problem(ClientError):
         self.facts: Mapping[str, Any] = MappingProxyType(
             {name: value for name, value in said.items() if name not in _MEMBERS}
         )
-        """The members that this type has beside the usual ones, such as `queue`."""
+        """The members that only this type has, such as `queue`."""
         self.retry_after_s = retry_after_s
-        """After how many seconds mq would have it tried again; None where it did not say."""
+        """When to retry at the earliest, in seconds, where the answer has a Retry-After."""
 
     def __str__(self) -> str:
-        said = self.detail or self.title or "a problem"
+        text = self.detail or self.title or "mq reports an error"
         facts = ", ".join(f"{name} {value!r}" for name, value in self.facts.items())
-        return f"{said} ({self.slug}{', ' if facts else ''}{facts})"
+        return f"{text} ({self.slug}{', ' if facts else ''}{facts})"
 
 
 class Refused(Problem):
-    """The request is not one that mq takes (400 and others of its kind): a mistake of the caller's,
-    or of mq's settings. `facts["parameter"]` often says which parameter.
+    """mq refuses the request (400 and other 4xx): correct it, or mq's settings.
+    `facts["parameter"]` often names the parameter.
     """
 
 
 class Unauthenticated(Problem):
-    """No token was sent, or none that is good (401): `Client(token=...)`."""
+    """The request has no token, or an invalid one (401): `Client(token=...)`."""
 
     @classmethod
     def here(cls) -> "Unauthenticated":
-        """As mq would say it, where what it said is not to be had."""
-        said = {
-            "type": f"{PROBLEM_PREFIX}unauthenticated",
-            "title": "Unauthenticated",
-            "status": 401,
-            "detail": "A token that is good is to be shown here.",
-            "retryable": False,
-        }
-        return cls(said)
+        """The same problem without mq's answer, where that is not available."""
+        return cls(problem_members(PROBLEMS[access.Unauthenticated], {}))
 
 
 class Forbidden(Problem):
-    """The token has not the right that this takes (403)."""
+    """The token lacks the right (403)."""
 
     @property
     def right(self) -> str:
-        """The right: `publish`, `consume`, `admin`, or `any`."""
+        """The right that it lacks: `publish`, `consume`, `admin`, or `any`."""
         return str(self.facts.get("right", ""))
 
 
 class QueueNotFound(Problem):
-    """There is no such queue."""
+    """The queue does not exist: `queue.create()` creates it."""
 
 
 class QueueExpired(Problem):
-    """The queue has expired: it takes no messages and gives none."""
+    """The queue has expired: it neither accepts nor delivers messages."""
 
 
 class MessageNotFound(Problem):
-    """The queue has no such message."""
+    """The queue has no message of this id."""
 
 
 class MessageLeased(Problem):
-    """The message is in the lease of a consumer of many: it can be read and deleted alone."""
+    """A Spark query holds the message in a lease: it can only be read or deleted."""
 
 
 class DeliveredAgain(Problem):
-    """The message has been delivered again since: it is another's now."""
-
-    @classmethod
-    def here(cls, receives: int) -> "DeliveredAgain":
-        """As mq would say it, where the client itself knows it."""
-        said = {
-            "type": f"{PROBLEM_PREFIX}delivered-again",
-            "title": "Delivered again",
-            "status": 412,
-            "detail": "The message has been delivered again since.",
-            "retryable": False,
-            "receives": receives,
-        }
-        return cls(said)
+    """The message was delivered again since: it is another consumer's now."""
 
     @property
     def receives(self) -> int:
-        """How often it has been delivered by now."""
+        """How often it was delivered until now."""
         return _whole(self.facts.get("receives"))
 
 
 class KeyNotFound(Problem):
-    """No message has the key."""
+    """No message of the queue has the key."""
 
 
 class KeyTaken(Problem):
-    """A living message has the key."""
+    """Another message of the queue has the key."""
 
     @property
     def id(self) -> str:
-        """Of the message that has it."""
+        """The id of the message that has it."""
         return str(self.facts.get("id", ""))
 
     @property
@@ -198,37 +199,37 @@ class KeyTaken(Problem):
 
 
 class ScheduleNotFound(Problem):
-    """The queue has no such schedule."""
+    """The queue has no schedule of this name."""
 
 
 class SettingsChanged(Problem):
-    """The settings are others by now than those that the change was meant for."""
+    """The settings have changed since the entity tag was read: read them again."""
 
 
 class SettingsFixed(Problem):
-    """The queue was made with other settings, which stay as long as it does."""
+    """The queue was created with another `bucket` or `shards`, which cannot change."""
 
 
 class ShovelNotFound(Problem):
-    """The queue's shovel has never run, and is not to by itself."""
+    """The queue's shovel never ran, and has no interval to run by."""
 
 
 class ShovelRunning(Problem):
-    """The queue's shovel runs: one at a time."""
+    """The queue's shovel runs already."""
 
     @property
     def id(self) -> str:
-        """Of the run that goes on; empty where that is not known yet."""
+        """The id of the run; empty while it is not known yet."""
         return str(self.facts.get("id", ""))
 
 
 class TooLarge(Problem):
-    """A body, a batch, or headers are larger than they may be."""
+    """A body, a batch or the headers are larger than mq accepts."""
 
 
 class Unavailable(Problem):
-    """mq cannot do it at this moment (503 and others of its kind): its disk is full, or failed, or
-    somebody is at the message. Whether anything was done hangs on the type.
+    """mq cannot do it now (5xx, and 408): its disk is full or failed, or another request is busy
+    with the message. Whether it did anything depends on the type.
     """
 
 
@@ -260,7 +261,7 @@ _TOO_SLOW: Final = 408
 
 
 def problem_of(said: Mapping[str, Any], retry_after_s: float | None = None) -> Problem:
-    """The problem of the class that its type has, else that its status has."""
+    """A problem, of the class of its type, else of its status."""
     slug = str(said.get("type", "")).removeprefix(PROBLEM_PREFIX)
     status = _whole(said.get("status"))
     unavailable = status >= _SERVERS_FAULT or status == _TOO_SLOW

@@ -1,22 +1,29 @@
-"""What a client may be told about time: how long it waits, and how it tries again."""
+"""How long a client waits, and how it retries."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from mq.client.limits import ATTEMPTS_MAX, SECONDS_MAX
 from mq.model.clock import Clock, SystemClock
+
+URL_DEFAULT: Final = "http://127.0.0.1:8080"
+# The most attempts of a call, and the longest time-out or pause.
+ATTEMPTS_MAX: Final = 100
+SECONDS_MAX: Final = 7 * 24 * 3600.0
+# How long closing a consumer, a WebSocket or a client may take.
+CLOSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long a client waits for mq.
+    """How long a client waits for mq, in seconds.
 
     `connect_s`: for a connection, and for a WebSocket's first answer. `answer_s`: for each sign of
-    life of a request: a piece of its body that was taken, the answer's head, a piece of what it
-    carries. A fetch that waits at the server has its `wait_s` on top. So a large body may take as
-    long as it takes, while it moves.
+    life of a request: mq reads a piece of its body, the answer's head arrives, a piece of its body
+    arrives. So a large body may take any time while it moves. A fetch's `wait_s` is added. Raises
+    ValueError.
     """
 
     connect_s: float = 5.0
@@ -24,17 +31,17 @@ class Timeouts:
 
     def __post_init__(self) -> None:
         for name in ("connect_s", "answer_s"):
-            _check(name, getattr(self, name), 0.001)
+            check_seconds(name, getattr(self, name), 0.001)
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How a client tries again what is safe to try again.
+    """How a client retries a request that is safe to repeat.
 
-    `attempts` counts the first; 1 never tries again. Before the second it waits up to `first_s`, by
-    chance (full jitter), then up to twice as long each time, at most `longest_s`; and as long as
-    `Retry-After` says at least. `deadline_s`: for all of it together: no attempt begins later, and
-    those after the first are cut short by it. A fetch's `wait_s` comes on top.
+    `attempts` counts the first; 1 never retries. The wait before the second is random, up to
+    `first_s` (full jitter), then up to twice as long each time, at most `longest_s`; and at least
+    the answer's `Retry-After`. `deadline_s`, for all attempts together: none begins later, and all
+    but the first are cut short by it. A fetch's `wait_s` is added. Raises ValueError.
     """
 
     attempts: int = 5
@@ -44,21 +51,22 @@ class Retry:
 
     def __post_init__(self) -> None:
         if not 1 <= self.attempts <= ATTEMPTS_MAX:
-            raise ValueError(f"attempts is a whole number from 1 to {ATTEMPTS_MAX}")
+            raise ValueError(
+                f"attempts must be a whole number from 1 to {ATTEMPTS_MAX}, not {self.attempts!r}"
+            )
         for name in ("first_s", "longest_s", "deadline_s"):
-            _check(name, getattr(self, name), 0.0)
+            check_seconds(name, getattr(self, name), 0.0)
 
 
-def _check(name: str, value: float, least: float) -> None:
-    if not least <= value <= SECONDS_MAX:
-        raise ValueError(f"{name} is seconds from {least:g} to {SECONDS_MAX:g}")
+def check_seconds(name: str, value: float, least: float, most: float = SECONDS_MAX) -> None:
+    """Raises ValueError for an option outside of its bounds."""
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be seconds from {least:g} to {most:g}, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Seams:
-    """What else a client asks of the world, so that a test can say it: how to wait, chance from 0
-    to 1, and the clock.
-    """
+    """What a test may replace: how a client waits, its random numbers from 0 to 1, its clock."""
 
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     chance: Callable[[], float] = random.random

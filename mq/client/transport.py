@@ -1,11 +1,11 @@
-"""The seam between a client and the network: requests, answers, and what carries them.
+"""Requests, answers, and the interface of transports.
 
-`HttpTransport` does it over aiohttp, and the fake in memory. All that is decided is decided above
-it, in pure code; a transport sends each request once.
+`HttpTransport` sends requests over aiohttp, the fake's in memory. A transport sends each request
+once; retries are decided above it, in `sending`.
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -17,17 +17,15 @@ class BodyStream(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Its bytes; None where nobody knows before its end."""
+        """Its size in bytes; None if unknown."""
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body from its beginning."""
+    def chunks(self) -> AsyncIterator[bytes]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. `path` is percent-encoded; `query` and `headers` are as they are meant.
-
-    `wait_s`: for so long the answer may keep the client waiting by its own will.
+    """A request. `path` is percent-encoded; `query` and `headers` are not. `wait_s`: how long mq
+    may wait before it answers. `expected`: the statuses of answers that are no error.
     """
 
     method: str
@@ -36,6 +34,7 @@ class Request:
     headers: Pairs = ()
     body: bytes | BodyStream = b""
     wait_s: float = 0.0
+    expected: tuple[int, ...] = ()
 
     @property
     def target(self) -> str:
@@ -45,15 +44,13 @@ class Request:
         return f"{self.path}?{urlencode(self.query, quote_via=quote)}"
 
     def with_headers(self, more: Pairs) -> "Request":
-        """The same with these headers before its own."""
-        return Request(
-            self.method, self.path, self.query, (*more, *self.headers), self.body, self.wait_s
-        )
+        """The same request with `more` headers before its own."""
+        return replace(self, headers=(*more, *self.headers))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, whole. `headers` as they came."""
+    """A whole answer, with its headers as they were sent."""
 
     status: int
     headers: Pairs = ()
@@ -68,21 +65,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a transport waits: for a connection, and for each sign of life."""
+    """How long a transport waits for a connection, and for each sign of life."""
 
     connect_s: float
     answer_s: float
 
 
 class Socket(Protocol):
-    """A WebSocket that was begun."""
+    """An open WebSocket."""
 
     async def send(self, text: str) -> None:
-        """Sends a text frame. Raises ConnectionLost; waits while the other side does not read."""
+        """Sends a text frame; waits while mq does not read. Raises ConnectionLost."""
 
     async def receive(self) -> str | bytes:
-        """What comes next: a text frame, or a whole binary message. Raises ConnectionLost when the
-        connection has ended, however.
+        """The next text frame, or the next whole binary message. Raises ConnectionLost once the
+        connection has ended.
         """
 
     async def close(self) -> None:
@@ -90,15 +87,15 @@ class Socket(Protocol):
 
 
 class Transport(Protocol):
-    """What carries requests. Of one event loop; many may be on their way at a time."""
+    """Carries requests, many at a time, in one event loop."""
 
     async def request(self, request: Request, limits: Limits) -> Answer:
-        """Sends it once, and gives the whole answer, whatever its status. Raises CouldNotConnect,
-        ConnectionLost, TimedOut; NotUsable where the transport was closed.
+        """Sends a request once; returns the whole answer of any status. Raises CouldNotConnect,
+        ConnectionLost, TimedOut; AnswerTooLarge; NotUsable once the transport is closed.
         """
 
     async def connect(self, request: Request, limits: Limits) -> Socket:
-        """Begins a WebSocket. Raises UpgradeRefused beside what `request` raises."""
+        """Opens a WebSocket. Raises as `request` does, and UpgradeRefused."""
 
     async def close(self) -> None:
-        """Ends all connections, and what is on its way. May be called again."""
+        """Ends all connections and requests. May be called again."""

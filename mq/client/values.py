@@ -1,25 +1,26 @@
-"""What requests are answered with, as values: frozen, typed, times with their zone."""
+"""The values of answers: frozen, typed, times with their zone."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from mq.client.bodies import GivenBody
 from mq.client.errors import ClientError
+from mq.model.errors import suggestion
 from mq.model.names import CONTENT_TYPE_DEFAULT
 
 State: TypeAlias = Literal["ready", "delayed", "leased", "removed"]
 """Where a message is."""
 Via: TypeAlias = Literal["auto", "websocket", "poll"]
-"""How a consumer gets its messages."""
+"""A consumer's transport."""
 Reason: TypeAlias = Literal["rejected", "exception"]
 """Why a consumer sidelines a message."""
 
 
 class Absent:
-    """Nothing was said: None would be a value."""
+    """An argument that is left out, where None is a value."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -30,27 +31,26 @@ ABSENT: Final = Absent()
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to publish. Its body is `body`, or `json` as JSON; `delay_s` in seconds or `at`, a
-    time; the rest as `publish` has it.
-    """
+    """A message to publish. Its fields are the arguments of `publish`."""
 
     body: GivenBody = b""
     json: Any = ABSENT
     delay_s: float | None = None
-    at: datetime | None = None
+    at: datetime | str | None = None
     priority: int | None = None
     key: str | None = None
     visibility_s: int | None = None
     headers: Mapping[str, str] | None = None
     content_type: str | None = None
     idempotency_key: str | None = None
+    ttl_s: int | None = None
+    group: str | None = None
+    tags: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of one of many messages: it has an `id`, and is on stable media; or a `problem`,
-    which says whether it may be there all the same.
-    """
+    """The result of publishing one of many messages: `id`, and it is durable; or `problem`."""
 
     id: str | None = None
     problem: ClientError | None = None
@@ -58,7 +58,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of one of many that were to be deleted. `is_done`: it is gone for good."""
+    """The result of deleting, extending, releasing or sidelining one of many messages."""
 
     id: str
     status: int
@@ -66,25 +66,28 @@ class Settled:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is gone for good."""
+        """Whether it is done, durably."""
         return self.problem is None
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
-    """What any message says of itself that was read, peeked at or fetched."""
+class Fired:
+    """The firing that published a message: its schedule's name, its due time, and its number, from
+    1.
+    """
 
-    queue: str
-    id: str
-    body: bytes
-    headers: Mapping[str, str]
-    receives: int
-    published: datetime
+    name: str
     due: datetime
-    priority: int
-    key: str | None
-    sidelined: str | None
-    """In a sideline, why it came there, where that is known."""
+    number: int
+
+
+class Content:
+    """A message's headers and body."""
+
+    __slots__ = ()
+
+    headers: Mapping[str, str]
+    body: bytes
 
     @property
     def content_type(self) -> str:
@@ -96,15 +99,37 @@ class Carried:
         return self.body.decode()
 
     def json(self) -> Any:
-        """What the body says as JSON. Raises ValueError."""
+        """The body as a value of JSON. Raises ValueError."""
         return json.loads(self.body)
 
 
 @dataclass(frozen=True, slots=True)
+class Carried(Content):
+    """The common fields of messages that were read or peeked at."""
+
+    queue: str
+    id: str
+    body: bytes
+    headers: Mapping[str, str]
+    receives: int
+    published: datetime
+    due: datetime
+    priority: int
+    key: str | None
+    sidelined: str | None
+    """In a sideline, the reason, if known."""
+    schedule: Fired | None = field(default=None, kw_only=True)
+    """The firing of a schedule that published it."""
+    group: str | None = field(default=None, kw_only=True)
+    """The messages of one group are delivered one at a time."""
+    reason: str | None = field(default=None, kw_only=True)
+    """Why it was last released or sidelined, in one line, if its consumer gave a reason."""
+    tags: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage(Carried):
-    """A message that was read: nothing was consumed. `body` is the part that was asked for, `size`
-    the whole body's bytes.
-    """
+    """A message that was read. `body`: the requested part; `size`: the whole body's bytes."""
 
     state: State
     size: int
@@ -112,19 +137,40 @@ class StoredMessage(Carried):
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage(Carried):
-    """A message that was peeked at: nothing was consumed. `body` is at most the first 4 KiB of the
-    `size` bytes that it has.
-    """
+    """A message that was peeked at. `body`: at most the first 4 KiB of its `size` bytes."""
 
     state: State
     size: int
     sidelined_at: datetime | None
-    """In a sideline, since when it is there."""
+    """In a sideline, when it came there."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHead:
+    """A group of messages, and the message that it waits for; `since`: when that was first fetched.
+    `group`: None if its file does not name it.
+    """
+
+    group: str | None
+    id: str
+    state: State
+    receives: int
+    due: datetime
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedMessage(PeekedMessage):
+    """A message of a followed queue. `dropped`: how many messages before it were left out because
+    the program was slow.
+    """
+
+    dropped: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """A message's new due time, and how often it has been received."""
+    """A message's new due time, and how often it was delivered."""
 
     id: str
     due: datetime
@@ -133,9 +179,7 @@ class Extended:
 
 @dataclass(frozen=True, slots=True)
 class Sidelined:
-    """Where a message went that was sidelined: the sideline's name, and the reason, of the first
-    time where it was asked for again.
-    """
+    """A sidelined message: its sideline, and the reason, of the first time for a repeat."""
 
     id: str
     queue: str
@@ -144,8 +188,24 @@ class Sidelined:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a message was released or sidelined (`event`), as its consumer reported it; `receives`:
+    its deliveries until then.
+    """
+
+    time: datetime
+    event: str
+    queue: str
+    receives: int
+    type: str | None
+    text: str | None
+    trace: str | None
+    handler: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """Something that became of a message."""
+    """An event in a message's history."""
 
     time: datetime
     event: str
@@ -158,8 +218,8 @@ class HistoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What became of a message. `recording`: whether its queue records now; `left_out`: how many
-    events there were before those told.
+    """A message's history. `recording`: whether its queue records now; `left_out`: how many earlier
+    events are not in it.
     """
 
     id: str
@@ -169,8 +229,27 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class TagEvent(HistoryEvent):
+    """An event of a message that was published with a tag."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TagHistory:
+    """The events of messages that were published with a tag. `recording`: whether the queue records
+    now; `left_out`: how many earlier events are not in it.
+    """
+
+    tag: str
+    recording: bool
+    left_out: int
+    events: tuple[TagEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueEntry:
-    """A queue of a list."""
+    """A queue in a list."""
 
     name: str
     sideline: bool
@@ -178,8 +257,9 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A queue's counts, its settings, and what one process did with it since it began (`totals`).
-    `as_of`: of when each figure is. `process`: `index` and `of`, which process answered.
+    """A queue's counts, its settings and its totals: one process's since its start (`totals`), and
+    all processes' since the queue was created (`lifetime`). `as_of`: when each figure was taken.
+    `process`: `index` and `of`, the process that answered.
     """
 
     name: str
@@ -194,28 +274,34 @@ class Description:
     oldest_ready_age_s: float | None
     expired: bool
     totals: Mapping[str, int]
+    lifetime: Mapping[str, int]
     process: Mapping[str, int]
     as_of: Mapping[str, datetime]
     settings: Mapping[str, Any]
     said: Mapping[str, Any]
-    """The answer as it was, with what this version does not know."""
+    """The whole answer, with members that this version does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A queue's effective settings by name, as JSON has them; their entity tag is an `if_match`."""
+    """A queue's effective settings by name, as JSON has them. `etag`: for `if_match`."""
 
     values: Mapping[str, Any]
     etag: str
 
     def __getitem__(self, name: str) -> Any:
-        return self.values[name]
+        try:
+            return self.values[name]
+        except KeyError:
+            raise KeyError(f"no setting {name}{suggestion(name, self.values)}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A queue's schedule, and how far it is. `is_new`: whether this PUT made it, None elsewhere.
-    `problem`: in a list, what is wrong with one whose file is damaged; its other facts are empty.
+    """A queue's schedule, and its state. `next` is None once it has ended, and while it is
+    `waiting` for the end of its last message. `is_new`: whether `schedule` created it, None
+    elsewhere. `problem`: in a list, why a damaged file could not be read; the other fields are then
+    empty.
     """
 
     name: str
@@ -224,15 +310,21 @@ class Schedule:
     cron: str | None
     tz: str | None
     next: datetime | None
+    waiting: bool
     fired: int
     skipped: int
     last: str | None
     count: int | None
     until: datetime | None
     overlap: str
+    after: str
+    misfire: str
     priority: int | None
     key: str | None
     visibility_s: int | None
+    ttl_s: int | None
+    group: str | None
+    tags: tuple[str, ...]
     size: int
     headers: Mapping[str, str]
     body: bytes
@@ -241,9 +333,29 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
+class TaggedMessage:
+    """A message that has a tag: its id, and its state."""
+
+    id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """Some of the messages that have a tag, by id. `entries`: how many messages in the queue and
+    its sideline have it, including some that have just gone. `after`: the id after which to
+    continue; None: these are the last ones.
+    """
+
+    entries: int
+    messages: tuple[TaggedMessage, ...]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ShovelProgress:
-    """How far the run of a shovel is that goes on, or what came of the last one; `state` is
-    `scheduled` where none has run yet, and there is no more than when the next is.
+    """The state of a shovel's run, or of its last one. `state` is `scheduled` where none has run
+    yet; then only `interval_s` and `next` are known.
     """
 
     queue: str
@@ -266,13 +378,15 @@ class ShovelProgress:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing goes on."""
+        """Whether no run goes on."""
         return self.state not in ("running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process that shares the upkeep, as it told of itself. `said`: all of that."""
+    """A process that shares the upkeep of queues, by its last report, at `told`. `said`: the whole
+    report.
+    """
 
     name: str
     host: str
@@ -288,7 +402,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The processes that share the upkeep. `assigned`: whose the queue is that was asked for."""
+    """The processes that share the upkeep of queues. `assigned`: the one of the queue that was
+    asked for.
+    """
 
     leader: str | None
     members: tuple[Member, ...]
@@ -296,9 +412,88 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """The load from `time` on, for a step. `published`, `fetched` and `deleted` are counts of the
+    `seconds` that mq measured, 0 for none. The others are the largest values of the step.
+    """
+
+    time: datetime
+    seconds: float
+    published: int
+    fetched: int
+    deleted: int
+    ready: int
+    delayed: int
+    in_flight: int
+    sidelined: int
+    oldest_ready_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The last sample of all queues together, at `time`. `uncounted`: how many of the `queues` mq
+    could not count.
+    """
+
+    time: datetime
+    queues: int
+    uncounted: int
+    ready: int
+    delayed: int
+    in_flight: int
+    sidelined: int
+    oldest_ready_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trends:
+    """The load of a queue, or of all queues together. `points`: oldest first, each for `step_s`.
+    `last`: of all queues, if there was a sample.
+    """
+
+    step_s: int
+    points: tuple[TrendPoint, ...]
+    last: Sums | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConsumer:
+    """A consumer of a queue: a `websocket` or a long `poll`, in one process of mq. `caller`: the
+    name in its token or certificate. `active`: whether it gets messages; if the setting
+    `active_consumer` is `single`, at most one consumer is. `credit`: how many more messages it may
+    get. `in_flight`: how many it holds. `delivered`: how many it got.
+    """
+
+    id: str
+    process: int
+    via: str
+    address: str
+    caller: str | None
+    since: datetime
+    active: bool
+    priority: int
+    credit: int
+    in_flight: int
+    delivered: int
+    deliveries_per_s: float | None
+    select: str | None
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConsumers:
+    """The consumers of a queue, the oldest first. `complete`: all processes of mq answered, and
+    none has more than it listed.
+    """
+
+    consumers: tuple[QueueConsumer, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a look at all queues found: how many, and how many of them are new to the process that
-    was asked, have other settings, or are gone since its last look.
+    """The result of a scan of all queues: how many there are; how many are new, changed or gone
+    since the last scan of the process that answered.
     """
 
     queues: int
@@ -309,7 +504,7 @@ class Refreshed:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What mq can promise now: the durability of a success, and what is free."""
+    """The durability of mq's root, and its free space."""
 
     durability: str
     file_system: str
@@ -321,8 +516,9 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A queue of a consumer. `priority` (0 to 9) is the consumer's, over a WebSocket; `prefetch`:
-    how many messages may wait in the client, None: as the consumer says; `select` as of a fetch.
+    """A queue of a consumer. `priority` (0 to 9): those of a higher one are served first.
+    `prefetch`: how many messages wait in the client; None: the consumer's. `visibility_s`,
+    `select`, `packs`: as of a fetch of many.
     """
 
     queue: str
@@ -330,3 +526,4 @@ class Subscription:
     prefetch: int | None = None
     visibility_s: float | None = None
     select: str | None = None
+    packs: bool = False

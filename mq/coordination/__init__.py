@@ -1,1 +1,1 @@
-"""Who does what of the upkeep that one member a queue does: shovels and sweeps."""
+"""Assigns a queue's shovels and sweeps to one member."""

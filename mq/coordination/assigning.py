@@ -1,6 +1,6 @@
-"""Which queues are whose: round robin, decided by one member for all. Pure.
+"""Assigns queues to members, round robin; the leader decides for all. Pure.
 
-A queue and its sideline are one: what is done to one is by the other's settings.
+A queue and its sideline go together, since the upkeep of one follows the settings of the other.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,8 +12,8 @@ from mq.model.names import QueueName
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """What a leader has said: that it leads, and whose the queues are that are not its own. To one
-    member, of whom alone it may speak, not `of_all`.
+    """A leader's deal: the leader, and the members of the queues that are not its own. In ZooKeeper
+    a member sees only its own queues; such a deal is not `of_all`.
     """
 
     leader: str | None = None
@@ -21,30 +21,30 @@ class Deal:
     of_all: bool = True
 
     def owner(self, queue: QueueName) -> str | None:
-        """The queue's member: the leader, where it is assigned to nobody. None: nobody's, or, of a
-        deal that is not of all, who knows whose.
+        """The queue's member: the leader, if no other member has it. None: unknown, as in a deal
+        that is not of all.
         """
         return self.owner_of(pair_of(queue))
 
     def owner_of(self, pair: str) -> str | None:
-        """The same of a queue and its sideline, by the queue's name."""
+        """Likewise, by the name that a queue shares with its sideline."""
         return self.assigned.get(pair, self.leader if self.of_all else None)
 
 
-NOBODY: Final = Deal()
+NO_DEAL: Final = Deal()
 
 
 def pair_of(queue: QueueName) -> str:
-    """What is assigned: the name of the queue, also for its sideline."""
+    """The name to assign: the queue's, also for its sideline."""
     return queue.counterpart().text if queue.is_sideline else queue.text
 
 
 def assign(
-    queues: Collection[QueueName], members: Collection[str], before: Deal = NOBODY
+    queues: Collection[QueueName], members: Collection[str], before: Deal = NO_DEAL
 ) -> dict[str, str]:
-    """Members by the names of queues: each queue has one, and none has two more than another. They
-    are dealt in the order of names, round robin; but whoever had one before keeps it, as far as the
-    parts are equal so: what changes hands rests a while.
+    """Members by the names of queues. Each queue has one member, and no member has two more than
+    another. Queues are dealt in the order of names, round robin, but a member keeps what it had as
+    far as the shares stay equal: upkeep of a queue that changes hands pauses for a while.
     """
     parts: dict[str, list[str]] = {member: [] for member in sorted(set(members))}
     if not parts:

@@ -1,28 +1,27 @@
-"""The coordinator of a root that needs nothing else: files in members/.
+"""The coordinator by files in members/, for a root without ZooKeeper.
 
-Each member renews a lease. Whoever finds the leader gone writes itself into the leader's file, and
-deals the queues out there. FORMAT.md, "Members". It is safe with two leaders, and with a member
-that was stopped: all that this decides is who tries, and renames decide who does.
+Each member renews a lease. A member that finds the leader gone writes its own name into the
+leader's file and deals the queues out there (FORMAT.md, "Members"). Two leaders, or a member that
+was stopped, do no harm: the deal decides who tries, and renames decide who succeeds.
 """
 
 import contextlib
-import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from mq.coordination.assigning import Deal, assign
-from mq.coordination.coordinator import View
-from mq.coordination.leader_file import LeaderFile
+from mq.coordination.coordinator import Pacing, View
 from mq.coordination.leases import Lease, Sightings
-from mq.coordination.pacing import Pacing
 from mq.coordination.settling import Settling
+from mq.coordination.telling import LeaderFile
 from mq.model.errors import StartupError
+from mq.model.log import logger
 from mq.model.names import QueueName
 from mq.store.core.root import Root
 from mq.store.format.members import members_lock
 from mq.store.operations.remove import is_full
 
-_log = logging.getLogger("mq.coordination")
+_log = logger("mq.coordination")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class _Moment:
 
 
 class FileCoordinator:
-    """A member by files. `has` and `view` are for any thread, all else is for one."""
+    """A member by files. `has` and `view` are for any thread, the rest is for one."""
 
     kind = "file"
 
@@ -45,18 +44,20 @@ class FileCoordinator:
         self._sightings = Sightings(root, self._pacing.gone_s)
         self._settling = Settling(member, self._pacing.believe_s)
         self._renewed: _Moment | None = None
-        """Before the last time that it said it was there, and then saw what was dealt."""
+        """The time just before the last renewal that was followed by a read of the deal."""
         self._look_again_s = self._renew_again_s = self._deal_again_s = float("-inf")
         self._locked_out_since_s: float | None = None
         self._failing = False
 
     def start(self) -> None:
-        """Says that it is there. Raises StartupError when another process has the member's name."""
-        with contextlib.suppress(OSError):  # `run_once` tries again, and says so.
+        """Joins. Raises StartupError when another process has the member's name."""
+        with contextlib.suppress(OSError):  # `run_once` tries again, and logs it.
             self._lease.renew()
 
     def run_once(self, queues: Collection[QueueName]) -> None:
-        """See Coordinator. A look where it is due; what fails is tried again at the next."""
+        """See Coordinator. Checks the members and the deal if that is due; after a failure the next
+        check tries again.
+        """
         began = self._moment()
         if began.steady_s < self._look_again_s:
             return
@@ -66,27 +67,28 @@ class FileCoordinator:
             self._failing = False
         except (OSError, StartupError) as error:
             if not self._failing:
-                _log.warning("members cannot be told", extra={"fields": {"error": str(error)}})
+                _log.warning(
+                    "cannot read or write the members' files; trying again",
+                    extra={"fields": {"error": str(error)}},
+                )
             self._failing = True
 
     def has(self, queue: QueueName) -> bool:
-        """See Coordinator. False once the lease was not renewed in time, by either clock: a process
-        that was stopped, or a machine that slept, finds so before it does anything.
+        """See Coordinator. False once the lease was not renewed in time by either clock, so that a
+        process that was stopped, or a machine that slept, does nothing before it renews.
         """
         return self._is_believed() and self._settling.has(queue, self._root.clock.steady_s())
 
     def next_due_s(self) -> float:
-        """See Coordinator."""
         return max(0.0, self._look_again_s - self._root.clock.steady_s())
 
     def view(self) -> View:
-        """See Coordinator."""
         deal, members = self._settling.deal, self._settling.members
         leader = deal.leader if deal.leader in members else None
         return View(leader, members, deal.assigned, self._is_believed())
 
     def stop(self) -> None:
-        """See Coordinator. What it leads, another takes over at its next look."""
+        """See Coordinator. Another member takes the lead at its next check."""
         self._renewed = None
         self._settling.forget()
         with contextlib.suppress(OSError):
@@ -114,18 +116,18 @@ class FileCoordinator:
             self._renew_again_s = began.steady_s + self._pacing.renew_s
 
     def _take(self, queues: Collection[QueueName], members: tuple[str, ...]) -> Deal:
-        """Takes the lead, unless another does; what is said then."""
+        """Takes the lead, unless another member has it. Returns the current deal."""
         with self._locked() as is_locked:
             found = self._leader_file.read()
             if found.leader in members or not is_locked:
                 return found
             if self._settling.deal.leader != self.member:
                 fields = {"member": self.member, "before": found.leader}
-                _log.info("leads", extra={"fields": fields})
+                _log.info("this member now leads", extra={"fields": fields})
             return self._write(found, queues, members)
 
     def _deal(self, queues: Collection[QueueName], members: tuple[str, ...]) -> Deal:
-        """As the leader, deals the queues out, unless another has taken the lead by now."""
+        """As the leader, deals the queues out, unless another member has taken the lead."""
         with self._locked() as is_locked:
             found = self._leader_file.read()
             if found.leader != self.member or not is_locked:
@@ -140,7 +142,8 @@ class FileCoordinator:
             try:
                 self._leader_file.write(deal)
             except OSError as error:
-                # Who is alone has nobody to tell, and what it does may free room: it is said later.
+                # A single member needs no deal, and its work may free space first: write the file
+                # later.
                 if members != (self.member,) or not is_full(error):
                     raise
         self._deal_again_s = self._root.clock.steady_s() + self._pacing.assign_s
@@ -148,8 +151,8 @@ class FileCoordinator:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bool]:
-        """Whether it may write: it has the lock, or could not get it for so long that whoever has
-        it was stopped.
+        """Whether it may write: it has the lock, or the holder has kept the lock for so long that
+        it must be stopped.
         """
         files, now_s = self._root.files, self._root.clock.steady_s()
         descriptor = files.open_kept(members_lock(self._root.layout))

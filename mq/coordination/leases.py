@@ -1,22 +1,24 @@
-"""members/{member}.lease: a member's own, and who else is there by theirs.
+"""Leases in members/: a member's own, and the members that others' leases show.
 
-FORMAT.md, "Members". A lease is an empty file. Its mtime says when the member was last there, in
-the time of the root's file system.
+FORMAT.md, "Members". A lease is an empty file. Its mtime is the time at which the member was last
+alive, by the clock of the root's file system.
 """
 
 import contextlib
 from dataclasses import dataclass
+from typing import Final
 
 from mq.model.errors import BadName, StartupError
 from mq.model.message import Stamp
-from mq.model.upkeep_limits import MEMBER_FORGOTTEN_S
 from mq.store.core.moves import named_status
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.format.members import Of, member_path, parse_member_file
 
+MEMBER_FORGOTTEN_S: Final = 3600.0
+
 
 class Lease:
-    """A member's own. For one thread."""
+    """A member's own lease. For one thread."""
 
     def __init__(self, root: Root, member: str) -> None:
         self._root = root
@@ -25,7 +27,7 @@ class Lease:
         self._descriptor: int | None = None
 
     def renew(self) -> None:
-        """Says that the member is there. Raises OSError; StartupError when another process has the
+        """Creates or renews the lease. Raises OSError; StartupError when another process has the
         member's name.
         """
         if not self.is_there():
@@ -35,15 +37,15 @@ class Lease:
             self._root.files.stamp(self._descriptor, Stamp(self._root.now_ms()).mtime_ns())
 
     def is_there(self) -> bool:
-        """Whether it is as it was left: somebody may have taken it for one of long ago. Raises
-        OSError.
+        """Whether the file is still this lease: another member may have removed it as an old one.
+        Raises OSError.
         """
         if self._descriptor is None:
             return False
         return named_status(self._root, self._path, self._descriptor) is not None
 
     def leave(self) -> None:
-        """Says that it is there no more. Raises OSError."""
+        """Removes the lease. Raises OSError."""
         if self._descriptor is not None:
             try:
                 unlink_if_there(self._root.files, self._path)
@@ -51,7 +53,7 @@ class Lease:
                 self.close()
 
     def close(self) -> None:
-        """Gives the file back, as it is."""
+        """Closes the file and leaves it as it is."""
         if self._descriptor is not None:
             self._root.files.close(self._descriptor)
             self._descriptor = None
@@ -66,14 +68,12 @@ class Lease:
             files.close(descriptor)
             raise
         files.close(descriptor)
-        raise StartupError(
-            f"another process is the member {self._member}; each needs a name of its own"
-        )
+        raise StartupError(f"another process is the member {self._member}; use another --member")
 
 
 @dataclass(slots=True)
 class _Sight:
-    """A member's lease as this process has seen it."""
+    """Another member's lease, as this process has seen it."""
 
     mtime_ns: int
     since_s: float
@@ -81,8 +81,8 @@ class _Sight:
 
 
 class Sightings:
-    """Who is there. What counts is that a lease goes on being renewed, by this process's own steady
-    clock; wall time is asked only of one that was not seen renewed yet. For one thread.
+    """The living members. A lease counts while this process sees renewals, by its own steady clock;
+    wall time counts only for a lease whose renewals it has not seen yet. For one thread.
     """
 
     def __init__(self, root: Root, gone_s: float) -> None:
@@ -91,7 +91,7 @@ class Sightings:
         self._seen: dict[str, _Sight] = {}
 
     def look(self, member: str) -> tuple[str, ...]:
-        """Who is there, in the order of names; `member` always is. Raises OSError."""
+        """The living members in the order of names, `member` always included. Raises OSError."""
         files, now_s = self._root.files, self._root.clock.steady_s()
         found: dict[str, _Sight] = {}
         for entry in files.entries(self._root.layout.members):
@@ -105,7 +105,7 @@ class Sightings:
         return tuple(sorted(there | {member}))
 
     def forget(self, member: str) -> None:
-        """Takes away leases of members that were gone long ago. Raises OSError."""
+        """Removes leases of members that have long been gone. Raises OSError."""
         now_s, long_ago_ms = self._root.clock.steady_s(), MEMBER_FORGOTTEN_S * 1000
         for each, sight in self._seen.items():
             age_ms = self._root.now_ms() - Stamp.from_mtime_ns(sight.mtime_ns).due_ms

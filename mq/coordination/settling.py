@@ -1,14 +1,15 @@
-"""When a member has what it was dealt: once who had it before has surely given it up. Pure.
+"""Decides when a member takes over a queue that was dealt to it: once the former member has
+certainly given it up. Pure.
 
-A member gives up at once what it reads that it has no more, and all when it could not ask for
-`believe_s`. So what comes to it from another that is still there, it has so much later; what comes
-from one that is gone, at once.
+A member gives up a queue as soon as it reads a deal without it, and all queues after `believe_s`
+seconds without a successful read. So a queue of a living member is taken over after that time; a
+queue of a member that is gone, at once.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mq.coordination.assigning import NOBODY, Deal
+from mq.coordination.assigning import NO_DEAL, Deal
 from mq.model.names import QueueName
 
 
@@ -17,11 +18,13 @@ class _Learnt:
     deal: Deal
     members: frozenset[str]
     before: tuple[tuple[float, Deal | None], ...] = ()
-    """Deals of before, None where none is known, and until when they may be believed by others."""
+    """An earlier deal, None if it is unknown, and the time until which other members may follow
+    it.
+    """
 
 
 class Settling:
-    """What one member was dealt. `has` is for any thread, all else is for one."""
+    """One member's queues. `has` is for any thread, the rest is for one."""
 
     def __init__(self, member: str, believe_s: float) -> None:
         self._member = member
@@ -30,18 +33,17 @@ class Settling:
 
     @property
     def deal(self) -> Deal:
-        """The last one."""
         learnt = self._learnt
-        return NOBODY if learnt is None else learnt.deal
+        return NO_DEAL if learnt is None else learnt.deal
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Who was there then, in the order of names."""
+        """The members at the time of the deal, in the order of names."""
         learnt = self._learnt
         return () if learnt is None else tuple(sorted(learnt.members))
 
     def learn(self, deal: Deal, members: Collection[str], now_s: float) -> None:
-        """Takes in what is dealt now, and who is there; a steady clock's time."""
+        """Records a deal and the living members, at a time of a steady clock."""
         learnt = self._learnt
         before = () if learnt is None else learnt.before
         if learnt is None or deal != learnt.deal:
@@ -51,11 +53,11 @@ class Settling:
         self._learnt = _Learnt(deal, frozenset(members), kept)
 
     def forget(self) -> None:
-        """Has nothing: it begins anew, as one that has just come."""
+        """Gives up all queues and begins as a member that has just joined."""
         self._learnt = None
 
     def has(self, queue: QueueName, now_s: float) -> bool:
-        """Whether the queue is the member's by then."""
+        """Whether the member has the queue at that time."""
         learnt = self._learnt
         if learnt is None or learnt.deal.owner(queue) != self._member:
             return False

@@ -1,12 +1,12 @@
-"""The coordinator of members that meet at a ZooKeeper, by kazoo and its recipe of an election.
+"""The coordinator by ZooKeeper, with kazoo and its election recipe.
 
-A member is an ephemeral node, and so is its standing for leader: both go with its session. The
-leader tells each member what is its own by that member's node below `communicator`. A member has
-its queues while it is connected, and was answered within the greater part of its session's time: so
-one that was stopped finds that it has none before the others can have taken them.
+A member is an ephemeral node, and so is its candidacy: both end with its session. The leader writes
+each member's queues to that member's node below `communicator`. A member has its queues while it is
+connected and had an answer within most of its session's time. So a member that was stopped gives
+its queues up before others can take them.
 
-kazoo has threads of its own. One more, here, asks and tells; one more stands for leader. What fails
-is tried again for ever, and none of it reaches who asks `has`.
+kazoo has threads of its own. One more here reads and writes, another stands for leader. Failures
+are tried again for ever and do not reach callers of `has`.
 """
 
 import contextlib
@@ -21,21 +21,21 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL
 
-from mq.coordination.assigning import NOBODY, Deal, assign
-from mq.coordination.coordinator import View
-from mq.coordination.pacing import Pacing
+from mq.coordination.assigning import NO_DEAL, Deal, assign
+from mq.coordination.coordinator import Pacing, View
 from mq.coordination.settling import Settling
 from mq.coordination.telling import NOTHING, Told, parse_told, print_told
 from mq.coordination.zookeeper_address import Address, Nodes
 from mq.model.clock import Clock
+from mq.model.log import logger
 from mq.model.names import QueueName
 
-_log = logging.getLogger("mq.coordination")
-# What kazoo says of each try to connect is said here once.
-_kazoo_log = logging.getLogger("mq.coordination.kazoo")
+_log = logger("mq.coordination")
+# kazoo logs each try to connect; this module logs it once.
+_kazoo_log = logger("mq.coordination.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
-# Of a session's time: how often a member asks, and how long an answer is good for.
+# Fractions of a session's time: the pause between two reads, and how long an answer counts.
 _ASKS: Final = 1 / 5
 _BELIEVES: Final = 3 / 5
 _CONNECTS_AGAIN_S_MAX: Final = 2.0
@@ -44,7 +44,7 @@ _ENDED: Final = (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 
 @dataclass(eq=False, slots=True)
 class _Session:
-    """One session, and what this member is in it."""
+    """One session, and this member's nodes in it."""
 
     id: int
     election: Any
@@ -53,7 +53,7 @@ class _Session:
     stands: bool = False
     leads: bool = False
     deal_again_s: float = float("-inf")
-    dealt: Deal = NOBODY
+    dealt: Deal = NO_DEAL
     dealt_to: tuple[str, ...] = ()
 
     def end(self) -> None:
@@ -63,8 +63,8 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """Since when it is known who leads: a question that was answered was asked then, after the
-    connection had changed so many times.
+    """The time of the last answered question about the leader, and the number of changes of the
+    connection before it.
     """
 
     changes: int
@@ -73,7 +73,7 @@ class _Known:
 
 
 class ZooKeeperCoordinator:
-    """A member by ZooKeeper. `has` and `view` are for any thread, all else is for one."""
+    """A member by ZooKeeper. `has` and `view` are for any thread, the rest is for one."""
 
     kind = "zookeeper"
 
@@ -95,48 +95,45 @@ class ZooKeeperCoordinator:
         self._known: _Known | None = None
         self._settling = Settling(member, self._session_s * _BELIEVES)
         self._ours: set[int] = set()
-        """Sessions of this process that were lost."""
+        """The number of lost sessions."""
         self._poked = threading.Event()
         self._stopping = threading.Event()
         self._failing = False
         self._missed_s: float | None = None
-        """From when on it is missed that was never connected; None: it was, or that is said."""
+        """When to log that there was never a connection; None: there was one, or it is logged."""
         self._thread = threading.Thread(target=self._run, name="coordination", daemon=True)
 
     def start(self) -> None:
-        """See Coordinator."""
         self._missed_s = self._clock.steady_s() + self._session_s
         self._client.start_async()
         self._thread.start()
 
     def run_once(self, queues: Collection[QueueName]) -> None:
-        """See Coordinator: hands over which queues there are; all else is done beside."""
+        """See Coordinator: passes the queues to this object's threads, which do the rest."""
         now_s = self._clock.steady_s()
         if now_s >= self._look_again_s:
             self._look_again_s = now_s + self._pacing.look_s
             self._queues = tuple(queues)
 
     def has(self, queue: QueueName) -> bool:
-        """See Coordinator."""
         return self._believed() is not None and self._settling.has(queue, self._clock.steady_s())
 
     def next_due_s(self) -> float:
-        """See Coordinator."""
         return max(0.0, self._look_again_s - self._clock.steady_s())
 
     def view(self) -> View:
-        """See Coordinator. A member that does not lead knows of no queues but its own."""
+        """See Coordinator. A member that does not lead knows only its own queues."""
         known = self._believed()
         if known is None:
             return View(is_connected=False)
         return View(known.leader, self._settling.members, self._settling.deal.assigned)
 
     def stop(self) -> None:
-        """See Coordinator: ends the session, and with it all that the member was."""
+        """See Coordinator: ends the session and with it the member's nodes."""
         self._stopping.set()
         self._on_state(KazooState.LOST)
         for end in (self._client.stop, self._client.close):
-            # Also while it has never been connected, where kazoo fails in ways of its own.
+            # Also if it was never connected, where kazoo has errors of its own.
             with contextlib.suppress(Exception):
                 end()
         if self._thread.is_alive():
@@ -150,9 +147,9 @@ class ZooKeeperCoordinator:
         return known if age_s < self._session_s * _BELIEVES else None
 
     def _on_state(self, state: str) -> None:
-        """Called by kazoo when the connection comes or goes; at once, and so it must not wait."""
+        """kazoo calls it when the connection comes or goes, on its own thread: it must not wait."""
         if state != KazooState.CONNECTED:
-            self._changes += 1  # Nothing that was answered before is believed from here on.
+            self._changes += 1  # Earlier answers do not count any more.
         if state == KazooState.LOST and (session := self._session) is not None:
             self._session = None
             session.end()
@@ -179,29 +176,33 @@ class ZooKeeperCoordinator:
                     self._failing = False
                 else:
                     self._miss()
-            except Exception as error:  # kazoo's are of no one kind.
+            except Exception as error:  # kazoo has no common base class of errors.
                 if not self._failing and not self._stopping.is_set():
                     fields = {"member": self.member, "error": repr(error)}
-                    _log.warning("ZooKeeper cannot be asked", extra={"fields": fields})
+                    _log.warning(
+                        "a request to ZooKeeper failed; trying again", extra={"fields": fields}
+                    )
                 self._failing = True
             self._poked.wait(self._session_s * _ASKS)
 
     def _miss(self) -> None:
-        """kazoo tells of no connection that there never was: a wrong address has to be seen."""
+        """Logs that there was never a connection: kazoo does not report a wrong address."""
         missed_s = self._missed_s
         if missed_s is not None and self._clock.steady_s() >= missed_s:
             self._missed_s = None
             fields = {"member": self.member, "hosts": self._hosts}
-            _log.warning("ZooKeeper does not answer; tries again", extra={"fields": fields})
+            _log.warning("ZooKeeper does not answer; trying again", extra={"fields": fields})
 
     def _connect_anew(self) -> None:
-        """After what kazoo does not try again, an authentication that was refused for instance."""
+        """Connects again after a failure that kazoo does not retry, such as refused
+        authentication.
+        """
         with contextlib.suppress(Exception):
             self._client.stop()
         self._client.start_async()
 
     def _turn(self) -> None:
-        """Asks who is there, who leads, and what this member was told; tells, where it leads."""
+        """Reads the members, the leader and this member's queues; as leader, deals queues out."""
         changes, asked_s = self._changes, self._clock.steady_s()
         if self._believed() is None:
             self._settling.forget()
@@ -213,14 +214,14 @@ class ZooKeeperCoordinator:
         told = self._client.exists(self._nodes.told(self.member))
         if self.member not in members or told is None:
             self._known = None
-            session.has_joined = False  # Somebody took its nodes away.
+            session.has_joined = False  # Another party removed its nodes.
             self._poked.set()
             return
         self._client.get_children(self._nodes.leader, self._on_watch)
         leader = next(iter(session.election.contenders()), None)
         if leads and leader != self.member:
             self._known = None
-            self._session = None  # Somebody took away what it stood by; it stands anew.
+            self._session = None  # Its election node was removed; stand again.
             session.end()
             self._poked.set()
             return
@@ -229,14 +230,14 @@ class ZooKeeperCoordinator:
         self._known = _Known(changes, asked_s, leader)
 
     def _heard(self, leader: str | None) -> Deal:
-        """What the leader has told this member; nothing yet, where another told it what it was."""
+        """The leader's deal for this member; nothing, if an earlier leader wrote it."""
         told = self._told(self.member)
         if leader in (None, self.member) or told.leader != leader:
             return Deal(leader, of_all=False)
         return Deal(leader, dict.fromkeys(told.queues, self.member), of_all=False)
 
     def _joined_session(self) -> _Session | None:
-        """The session there is, in which this member is one; None: it cannot be, yet."""
+        """The current session with this member's node; None: there is none yet."""
         identity = self._client.client_id
         if identity is None:
             return None
@@ -261,7 +262,7 @@ class ZooKeeperCoordinator:
         return session
 
     def _make_own(self, path: str, session: _Session) -> bool:
-        """Has the node be this session's; False while it is another process's."""
+        """Makes the node this session's; False while another process has it."""
         try:
             self._client.create(path, b"", ephemeral=True)
         except NodeExistsError:
@@ -278,7 +279,7 @@ class ZooKeeperCoordinator:
         return True
 
     def _stand(self, session: _Session) -> None:
-        """Stands for leader, and leads, until the session ends. In a thread of its own."""
+        """Stands for leader and leads until the session ends, in a thread of its own."""
         try:
             session.election.run(self._lead, session)
         except Exception as error:  # As above.
@@ -287,13 +288,13 @@ class ZooKeeperCoordinator:
         self._poked.set()
 
     def _lead(self, session: _Session) -> None:
-        _log.info("leads", extra={"fields": {"member": self.member}})
+        _log.info("this member now leads", extra={"fields": {"member": self.member}})
         session.leads = True
         self._poked.set()
         session.ended.wait()
 
     def _told(self, member: str) -> Told:
-        """What a member was told, by whomever."""
+        """A member's queues, whichever leader wrote them."""
         try:
             data, _ = self._client.get(self._nodes.told(member), self._on_watch)
         except NoNodeError:
@@ -301,14 +302,14 @@ class ZooKeeperCoordinator:
         return parse_told(data)
 
     def _dealt(self, session: _Session, members: tuple[str, ...]) -> Deal:
-        """Deals the queues out where that is due, or members have changed."""
+        """Deals the queues out if that is due or members have changed."""
         now_s = self._clock.steady_s()
         if now_s < session.deal_again_s and members == session.dealt_to:
             return session.dealt
         queues: dict[str, set[str]] = {each: set() for each in members if each != self.member}
         before = session.dealt
-        if before is NOBODY:
-            # The first deal of who has just taken the lead: each keeps what another told it.
+        if before is NO_DEAL:
+            # The first deal of a new leader: each member keeps what the last leader gave it.
             had = {queue: each for each in members for queue in self._told(each).queues}
             before = Deal(None, had, of_all=False)
         for queue, each in assign(self._queues, members, before).items():
@@ -317,7 +318,7 @@ class ZooKeeperCoordinator:
         dealt: dict[str, str] = {}
         for each, its in queues.items():
             data, told = print_told(self.member, its)
-            with contextlib.suppress(NoNodeError):  # It is gone: the next deal is without it.
+            with contextlib.suppress(NoNodeError):  # It is gone: the next deal leaves it out.
                 self._client.set(self._nodes.told(each), data)
             dealt |= dict.fromkeys(told, each)
         session.dealt, session.dealt_to = Deal(self.member, dealt), members

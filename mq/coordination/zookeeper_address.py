@@ -11,8 +11,11 @@ from typing import Final, Self
 from urllib.parse import parse_qsl, urlsplit
 
 from mq.model.errors import BadName, StartupError
-from mq.model.upkeep_limits import SESSION_S_DEFAULT, SESSION_S_MAX
 from mq.store.format.members import parse_member
+
+# A ZooKeeper session's timeout: a member is gone this long after its last heartbeat.
+SESSION_S_DEFAULT: Final = 10.0
+SESSION_S_MAX: Final = 600.0
 
 SCHEME: Final = "zookeeper"
 EXAMPLE: Final = (
@@ -28,21 +31,21 @@ _PORT_MAX: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where members meet."""
+    """The address at which members meet."""
 
     hosts: str
-    """As kazoo takes them."""
+    """The hosts in kazoo's form."""
     prefix: str = ""
     client: str | None = None
     """None: the root's own name."""
     credentials: str | None = field(default=None, repr=False)
     """user:password, of the scheme `digest`."""
     session_s: float = SESSION_S_DEFAULT
-    """How long after its last word a member is gone."""
+    """The session timeout: a member is gone this many seconds after its last heartbeat."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises StartupError, which says what would do; never with the password in it."""
+        """Parses an address. Raises StartupError, which shows the form and never the password."""
         # A URL has one host; newer Pythons refuse brackets behind others.
         scheme, _, rest = text.partition("://")
         hosts = _HOSTS.findall(rest)[0]
@@ -81,30 +84,28 @@ class Nodes:
 
     @classmethod
     def of(cls, prefix: str, client: str) -> Self:
-        """Those of the client's name."""
         return cls(f"{prefix}/{client}-ignis-workers/{client}")
 
     @property
     def leader(self) -> str:
-        """Whose first child leads; kazoo's recipe has them."""
+        """The election's folder: by kazoo's recipe its first child leads."""
         return f"{self.base}/loadbalancer-leader"
 
     @property
     def members(self) -> str:
-        """Whose children are there, each as long as its session."""
+        """The folder of members: a child for each session."""
         return f"{self.base}/members"
 
     @property
     def communicator(self) -> str:
-        """By whose children the leader tells members what is theirs."""
+        """The folder of deals: a child for each member."""
         return f"{self.base}/communicator"
 
     def member(self, member: str) -> str:
-        """That the member is there."""
         return f"{self.members}/{member}"
 
     def told(self, member: str) -> str:
-        """What the member was told."""
+        """The node with the member's deal."""
         return f"{self.communicator}/{member}"
 
 
@@ -133,4 +134,4 @@ def _session_s(text: str) -> float:
 
 
 def _bad(why: str) -> StartupError:
-    return StartupError(f"no ZooKeeper's address: {why}; say {EXAMPLE}")
+    return StartupError(f"the address of a ZooKeeper is malformed: {why}; use {EXAMPLE}")

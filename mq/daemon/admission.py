@@ -2,26 +2,26 @@
 
 import asyncio
 import ipaddress
-import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mq.access.certificates import ClientsFile
-from mq.access.token_file import read_tokens
-from mq.access.tokens import TokenVerifier
+from mq.access.secrets import Signer, signers_of
+from mq.access.tokens import TokenVerifier, read_tokens
 from mq.daemon.issued import IssuedTokens
 from mq.http.access import Access
 from mq.model.clock import Clock
 from mq.model.errors import StartupError
+from mq.model.log import logger
 from mq.runtime.activation import open_sockets, place_of
 from mq.runtime.server_settings import ServerSettings
 
-_log = logging.getLogger("mq.access")
+_log = logger("mq.access")
 
 
 class Admission:
-    """Whom a daemon admits, by its settings: by its own tokens, those of an issuer, and clients'
-    certificates. Reads files when it is made, blocking. Raises StartupError.
+    """The callers that a daemon admits: by its own tokens, an issuer's, and clients' certificates.
+    Reads files when it is made, blocking. Raises StartupError.
     """
 
     def __init__(self, settings: ServerSettings, clock: Clock) -> None:
@@ -32,25 +32,28 @@ class Admission:
             "clients": settings.tls_clients,
         }
         self._told = {name: each for name, each in told.items() if each is not None}
-        self._tokens = self._read_tokens()
+        self._tokens, self._signers = self._read_tokens()
         self._issued = None if settings.jwt is None else IssuedTokens(settings.jwt, clock)
         self._clients = None
         if settings.tls_clients is not None:
             self._clients = ClientsFile(settings.tls_clients)
 
     def start(self, access: Access) -> None:
-        """From here on these say who is who. In the event loop, as all that follows."""
+        """Puts the callers into effect. In the event loop, like the methods below."""
         if self._issued is not None:
             self._issued.start()
         self._tell(access)
 
     async def reload(self, access: Access) -> None:
-        """Reads the files again. What is no good stays as it was, and the log says why."""
+        """Reads the files again. A bad file leaves the old callers, and the log says why."""
         is_read = True
         try:
-            self._tokens = await asyncio.to_thread(self._read_tokens)
+            self._tokens, self._signers = await asyncio.to_thread(self._read_tokens)
         except (StartupError, OSError, RuntimeError) as error:
-            _log.error("not read again", extra={"fields": {"error": str(error)}})
+            _log.error(
+                "callers not reloaded; the old ones stay",
+                extra={"fields": {"error": str(error)}},
+            )
             is_read = False
         if self._issued is not None:
             is_read &= await self._issued.reload()
@@ -58,46 +61,50 @@ class Admission:
             is_read &= await asyncio.to_thread(self._clients.reload)
         self._tell(access)
         if not self._told:
-            _log.info("no file of callers to read again")
+            _log.info("nothing to reload: mq runs without --tokens, --jwks and --tls-clients")
         elif is_read:
-            _log.info("read again", extra={"fields": self._told})
+            _log.info("callers reloaded", extra={"fields": self._told})
 
     async def stop(self) -> None:
-        """Asks no issuer any more."""
         if self._issued is not None:
             await self._issued.stop()
 
-    def _read_tokens(self) -> TokenVerifier | None:
-        return None if self._file is None else TokenVerifier(read_tokens(self._file))
+    def _read_tokens(self) -> tuple[TokenVerifier | None, Mapping[str, Signer]]:
+        if self._file is None:
+            return None, {}
+        entries = read_tokens(self._file)
+        return TokenVerifier(entries), signers_of(entries, self._file)
 
     def _tell(self, access: Access) -> None:
         issued = None if self._issued is None else self._issued.verifier
         verifiers = [each for each in (self._tokens, issued) if each is not None]
-        access.replace(verifiers, None if self._clients is None else self._clients.caller)
+        certified = None if self._clients is None else self._clients.caller
+        access.replace(verifiers, certified, self._signers)
 
 
 def check_exposure(settings: ServerSettings) -> None:
-    """Raises StartupError where others than this machine's could do everything, and nobody said
-    that this is meant; or where both that and who may do what was said. Blocking.
+    """Raises StartupError if callers of other machines could do everything and `--allow-anonymous`
+    is missing, or if it stands beside files of callers. Blocking.
     """
     if settings.controls_access:
         if settings.allow_anonymous:
             raise StartupError(
-                "--allow-anonymous beside what says who may do what: say one of them"
+                "--allow-anonymous lets every caller do everything, and --tokens, --jwks, "
+                "--jwks-url and --tls-clients limit callers; use either"
             )
         return
     if settings.allow_anonymous or settings.asks_certificates:
         return
     for place in _exposed(settings):
         raise StartupError(
-            f"{place} can be reached from elsewhere, and anybody there could do everything: say "
-            "who may with --tokens, --jwks, --jwks-url or --tls-client-ca, or that it is meant "
-            "with --allow-anonymous"
+            f"{place} can be reached from elsewhere, and every caller could do everything; name "
+            "the callers with --tokens, --jwks, --jwks-url or --tls-client-ca, or use "
+            "--allow-anonymous"
         )
 
 
 def _exposed(settings: ServerSettings) -> list[str]:
-    """The places where it is to listen that are not this machine's own, for people."""
+    """The places to listen at that other machines reach, for people."""
     if settings.descriptors:
         return _exposed_sockets(settings.descriptors)
     try:
@@ -106,7 +113,7 @@ def _exposed(settings: ServerSettings) -> list[str]:
             type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE,
         )  # fmt: skip
     except OSError:
-        return []  # Nothing can listen there, which is said when that is tried.
+        return []  # Nothing can listen there; listening will report that.
     if all(is_loopback(str(place[0])) for *_, place in found):
         return []
     return [settings.address or "every address"]
@@ -123,7 +130,7 @@ def _exposed_sockets(descriptors: Iterable[int]) -> list[str]:
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine reaches an IP address: 127/8, ::1, and the former as IPv6."""
-    # A zone, as in fe80::1%eth0, is none of the address.
+    # A zone, as in fe80::1%eth0, is not part of the address.
     found = ipaddress.ip_address(address.partition("%")[0])
     mapped = getattr(found, "ipv4_mapped", None)
     return bool((mapped or found).is_loopback)

@@ -1,4 +1,4 @@
-"""Flags of the command `mq` that say whose callers it knows beside those of its own tokens."""
+"""Flags of the command `mq` for callers with tokens of an issuer, or with client certificates."""
 
 import functools
 from collections.abc import Callable
@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import click
 
-from mq.access.jwt_settings import JwtSettings
-from mq.model.serving_limits import JWT_LEEWAY_S_DEFAULT, JWT_LEEWAY_S_MAX
+from mq.model.limits import JWT_LEEWAY_S_DEFAULT
 from mq.runtime.options import Number
+from mq.runtime.server_settings import JwtSettings
+
+JWT_LEEWAY_S_MAX: Final = 300.0
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _JWT: Final = ("jwks", "jwks_url", "jwt_audience", "jwt_issuer", "jwt_leeway")
@@ -20,25 +22,29 @@ _OPTIONS: Final = (
         type=_FILE,
         default=None,
         show_envvar=True,
-        help="Believe JSON Web Tokens signed for a key of this JWK set. Read again on SIGHUP.",
+        help="Accept JSON Web Tokens signed by a key of this JWK set. Read again on SIGHUP.",
     ),
     click.option(
         "--jwks-url",
         default=None,
         show_envvar=True,
-        help="The same, of a JWK set that an issuer serves by HTTPS; asked for in the background.",
+        help=(
+            "The same, for a JWK set that an issuer serves by HTTPS. Requested in the background."
+        ),
     ),
     click.option(
         "--jwt-audience",
         default=None,
         show_envvar=True,
-        help="Whom such a token must be for: its claim `aud`. Must be said.",
+        help=(
+            "The audience of such a token, its claim `aud`. Required with --jwks and --jwks-url."
+        ),
     ),
     click.option(
         "--jwt-issuer",
         default=None,
         show_envvar=True,
-        help="Whom such a token must be from: its claim `iss`.",
+        help="The issuer of such a token, its claim `iss`.",
     ),
     click.option(
         "--jwt-leeway",
@@ -52,22 +58,26 @@ _OPTIONS: Final = (
         type=_FILE,
         default=None,
         show_envvar=True,
-        help="Who may do what with which client certificate, TOML. Needs --tls-client-ca. Read "
-        "again on SIGHUP.",
+        help=(
+            "A TOML file of client certificates and their rights. Needs "
+            "--tls-client-ca. Read again on SIGHUP."
+        ),
     ),
 )
 
 
 def caller_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command these flags, and calls it with `jwt`, JwtSettings or None, and `tls_clients`,
-    a path or None. Raises click's UsageError.
+    """Adds these flags to a command, and calls it with `jwt`, JwtSettings or None, and
+    `tls_clients`, a path or None. Raises click's UsageError.
     """
 
     @functools.wraps(command)
     def with_options(**given: Any) -> Any:
         jwt = _jwt(*(given.pop(name) for name in _JWT))
         if given["tls_clients"] is not None and given.get("tls_client_ca", True) is None:
-            raise click.UsageError("--tls-clients needs --tls-client-ca.")
+            raise click.UsageError(
+                "--tls-clients names clients by their certificates, and needs --tls-client-ca."
+            )
         return command(jwt=jwt, **given)
 
     for option in reversed(_OPTIONS):
@@ -79,7 +89,7 @@ def _jwt(
     file: Path | None, url: str | None, audience: str | None, issuer: str | None, leeway_s: float
 ) -> JwtSettings | None:
     if file is not None and url is not None:
-        raise click.UsageError("--jwks and --jwks-url: say one of them.")
+        raise click.UsageError("--jwks and --jwks-url exclude each other; use one of them.")
     if file is None and url is None:
         if audience is not None or issuer is not None:
             raise click.UsageError("--jwt-audience and --jwt-issuer need --jwks or --jwks-url.")

@@ -6,18 +6,20 @@ by kill -9 too, the pipe ends and the child stops by itself.
 
 import asyncio
 import contextlib
-import logging
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 
 from mq.model.limits import CHILD_LONG_LIFE_S, CHILD_RESTART_S_MAX, CHILD_RESTART_S_MIN, KIB
+from mq.model.log import logger
+from mq.runtime.logs import LogFormat
+from mq.runtime.server_settings import ServerSettings
 
-_log = logging.getLogger("mq.children")
+_log = logger("mq.children")
 
 
 class Child:
-    """A python command that runs until it is told to end. In this process's group."""
+    """A python command that runs until a signal ends it. In this process's group."""
 
     def __init__(
         self,
@@ -26,13 +28,13 @@ class Child:
         speaks: bool = False,
         descriptors: Sequence[int] = (),
     ) -> None:
-        """`name`: as the log has it. `speaks`: it writes a word to standard output once it is
-        ready, and then whenever it likes; any other is ready as soon as it runs. `descriptors`:
-        what it is handed, under the same numbers.
+        """`name` is for the log. A child that `speaks` writes a word to standard output once it is
+        ready, and later ones at any time; another is ready as soon as it runs. It inherits the
+        `descriptors` under their numbers.
         """
         self.name = name
         self.words = 0
-        """How often it, or those before it, said something."""
+        """The number of words from it and its predecessors."""
         self.is_up = False
         """Whether it runs and was ready."""
         self._arguments = arguments
@@ -45,20 +47,17 @@ class Child:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Starts it, and starts it again whenever it ends: at once, and if that does not last,
-        after longer and longer waits.
-        """
+        """Starts it, and again whenever it ends: at once, then after growing waits."""
         self._task = asyncio.create_task(self._keep())
 
     async def ready(self) -> int:
-        """Waits until it was ready for the first time: 0. Or its exit status, when it gave up
-        before; then it is not started again.
+        """Waits until it is ready for the first time and returns 0, or its exit status if it gave
+        up before; then it is not started again.
         """
         await self._known.wait()
         return self._status
 
     def expect_end(self) -> None:
-        """From here on it is not started again."""
         self._ending.set()
 
     async def end(self, patience_s: float) -> None:
@@ -69,7 +68,9 @@ class Child:
         self._ask_to_end()
         _, late = await asyncio.wait((self._task,), timeout=patience_s)
         if late:
-            _log.warning("does not end, killed", extra={"fields": {"daemon": self.name}})
+            _log.warning(
+                "a daemon did not end in time; killed it", extra={"fields": {"daemon": self.name}}
+            )
             self.kill()
         await self._task
 
@@ -80,7 +81,7 @@ class Child:
                 self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Ends it at once, if it runs: it is up no more, also before that has happened."""
+        """Kills it, if it runs; it counts as down at once."""
         self.is_up = False
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -100,7 +101,7 @@ class Child:
             if loop.time() - began_s > CHILD_LONG_LIFE_S:
                 wait_s = 0.0
             _log.warning(
-                "ended, starts again",
+                "a daemon ended and starts again",
                 extra={"fields": {"daemon": self.name, "why": why, "in_s": wait_s}},
             )
             with contextlib.suppress(TimeoutError):
@@ -109,7 +110,7 @@ class Child:
             wait_s = min(max(2 * wait_s, CHILD_RESTART_S_MIN), CHILD_RESTART_S_MAX)
 
     async def _run(self) -> tuple[int, str]:
-        """Runs it to its end: its exit status (0 also when it could not be run), and why."""
+        """Runs it to its end. Returns its exit status (0 also if it could not start), and why."""
         try:
             with _without_signals(*((signal.SIGHUP,) if self._speaks else ())):
                 process = await asyncio.create_subprocess_exec(
@@ -143,7 +144,7 @@ class Child:
             self._known.set()
 
     def _ask_to_end(self) -> None:
-        """Both ways: whichever it is ready for first."""
+        """Waits for its word or its end, whichever comes first."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -153,18 +154,17 @@ class Child:
 
 
 class Children:
-    """Several that come and go together."""
+    """Children that start and end together."""
 
     def __init__(self, members: Sequence[Child] = ()) -> None:
         self.members = members
 
     def start(self) -> None:
-        """Starts each."""
         for member in self.members:
             member.start()
 
     def expect_end(self) -> None:
-        """Starts none again from here on: a signal to the whole group may end them."""
+        """Stops starting them again: a signal to the whole group may end them."""
         for member in self.members:
             member.expect_end()
 
@@ -173,17 +173,15 @@ class Children:
         await asyncio.gather(*(member.end(patience_s) for member in self.members))
 
     def kill(self) -> None:
-        """Ends all at once."""
         for member in self.members:
             member.kill()
 
 
 @contextlib.contextmanager
 def _without_signals(*more: signal.Signals) -> Iterator[None]:
-    """What is started inside never sees Ctrl-C, not even before its first line, since a blocked
-    signal stays blocked: whoever started it ends it. (uvloop unblocks it; asyncio's own loop, on
-    which the supervisor runs, does not.) `more`: those that it unblocks by itself, once it hears
-    them.
+    """Blocks signals in processes started inside: none gets Ctrl-C, not even before its first line,
+    since its parent ends it. (uvloop unblocks signals; asyncio's own loop, on which the supervisor
+    runs, does not.) `more`: signals that the process unblocks itself once it handles them.
     """
     blocked = (signal.SIGINT, *more)
     signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
@@ -191,3 +189,22 @@ def _without_signals(*more: signal.Signals) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked)
+
+
+def upkeep(settings: ServerSettings, log_format: LogFormat, log_level: str) -> Children:
+    """`--standalone`: mq-mover and mq-reaper as children of mq, for its root; not started yet."""
+    flags = ("--root", str(settings.root), "--log-format", log_format, "--log-level", log_level)
+    return Children(
+        [
+            # -P: the installed daemons, not what the current folder has under their names.
+            Child(
+                "mq-mover",
+                (
+                    *("-P", "-m", "mq_mover", "--exit-with-stdin", *flags),
+                    *("--folder-max", str(settings.folder_max)),
+                    *("--refresh", str(settings.refresh_s)),
+                ),
+            ),
+            Child("mq-reaper", ("-P", "-m", "mq_reaper", "--exit-with-stdin", *flags)),
+        ]
+    )

@@ -1,42 +1,43 @@
 """The command `mq`: flags and environment into frozen settings, then the daemon."""
+# ruff: noqa: E402
 
 import asyncio
 import contextlib
+import gc
 import resource
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Final, get_args
+
+# A sixth of a start was the collector's, which finds nothing while modules are imported.
+gc.disable()
 
 import click
 import uvloop
 
-from mq.access.jwt_settings import JwtSettings
+from mq.broker.ready import BACKLOG_IDS_MAX
 from mq.daemon.caller_options import caller_options
-from mq.daemon.children import Children
+from mq.daemon.children import Children, upkeep
 from mq.daemon.process import serve, supervise, supervisor_notifier
 from mq.daemon.serving_options import serving_options
-from mq.daemon.standalone import upkeep
 from mq.daemon.supervisor import Supervisor
 from mq.model.errors import StartupError
 from mq.model.limits import (
     BODY_BYTES_MAX_DEFAULT,
-    BODY_IDLE_S_DEFAULT,
-    DRAIN_S_DEFAULT,
     MEMORY_BYTES_DEFAULT,
     MIB,
-    PEERS_DEFAULT,
-    PEERS_MAX,
     PROCESSES_MAX,
+    REFRESH_EVERY_S,
     VISIBILITY_S_MAX,
-    WORKERS_MAX,
 )
-from mq.model.metrics_limits import QUEUES_NAMED_DEFAULT, QUEUES_NAMED_MAX
 from mq.model.settings import CommitMode, Durability, QueueSettings
-from mq.model.upkeep_limits import REFRESH_EVERY_S
+from mq.runtime.cores import PROCESSES_AUTO_MAX
 from mq.runtime.logs import LogFormat
 from mq.runtime.options import (
     Number,
     Port,
+    Processes,
+    Whole,
     begin_logs,
     context,
     daemon_options,
@@ -47,7 +48,18 @@ from mq.runtime.options import (
     service_manager,
     size,
 )
-from mq.runtime.server_settings import ServerSettings
+from mq.runtime.server_settings import (
+    BODY_IDLE_S_DEFAULT,
+    DRAIN_S_DEFAULT,
+    PEERS_DEFAULT,
+    QUEUES_NAMED_DEFAULT,
+    JwtSettings,
+    ServerSettings,
+)
+
+gc.enable()
+
+PEERS_MAX: Final = BACKLOG_IDS_MAX - 1
 
 
 def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...]:
@@ -55,11 +67,11 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     try:
         return tuple(map(int, value.split(","))) if value else ()
     except ValueError:
-        raise click.BadParameter(f"{value!r} is no list of numbers") from None
+        raise click.BadParameter(f"{value!r} is not a list of numbers; use 3 or 3,4") from None
 
 
 @click.command("mq", context_settings=context("MQ"))
-@root_option("The folder that holds the queues; made when missing, in a folder that is there.")
+@root_option("The folder of the queues. It is made if it is missing and its parent exists.")
 @click.option("--address", default="127.0.0.1", show_envvar=True, help="The address to listen on.")
 @click.option(
     "--port",
@@ -70,14 +82,15 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, PROCESSES_MAX),
-    default=1,
+    type=Processes(),
+    default="1",
     show_envvar=True,
-    help="So many mq processes serve on the port, and one more looks after them.",
+    help="How many processes serve on the port; auto: one for each core, at most "
+    f"{PROCESSES_AUTO_MAX}. With more than one, another process supervises them.",
 )
 @click.option(
     "--process-index",
-    type=click.IntRange(0, PROCESSES_MAX - 1),
+    type=Whole(0, PROCESSES_MAX - 1),
     default=None,
     hidden=True,
     allow_from_autoenv=False,
@@ -100,36 +113,35 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     help="Seconds within which a supervisor wants to hear that this process lives.",
 )
 @click.option(
-    "--workers",
-    type=click.IntRange(1, WORKERS_MAX),
-    default=8,
-    show_envvar=True,
-    help="Pairs of threads that flush a commit group's files side by side, each by an fsync; no "
-    "effect with syncfs or --durability=none.",
-)
-@click.option(
     "--peers",
-    type=click.IntRange(0, PEERS_MAX),
+    type=Whole(0, PEERS_MAX),
     default=PEERS_DEFAULT,
     show_envvar=True,
-    help="Other mq processes on this root: fetch begins with messages of its own share of the "
-    "ids, which trades order for fewer lost races.",
+    help=(
+        "Other mq processes on this root. A fetch then begins with messages of "
+        "its own share of the ids: fewer lost races, looser order."
+    ),
 )
 @click.option(
     "--peer-index",
-    type=click.IntRange(0, PEERS_MAX),
+    type=Whole(0, PEERS_MAX),
     default=None,
     show_default="drawn by chance; 0 with --processes",
     show_envvar=True,
-    help="Which of the N+1 this one is, so that no two begin with the same share; with "
-    "--processes, which the first of them is.",
+    help=(
+        "The number of this process among the N+1, so that no two begin with "
+        "the same share; with --processes, the number of the first."
+    ),
 )
 @click.option(
     "--visibility",
     type=Number(0.001, VISIBILITY_S_MAX),
     default=30.0,
     show_envvar=True,
-    help="Seconds after which a fetched message that was not deleted is due again.",
+    help=(
+        "The visibility timeout: seconds after which a fetched message that was "
+        "not deleted is delivered again."
+    ),
 )
 @click.option(
     "--max-body",
@@ -144,7 +156,10 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     type=Number(0.01),
     default=BODY_IDLE_S_DEFAULT,
     show_envvar=True,
-    help="Seconds without a byte of the body, or behind 1 KiB a second, after which it is 408.",
+    help=(
+        "Seconds without a byte of the body, or behind 1 KiB a second, after "
+        "which the request is answered 408."
+    ),
 )
 @click.option(
     "--commit",
@@ -159,7 +174,10 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     type=click.Choice(get_args(Durability)),
     default="media",
     show_envvar=True,
-    help="What a success promises; none never flushes, and is for tmpfs.",
+    help=(
+        "What a success response promises. media: the change is on stable "
+        "media. none: nothing is flushed; for tmpfs."
+    ),
 )
 @click.option("--force", is_flag=True, show_envvar=True, help="Allow --durability=none anywhere.")
 @click.option(
@@ -169,7 +187,7 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     default=None,
     show_default="5 %, at most 64MiB",
     show_envvar=True,
-    help="Free bytes that publishing leaves alone, for fetch and delete on a full disk.",
+    help="Free bytes that publishing leaves, so that fetch and delete work on a full disk.",
 )
 @click.option(
     "--memory",
@@ -177,65 +195,76 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
     callback=size,
     default=f"{MEMORY_BYTES_DEFAULT // MIB}MiB",
     show_envvar=True,
-    help="Bytes of messages' bodies to hold in memory at most, in all processes together; 0 keeps "
-    "none for later.",
+    help="The most bytes of bodies in memory, in all processes together. 0 caches none.",
 )
 @click.option(
     "--drain-timeout",
     type=Number(0),
     default=DRAIN_S_DEFAULT,
     show_envvar=True,
-    help="Seconds that requests in hand have to end after SIGTERM or SIGINT.",
+    help="Seconds that requests have to end after SIGTERM or SIGINT.",
 )
 @click.option(
     "--standalone",
     is_flag=True,
     show_envvar=True,
-    help="Run mq-mover and mq-reaper too, as children that go when mq goes.",
+    help="Run mq-mover and mq-reaper too, as children that end with mq.",
 )
 @click.option(
     "--inotify/--no-inotify",
     default=True,
     show_envvar=True,
-    help="Have Linux tell what other processes put into queues in which somebody waits, or look "
-    "twice a second.",
+    help=(
+        "Learn from inotify what other processes publish to queues with waiting "
+        "consumers, or scan twice a second."
+    ),
 )
 @click.option(
     "--traces",
     is_flag=True,
     show_envvar=True,
-    help="Make a span of each request, and send it by OTLP as OpenTelemetry's variables say "
-    "(OTEL_EXPORTER_OTLP_ENDPOINT ...); by the extra mq[tracing].",
+    help=(
+        "Make a span of each request, and send it by OTLP as configured by "
+        "OpenTelemetry's variables (OTEL_EXPORTER_OTLP_ENDPOINT ...). Needs the "
+        "extra mq[tracing]."
+    ),
 )
 @click.option(
     "--refresh",
     type=Number(min=0, min_open=True),
     default=REFRESH_EVERY_S,
     show_envvar=True,
-    help="Every so many seconds look at all queues, which other processes may have changed or "
-    "deleted; the first time after a minute. POST /-/refresh has it done at once.",
+    help=(
+        "Seconds between two looks at all queues, which other processes may "
+        "have changed or deleted; the first one after a minute. POST /-/refresh "
+        "starts one at once."
+    ),
 )
 @click.option(
     "--tokens",
     type=click.Path(path_type=Path, dir_okay=False),
     default=None,
     show_envvar=True,
-    help="A file of tokens: who may do what with which queues; each request shows one. Read again "
-    "on SIGHUP. mqctl token makes it.",
+    help=(
+        "A file of tokens and their rights, made by mqctl token. Each request "
+        "must have a token. Read again on SIGHUP."
+    ),
 )
 @click.option(
     "--allow-anonymous",
     is_flag=True,
     show_envvar=True,
-    help="Listen beyond loopback without asking anybody who they are.",
+    help="Listen beyond loopback without authentication.",
 )
 @click.option(
     "--metrics-queues",
-    type=click.IntRange(0, QUEUES_NAMED_MAX),
+    type=Whole(0, 100_000),
     default=QUEUES_NAMED_DEFAULT,
     show_envvar=True,
-    help="How many queues, the first by name, have samples of their own at /-/metrics; all others "
-    "are summed.",
+    help=(
+        "The number of queues, the first by name, that have samples of their "
+        "own at /-/metrics; all others are summed."
+    ),
 )
 @click.option(
     "--timings/--no-timings",
@@ -245,11 +274,19 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
 )
 @click.option(
     "--board",
-    type=click.IntRange(0),
+    type=Whole(0),
     default=None,
     hidden=True,
     allow_from_autoenv=False,
     help="Memory in which all of several count: what a supervisor hands on.",
+)
+@click.option(
+    "--exchange",
+    callback=_descriptors,
+    default=None,
+    hidden=True,
+    allow_from_autoenv=False,
+    help="Sockets by which all of several ask each other: what a supervisor hands on.",
 )
 @caller_options
 @serving_options
@@ -263,7 +300,6 @@ def main(
     process_index: int | None,
     descriptors: tuple[int, ...],
     speak_within: float | None,
-    workers: int,
     peers: int,
     peer_index: int | None,
     visibility: float,
@@ -286,6 +322,7 @@ def main(
     metrics_queues: int,
     timings: bool,
     board: int | None,
+    exchange: tuple[int, ...],
     folder_max: int,
     serving: dict[str, Any],
     log_format: LogFormat,
@@ -310,7 +347,6 @@ def main(
         port=port,
         processes=processes,
         process_index=process_index or 0,
-        workers=workers,
         peers=peers,
         peer_index=peer_index,
         commit=commit,
@@ -333,6 +369,7 @@ def main(
         metrics_queues=metrics_queues,
         timings=timings,
         board=board,
+        exchange=exchange,
         queue=QueueSettings(visibility_s=visibility, body_bytes_max=max_body),
     )
     children = Children()

@@ -6,59 +6,63 @@ Wires the packages below; decides nothing.
 import asyncio
 import contextlib
 import logging
-import ssl
+import sys
 import threading
-from typing import TYPE_CHECKING, cast
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Final
 
 from mq.access.tls import ServerTls
 from mq.broker.broker import Broker
 from mq.broker.following import Following
-from mq.broker.listening import Listening
+from mq.broker.permits import SharedPermits
 from mq.broker.readiness import Readiness, ReadinessProbe
+from mq.broker.siblings import Siblings, shared_bytes
+from mq.broker.watching import Listening
 from mq.daemon.admission import Admission, check_exposure
-from mq.daemon.sites import PortSite, SocketSite
+from mq.daemon.port import Sites
+from mq.http.acceptor import bounds_of
 from mq.http.access import Access
-from mq.http.app import make_runner
-from mq.http.connection import ConnectionServer
+from mq.http.connection import FIRST_REQUEST_LOOK_S, FIRST_REQUEST_LOOKS, Server
+from mq.http.dispatcher import Dispatcher
 from mq.http.metering import PLAN
-from mq.http.parsers import PARSER
 from mq.http.service import Service
-from mq.metrics.board import Board
+from mq.metrics.board import Board, behind
 from mq.metrics.disk import Disk
 from mq.metrics.meter import Meter
 from mq.metrics.scrape import Scrapes
 from mq.metrics.survey import Survey
+from mq.metrics.trends import COUNTING_S, Recorder
 from mq.model.clock import Clock, SystemClock
 from mq.model.errors import MqError, StartupError, Unavailable
 from mq.model.lifecycle import State
-from mq.model.limits import (
-    CLOCK_LOOK_EVERY_S,
-    CLOCK_OFFSET_EVERY_S,
-    FIRST_REQUEST_LOOK_S,
-    FIRST_REQUEST_LOOKS,
-)
-from mq.runtime.activation import open_sockets, place_of, port_of
+from mq.model.log import logger
+from mq.model.totals import TOTALS_EVERY_S
+from mq.runtime.activation import cannot_listen, open_sockets, place_of, port_of
 from mq.runtime.server_settings import ServerSettings
+from mq.sqs.serving import Front as Sqs
 from mq.store.bulk.journal import journals
 from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
 from mq.store.core.arrivals import open_arrivals
+from mq.store.core.clocks import CLOCK_OFFSET_EVERY_S, ClockFollower
 from mq.store.core.root import Root, probe_write
-from mq.store.core.server_clock import ClockFollower
-from mq.store.core.trust import open_trusted_root
-from mq.store.disk.commit import Committer
-from mq.store.disk.files import Files
-from mq.store.disk.line import untold
+from mq.store.disk.commit import Committer, untold
+from mq.store.disk.files import Files, TimedFiles
+from mq.store.disk.flush import FSYNC_THREADS, Flusher
 from mq.store.disk.mounts import FileSystem, choose_flusher, file_system_of
 from mq.store.disk.steps import Flush, Steps
-from mq.store.disk.timed_files import TimedFiles
+from mq.store.opening import cannot_open, open_trusted_root
+from mq.store.packs.rolling import is_any_parted, roll_all_on
 from mq.store.settings.registry import Registry
+from mq.store.totals.writing import write_totals
+
+# How often mq checks whether the clock was set.
+CLOCK_LOOK_EVERY_S: Final = 1.0
+# How long after its start mq takes its first sample of all queues.
+TRENDS_AFTER_S: Final = 30.0
 
 if TYPE_CHECKING:
     from mq.daemon.traces import Traces
 
-_log = logging.getLogger("mq")
+_log = logger("mq")
 
 
 class Daemon:
@@ -76,13 +80,15 @@ class Daemon:
         self._meter = Meter(PLAN, board, self._clock.steady_s)
         measured = TimedFiles(self._clock.steady_s, self._meter.flush)
         self._files = files or (measured if settings.timings else Files())
-        self.runner: web.ServerRunner | None = None
-        """What listens, and has the connections of clients; None before the start."""
+        self.server: Server | None = None
+        """The connections of clients; None before the start."""
+        self._sites: Sites | None = None
         self._broker: Broker | None = None
         self.service: Service | None = None
-        """What requests are answered by; None before the start."""
+        """The parts that answer requests; None before the start."""
         self._tasks: list[asyncio.Task[None]] = []
         self._probe: ReadinessProbe | None = None
+        self._is_to_roll_forward = False
         self._following: Following | None = None
         self._committer: Committer | None = None
         self._access = Access(self._clock)
@@ -94,25 +100,54 @@ class Daemon:
         """Where it listens, for people."""
 
     async def start(self) -> int:
-        """Opens the root and listens; the port. Raises StartupError."""
+        """Opens the root and listens. Returns the port. Raises StartupError."""
+        settings = self._settings
+        service = await self.open()
+        tracing = None if self._traces is None else self._traces.spans()
+        self.server = Server(Dispatcher(service, tracing, Sqs(service.broker)), bounds_of(settings))
+        service.scrapes.connections = self.server.counts
+        context = None if self._tls is None else self._tls.context
+        self._sites = Sites(self.server, context, settings.handshake_s)
+        port = await self._listen(self._sites)
+        service.following.start()
+        service.roster.begin()
+        if settings.board is not None:
+            self._tasks.append(asyncio.create_task(service.scrapes.keep_on()))
+        root = service.broker.root
+        if self._is_to_roll_forward:
+            self._roll_forward(root)
+        # With several processes, the supervisor logs that all of them listen.
+        event = "serving" if settings.is_supervised else "listening"
+        facts = _facts(settings, port, root, service.broker.committer.flusher)
+        if port and not settings.is_supervised:
+            facts["page"] = settings.page_at(port)
+        if settings.descriptors:
+            facts["sockets"] = ", ".join(self.places)
+        if self._tls is not None:
+            facts["tls"] = True
+        _log.info(event, extra={"fields": facts})
+        return port
+
+    async def open(self) -> Service:
+        """Opens the root without listening. Raises StartupError."""
         settings = self._settings
         await asyncio.to_thread(check_exposure, settings)
         self._admission = await asyncio.to_thread(Admission, settings, self._clock)
         if settings.tls is not None:
             self._tls = await asyncio.to_thread(ServerTls, settings.tls)
         if settings.traces:
-            # Imported by those alone who ask for it: it is an extra.
+            # An extra, so imported only on request.
             from mq.daemon.traces import Traces  # noqa: PLC0415
 
             self._traces = Traces()
-        root, is_published_in_bulk = await asyncio.to_thread(
+        root, self._is_to_roll_forward = await asyncio.to_thread(
             _open, settings, self._files, self._clock
         )
         file_system = file_system_of(root.layout.root)
         flusher = choose_flusher(
             root.layout.root,
             self._files,
-            settings.workers,
+            FSYNC_THREADS,
             settings.commit,
             settings.durability,
             settings.force,
@@ -135,16 +170,23 @@ class Daemon:
             listening=_listening(settings, root, file_system),
             memory_bytes=settings.memory_bytes // settings.processes,
             waiters_max=settings.waiters_max,
+            siblings=_siblings(settings, self._clock),
+            permits=_permits(settings),
         )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         self._tasks.append(asyncio.create_task(_look_at_clock(root)))
+        self._tasks.append(asyncio.create_task(_write_totals(root)))
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
-            # Before anything is served: its due time would be of another clock than the mover's.
+            # Before serving: due times must be by the clock that mq-mover follows.
             await asyncio.to_thread(follower.follow)
             self._tasks.append(asyncio.create_task(_follow_clock(follower)))
         registry = await asyncio.to_thread(Registry, root, settings.queue, settings.refresh_s)
         self._following = Following(self._broker, registry)
+        if settings.process_index == 0:
+            describer = self._broker.describer
+            survey = Survey(describer.census, describer.ledger, sys.maxsize, COUNTING_S)
+            self._tasks.append(asyncio.create_task(_record(Recorder(root, survey))))
         scrapes = self._scrapes(self._broker, self._probe)
         self.service = Service(
             self._broker,
@@ -155,50 +197,33 @@ class Daemon:
             scrapes,
             self._meter if settings.timings else None,
         )
-        traced = None if self._traces is None else self._traces.around
-        self.runner = make_runner(self.service, settings.drain_s, traced)
-        await self.runner.setup()
         self._admission.start(self._access)
-        port = await self._listen(self.runner)
-        self._following.start()
-        if settings.board is not None:
-            self._tasks.append(asyncio.create_task(scrapes.keep_on()))
-        if is_published_in_bulk:
-            self._roll_forward(root)
-        # That all of several listen is for their supervisor to say.
-        event = "serving" if settings.is_supervised else "listening"
-        facts = _facts(settings, port, file_system, flusher.name)
-        if settings.descriptors:
-            facts["sockets"] = ", ".join(self.places)
-        if self._tls is not None:
-            facts["tls"] = True
-        _log.info(event, extra={"fields": facts})
-        return port
+        return self.service
 
     async def readiness(self) -> Readiness:
-        """What /-/readyz says. Raises Unavailable."""
+        """The answer of /-/readyz. Raises Unavailable."""
         if self._probe is None:
             raise Unavailable("not started")
         return await self._probe.check()
 
     async def turn(self) -> None:
-        """Returns once the loop and the line of commits have had a turn, whatever came of it: a
-        flush of what has not changed, behind those that go on.
+        """Returns once the loop and the commit thread have had a turn, whatever its outcome: it
+        flushes an unchanged file behind the flushes in progress.
         """
         if self._committer is not None and self._root is not None:
             with contextlib.suppress(MqError, OSError):
                 await self._committer.commit(_flushed(self._root.layout.folder(State.NEW)))
 
     def look(self) -> None:
-        """Uses the root as a publish does, blocking, in nobody's line. Raises OSError. Durable on
-        return: nothing is left.
+        """Uses the root as a publish does: blocking, outside the commit thread. Raises OSError.
+        Durable on return: no file is left.
         """
         if self._root is not None:
             probe_write(self._root)
 
     async def reload(self) -> None:
-        """Reads again who may do what, and with which certificates it serves. Where that cannot be
-        read, it stays as it was, and the log says why.
+        """Reads the callers and certificates again. Where a file is bad, the old ones stay, and the
+        log says why.
         """
         if self._tls is not None:
             await asyncio.to_thread(self._tls.reload)
@@ -206,7 +231,9 @@ class Daemon:
             await self._admission.reload(self._access)
 
     async def drain(self) -> None:
-        """No new connections; what is in hand is answered; then everything is given back."""
+        """Stops accepting connections, answers the requests in progress, and releases
+        everything.
+        """
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -219,92 +246,102 @@ class Daemon:
             self._broker.stop_waiting()
         if self.service is not None:
             self.service.shovels.stop_all()
-        if self.runner is not None:
+            self.service.roster.end()
+        if self.server is not None and self._sites is not None:
+            self._sites.stop()
             if self._settings.descriptors:
-                await self._hear_first_requests(self.runner)
-            await self.runner.cleanup()
+                await self._hear_first_requests(self.server)
+            await self.server.drain(self._settings.drain_s)
         if self._broker is not None:
             await self._broker.drain()
             await asyncio.to_thread(self._broker.root.history.end)
+            await asyncio.to_thread(write_totals, self._broker.root, at_end=True)
         self._tell_the_last()
         if self._traces is not None:
             await asyncio.to_thread(self._traces.end)
         _log.info("drained")
 
     def _tell_the_last(self) -> None:
-        """What was counted while it drained, for those that go on."""
+        """Leaves the counts of the drain to the processes that go on."""
         if self.service is not None:
             self.service.scrapes.keep()
 
     def _scrapes(self, broker: Broker, probe: ReadinessProbe) -> Scrapes:
-        survey = Survey(broker.describer.census, self._settings.metrics_queues)
+        describer = broker.describer
+        survey = Survey(describer.census, describer.ledger, self._settings.metrics_queues)
         looks = Disk(broker.root, broker.committer, probe, survey)
         return Scrapes(self._meter, broker, looks)
 
-    async def _listen(self, runner: web.ServerRunner) -> int:
-        """The port, 0 where there is none. Raises StartupError, with nothing left open."""
+    async def _listen(self, sites: Sites) -> int:
+        """Listens; returns the port, 0 without one. Raises StartupError, with nothing left open."""
         settings = self._settings
-        context = None if self._tls is None else self._tls.context
         try:
             if settings.descriptors:
                 listening = open_sockets(settings.descriptors)
                 self.places = tuple(map(place_of, listening))
-                for each in listening:
-                    await SocketSite(runner, each, context, settings.handshake_s).start()
+                await sites.take(listening)
                 return max(map(port_of, listening))
-            port = await _listen(runner, settings, context)
+            port = await sites.listen(settings)
             self.places = (f"{settings.address} port {port}",)
             return port
-        except StartupError:
-            await runner.cleanup()
+        except (StartupError, OSError) as error:
+            sites.stop()
             if self._admission is not None:
                 await self._admission.stop()
-            raise
+            if isinstance(error, StartupError):
+                raise
+            raise cannot_listen(settings.address, settings.port, error) from error
 
-    async def _hear_first_requests(self, runner: web.ServerRunner) -> None:
-        """Who connects from now on waits for the next process. Who came to this one, and has said
-        nothing yet, is not to be hung up on with a request on its way.
+    async def _hear_first_requests(self, server: Server) -> None:
+        """Waits for first requests. New connections wait for the next process, but a client that
+        has just connected to this one may have a request on its way, and is not disconnected.
         """
-        for site in list(runner.sites):
-            await site.stop()
-        server = cast(ConnectionServer, runner.server)
         for _ in range(FIRST_REQUEST_LOOKS):
-            # First: one that was just accepted is not known yet.
+            # The sleep comes first: a connection that was just accepted is not counted yet.
             await asyncio.sleep(FIRST_REQUEST_LOOK_S)
             if server.all_have_spoken():
                 return
 
     def _roll_forward(self, root: Root) -> None:
-        """Beside what is served: a large publish takes a while, and whoever ends can leave it."""
+        """Rolls parted packs and bulk publishes forward beside requests, since a large one takes a
+        while. The end of the daemon may interrupt it.
+        """
         settings = self._settings
         flusher = choose_flusher(
-            root.layout.root, self._files, 1, settings.commit, settings.durability, settings.force
+            root.layout.root, self._files, 2, settings.commit, settings.durability, settings.force
         )
-        threading.Thread(target=roll_all_forward, args=(root, flusher), daemon=True).start()
+
+        def roll() -> None:
+            roll_all_on(root, flusher)
+            roll_all_forward(root, flusher)
+
+        threading.Thread(target=roll, daemon=True).start()
 
     def _folder_failed(self) -> None:
-        _log.error("a folder's fsync failed")
+        _log.error("could not flush a folder; changes in it may be lost")
         if self._probe is not None:
             self._probe.folder_failed()
 
 
 def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, bool]:
-    """The root, and whether bulk publishes are to be rolled forward there."""
+    """Opens the root. Returns it, and whether it may have bulk publishes or parted packs to roll
+    forward.
+    """
     try:
         root = open_trusted_root(
             str(settings.root),
             files,
             clock,
-            settings.reserve_bytes,
-            settings.folder_max,
-            new_root_level=logging.INFO,
+            logging.INFO,
+            reserve_bytes=settings.reserve_bytes,
+            folder_max=settings.folder_max,
         )
         is_published_in_bulk = bool(journals(root))
         if is_published_in_bulk:
             drop_second_names(root)
-        return root, is_published_in_bulk
+        return root, is_published_in_bulk or is_any_parted(root)
     except OSError as error:
-        raise StartupError(f"cannot open the root {settings.root}: {error}") from error
+        raise cannot_open(str(settings.root), error) from error
 
 
 def _flushed(folder: str) -> Steps[None]:
@@ -312,42 +349,55 @@ def _flushed(folder: str) -> Steps[None]:
 
 
 def _listening(settings: ServerSettings, root: Root, file_system: FileSystem) -> Listening:
-    """Nothing is heard on a network mount of what other machines do there."""
-    arrivals = open_arrivals(root.layout) if settings.inotify else None
+    """How the daemon learns of new messages. On a network mount inotify misses other machines'."""
+    has_siblings = settings.board is not None
+    arrivals = open_arrivals(root.layout, has_siblings) if settings.inotify else None
     return Listening(arrivals, file_system.has_own_times)
 
 
-async def _listen(
-    runner: web.ServerRunner, settings: ServerSettings, context: ssl.SSLContext | None
-) -> int:
-    # Peers on one machine may share a port.
-    shares_port = settings.is_supervised or settings.peers > 0 or None
-    site = PortSite(
-        runner, settings.address, settings.port, shares_port, context, settings.handshake_s
+def _siblings(settings: ServerSettings, clock: Clock) -> Siblings | None:
+    """The state shared with the other processes of this mq, if there are any."""
+    if settings.board is None:
+        return None
+    memory = behind(settings.board, PLAN.numbers, settings.processes)
+    own = memory[: shared_bytes(settings.processes)]
+    return Siblings(own, settings.process_index, clock.steady_s)
+
+
+def _permits(settings: ServerSettings) -> SharedPermits | None:
+    """The permits shared with them for the limits of queues."""
+    if settings.board is None:
+        return None
+    memory = behind(settings.board, PLAN.numbers, settings.processes)
+    return SharedPermits(
+        memory[shared_bytes(settings.processes) :], settings.board, settings.process_index
     )
-    try:
-        await site.start()
-    except OSError as error:
-        raise StartupError(
-            f"cannot listen on {settings.address} port {settings.port}: {error.strerror}"
-        ) from error
-    for address in runner.addresses:
-        if isinstance(address, tuple):
-            return int(address[1])
-    raise StartupError("the server listens nowhere")
 
 
-def _facts(
-    settings: ServerSettings, port: int, file_system: FileSystem, commit: str
-) -> dict[str, object]:
+def _facts(settings: ServerSettings, port: int, root: Root, flusher: Flusher) -> dict[str, object]:
     return {
         "address": settings.address,
         "port": port,
         "root": settings.root,
-        "file_system": file_system.kind,
-        "commit": commit,
-        "parser": PARSER,
+        "file_system": file_system_of(root.layout.root).kind,
+        "commit": flusher.name,
     }
+
+
+async def _write_totals(root: Root) -> None:
+    while True:
+        await asyncio.sleep(TOTALS_EVERY_S)
+        await asyncio.to_thread(write_totals, root)
+
+
+async def _record(recorder: Recorder) -> None:
+    pause_s = TRENDS_AFTER_S
+    try:
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = await asyncio.to_thread(recorder.step)
+    finally:
+        await asyncio.to_thread(recorder.end)
 
 
 async def _look_at_clock(root: Root) -> None:

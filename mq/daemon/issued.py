@@ -1,13 +1,13 @@
-"""Tokens that another service signs, as a daemon knows them: from its start to its drain."""
+"""The tokens of an issuer (JWT) that a daemon accepts, from its start to its drain."""
 
 import asyncio
 import importlib.util
 from typing import TYPE_CHECKING
 
 from mq.access.callers import Verifier
-from mq.access.jwt_settings import JwtSettings
 from mq.model.clock import Clock
 from mq.model.errors import StartupError
+from mq.runtime.server_settings import JwtSettings
 
 if TYPE_CHECKING:
     from mq.access.key_url import UrlKeys
@@ -17,25 +17,26 @@ _NEEDED = ("jwt", "cryptography")
 
 
 class IssuedTokens:
-    """The verifier of such tokens, and what has to be begun, read again and ended with it. For one
-    event loop. Raises StartupError: also where the extra `jwt` is not installed. Reads a file,
-    blocking.
+    """The verifier of an issuer's tokens, and its keys. For one event loop. Reads a file, blocking.
+    Raises StartupError, also where the extra `jwt` is not installed.
     """
 
     def __init__(self, settings: JwtSettings, clock: Clock) -> None:
         missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
         if missing:
             raise StartupError(
-                f"--jwks and --jwks-url need {' and '.join(missing)}: pip install 'mq[jwt]'"
+                f"--jwks and --jwks-url need {' and '.join(missing)}; pip install 'mq[jwt]'"
             )
-        # Not everybody has what these need.
+        # These need the extra `jwt`.
         from mq.access.jwt import JwtVerifier  # noqa: PLC0415
         from mq.access.keys import BadKeys  # noqa: PLC0415
 
         try:
             self._keys = _keys(settings, clock)
         except BadKeys as error:
-            raise StartupError(f"--jwks, --jwks-url: {error}") from None
+            raise StartupError(
+                f"the keys of --jwks or --jwks-url cannot be used: {error}"
+            ) from None
         self.verifier: Verifier = JwtVerifier(
             self._keys,
             clock,
@@ -45,17 +46,16 @@ class IssuedTokens:
         )
 
     def start(self) -> None:
-        """Begins to ask for keys, where they are at a URL."""
+        """Begins to fetch keys, if they are at a URL."""
         self._keys.start()
 
     async def reload(self) -> bool:
-        """Reads a file of keys again; of one that is no good the log tells, and the keys stay:
-        False.
+        """Reads a file of keys again. False for a bad file: the old keys stay, and the log says
+        why.
         """
         return await asyncio.to_thread(self._keys.reload)
 
     async def stop(self) -> None:
-        """Asks for no more keys."""
         await self._keys.stop()
 
 

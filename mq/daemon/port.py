@@ -1,16 +1,20 @@
-"""A port for several processes of one machine, held for them by the one that hands it out.
+"""A port that several processes of one machine share, and that their supervisor holds.
 
-Each of them listens with SO_REUSEPORT, and the system gives each new connection to one
-of them. By itself that lets in anybody of the same user, unasked; holding the port keeps it to
-those that were told its number and ask for SO_REUSEPORT, also while none of them listens.
+Each process listens with SO_REUSEPORT, and the kernel gives each new connection to one of them.
+SO_REUSEPORT alone lets in any process of the same user. The held port keeps other programs off,
+also while no process listens.
 """
 
+import asyncio
 import errno
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from mq.model.errors import StartupError
+from mq.http.connection import Server
+from mq.runtime.activation import cannot_listen
+from mq.runtime.server_settings import ServerSettings
 
 # A free port of one address may be taken on another: tries to find one that is free on all.
 _FREE_PORT_TRIES: Final = 32
@@ -19,7 +23,7 @@ _Place = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
 class HeldPort:
-    """A port that is bound and never listened on. Until `release`, or this process's end."""
+    """A bound port without a listener, until `release` or the end of this process."""
 
     def __init__(self, sockets: Sequence[socket.socket]) -> None:
         self._sockets = sockets
@@ -27,7 +31,7 @@ class HeldPort:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What says to a process where to listen."""
+        """The flags that tell a process where to listen."""
         return ("--port", str(self.number))
 
     @property
@@ -36,14 +40,14 @@ class HeldPort:
         return {}
 
     def release(self) -> None:
-        """Lets go of the port; those that listen go on."""
+        """Closes the port; listening processes continue."""
         for each in self._sockets:
             each.close()
 
 
 def hold_port(address: str, port: int) -> HeldPort:
-    """Holds the port on every address of that name; 0 for one that is free on all of them.
-    Raises StartupError: also when anybody listens there or holds it, whatever they would share.
+    """Holds the port on every address of the name; 0: one that is free on all of them. Raises
+    StartupError, also when another process listens on the port or holds it, even a shared one.
     """
     try:
         places = _places(address, port)
@@ -54,7 +58,7 @@ def hold_port(address: str, port: int) -> HeldPort:
                 taken = error
         raise taken
     except OSError as error:
-        raise StartupError(f"cannot listen on {address} port {port}: {error.strerror}") from error
+        raise cannot_listen(address, port, error) from error
 
 
 def _places(address: str, port: int) -> list[_Place]:
@@ -79,7 +83,7 @@ def _hold_all(places: Sequence[_Place]) -> list[socket.socket]:
 
 
 def _hold(family: socket.AddressFamily, place: tuple[Any, ...]) -> socket.socket:
-    """A socket that is bound there alone, and from then on lets in who asks for SO_REUSEPORT."""
+    """A bound socket, beside which sockets with SO_REUSEPORT may bind afterwards."""
     held = _socket(family)
     try:
         held.bind(place)
@@ -95,9 +99,9 @@ def _hold(family: socket.AddressFamily, place: tuple[Any, ...]) -> socket.socket
 def _hold_in_spite_of_connections(
     family: socket.AddressFamily, place: tuple[Any, ...]
 ) -> socket.socket:
-    """The same where connections of an earlier server are not quite over. SO_REUSEADDR passes
-    them, and with them whatever else is bound and does not listen; so whether the port is free
-    is asked by listening, for a moment: only one can.
+    """The same while connections of an earlier server are still closing. SO_REUSEADDR ignores them,
+    but also any bound socket that does not listen. Only one socket can listen, so listening for a
+    moment shows whether the port is free.
     """
     with _socket(family) as claim:
         claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -109,7 +113,7 @@ def _hold_in_spite_of_connections(
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             held.bind(place)
-            # From here on it is in the way of those that ask for SO_REUSEADDR alone.
+            # From here on it blocks sockets with SO_REUSEADDR alone.
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         except OSError:
             held.close()
@@ -123,3 +127,44 @@ def _socket(family: socket.AddressFamily) -> socket.socket:
         # As asyncio's servers: IPv4 has a socket of its own.
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     return made
+
+
+# Connections that wait while a socket outlives the process. The system has its own limit
+# (net.core.somaxconn).
+BACKLOG_CONNECTIONS_MAX: Final = 4096
+# How long a client may take to end TLS after the server has.
+TLS_END_S: Final = 2.0
+
+
+class Sites:
+    """Where a server listens: a port, or sockets that are already open; with TLS if configured."""
+
+    def __init__(self, server: Server, context: ssl.SSLContext | None, handshake_s: float) -> None:
+        self._server = server
+        self._listening: list[asyncio.Server] = []
+        self._more: dict[str, Any] = {"ssl": context, "backlog": BACKLOG_CONNECTIONS_MAX}
+        if context is not None:
+            self._more["ssl_handshake_timeout"] = handshake_s
+            self._more["ssl_shutdown_timeout"] = TLS_END_S
+
+    async def listen(self, settings: ServerSettings) -> int:
+        """Listens on a port of an address; its number. Raises OSError."""
+        # Peers on one machine may share a port.
+        shares_port = settings.is_supervised or settings.peers > 0 or None
+        listening = await asyncio.get_running_loop().create_server(
+            self._server, settings.address, settings.port, reuse_port=shares_port, **self._more
+        )
+        self._listening.append(listening)
+        return int(listening.sockets[0].getsockname()[1])
+
+    async def take(self, held: Iterable[socket.socket]) -> None:
+        """Listens on sockets that are already open."""
+        for each in held:
+            listening = await asyncio.get_running_loop().create_server(
+                self._server, sock=each, **self._more
+            )
+            self._listening.append(listening)
+
+    def stop(self) -> None:
+        while self._listening:
+            self._listening.pop().close()

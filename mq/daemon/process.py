@@ -1,6 +1,5 @@
-"""What a process of the command `mq` does between its flags and its end.
-
-Signals and the supervisor's word; the daemon and the supervisor do the rest.
+"""A process of the command `mq`, from its flags to its end: signals, and messages of the
+supervisor. The daemon and the supervisor do the rest.
 """
 
 import asyncio
@@ -18,9 +17,12 @@ from mq.daemon.children import Children
 from mq.daemon.daemon import Daemon
 from mq.daemon.supervisor import Supervisor
 from mq.daemon.vitals import Vitals
-from mq.model.limits import CHILD_END_S, IO_THREADS_MAX, KIB
+from mq.model.limits import CHILD_END_S, KIB
 from mq.runtime.notify import Notifier
 from mq.runtime.server_settings import ServerSettings
+
+# Threads for what no commit group does: listings, large bodies.
+IO_THREADS_MAX: Final = 32
 
 _log = logging.getLogger("mq")
 
@@ -28,8 +30,8 @@ _OBJECTS_BEFORE_COLLECTING: Final = 10_000
 
 
 async def serve(settings: ServerSettings, upkeep: Children, notifier: Notifier) -> None:
-    """Serves until SIGTERM or SIGINT, or until its supervisor is gone, and drains. `upkeep`: what
-    runs beside it. `notifier`: who is told how it is. Raises StartupError.
+    """Serves until SIGTERM or SIGINT, or until the supervisor is gone, then drains. `upkeep`:
+    children that run beside it. `notifier`: receives its state. Raises StartupError.
     """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -41,7 +43,7 @@ async def serve(settings: ServerSettings, upkeep: Children, notifier: Notifier) 
     asked = asyncio.Event()
     if settings.has_files or notifier.is_told:
         loop.add_signal_handler(signal.SIGHUP, asked.set)
-    # Held back until somebody hears it: a supervisor may tell a child that it has just started.
+    # Blocked until there is a handler: a supervisor may signal a child that it has just started.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
     daemon = Daemon(settings)
     await daemon.start()
@@ -60,20 +62,20 @@ async def serve(settings: ServerSettings, upkeep: Children, notifier: Notifier) 
 
 
 async def _reload(daemon: Daemon, asked: asyncio.Event) -> None:
-    """Whenever it is asked for, one after the other: what is asked meanwhile is done once more."""
+    """Reloads at each request, one after the other; requests meanwhile cause one more."""
     while True:
         await asked.wait()
         asked.clear()
         try:
             await daemon.reload()
         except Exception:
-            # The next one is to be heard: it may take somebody's rights away.
-            _log.exception("not read again")
+            # The loop continues: the next reload may revoke a caller's rights.
+            _log.exception("could not reload")
 
 
 async def supervise(supervisor: Supervisor) -> int:
-    """Runs it until SIGTERM or SIGINT; a second one kills what still drains; SIGHUP is for its
-    processes. The exit status. Raises StartupError.
+    """Runs the supervisor until SIGTERM or SIGINT. A second signal kills processes that are still
+    draining; SIGHUP is passed on. Returns the exit status. Raises StartupError.
     """
     asked, insisted = asyncio.Event(), asyncio.Event()
 
@@ -89,15 +91,17 @@ async def supervise(supervisor: Supervisor) -> int:
 
 
 def _spare_the_collector() -> None:
-    """What start-up made stays, and a request leaves no cycles: looking for some after every few
-    hundred objects took a twentieth of the time.
+    """Excludes the objects of the start from garbage collection. Requests leave no cycles, and
+    collections after every few hundred objects took a twentieth of the time.
     """
     gc.freeze()
     gc.set_threshold(_OBJECTS_BEFORE_COLLECTING)
 
 
 def _stop_with_standard_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-    """The supervisor holds the other end, which closes however it ends."""
+    """Stops when standard input ends: the supervisor holds the other end, which closes however it
+    ends.
+    """
 
     def look() -> None:
         with contextlib.suppress(OSError):
@@ -110,13 +114,14 @@ def _stop_with_standard_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.
 
 
 def supervisor_notifier(watchdog_s: float | None) -> Notifier:
-    """The supervisor of several, which takes any word for a sign of life, and the first one for
-    readiness. `watchdog_s`: after so many seconds without one it kills this process.
+    """Reports to the supervisor of several processes, which takes any word as a sign of life, and
+    the first one as readiness. `watchdog_s`: it kills this process after this many seconds without
+    one.
     """
     return Notifier(_tell_supervisor, watchdog_s)
 
 
 def _tell_supervisor(message: bytes) -> None:
-    """Unbuffered: nothing is left to be written for one that is gone."""
+    """Unbuffered, so that nothing remains to be written once the supervisor is gone."""
     with contextlib.suppress(OSError):
         io.FileIO(sys.stdout.fileno(), "w", closefd=False).write(message + b"\n")

@@ -1,4 +1,4 @@
-"""Flags of the command `mq` that say how it speaks to its clients, and how much they may use up."""
+"""Flags of the command `mq` for its connections: TLS, timeouts and limits."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -8,18 +8,14 @@ from typing import Any, Final, get_args
 import click
 
 from mq.access.tls import ClientAuth, TlsFiles
-from mq.model.serving_limits import (
-    CONNECTIONS_MAX_DEFAULT,
-    HEAD_S_DEFAULT,
-    QUEUES_MAX_DEFAULT,
-    WAITERS_MAX_DEFAULT,
-)
-from mq.runtime.options import Number
+from mq.model.limits import WAITERS_MAX_DEFAULT
+from mq.runtime.options import Number, Whole
+from mq.runtime.server_settings import CONNECTIONS_MAX_DEFAULT, HEAD_S_DEFAULT, QUEUES_MAX_DEFAULT
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_COUNT: Final = click.IntRange(1)
+_COUNT: Final = Whole(1)
 _TLS: Final = ("tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
-# By the names that ServerSettings has for them.
+# By their names in ServerSettings.
 _FIELDS: Final[Mapping[str, str]] = {
     "head_timeout": "head_s",
     "connections_max": "connections_max",
@@ -41,21 +37,21 @@ _OPTIONS: Final = (
         type=_FILE,
         default=None,
         show_envvar=True,
-        help="The certificate's private key, PEM, which others must not be able to read.",
+        help="The certificate's private key, PEM. Other users must not be able to read it.",
     ),
     click.option(
         "--tls-client-ca",
         type=_FILE,
         default=None,
         show_envvar=True,
-        help="Ask clients for a certificate, and believe those of these authorities, PEM.",
+        help="Ask clients for a certificate, and accept those of these authorities, PEM.",
     ),
     click.option(
         "--tls-client-auth",
         type=click.Choice(get_args(ClientAuth)),
         default="required",
         show_envvar=True,
-        help="Whether a client without a certificate is let in. A bad one never is.",
+        help="Whether a client needs a certificate. An invalid one is always refused.",
     ),
     click.option(
         "--head-timeout",
@@ -69,29 +65,33 @@ _OPTIONS: Final = (
         type=_COUNT,
         default=CONNECTIONS_MAX_DEFAULT,
         show_envvar=True,
-        help="Connections of each process. For one more an idle one is closed; if there is none, "
-        "it is answered 503.",
+        help=(
+            "The most connections of each process. For one more, an idle one is "
+            "closed; without an idle one it is answered 503."
+        ),
     ),
     click.option(
         "--waiters-max",
         type=_COUNT,
         default=WAITERS_MAX_DEFAULT,
         show_envvar=True,
-        help="Long polls and subscriptions of each process; one more is answered 503.",
+        help=(
+            "The most waiting fetches and subscriptions of each process; one more is answered 503."
+        ),
     ),
     click.option(
         "--queues-max",
         type=_COUNT,
         default=QUEUES_MAX_DEFAULT,
         show_envvar=True,
-        help="Queues of the root, sidelines too; making one more is answered 429.",
+        help="The most queues of the root, with sidelines; making one more is answered 429.",
     ),
 )
 
 
 def serving_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command these flags, and calls it with `serving`: ServerSettings' fields of what they
-    say. Raises click's UsageError.
+    """Adds these flags to a command, and calls it with `serving`: the values as fields of
+    ServerSettings. Raises click's UsageError.
     """
 
     @functools.wraps(command)
@@ -114,8 +114,8 @@ def _tls(
     if tls_cert is not None and tls_key is not None:
         return TlsFiles(tls_cert, tls_key, tls_client_ca, tls_client_auth)
     if tls_cert is not None or tls_key is not None:
-        raise click.UsageError("--tls-cert and --tls-key: say both of them.")
-    # Whoever asks for certificates is not to be served in clear.
+        raise click.UsageError("--tls-cert and --tls-key go together; use both.")
+    # A daemon that asks for certificates does not serve in clear.
     if tls_client_ca is not None:
         raise click.UsageError("--tls-client-ca needs --tls-cert and --tls-key.")
     return None

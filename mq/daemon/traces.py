@@ -1,6 +1,7 @@
-"""Where spans go with `mq --traces`: to an OTLP receiver, as OpenTelemetry's environment says.
+"""Sends the spans of `mq --traces` to an OTLP receiver, as OpenTelemetry's environment configures
+it.
 
-By the extra `mq[tracing]`; imported only where it is asked for.
+By the extra `mq[tracing]`; imported only on request.
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING
 from mq.model.errors import StartupError
 
 if TYPE_CHECKING:
-    from mq.http.app import Handle
+    from mq.http.dispatcher import Tracing
 
 
 class Traces:
@@ -27,19 +28,21 @@ class Traces:
             from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
             from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
         except ImportError as error:
-            raise StartupError(f"--traces needs pip install 'mq[tracing]': {error}") from error
+            raise StartupError(
+                f"--traces needs OpenTelemetry ({error}); pip install 'mq[tracing]'"
+            ) from error
         is_named = "service.name" in OTELResourceDetector().detect().attributes
         resource = Resource.create({} if is_named else {"service.name": "mq"})
-        # Ended by the daemon, which knows when nothing is in hand any more.
+        # The daemon ends it, once no request is in flight.
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 
-    def around(self, answer: "Handle") -> "Handle":
-        """What answers as that does, each request in a span."""
-        from mq.http.traces import TracedDispatcher  # noqa: PLC0415
+    def spans(self) -> "Tracing":
+        """Makes a span of each request."""
+        from mq.http.traces import Traces as Spans  # noqa: PLC0415
 
-        return TracedDispatcher(answer, self._provider)
+        return Spans(self._provider)
 
     def end(self) -> None:
-        """Sends what is left, blocking, as long as OTEL_EXPORTER_OTLP_TIMEOUT (10 s) at most."""
+        """Sends the rest, blocking, as long as OTEL_EXPORTER_OTLP_TIMEOUT (10 s) at most."""
         self._provider.shutdown()

@@ -5,16 +5,19 @@ from typing import Final
 
 from mq.daemon.daemon import Daemon
 from mq.model.errors import MqError
-from mq.model.limits import CHILD_END_S, STATUS_EVERY_S
+from mq.model.limits import CHILD_END_S
 from mq.runtime.notify import Notifier
 from mq.runtime.pulse import Pulse
 from mq.runtime.server_settings import ServerSettings
+
+# How often the service manager gets mq's status.
+STATUS_EVERY_S: Final = 30.0
 
 _GIB: Final = 1 << 30
 
 
 class Vitals:
-    """Of one daemon, on its loop. Its beat is a turn of the loop and of the line of commits."""
+    """One daemon's, on its loop. A beat is a turn of the loop and of the commit thread."""
 
     def __init__(self, daemon: Daemon, notifier: Notifier, settings: ServerSettings) -> None:
         self._daemon = daemon
@@ -24,7 +27,7 @@ class Vitals:
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """That it serves from now on; then again and again how it is."""
+        """Reports that the daemon serves, then its status repeatedly."""
         self._notifier.ready(self._serves)
         self._pulse.start(self._daemon.look)
         if self._pulse.beat_every_s is not None:
@@ -33,14 +36,13 @@ class Vitals:
             self._tasks.append(asyncio.create_task(self._tell_status()))
 
     def ending(self) -> None:
-        """That it drains from now on, and for how long at most."""
+        """Reports that the daemon drains, and the longest time for that."""
         self._pulse.ending()
         self._notifier.stopping(end_s(self._settings))
         for task in self._tasks:
             task.cancel()
 
     def end(self) -> None:
-        """Nothing more is told."""
         self._pulse.stop()
 
     @property
@@ -54,7 +56,7 @@ class Vitals:
             await asyncio.sleep(every_s)
 
     async def _tell_status(self) -> None:
-        """One look at a time, however long it takes: another would hang as well."""
+        """Takes one look at a time: if one hangs, another would too."""
         while True:
             looking = asyncio.create_task(self._status())
             try:
@@ -78,5 +80,5 @@ class Vitals:
 
 
 def end_s(settings: ServerSettings) -> float:
-    """How long an end may take at most: requests in hand, and what runs beside."""
+    """The longest end, seconds: running requests, then children."""
     return settings.drain_s + 2 * CHILD_END_S

@@ -1,31 +1,31 @@
-"""Who asks: what a connection's client shows, and what it may do by that.
+"""Authentication and authorization of requests.
 
-`Access` is one for a daemon, and is changed while it serves; `Shown` is one for a connection. A
-kind of token is a Verifier; a client certificate's caller is told by a function. Both are given to
-`Access` by `mq.daemon`, which reads the files.
+A daemon has one `Access`, which `mq.daemon` fills with verifiers of tokens and a function for
+client certificates, also while it serves. A connection has one `Shown`.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
-from aiohttp import hdrs, web
-
-from mq.access.bearer import token_of
-from mq.access.callers import ANYBODY, Caller, Verifier
-from mq.access.errors import Unauthenticated
-from mq.access.limits import CALLER_KNOWN_S
-from mq.access.rules import Needed, Needs, check
+from mq.access.callers import ANONYMOUS, Caller, Right, Verifier, check
+from mq.access.errors import Forbidden, Unauthenticated
+from mq.access.secrets import Signer
+from mq.access.tokens import token_of
 from mq.model.clock import Clock
 
+# How long a connection's caller is cached: a token may end this much late.
+CALLER_KNOWN_S: Final = 1.0
+
 Certified: TypeAlias = Callable[[Mapping[str, Any]], Caller | None]
-"""Whose a certificate is, as Python's `getpeercert` has it; None: nobody's that is known."""
+"""The caller of a certificate, as Python's `getpeercert` has it; None: unknown."""
 
 _PEER: Final = "peercert"
+_NO_SIGNERS: Final[Mapping[str, Signer]] = {}
 
 
 class Access:
-    """Who may do what at this daemon. Without verifiers and certificates anybody may do everything.
+    """The callers of this daemon. Without verifiers and certificates all callers may do everything.
 
     For the event loop's thread.
     """
@@ -36,28 +36,35 @@ class Access:
         verifiers: Sequence[Verifier] = (),
         certified: Certified | None = None,
     ) -> None:
+        self.signers: Mapping[str, Signer] = _NO_SIGNERS
+        """Callers that sign SQS requests, by access key id."""
         self.clock = clock
         self.generation = 0
-        """Another whenever anything of it is."""
-        self._verifiers = tuple(verifiers)
-        self._certified = certified
+        """Changes with each `replace`."""
+        self._set(verifiers, certified)
 
-    @property
-    def is_on(self) -> bool:
-        """Whether anybody is asked who they are."""
-        return bool(self._verifiers) or self._certified is not None
-
-    def replace(self, verifiers: Sequence[Verifier], certified: Certified | None = None) -> None:
-        """From here on these say who is who, also on connections that are open."""
-        self._verifiers, self._certified = tuple(verifiers), certified
+    def replace(
+        self,
+        verifiers: Sequence[Verifier],
+        certified: Certified | None = None,
+        signers: Mapping[str, Signer] = _NO_SIGNERS,
+    ) -> None:
+        """Replaces the verifiers, also for open connections."""
+        self.signers = signers
+        self._set(verifiers, certified)
         self.generation += 1
 
+    def _set(self, verifiers: Sequence[Verifier], certified: Certified | None) -> None:
+        self._verifiers, self._certified = tuple(verifiers), certified
+        self.is_on = bool(verifiers) or certified is not None
+        """Whether requests need a token or certificate."""
+
     def caller(self, values: Sequence[str], transport: asyncio.BaseTransport | None) -> Caller:
-        """Who shows these Authorization headers over this connection. A token goes before a
-        certificate. Raises Unauthenticated.
+        """The caller of these Authorization headers on this connection. A token takes precedence
+        over a certificate. Raises Unauthenticated.
         """
         if not self.is_on:
-            return ANYBODY
+            return ANONYMOUS
         token = token_of(values)
         if token is not None:
             return self._of_token(token)
@@ -75,7 +82,7 @@ class Access:
 
 
 class Shown:
-    """What one connection's client shows; who that is, is remembered for CALLER_KNOWN_S."""
+    """A connection's caller, remembered for CALLER_KNOWN_S."""
 
     __slots__ = ("_access", "_caller", "_generation", "_until_s", "_values")
 
@@ -87,7 +94,7 @@ class Shown:
         self._until_s = 0.0
 
     def caller(self, values: Sequence[str], transport: asyncio.BaseTransport | None) -> Caller:
-        """Who asks, by these Authorization headers. Raises Unauthenticated."""
+        """The caller of these Authorization headers. Raises Unauthenticated."""
         access = self._access
         now_s = access.clock.steady_s()
         if (
@@ -104,21 +111,30 @@ class Shown:
         return found
 
 
-class _Showing(Protocol):
-    shown: Shown
-
-
-def caller_of(access: Access, request: web.BaseRequest) -> Caller:
-    """Who sends the request, now. Raises Unauthenticated."""
-    if not access.is_on:
-        return ANYBODY
-    values = request.headers.getall(hdrs.AUTHORIZATION, ())
-    return cast(_Showing, request.protocol).shown.caller(values, request.transport)
-
-
-def admit(access: Access, request: web.BaseRequest, needed: Needed, queue: str | None) -> None:
-    """Raises Unauthenticated, Forbidden, for a request that is not to be done. Looks at nothing
-    but its head, and at nothing that is stored.
+class Permission:
+    """The queues that a WebSocket's client may consume now. `who` returns the current caller, or
+    raises Unauthenticated.
     """
-    if access.is_on and needed is not Needs.NOTHING:
-        check(caller_of(access, request), needed, queue)
+
+    def __init__(self, who: Callable[[], Caller]) -> None:
+        """Raises Unauthenticated."""
+        self._who = who
+        self._caller = who()
+
+    def renew(self) -> bool:
+        """Renews the caller; true if it, or its rights, changed. Raises Unauthenticated."""
+        before, self._caller = self._caller, self._who()
+        return before != self._caller
+
+    def error(self, queue: str) -> Forbidden | None:
+        """Why the client may not consume the queue; None: it may."""
+        try:
+            check(self._caller, Right.CONSUME, queue)
+        except Forbidden as error:
+            return error
+        return None
+
+    def errors(self, queues: Iterable[str]) -> dict[str, Forbidden]:
+        """The errors of those queues that it may not consume."""
+        found = {queue: self.error(queue) for queue in queues}
+        return {queue: error for queue, error in found.items() if error is not None}

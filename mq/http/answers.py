@@ -1,67 +1,131 @@
-"""Whole answers: status, headers and body, as aiohttp's response or as the bytes themselves.
+"""Answers: whole, streamed and pending ones, and errors as answers and in the log."""
 
-Both ways of answering (`app` and `connection`) send the same bytes for the same answer.
-"""
-
+import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from email.utils import formatdate
 from http import HTTPStatus
-from typing import Final
-
-from aiohttp import web
-from aiohttp.helpers import rfc822_formatted_time
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from mq import __version__
+from mq.access.errors import Forbidden, Unauthenticated
+from mq.model.clock import Clock
+from mq.model.errors import MqError, Unavailable
+from mq.model.log import logger
+from mq.protocol.problems import (
+    INTERNAL,
+    MEDIA_TYPE,
+    Problem,
+    facts_of,
+    problem_for,
+    problem_headers,
+    problem_members,
+)
 
 SERVER: Final = f"mq/{__version__}"
 
-HAND: Final = web.ResponseKey("hand", object)
-"""Under this name a response has what counts what it holds."""
-
-_SERVER_LINE: Final = f"Server: {SERVER}\r\n"
 _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
 }
+_LINE: Final = "%s: %s\r\n".__mod__
+# Statuses without a body.
+_WITHOUT_LENGTH: Final = {101, 204, 304}
+
+LOG_EVERY_S: Final = 1.0
+"""The time between two log lines of one kind of error."""
+_NO_FACTS: Final[Mapping[str, object]] = {}
+
+_log = logger("mq.http")
+
+_LOGGED: Final = (Unavailable, Unauthenticated, Forbidden)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer whose body is held; `closes`: the connection ends with it. `hand` counts what it
-    holds of a message, until it is sent.
+class Answer(NamedTuple):
+    """An answer whose body is held; `closes`: the connection ends with it. `reservation` counts its
+    body in memory until it is sent.
     """
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes = b""
     closes: bool = False
-    hand: object | None = None
-
-    def response(self) -> web.Response:
-        """For aiohttp to send."""
-        response = web.Response(status=self.status, headers=self.headers, body=self.body or None)
-        response.headers["Server"] = SERVER
-        if self.hand is not None:
-            response[HAND] = self.hand
-        if self.closes:
-            response.force_close()
-        return response
+    reservation: object | None = None
 
     def encoded(self) -> bytes:
-        """The bytes for the socket, head and body, as aiohttp would send them."""
-        return self.encoded_head() + self.body
+        """The bytes of an answer to a malformed request: the connection ends."""
+        return head_of(self.status, self.headers, len(self.body), closes=True) + self.body
 
-    def encoded_head(self) -> bytes:
-        """Those before the body: a large one is not to be held twice."""
-        head = _STATUS_LINES[self.status]
-        for name, value in self.headers.items():
-            head += f"{name}: {value}\r\n"
-        head += _SERVER_LINE
-        if self.status != HTTPStatus.NO_CONTENT:
-            head += f"Content-Length: {len(self.body)}\r\n"
-        ending = "\r\nConnection: close\r\n\r\n" if self.closes else "\r\n\r\n"
-        head += f"Date: {rfc822_formatted_time()}{ending}"
-        return head.encode()
+
+class Source(Protocol):
+    """A body that is sent while it is read. `close` is called once, however sending ends."""
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes. Raises Unavailable when they cannot be read."""
+
+    async def close(self) -> None:
+        """Releases the source's resources."""
+
+
+class Streamed(NamedTuple):
+    """An answer with a streamed body of `size` bytes; None: not known."""
+
+    status: int
+    headers: Mapping[str, str]
+    source: Source
+    size: int | None
+
+
+class Pending(NamedTuple):
+    """An answer that `answer` makes of the future's result. If the client goes first, `abandon` is
+    called and the future is not cancelled.
+    """
+
+    future: "asyncio.Future[Any]"
+    answer: Callable[[Any], Answer | Streamed]
+    abandon: Callable[[], None] | None = None
+
+
+Result: TypeAlias = Answer | Streamed | Pending | Coroutine[Any, Any, Any] | None
+"""What a handler returns. A coroutine runs in a task and returns another Result; None: the
+connection was a WebSocket and has ended.
+"""
+
+
+def head_of(
+    status: int,
+    headers: Mapping[str, str],
+    size: int | None,
+    is_http_1_1: bool = True,
+    closes: bool = False,
+) -> bytes:
+    """An answer's status line and headers; `size` is the body's, None if it is not known. `closes`:
+    the connection ends with the answer.
+    """
+    head = _STATUS_LINES[status] + "".join(map(_LINE, headers.items())) + _origin()
+    if size is None:
+        if is_http_1_1:
+            head += "Transfer-Encoding: chunked\r\n"
+    elif status not in _WITHOUT_LENGTH and "Content-Length" not in headers:
+        head += f"Content-Length: {size}\r\n"
+    if not is_http_1_1:
+        head = head.replace("HTTP/1.1", "HTTP/1.0", 1)
+        if not closes:
+            head += "Connection: keep-alive\r\n"
+    elif closes:
+        head += "Connection: close\r\n"
+    return (head + "\r\n").encode()
+
+
+_dated: tuple[int, str] = (-1, "")
+
+
+def _origin() -> str:
+    """The headers Server and Date, formatted once a second."""
+    global _dated  # noqa: PLW0603
+    now_s = int(asyncio.get_running_loop().time())
+    if now_s != _dated[0]:
+        _dated = now_s, f"Server: {SERVER}\r\nDate: {formatdate(usegmt=True)}\r\n"
+    return _dated[1]
 
 
 def json_answer(
@@ -74,3 +138,65 @@ def json_answer(
     """One line of JSON, for people and programs."""
     body = json.dumps(content).encode() + b"\n"
     return Answer(status, {**(headers or {}), "Content-Type": media_type}, body, closes)
+
+
+def problem_answer(problem: Problem, facts: Mapping[str, object] = _NO_FACTS) -> Answer:
+    """The answer that is a problem, with these facts."""
+    content, headers = problem_members(problem, facts), problem_headers(problem, facts)
+    return json_answer(content, problem.status, headers, MEDIA_TYPE, problem.closes)
+
+
+def error_answer(error: MqError) -> Answer:
+    """The answer to an error. Only the fields of its class reach a client: in the problem's detail,
+    its headers, and as members for programs.
+    """
+    return problem_answer(problem_for(error), facts_of(error))
+
+
+class ErrorResponses:
+    """Answers errors. Logs the cause of each 503, 401 and 403: the first of a kind, then one line a
+    second with their number.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said: dict[type[MqError], tuple[float, int]] = {}
+
+    def answer(self, error: BaseException, method: str, path: str) -> Answer:
+        """The answer to a request that ended with the error."""
+        if isinstance(error, MqError):
+            if isinstance(error, _LOGGED):
+                self._log(error, method, path)
+            return error_answer(error)
+        fields = {"method": method, "path": path}
+        _log.error("a request failed", exc_info=error, extra={"fields": fields})
+        return problem_answer(INTERNAL)
+
+    def item(self, error: BaseException, method: str, path: str) -> dict[str, object]:
+        """The problem of one item of an answer: like `answer`, as members."""
+        if not isinstance(error, MqError):
+            self.answer(error, method, path)
+            return problem_members(INTERNAL, {})
+        if isinstance(error, _LOGGED):
+            self._log(error, method, path)
+        return problem_members(problem_for(error), facts_of(error))
+
+    def _log(self, error: MqError, method: str, path: str) -> None:
+        now_s = self._clock.steady_s()
+        said_s, more = self._said.get(type(error), (float("-inf"), 0))
+        if now_s - said_s < LOG_EVERY_S:
+            self._said[type(error)] = (said_s, more + 1)
+            return
+        self._said[type(error)] = (now_s, 0)
+        _log.warning(
+            "unavailable" if isinstance(error, Unavailable) else "refused",
+            extra={
+                "fields": {
+                    "problem": problem_for(error).slug,
+                    "method": method,
+                    "path": path,
+                    "error": str(error),
+                    "more_since": more,
+                }
+            },
+        )

@@ -1,61 +1,113 @@
-"""Many messages in one request: `?split=lines`, `?count=N`, and `/{queue}/acks`.
+"""Many messages in one request: `?split`, `?count=N`, and those that settle many (`/{queue}/acks`).
 
-What is asked for one message alone goes on to `messages`. The items of an answer that went wrong
-have a `problem`, which is what a request that went wrong so would be answered.
+Requests for one message go on to `messages`. A failed item of an answer has the `problem` that a
+request for it alone would get.
 """
 
-import logging
+import asyncio
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
-
-from aiohttp import web
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, TypeAlias
 
 from mq.broker import batches
-from mq.broker.memory import Hand
+from mq.broker.broker import Broker
+from mq.broker.memory import Reservation
 from mq.broker.queue import Queue
 from mq.http import messages
-from mq.http.answers import SERVER, Answer, json_answer
-from mq.http.bodies import held_body, json_object
-from mq.http.carried import download
+from mq.http.answers import Answer, Result, Streamed, json_answer
+from mq.http.bodies import download, held_body, json_object
+from mq.http.request import Request
 from mq.http.service import Service
-from mq.model.errors import BadName, BatchTooLarge, BodyTooLarge, Unavailable
+from mq.model.clock import rfc3339
+from mq.model.errors import (
+    AlreadySideline,
+    BadName,
+    BadParameter,
+    BatchTooLarge,
+    BodyTooLarge,
+    MessageNotFound,
+)
 from mq.model.limits import BATCH_BYTES_MAX, CHUNK_BYTES, SPLIT_LINES_MAX
-from mq.model.message import Delivery
+from mq.model.message import PLAIN, Delivery, Envelope, GivenBack, Posted
 from mq.model.names import MessageId, QueueName
-from mq.protocol.bodies import ids_of
-from mq.protocol.carried import OWN_ORIGIN
-from mq.protocol.envelopes import envelope_of_each
+from mq.protocol.batches import (
+    ACKED,
+    EXTENDED,
+    RELEASED,
+    SIDELINED,
+    Settlement,
+    check_rows,
+    posted,
+    settlements_of,
+)
+from mq.protocol.bodies import PACK, SPLIT, lines_of
+from mq.protocol.envelopes import envelope_of_each, idempotency_of
 from mq.protocol.fetching import COUNT, terms_of
-from mq.protocol.lines import SPLIT, lines_of
-from mq.protocol.rows import MEDIA_TYPE, delivered, is_text, row, row_in_parts
-
-_log = logging.getLogger("mq.http")
+from mq.protocol.parameters import message_id as message_id_of
+from mq.protocol.query import Schema
+from mq.protocol.rows import MEDIA_TYPE, OWN_ORIGIN, delivered, is_text, row, row_in_parts
+from mq.protocol.sidelines import sidelined
+from mq.store.operations.streams import Download
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 _NOTHING: Final = Answer(204, _NO_STORE)
 
 
-async def publish(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """POST: the body is one message; with `split`, each of its lines is one."""
-    if SPLIT.of(request.query) is None:
-        return await messages.publish(service, request, path)
+def publish(service: Service, request: Request, path: Mapping[str, str]) -> Result:
+    """POST: the body is one message; with `split`, each of its lines or rows is one."""
+    if request.raw_query:
+        split, in_packs = SPLIT.of(request.query), PACK.of(request.query) == "true"
+        if split is not None:
+            return _publish_many(service, request, path, split == "rows", in_packs)
+    return messages.publish(service, request, path)
+
+
+async def _publish_many(
+    service: Service, request: Request, path: Mapping[str, str], as_rows: bool, in_packs: bool
+) -> Answer:
     name = QueueName.parse(path["queue"])
-    await service.broker.queue(name)  # A missing queue is told before the body is read.
+    await service.broker.queue(name)  # A missing queue is refused before the body is read.
     now_ms = service.broker.root.now_ms()
-    envelope = envelope_of_each(request.query, request.headers, now_ms)
-    hand = service.broker.memory.receive()
-    lines = await _lines(service, request, hand)
-    ends = await batches.publish_many(service.broker, name, lines, envelope)
+    envelope = PLAIN
+    if as_rows:
+        check_rows(request.query, request.headers, in_packs)
+    else:
+        envelope = envelope_of_each(request.query, request.headers, now_ms, in_packs)
+    reservation = service.broker.memory.receive()
+    lines = await _lines(service, request, reservation)
+    ends: Sequence[batches.Published]
+    read = partial(posted, now_ms=now_ms)
+    if in_packs and lines and (key := idempotency_of(request.headers)) is not None:
+        if as_rows:
+            envelope, lines = _of_one_envelope(list(map(read, lines)))
+        envelope = replace(envelope, idempotency=key)
+        ends = await batches.publish_pack(service.broker, name, lines, envelope)
+    elif as_rows:
+        ends = await batches.publish_rows(service.broker, name, lines, read, in_packs)
+    else:
+        ends = await batches.publish_many(service.broker, name, lines, envelope, in_packs)
     rows = (_published(service, request, end) for end in ends)
     return Answer(200, {**_NO_STORE, "Content-Type": MEDIA_TYPE}, b"".join(rows))
 
 
-async def _lines(service: Service, request: web.BaseRequest, hand: Hand | None) -> list[bytes]:
-    """The body's lines, which `hand` counts. Raises BatchTooLarge, and what `held_body` does."""
+def _of_one_envelope(rows: Sequence[Posted]) -> tuple[Envelope, list[bytes]]:
+    """The envelope of all rows, and their bodies. Raises BadParameter if they differ."""
+    envelope = rows[0].envelope
+    if any(each.envelope != envelope for each in rows) or envelope.idempotency is not None:
+        raise BadParameter(
+            "idempotency-key", "for rows of equal attributes, and none of their own, with pack=true"
+        )
+    return envelope, [each.body for each in rows]
+
+
+async def _lines(
+    service: Service, request: Request, reservation: Reservation | None
+) -> list[bytes]:
+    """The body's lines. Raises BatchTooLarge, and what `held_body` does."""
     try:
-        body = await held_body(service, request, BATCH_BYTES_MAX, hand)
+        body = await held_body(service, request, BATCH_BYTES_MAX, reservation)
     except BodyTooLarge:
         raise BatchTooLarge(SPLIT_LINES_MAX, BATCH_BYTES_MAX) from None
     lines: list[bytes] = []
@@ -66,119 +118,188 @@ async def _lines(service: Service, request: web.BaseRequest, hand: Hand | None) 
     return lines
 
 
-def _published(service: Service, request: web.BaseRequest, end: batches.Published) -> bytes:
+def _published(service: Service, request: Request, end: batches.Published) -> bytes:
     if isinstance(end, MessageId):
         # An id needs no escapes in JSON.
         return f'{{"id": "{end.text}"}}\n'.encode("ascii")
-    return row({"problem": service.complaints.item(end, request.method, request.raw_path)})
+    return row({"problem": service.error_responses.item(end, request.method, request.target)})
 
 
-async def fetch(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> Answer | web.StreamResponse:
+def fetch(service: Service, request: Request, path: Mapping[str, str]) -> Result:
     """GET: the next message; with `count`, the next ones, a line of JSON each."""
-    count = COUNT.of(request.query)
+    count = COUNT.of(request.query) if request.raw_query else None
     if count is None:
-        return await messages.fetch(service, request, path)
-    visibility_s, wait_s, selection = terms_of(request.query, request.headers)
+        return messages.fetch(service, request, path)
+    return _fetch_many(service, request, path, count)
+
+
+async def _fetch_many(
+    service: Service, request: Request, path: Mapping[str, str], count: int
+) -> Answer | Streamed:
+    wanted = terms_of(request.query, request.headers)
+    terms = messages.consumer_terms(request, wanted, wanted.packs)
     name, broker = QueueName.parse(path["queue"]), service.broker
     queue = await broker.queue(name)
-    found = await batches.fetch_many(broker, name, count, visibility_s, wait_s, selection)
+    found = await batches.fetch_many(broker, name, count, terms, wanted.wait_s)
     if not found:
         return _NOTHING
-    return await _Sending(service, request, queue, deque(found)).send()
+    headers = {**_NO_STORE, **OWN_ORIGIN, "Content-Type": MEDIA_TYPE}
+    return Streamed(200, headers, _Rows(broker, queue, deque(found)), None)
 
 
-class _Sending:
-    """The answer of a fetch of many: what was not sent when it ends is released."""
+class _Rows:
+    """The rows of a fetch of many. Messages that were not sent are released at the end."""
 
-    def __init__(
-        self,
-        service: Service,
-        request: web.BaseRequest,
-        queue: Queue,
-        unsent: deque[Delivery],
-    ) -> None:
-        self._broker = service.broker
-        self._request = request
+    def __init__(self, broker: Broker, queue: Queue, unsent: deque[Delivery]) -> None:
+        self._broker = broker
         self._queue = queue
         self._unsent = unsent
-        headers = {**_NO_STORE, **OWN_ORIGIN, "Content-Type": MEDIA_TYPE}
-        self._response = web.StreamResponse(headers=headers)
-        self._response.headers["Server"] = SERVER
+        self._body: Download | None = None
 
-    async def send(self) -> web.StreamResponse:
-        """Sends all: the response has been sent on return."""
-        try:
-            await self._response.prepare(self._request)
-            while self._unsent:
-                await self._send_some()
-        except Unavailable as error:
-            # The status is sent: a connection cut short is the only way left to say so.
-            _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})
-            self._response.force_close()
-            if self._request.transport is not None:
-                self._request.transport.abort()
-        finally:
-            batches.give_back(self._queue, self._unsent)
-        return self._response
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """About a chunk of rows at a time, or one row with a streamed body in parts."""
+        while self._unsent:
+            if self._unsent[0].body is None:
+                async for part in self._large(self._unsent[0]):
+                    yield part
+                self._unsent.popleft()
+                continue
+            found, size = [], 0
+            for delivery in self._unsent:
+                if delivery.body is None or size >= CHUNK_BYTES:
+                    break
+                found.append(row(delivered(delivery), delivery.body))
+                size += len(found[-1])
+            yield b"".join(found)
+            for _ in found:
+                self._unsent.popleft()
 
-    async def _send_some(self) -> None:
-        """One body that is not held, or rows of about a chunk."""
-        if self._unsent[0].body is None:
-            await self._send_large(self._unsent[0])
-            self._unsent.popleft()
-            return
-        part, rows = bytearray(), 0
-        for delivery in self._unsent:
-            if delivery.body is None or len(part) >= CHUNK_BYTES:
-                break
-            part += row(delivered(delivery), delivery.body)
-            rows += 1
-        await self._response.write(part)
-        await self._request.writer.drain()
-        for _ in range(rows):
-            self._unsent.popleft()
+    async def close(self) -> None:
+        """Releases the messages that were not sent."""
+        batches.release_all(self._broker, self._queue, self._unsent)
+        if self._body is not None:
+            await self._body.close()
 
-    async def _send_large(self, delivery: Delivery) -> None:
-        """It is read twice, since its first bytes do not say whether it is text."""
+    async def _large(self, delivery: Delivery) -> AsyncIterator[bytes]:
+        """One row with a streamed body, read twice: first to see whether all of it is text."""
         if delivery.descriptor is None:
             raise ValueError("the body is held")
-        body = download(self._broker, delivery.descriptor, delivery.offset, delivery.size)
-        self._unsent[0] = replace(delivery, descriptor=None)  # Which is closed here.
-        try:
-            as_text = await is_text(body.chunks())
-            async for part in row_in_parts(delivered(delivery), body.chunks(), as_text):
-                await self._response.write(part)
-                await self._request.writer.drain()
-        finally:
-            await body.close()
+        of = (delivery.descriptor, delivery.offset, delivery.size)
+        body = self._body = download(self._broker, *of)
+        self._unsent[0] = delivery._replace(descriptor=None)  # `close` closes it.
+        as_text = await is_text(body.chunks())
+        async for part in row_in_parts(delivered(delivery), body.chunks(), as_text):
+            yield part
+        self._body = None
+        await body.close()
 
 
-async def acknowledge(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> Answer:
+Facts: TypeAlias = Mapping[str, object]
+"""What the result of a settled message has beside its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which members a request may have for each message that it settles; see `settlements_of`."""
+
+    fields: Mapping[str, Schema]
+    needed: str = "id"
+    first_alone: bool = False
+
+
+async def acknowledge(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
     """POST: deletes many messages; 200 with one result each, in their order."""
-    name = QueueName.parse(path["queue"])
+    name, broker = QueueName.parse(path["queue"]), service.broker
+
+    async def remove(unit: MessageId, said: Settlement) -> Facts:
+        await asyncio.shield(broker.remove_file(name, unit, said.if_receives))
+        return {"status": messages.DELETED.status}
+
+    return await _settle(service, request, name, Asked(ACKED), remove)
+
+
+async def extend(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """POST: sets when many messages are due; 200 with one result each."""
+    asked = Asked(EXTENDED, "due_in_s")
+    return await _reschedule(service, request, path, asked, GivenBack.NO)
+
+
+async def release(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """POST: ends many deliveries; 200 with one result each."""
+    return await _reschedule(service, request, path, Asked(RELEASED), GivenBack.YES)
+
+
+async def _reschedule(
+    service: Service,
+    request: Request,
+    path: Mapping[str, str],
+    asked: Asked,
+    given: GivenBack,
+) -> Answer:
+    is_extended = given is GivenBack.NO
+    name, broker = QueueName.parse(path["queue"]), service.broker
+
+    async def reschedule(unit: MessageId, said: Settlement) -> Facts:
+        how = GivenBack.UNHANDLED if said.unhandled else given
+        of = (name, unit, said.due_in_s, said.if_receives, how, said.failure)
+        stamp = await broker.reschedule_file(*of)
+        return {"status": 200, "due": rfc3339(stamp.due_ms), "receives": stamp.receives}
+
+    return await _settle(service, request, name, asked, reschedule, is_extended)
+
+
+async def sideline(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """POST: moves many messages to the sideline; 200 with one result each."""
+    name, broker = QueueName.parse(path["queue"]), service.broker
+    if name.is_sideline:
+        raise AlreadySideline(name.text)
+
+    async def move(unit: MessageId, said: Settlement) -> Facts:
+        into, stamp = await broker.sideline_file(
+            name, unit, said.reason, said.if_receives, said.failure
+        )
+        return {"status": 200, **sidelined(unit, into, stamp)}
+
+    # The first makes the sideline.
+    return await _settle(service, request, name, Asked(SIDELINED, first_alone=True), move)
+
+
+async def _settle(
+    service: Service,
+    request: Request,
+    name: QueueName,
+    asked: Asked,
+    settle: Callable[[MessageId, Settlement], Awaitable[Facts]],
+    is_extended: bool = False,
+) -> Answer:
+    """Settles each message of the request; one result each, in their order."""
     await service.broker.queue(name)
-    texts = ids_of(await json_object(service, request))
-    ids: dict[str, MessageId] = {}
-    ends: dict[str, BaseException | None] = {}
-    for text in texts:
+    rows = settlements_of(await json_object(service, request), asked.fields, asked.needed)
+    wanted: dict[MessageId, Settlement] = {}
+    ends: dict[str, Facts | BaseException] = {}
+    for each in dict.fromkeys(rows):
         try:
-            ids[text] = MessageId.parse(text)
-        except BadName as error:
-            ends[text] = error
-    if ids:
-        found = await batches.remove_many(service.broker, name, list(ids.values()))
-        ends |= {message_id.text: end for message_id, end in found.items()}
-    return json_answer({"results": [_result(service, request, each, ends[each]) for each in texts]})
+            wanted[message_id_of(each.id)] = each
+        except (BadName, MessageNotFound) as error:
+            ends[each.id] = error
+    how = batches.Settling(
+        settle,
+        alike=lambda said: replace(said, id=""),
+        extends_s=lambda said: said.due_in_s if is_extended else None,
+        is_each=lambda said: said.failure is not None,
+        first_alone=asked.first_alone,
+    )
+    found = await batches.settle_many(service.broker, name, wanted, how)
+    ends |= {message_id.text: end for message_id, end in found.items()}
+    # A result of a whole pack has the pack's id.
+    results = [
+        {"id": "", **_result(service, request, ends[each.id])} | {"id": each.id} for each in rows
+    ]
+    return json_answer({"results": results})
 
 
-def _result(
-    service: Service, request: web.BaseRequest, text: str, error: BaseException | None
-) -> dict[str, object]:
-    if error is None:
-        return {"id": text, "status": messages.DELETED.status}
-    problem = service.complaints.item(error, request.method, request.raw_path)
-    return {"id": text, "status": problem["status"], "problem": problem}
+def _result(service: Service, request: Request, end: Facts | BaseException) -> Facts:
+    if not isinstance(end, BaseException):
+        return end
+    problem = service.error_responses.item(end, request.method, request.target)
+    return {"status": problem["status"], "problem": problem}

@@ -1,94 +1,46 @@
-"""Measuring requests: which operation each is, how it ended, and after how long."""
+"""The operations and outcomes that metrics count."""
 
-import asyncio
-from collections.abc import Mapping
 from typing import Final
 
-from aiohttp import web
-
-from mq.http.openapi.operations import DESCRIBED
-from mq.metrics.meter import Meter
-from mq.metrics.plan import GONE, Plan
+from mq.metrics.plan import Plan
 from mq.protocol.consume.frames import Verb
-from mq.protocol.routes import TABLE
+from mq.protocol.endpoints import ENDPOINTS
 
-OPERATION: Final = web.RequestKey("operation", int)
-"""Under this name a request has its operation's number, once that is known."""
-
-_FETCH: Final = "fetch"
 _WAITING: Final = "fetch_waiting"
 _UNKNOWN: Final = "unknown"
 _DELIVER: Final = "consume_deliver"
 _BY_FRAME: Final = {verb: f"consume_{verb.value}" for verb in Verb}
-_HEAD: Final = "HEAD"
-_SWITCHING: Final = 101
 
+_SQS: Final = (
+    "AddPermission", "CancelMessageMoveTask", "ChangeMessageVisibility",
+    "ChangeMessageVisibilityBatch", "CreateQueue", "DeleteMessage", "DeleteMessageBatch",
+    "DeleteQueue", "GetQueueAttributes", "GetQueueUrl", "ListDeadLetterSourceQueues",
+    "ListMessageMoveTasks", "ListQueueTags", "ListQueues", "PurgeQueue", "ReceiveMessage",
+    "RemovePermission", "SendMessage", "SendMessageBatch", "SetQueueAttributes",
+    "StartMessageMoveTask", "TagQueue", "UntagQueue",
+)  # fmt: skip
 
-def _name(method: str, pattern: str) -> str:
-    """As the OpenAPI document has it."""
-    if method == _HEAD:
-        return f"{DESCRIBED['GET', pattern].name}_head"
-    return DESCRIBED[method, pattern].name
+# An endpoint's number is its place in ENDPOINTS.
+PLAN: Final = Plan(
+    (
+        *(each.name for each in ENDPOINTS),
+        _WAITING,
+        _UNKNOWN,
+        _DELIVER,
+        *_BY_FRAME.values(),
+        *(f"sqs_{each}" for each in _SQS),
+    )
+)
+"""The counters of every process."""
+_number: Final = PLAN.operations.index
 
-
-_NAMED: Final = {
-    (method, pattern): _name(method, pattern)
-    for pattern, methods in TABLE.items()
-    for method in methods
-}
-
-PLAN: Final = Plan((*_NAMED.values(), _WAITING, _UNKNOWN, _DELIVER, *_BY_FRAME.values()))
-"""What every process of this program counts."""
-_NUMBERS: Final = {name: number for number, name in enumerate(PLAN.operations)}
-
-NUMBERS: Final[Mapping[tuple[str, str], int]] = {
-    key: _NUMBERS[name] for key, name in _NAMED.items()
-}
-"""The number of the operation of a method at a pattern."""
-PUBLISHES: Final = _NUMBERS["publish"]
-FETCHES: Final = _NUMBERS[_FETCH]
-WAITS: Final = _NUMBERS[_WAITING]
-"""Fetches that are ready to wait: how long those take says nothing of the daemon."""
-CONSUMES: Final = NUMBERS["GET", "/-/consume"]
-DELETES: Final = _NUMBERS["delete_message"]
-UNKNOWN: Final = _NUMBERS[_UNKNOWN]
-DELIVERS: Final = _NUMBERS[_DELIVER]
-"""Messages claimed for a WebSocket, from when that asked for one."""
-SETTLES: Final = {verb: _NUMBERS[name] for verb, name in _BY_FRAME.items()}
-
-
-def number_of(request: web.BaseRequest, method: str, pattern: str) -> int:
-    """The number of a request's operation."""
-    number = NUMBERS[method, pattern]
-    if number == FETCHES and ("wait=" in request.query_string or "Prefer" in request.headers):
-        return WAITS
-    return number
-
-
-def outcome_of(status: int) -> int:
-    """The number of the outcome of an answer with this status."""
-    return status // 100 - 1
-
-
-class Measured:
-    """One request on its way, or nothing where none is measured."""
-
-    def __init__(self, meter: Meter, request: web.BaseRequest) -> None:
-        self._meter = meter
-        self._request = request
-        self._began_s = meter.steady_s()
-
-    def ended(self, status: int) -> None:
-        """It has an answer."""
-        self._tell(outcome_of(status))
-
-    def failed(self, error: BaseException) -> None:
-        """It has none."""
-        if isinstance(error, ConnectionError | asyncio.CancelledError):
-            # A WebSocket ends by its connection, however it ends.
-            is_socket = self._request.get(OPERATION) == CONSUMES
-            self._tell(outcome_of(_SWITCHING) if is_socket else GONE)
-
-    def _tell(self, outcome: int) -> None:
-        number = self._request.get(OPERATION, UNKNOWN)
-        self._meter.request(number, outcome, self._meter.steady_s() - self._began_s)
+FETCHES: Final = _number("fetch")
+WAITS: Final = _number(_WAITING)
+"""Fetches that may wait: their time says nothing about the daemon."""
+CONSUMES: Final = _number("consume")
+UNKNOWN: Final = _number(_UNKNOWN)
+DELIVERS: Final = _number(_DELIVER)
+"""Messages claimed for a WebSocket; the time is that of the claim."""
+OF_SQS: Final = {each: _number(f"sqs_{each}") for each in _SQS}
+"""Those of SQS's protocol. A receive's time includes its wait."""
+SETTLES: Final = {verb: _number(name) for verb, name in _BY_FRAME.items()}

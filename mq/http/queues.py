@@ -1,33 +1,48 @@
-"""`/{queue}`: make, describe, purge and delete a queue; and `/-/queues`, which lists them."""
+"""`/{queue}`: create, describe, purge, delete a queue; its settings, its consumers; `/-/queues` and
+`/-/trends`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from aiohttp import web
-
-from mq.access.rules import Needs, is_allowed
-from mq.http.access import caller_of
+from mq.access.callers import Needs, Right, check, is_allowed
 from mq.http.answers import Answer, json_answer
+from mq.http.bodies import json_object
+from mq.http.request import Request
 from mq.http.service import Service
+from mq.metrics.trends import read_trends as read_trends_of
 from mq.model.clock import rfc3339
 from mq.model.expiry import is_expired
 from mq.model.names import QueueName
 from mq.model.settings import DIGITS_SETTING, SHARDS_SETTING
-from mq.model.upkeep_limits import QUEUES_LISTED_DEFAULT
-from mq.protocol.queues import AFTER, COUNT, DIGITS, SHARDS, listed
+from mq.model.trends import Range, Trends
+from mq.protocol.bodies import patch_of
+from mq.protocol.conditions import parse_tags
+from mq.protocol.queues import (
+    AFTER,
+    COUNT,
+    DIGITS,
+    QUEUES_LISTED_DEFAULT,
+    SHARDS,
+    TRENDS_QUEUE,
+    TRENDS_RANGE,
+    listed,
+    trends_shown,
+)
+from mq.store.core.facts import Configured
 from mq.store.operations.queues import WantedShape
-from mq.store.scan.counting import FIGURES, AsOf
+from mq.store.scan.census import FIGURES, AsOf
 from mq.store.settings.registry import list_queues
 
 
-async def read_all(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """GET of `/-/queues`: a page of the queues that there are, by name, sidelines too; of those to
-    which the caller has any right.
+async def read_all(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """GET of `/-/queues`: a page of queues by name, sidelines included, to which the caller has any
+    right.
     """
     count = COUNT.of(request.query) or QUEUES_LISTED_DEFAULT
     after = AFTER.of(request.query)
     broker = service.broker
-    caller = caller_of(service.access, request)
+    caller = request.caller()
 
     def is_shown(queue: QueueName) -> bool:
         return is_allowed(caller, Needs.ANY, queue.text)
@@ -37,8 +52,26 @@ async def read_all(service: Service, request: web.BaseRequest, path: Mapping[str
     return json_answer(listed(found, count), headers={"Cache-Control": "no-store"})
 
 
-async def create(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """PUT: 201 when it was made, 200 when it was there, not expired. The body is discarded."""
+async def read_trends(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """GET of `/-/trends`: of a queue, or of all queues together. The sums are empty for a caller
+    without a right to all queues.
+    """
+    queue = TRENDS_QUEUE.of(request.query)
+    range_ = Range(TRENDS_RANGE.of(request.query) or Range.HOUR)
+    broker = service.broker
+    if queue is not None:
+        check(request.caller(), Needs.ANY, queue.text)
+        await broker.queue(queue)
+    elif not is_allowed(request.caller(), Needs.ANY, None):
+        empty = trends_shown(range_, queue, Trends(), ())
+        return json_answer(empty, headers={"Cache-Control": "no-store"})
+    last, points = await broker.committer.call(read_trends_of, broker.root, range_, queue)
+    found = trends_shown(range_, queue, last, points)
+    return json_answer(found, headers={"Cache-Control": "no-store"})
+
+
+async def create(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """PUT: 201 if the queue was created, 200 if it existed and has not expired."""
     name = QueueName.parse(path["queue"])
     wanted = WantedShape(DIGITS.of(request.query), SHARDS.of(request.query))
     created = await service.queue_room.create(name, wanted)
@@ -47,8 +80,8 @@ async def create(service: Service, request: web.BaseRequest, path: Mapping[str, 
     return json_answer({"name": name.text}, 201 if created else 200, {"Location": f"/{name.text}"})
 
 
-async def describe(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """GET: counts, oldest age, what this process did, settings."""
+async def describe(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """GET: counts, the oldest age, this process's totals, settings."""
     name = QueueName.parse(path["queue"])
     queue, description = await service.broker.describe(name)
     counts = description.counts
@@ -68,6 +101,7 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
             "oldest_ready_age_s": age_s,
             "expired": is_expired(queue.settings, service.broker.root.now_ms()),
             "totals": asdict(queue.totals),
+            "lifetime": description.lifetime,
             "process": {
                 "index": service.settings.process_index,
                 "of": service.settings.processes,
@@ -83,20 +117,62 @@ async def describe(service: Service, request: web.BaseRequest, path: Mapping[str
 
 
 def _as_of(as_of: AsOf, now_ms: int) -> dict[str, str]:
-    """Of when each figure is; totals are of now."""
+    """The time of each figure; totals are current."""
     counts = {figure: rfc3339(getattr(as_of, of)) for figure, of in FIGURES.items()}
     return {**counts, "totals": rfc3339(now_ms)}
 
 
-async def purge(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """DELETE of its messages: 202 once none that was published until now is served any more."""
+async def purge(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """DELETE of its messages: 202 once no message published until now is delivered any more."""
     name = QueueName.parse(path["queue"])
     before_ms = await service.broker.purge(name)
     return json_answer({"purged_before": rfc3339(before_ms)}, 202)
 
 
-async def delete(service: Service, request: web.BaseRequest, path: Mapping[str, str]) -> Answer:
-    """DELETE: the queue and its messages in every folder."""
+async def delete(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """DELETE: 200 once the queue and its messages are deleted, durably."""
     name = QueueName.parse(path["queue"])
     await service.broker.delete_queue(name)
     return json_answer({"name": name.text})
+
+
+async def read_settings(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """GET of `/{queue}/settings`: the effective values."""
+    return _configured(await service.broker.settings(QueueName.parse(path["queue"])))
+
+
+async def change_settings(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """PATCH of `/{queue}/settings`: 200 with the effective values once they are on stable media."""
+    name = QueueName.parse(path["queue"])
+    await service.broker.queue(name)  # A missing queue is reported before the body is read.
+    if_match = parse_tags(request.headers.getall("If-Match", []))
+    patch = patch_of(await json_object(service, request))
+    if isinstance(into := patch.get("sideline_to"), str):
+        check(request.caller(), Right.PUBLISH, into)  # The queue's messages will move there.
+    changed = await service.broker.change_settings(name, patch, if_match)
+    await service.following.tell_of_change()
+    return _configured(changed)
+
+
+def _configured(found: Configured) -> Answer:
+    headers = {"ETag": f'"{found.tag}"', "Cache-Control": "no-store"}
+    return json_answer(found.as_json(), headers=headers)
+
+
+async def list_consumers(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """GET: the queue's consumers in all processes."""
+    name = QueueName.parse(path["queue"])
+    await service.broker.queue(name)
+    found = await service.roster.consumers(name)
+    return json_answer(
+        {"consumers": found.consumers, "complete": found.complete},
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+async def end_consumer(service: Service, request: Request, path: Mapping[str, str]) -> Answer:
+    """DELETE: 200 once the consumer has ended and what it held is released."""
+    name = QueueName.parse(path["queue"])
+    await service.broker.queue(name)
+    await service.roster.end_consumer(name, path["consumer"])
+    return json_answer({"id": path["consumer"]})

@@ -1,100 +1,72 @@
-"""Spans of requests, by OpenTelemetry, where `mq --traces` asks for them. Imported only then.
+"""OpenTelemetry spans of requests. Imported only with `mq --traces`.
 
-Spans and attributes are those of OpenTelemetry's conventions for HTTP servers and for messaging
-systems. A span's parent is the one that the request's `traceparent` names; a fetch's span is linked
-to the one that the message was published in, which its kept `traceparent` names.
+Spans and attributes follow OpenTelemetry's conventions for HTTP servers and messaging systems. The
+request's `traceparent` names a span's parent; a fetch's span is linked to the span of the publish,
+which the message's kept `traceparent` names.
 """
 
-import asyncio
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from aiohttp import web
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from mq import __version__
-from mq.http.app import Handle
-from mq.http.routes import ROUTES
-from mq.http.routing import Routes
-from mq.model.errors import BadName, BadParameter
+from mq.http.request import Request
+from mq.protocol.endpoint import Endpoint
+from mq.protocol.endpoints import ENDPOINTS, TABLE
 
-
-class Named(NamedTuple):
-    """What a request does with messages, by mq's word for it and by OpenTelemetry's."""
-
-    name: str
-    kind: str
-
-
-NAMED: Final[Mapping[tuple[str, str], Named]] = {
-    ("POST", "/{queue}/messages"): Named("publish", "send"),
-    ("GET", "/{queue}/messages"): Named("fetch", "receive"),
-    ("DELETE", "/{queue}/messages/{id}"): Named("delete", "settle"),
-    ("PATCH", "/{queue}/messages/{id}"): Named("reschedule", "settle"),
-    ("POST", "/{queue}/messages/{id}/sideline"): Named("sideline", "settle"),
-    ("POST", "/{queue}/acks"): Named("ack", "settle"),
-    ("DELETE", "/{queue}/keys/{key}"): Named("delete", "settle"),
-}
-# Asked often, by machines, of no message; and a WebSocket, which lasts for hours.
-UNTRACED: Final = frozenset({"/-/livez", "/-/readyz", "/-/consume"})
+UNTRACED: Final = frozenset(each.path for each in ENDPOINTS if not each.is_traced)
+_NO_METHODS: Final[Mapping[str, Endpoint]] = {}
 _FAILED_FROM: Final = 500
+_GONE: Final = "client_gone"
 
 
-class TracedDispatcher:
-    """Answers as another does, each request in a span of its own."""
+class Traces:
+    """Makes a span of each request."""
 
-    def __init__(self, answer: Handle, provider: TracerProvider) -> None:
-        self._answer = answer
-        self._routes = Routes(ROUTES)
+    def __init__(self, provider: TracerProvider) -> None:
         self._tracer = trace.get_tracer("mq.http", __version__, provider)
         self._propagator = TraceContextTextMapPropagator()
 
-    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The request's response. Raises as the other does."""
-        pattern, path = self._route(request)
+    def begin(self, request: Request, pattern: str, path: Mapping[str, str]) -> Span | None:
         if pattern in UNTRACED:
-            return await self._answer(request)
-        named = NAMED.get((request.method, pattern))
+            return None
+        endpoint = TABLE.get(pattern, _NO_METHODS).get(request.method)
+        messaging = None if endpoint is None else endpoint.messaging
         queue = path.get("queue", "")
-        with self._tracer.start_as_current_span(
-            f"{request.method} {pattern}".rstrip() if named is None else f"{named.name} {queue}",
+        name = f"{request.method} {pattern}".rstrip()
+        span = self._tracer.start_span(
+            name if messaging is None else f"{messaging[0]} {queue}",
             context=self._propagator.extract(_lower(request.headers)),
             kind=SpanKind.SERVER,
             attributes=_asked(request, pattern),
-            record_exception=False,
-            set_status_on_exception=False,
-        ) as span:
-            if named is not None:
-                span.set_attributes(_messaging(named, queue, path.get("id")))
-            try:
-                response = await self._answer(request)
-            except (Exception, asyncio.CancelledError) as error:
-                # The client is gone: nobody was answered.
-                span.set_attribute("error.type", type(error).__qualname__)
-                span.set_status(Status(StatusCode.ERROR))
-                raise
-            self._answered(span, response)
-            return response
+        )
+        if messaging is not None:
+            span.set_attributes(_messaging(messaging, queue, path.get("id")))
+        return span
 
-    def _route(self, request: web.BaseRequest) -> tuple[str, Mapping[str, str]]:
-        """The pattern and the parameters of the path; nothing of one that is none."""
-        try:
-            found = self._routes.find(request.rel_url.raw_path)
-        except (BadName, BadParameter):
-            return "", {}
-        return ("", {}) if found is None else (found[0].pattern, found[1])
+    def named(self, span: Span, name: str) -> None:
+        span.update_name(name)
 
-    def _answered(self, span: Span, response: web.StreamResponse) -> None:
-        span.set_attribute("http.response.status_code", response.status)
-        if response.status >= _FAILED_FROM:
-            span.set_attribute("error.type", str(response.status))
+    def ended(self, span: Span, status: int | None, headers: Mapping[str, str]) -> None:
+        if status is None:
+            span.set_attribute("error.type", _GONE)
             span.set_status(Status(StatusCode.ERROR))
-        if message_id := response.headers.get("X-Message-Id"):
+        else:
+            self._answered(span, status, headers)
+        span.end()
+
+    def _answered(self, span: Span, status: int, headers: Mapping[str, str]) -> None:
+        span.set_attribute("http.response.status_code", status)
+        if status >= _FAILED_FROM:
+            span.set_attribute("error.type", str(status))
+            span.set_status(Status(StatusCode.ERROR))
+        if message_id := headers.get("X-Message-Id"):
             span.set_attribute("messaging.message.id", message_id)
-        published = trace.get_current_span(self._propagator.extract(_lower(response.headers)))
-        # Without any it is the current one, as it is with one that cannot be understood.
+        published = trace.get_current_span(self._propagator.extract(_lower(headers)))
+        # A context that cannot be understood is left out.
         context = published.get_span_context()
         if context.is_remote and context.is_valid:
             span.add_link(context)
@@ -104,16 +76,17 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _asked(request: web.BaseRequest, pattern: str) -> dict[str, str]:
-    attributes = {"http.request.method": request.method, "url.path": request.rel_url.raw_path}
+def _asked(request: Request, pattern: str) -> dict[str, str]:
+    attributes = {"http.request.method": request.method, "url.path": request.path}
     return {**attributes, "http.route": pattern} if pattern else attributes
 
 
-def _messaging(named: Named, queue: str, message_id: str | None) -> dict[str, str]:
+def _messaging(messaging: tuple[str, str], queue: str, message_id: str | None) -> dict[str, str]:
+    name, kind = messaging
     attributes = {
         "messaging.system": "mq",
-        "messaging.operation.name": named.name,
-        "messaging.operation.type": named.kind,
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
         "messaging.destination.name": queue,
     }
     return attributes if message_id is None else {**attributes, "messaging.message.id": message_id}

@@ -1,5 +1,5 @@
-"""What a daemon counts of what it does, and how that is shown to Prometheus.
+"""The daemons' counters and their form for Prometheus.
 
-`prometheus_client` is used here alone, and only when somebody scrapes: what is counted on
-a message's way goes into plain numbers.
+Only this package uses `prometheus_client`, and only during a scrape: counting on a message's way
+goes into plain numbers.
 """

@@ -1,27 +1,28 @@
-"""A board of numbers that the processes of one mq share, a region for each.
+"""A board of numbers that the processes of one mq share, with a region for each.
 
-It lies in memory that their supervisor made and that no path leads to, so nothing is left of it.
-Each process writes into its own region alone, which outlives it: the one that is started in its
-place counts on, and no counter goes down however a process ended. Any of them can add all up.
+It is anonymous memory of their supervisor, so nothing is left of it on disk. Each process writes
+only to its own region, which outlives the process: its replacement counts on, and no counter
+decreases. Any of the processes can add up all regions.
 """
 
-import logging
 import mmap
 import os
 from collections.abc import Sequence
 from typing import Final
 
-_log = logging.getLogger("mq.metrics")
+from mq.model.log import logger
+
+_log = logger("mq.metrics")
 
 _BYTES: Final = 8
 _PID: Final = 0
 _FIRST: Final = 1
-"""A region's first number after that of the process it is of."""
+"""A region's first number after the id of its process."""
 
 
-def make_shared(numbers: int, processes: int) -> int | None:
-    """A descriptor of memory for a board of so many numbers a process, to be handed on; None where
-    the system has none to give that goes to other programs.
+def make_shared(numbers: int, processes: int, more: int = 0) -> int | None:
+    """Makes shared memory: a board of `numbers` for each process, then `more` bytes for other uses.
+    Returns its descriptor, which child programs inherit; None if the system has no such memory.
     """
     if not hasattr(os, "memfd_create"):
         return None
@@ -29,10 +30,19 @@ def make_shared(numbers: int, processes: int) -> int | None:
         descriptor = os.memfd_create("mq-metrics")
     except OSError as error:
         fields = {"error": repr(error)}
-        _log.warning("each process tells of itself alone", extra={"fields": fields})
+        _log.warning(
+            "cannot share memory between processes; each reports only its own counters, and "
+            "does not know the consumers of others",
+            extra={"fields": fields},
+        )
         return None
-    os.ftruncate(descriptor, _bytes(numbers) * processes)
+    os.ftruncate(descriptor, _bytes(numbers) * processes + more)
     return descriptor
+
+
+def behind(descriptor: int, numbers: int, processes: int) -> "memoryview[int]":
+    """The bytes for other uses in the memory of `make_shared`. Raises OSError."""
+    return memoryview(mmap.mmap(descriptor, 0))[_bytes(numbers) * processes :]
 
 
 def _bytes(numbers: int) -> int:
@@ -40,19 +50,21 @@ def _bytes(numbers: int) -> int:
 
 
 class Board:
-    """One process's view of it. Its own numbers are `own`, as floats; the rest is read alone."""
+    """One process's view of the board. `own`: its own numbers, as floats; other regions are only
+    read.
+    """
 
     def __init__(
         self, numbers: int, processes: int = 1, index: int = 0, descriptor: int | None = None
     ) -> None:
-        """`descriptor`: what `make_shared` gave; without one the process is on its own. Raises
+        """`descriptor`: from `make_shared`; without one the process counts by itself. Raises
         OSError.
         """
         self._width = _FIRST + numbers
         self._processes = processes if descriptor is not None else 1
         self._index = index if descriptor is not None else 0
         self.index = index
-        """The process's number among all."""
+        """The process's number among all processes."""
         size = _bytes(numbers) * self._processes
         memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
         self._all = memoryview(memory).cast("d")
@@ -61,7 +73,7 @@ class Board:
         self._all[first + _PID] = os.getpid()
 
     def living(self) -> dict[int, int]:
-        """The process ids of those that live, by their number."""
+        """The process ids of living processes, by number."""
         if self._processes == 1:
             return {self.index: os.getpid()}
         pids = {
@@ -70,8 +82,8 @@ class Board:
         return {index: pid for index, pid in pids.items() if pid and _lives(pid)}
 
     def summed(self, first: int, end: int, among: Sequence[int] | None = None) -> list[float]:
-        """The numbers from `first` up to `end`, of all processes together, also of those that have
-        ended; or of these alone.
+        """The sums of the numbers from `first` up to `end` over all processes, also ended ones; or
+        only over `among`.
         """
         indexes: Sequence[int] = range(self._processes)
         if among is not None and self._processes > 1:

@@ -1,5 +1,5 @@
-"""What a scrape asks the disk: whether it can be written to, what is free, the queues' counts, and
-who does the upkeep. All processes of a root would say the same.
+"""A scrape's probes of the disk: whether it takes writes, free space, the queues' counts, the
+members. All processes of a root give the same answers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 
 from mq import __version__
 from mq.broker.readiness import Readiness, ReadinessProbe
-from mq.metrics.families import gauge, one
+from mq.metrics.families import counter, gauge, one
 from mq.metrics.survey import FIGURES, Row, Survey, Surveyed
 from mq.model.errors import Unavailable
 from mq.model.members import Member, leader_of
@@ -32,7 +32,7 @@ _SAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a look found; `readiness` None: nothing can be stored."""
+    """The result of a probe; `readiness` None: nothing can be stored."""
 
     readiness: Readiness | None
     room: Room
@@ -40,7 +40,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What there is in the root, and who looks after it."""
+    """The queues' counts and the members."""
 
     surveyed: Surveyed
     movers: int
@@ -48,7 +48,7 @@ class Counted:
 
 
 class Disk:
-    """One process's looks at its root."""
+    """One process's probes of its root."""
 
     def __init__(
         self, root: Root, committer: Committer, probe: ReadinessProbe, survey: Survey
@@ -59,7 +59,7 @@ class Disk:
         self._survey = survey
 
     async def look(self) -> Looked:
-        """Whether it can be written to, and what is free. Raises Unavailable."""
+        """Probes whether the disk takes writes, and its free space. Raises Unavailable."""
         try:
             readiness = await self._probe.check()
         except Unavailable:
@@ -67,7 +67,7 @@ class Disk:
         return Looked(readiness, await self._committer.call(self._root.space.room))
 
     async def count(self) -> Counted:
-        """Counts some of the queues, which takes longer the larger they are. One at a time. Raises
+        """Counts some of the queues, in time proportional to their size. One call at a time. Raises
         Unavailable.
         """
         return await self._committer.call(self._count)
@@ -84,16 +84,14 @@ def _there(members: Iterable[Member], now_ms: int) -> int:
 
 
 def families_of(looked: Looked | None, counted: Counted | None) -> Iterator[Metric]:
-    """`looked` None: the disk did not answer in time, or not at all; `counted` None: nothing was
-    counted yet.
-    """
+    """`looked` None: the disk did not answer in time; `counted` None: nothing was counted yet."""
     readiness = None if looked is None else looked.readiness
     yield one("mq_ready", "Whether messages can be stored now: /-/readyz.", readiness is not None)
-    yield one("mq_disk_answers", "Whether what was asked of the disk came back.", bool(looked))
+    yield one("mq_disk_answers", "Whether the last request to the disk came back.", bool(looked))
     if counted is not None:
         yield from _queues(counted.surveyed)
         yield one(
-            "mq_movers", "Processes that share the upkeep and told of it lately.", counted.movers
+            "mq_movers", "Processes that share the upkeep and reported lately.", counted.movers
         )
         yield one("mq_upkeep_is_led", "Whether one of them leads.", counted.is_led)
     if looked is None:
@@ -111,11 +109,11 @@ def families_of(looked: Looked | None, counted: Counted | None) -> Iterator[Metr
 
 def _room(room: Room) -> Iterator[Metric]:
     yield one("mq_file_system_bytes", "The size of the root's file system.", room.total_bytes)
-    yield one("mq_file_system_free_bytes", "What is free of it.", room.free_bytes)
+    yield one("mq_file_system_free_bytes", "Its free bytes.", room.free_bytes)
     yield one(
         "mq_reserve_bytes", "What publishing leaves free, for fetch and delete.", room.reserve_bytes
     )
-    # A file system that makes inodes as it needs them tells of none.
+    # A file system without a fixed number of inodes reports none.
     if room.total_inodes:
         yield one("mq_file_system_inodes", "Inodes of the root's file system.", room.total_inodes)
         yield one("mq_file_system_free_inodes", "Those that are free.", room.free_inodes)
@@ -135,6 +133,12 @@ def _queues(surveyed: Surveyed) -> Iterator[Metric]:
     for figure in FIGURES:
         found = [((row.queue,), row.figures[figure]) for row in rows]
         yield gauge(f"mq_queue_{figure}", _SAYS[figure], ("queue",), found)
+    yield counter(
+        "mq_queue_messages",
+        "Operations on the queue's messages since it was made, by all processes.",
+        ("queue", "event"),
+        [((row.queue, event), count) for row in rows for event, count in row.totals.items()],
+    )
     yield _ages(
         "mq_queue_oldest_ready_seconds",
         "How long ago the oldest ready message was published; 0: there is none.",

@@ -1,4 +1,4 @@
-"""Families of samples, as `prometheus_client` has them, of plain numbers; and a page of them."""
+"""Makes `prometheus_client`'s families of plain numbers, and a page of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -15,13 +15,13 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 Family: TypeAlias = Metric
-"""All samples of a name."""
+"""All samples of one name."""
 Row: TypeAlias = tuple[Sequence[str], float]
-"""The values of a sample's labels, and its own."""
+"""The values of a sample's labels, and the sample's own value."""
 
 
 def counter(name: str, says: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    """Counters; `_total` is put to the name."""
+    """A family of counters. The library adds `_total` to the name."""
     family = CounterMetricFamily(name, says, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)
@@ -29,7 +29,6 @@ def counter(name: str, says: str, labels: Sequence[str], rows: Iterable[Row]) ->
 
 
 def gauge(name: str, says: str, labels: Sequence[str], rows: Iterable[Row]) -> Metric:
-    """Gauges."""
     family = GaugeMetricFamily(name, says, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)
@@ -37,7 +36,6 @@ def gauge(name: str, says: str, labels: Sequence[str], rows: Iterable[Row]) -> M
 
 
 def one(name: str, says: str, value: float) -> Metric:
-    """A gauge without labels."""
     return gauge(name, says, (), [((), value)])
 
 
@@ -48,8 +46,8 @@ def histogram(
     bounds: Sequence[float],
     rows: Iterable[tuple[Sequence[str], Sequence[float], float]],
 ) -> Metric:
-    """Histograms: of each the values of its labels, how many values fell below each bound and not
-    below the one before it, last those above all, and their sum.
+    """A family of histograms. A row has the values of its labels, the number of values between each
+    two bounds (last those above all bounds), and their sum.
     """
     family = HistogramMetricFamily(name, says, labels=labels)
     ends = [*map(floatToGoString, bounds), "+Inf"]
@@ -59,19 +57,18 @@ def histogram(
 
 
 class Families(Collector):
-    """Families that are there already, for what asks a registry for them."""
+    """A collector of ready families."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = list(families)
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
         yield from self._families
 
 
 def page_of(families: Iterable[Metric], accept: str) -> tuple[bytes, str]:
-    """A page in the form that an Accept header asks for (Prometheus's text, version 0.0.4 where it
-    says nothing, or OpenMetrics), and its media type.
+    """A page and its media type: OpenMetrics, or Prometheus's text 0.0.4, as an Accept header
+    asks.
     """
     encode, media_type = choose_encoder(accept)
     return encode(Families(families)), media_type

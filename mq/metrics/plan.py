@@ -1,6 +1,6 @@
-"""Where each number stands in a process's region of the board, and what it is called.
+"""The place and the name of each number in a process's region of the board.
 
-The same in all processes of one mq, which are of one program.
+All processes of one mq run one program, so they agree on them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,20 +8,20 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from mq.broker.accounts import Totals
-from mq.broker.shelf import Holder
+from mq.broker.memory import Holder
 from mq.runtime.histogram import FLUSH_SECONDS, SECONDS, SIZES
-from mq.store.disk.timed_files import FLUSHED
+from mq.store.disk.files import FLUSHED
 
 OUTCOMES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx", "gone")
-"""How a request ended; `gone`: nobody was there any more for an answer."""
+"""The outcomes of a request; `gone`: the client disconnected before the answer."""
 GONE: Final = len(OUTCOMES) - 1
 RESULTS: Final = ("ok", "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Numbers of one name that a process keeps by itself: one for each value of its one label, or
-    one alone. `is_counter`: it only goes up.
+    """Numbers of one name that the process counts elsewhere: one for each value of the label, or a
+    single one. `is_counter`: it never decreases.
     """
 
     name: str
@@ -49,18 +49,12 @@ KEPT: Final = (
     ),
     Kept(
         "mq_memory_bodies_wanted",
-        "Bodies that a fetch found in memory, or had to read, and those that had no room there.",
+        "Bodies that a claim found in memory or had to read, and those that found no room.",
         is_counter=True,
         label="result",
         values=("hit", "miss", "refused"),
     ),
-    Kept(
-        "mq_memory_evicted",
-        "Bodies that gave way to others.",
-        is_counter=True,
-        label=_LISTS,
-        values=_HOLDERS,
-    ),
+    Kept("mq_memory_evicted", "Kept bodies that gave way to others.", is_counter=True),
     Kept(
         "mq_history_lines_dropped",
         "Lines of histories that could not be written.",
@@ -73,12 +67,6 @@ KEPT: Final = (
     ),
     Kept("mq_memory_budget_bytes", "The budget for bodies in memory."),
     Kept("mq_memory_held_bytes", "Bytes of bodies in memory.", label=_LISTS, values=_HOLDERS),
-    Kept(
-        "mq_memory_in_hand_bytes",
-        "Bytes of bodies on their way to the disk or to a client.",
-        label=_LISTS,
-        values=_HOLDERS,
-    ),
     Kept("mq_memory_bodies", "Bodies in memory.", label=_LISTS, values=_HOLDERS),
     Kept("mq_memory_ids", "Ids of messages that are known and were not asked for."),
     Kept("mq_connections", "Connections of clients."),
@@ -93,14 +81,14 @@ Key = tuple[str, str]
 
 
 class Plan:
-    """The numbers of a region, for these operations."""
+    """The layout of a region for these operations."""
 
     def __init__(self, operations: Sequence[str]) -> None:
         self.operations = tuple(operations)
         self.request_width = len(SECONDS) + 2
         self.requests = 0
-        """The first number of the histograms of requests: an operation after the other, and in it
-        an outcome after the other; of each the counts, then the sum.
+        """The position of the histograms of requests, by operation, then by outcome; each has its
+        counts, then the sum.
         """
         self.flush_width = len(FLUSH_SECONDS) + 2
         self.flushes = self.request_width * len(self.operations) * len(OUTCOMES)
@@ -112,10 +100,10 @@ class Plan:
             (each.name, value) for each in KEPT for value in each.values
         )
         self.numbers = self.kept + len(self.keys)
-        """How many there are."""
+        """The number of numbers in a region."""
 
     def request_rows(self) -> Iterator[tuple[tuple[str, str], int]]:
-        """The labels of each histogram of requests, and its first number."""
+        """The labels of each histogram of requests, and its position."""
         at = self.requests
         for operation in self.operations:
             for outcome in OUTCOMES:
@@ -123,7 +111,7 @@ class Plan:
                 at += self.request_width
 
     def flush_rows(self) -> Iterator[tuple[tuple[str, str], int]]:
-        """The labels of each histogram of flushes, and its first number."""
+        """The labels of each histogram of flushes, and its position."""
         at = self.flushes
         for kind in FLUSHED:
             for result in RESULTS:

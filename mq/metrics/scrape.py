@@ -1,10 +1,9 @@
-"""A scrape: what all processes counted, what they hold, and what the disk says."""
+"""A scrape: all processes' counters and gauges, and the disk's figures."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from prometheus_client.metrics_core import Metric
 
@@ -15,17 +14,23 @@ from mq.metrics.disk import Counted, Disk, Looked
 from mq.metrics.families import page_of
 from mq.metrics.meter import Meter
 from mq.metrics.plan import Key
-from mq.model.metrics_limits import DISK_S, KEPT_EVERY_S
+from mq.model.log import logger
 
-_log = logging.getLogger("mq.metrics")
+DISK_S: Final = 2.0
+"""How long a scrape waits for the disk; Prometheus itself gives up after ten seconds."""
+KEPT_EVERY_S: Final = 1.0
+"""The interval at which each of several processes writes its other counts and gauges to the board.
+"""
+
+_log = logger("mq.metrics")
 T = TypeVar("T")
 
 Connections = Callable[[], tuple[int, int]]
-"""How many connections there are, and how many of them consume by a WebSocket."""
+"""Returns the numbers of connections and of WebSockets among them."""
 
 
 class Scrapes:
-    """One process's, on its event loop's thread."""
+    """One process's scrapes, on its event loop's thread."""
 
     def __init__(self, meter: Meter, broker: Broker, looks: Disk) -> None:
         self.meter = meter
@@ -34,9 +39,9 @@ class Scrapes:
         self._looking: asyncio.Task[Looked] | None = None
         self._counting: asyncio.Task[Counted] | None = None
         self._counted: Counted | None = None
-        """As was last found."""
+        """The last result."""
         self.connections: Connections = lambda: (0, 0)
-        """Who serves says how many there are."""
+        """The server replaces it."""
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """The page for an Accept header, and its media type."""
@@ -46,22 +51,24 @@ class Scrapes:
         return page_of(families, accept)
 
     def keep(self) -> None:
-        """Writes down, for whichever process answers, what this one counted elsewhere and holds."""
+        """Writes this process's other counts and gauges to the board, for the process that answers
+        the scrape.
+        """
         self.meter.keep(figures_of(self._broker, *self.connections()))
 
     async def keep_on(self) -> None:
-        """Does so again and again, until cancelled."""
+        """Calls `keep` every KEPT_EVERY_S, until cancelled."""
         while True:
             self.keep()
             await asyncio.sleep(KEPT_EVERY_S)
 
     async def _look(self) -> Looked | None:
-        """What the disk says; None: it does not answer."""
+        """The result of the probe; None: the disk does not answer."""
         self._looking = _asking(self._looking, self._disk.look)
         return await _found(self._looking)
 
     async def _count(self) -> Counted | None:
-        """What is known of queues: a count of large ones goes on behind."""
+        """The last counts of queues; counting large queues continues in the background."""
         self._counting = _asking(self._counting, self._disk.count)
         self._counted = await _found(self._counting) or self._counted
         return self._counted
@@ -70,7 +77,9 @@ class Scrapes:
 def _asking(
     asking: "asyncio.Task[T] | None", ask: Callable[[], Coroutine[Any, Any, T]]
 ) -> "asyncio.Task[T]":
-    """What asks. One at a time: where the disk hangs, another would too."""
+    """The pending probe, or a new one. One at a time: if the disk hangs, another one would hang
+    too.
+    """
     if asking is None or asking.done():
         asking = asyncio.create_task(ask())
         asking.add_done_callback(_hear)
@@ -78,7 +87,7 @@ def _asking(
 
 
 async def _found(asking: "asyncio.Task[T]") -> T | None:
-    """What was found, after DISK_S at most; None: nothing, or not yet."""
+    """The result, after at most DISK_S; None: there is none yet."""
     await asyncio.wait((asking,), timeout=DISK_S)
     if not asking.done() or asking.cancelled() or asking.exception() is not None:
         return None
@@ -86,14 +95,16 @@ async def _found(asking: "asyncio.Task[T]") -> T | None:
 
 
 def _hear(asked: "asyncio.Task[Any]") -> None:
-    """Nobody may have waited for its end."""
+    """Logs a failure: the scrape may not wait for the result any more."""
     error = None if asked.cancelled() else asked.exception()
     if error is not None:
-        _log.warning("a scrape lacks what the disk says", extra={"fields": {"error": repr(error)}})
+        _log.warning(
+            "a scrape lacks the figures of the disk", extra={"fields": {"error": repr(error)}}
+        )
 
 
 def figures_of(broker: Broker, connections: int, websockets: int) -> Mapping[Key, float]:
-    """What a broker counted and holds, by the names of the plan."""
+    """A broker's counts and gauges, by the names of the plan."""
     memory, queues = broker.memory.figures(), broker.in_use()
     totals = Totals()
     for each in (broker.gone_totals, *(queue.totals for queue in queues)):
@@ -104,6 +115,7 @@ def figures_of(broker: Broker, connections: int, websockets: int) -> Mapping[Key
         ("mq_memory_bodies_wanted", "hit"): memory.hits,
         ("mq_memory_bodies_wanted", "miss"): memory.misses,
         ("mq_memory_bodies_wanted", "refused"): memory.refused,
+        ("mq_memory_evicted", ""): memory.evicted,
         ("mq_history_lines_dropped", ""): broker.root.history.dropped_total,
         ("mq_clock_steps", ""): broker.root.steps.count,
         ("mq_memory_budget_bytes", ""): memory.budget_bytes,
@@ -117,8 +129,6 @@ def figures_of(broker: Broker, connections: int, websockets: int) -> Mapping[Key
     found |= {("mq_messages", event): count for event, count in messages.items()}
     for holder, figures in memory.holders.items():
         name = holder.name.lower()
-        found["mq_memory_evicted", name] = figures.evicted
         found["mq_memory_held_bytes", name] = figures.bytes
-        found["mq_memory_in_hand_bytes", name] = figures.in_hand_bytes
         found["mq_memory_bodies", name] = figures.bodies
     return found

@@ -1,4 +1,4 @@
-"""What the board says, as families: the sums over all processes of one mq."""
+"""The board's numbers as families: sums over all processes of one mq."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -12,8 +12,8 @@ from mq.runtime.histogram import FLUSH_SECONDS, SECONDS, SIZES
 
 
 def families_of(meter: Meter) -> Iterator[Metric]:
-    """Of all processes: counters and histograms also of those that have ended, the rest of those
-    that live.
+    """The families of all processes. Counters and histograms include processes that have ended,
+    gauges only living ones.
     """
     plan, board = meter.plan, meter.board
     living = board.living()
@@ -35,7 +35,7 @@ def families_of(meter: Meter) -> Iterator[Metric]:
         FLUSH_SECONDS,
         plan.flush_rows(),
         ever,
-        is_whole=True,  # A failure is to be seen as one more, from none.
+        is_whole=True,  # So that the first failure shows as an increase from zero.
     )
     yield _histogram(
         "mq_commit_seconds",
@@ -72,7 +72,7 @@ def _histogram(
     found = [
         (values, counts, numbers[at + width])
         for values, at in rows
-        # What never was is not shown, where there is much of it.
+        # Leaves out rows of zeros where there are many.
         if any(counts := numbers[at : at + width]) or is_whole or not labels
     ]
     return histogram(name, says, labels, bounds, found)
@@ -85,7 +85,7 @@ def _kept(kept: Kept, found: Mapping[Key, float]) -> Metric:
 
 
 def _processes(living: Mapping[int, int]) -> Iterator[Metric]:
-    """What the system says of each, under its number."""
+    """The system's figures of each process, under its number."""
     made: dict[str, Metric] = {}
     for index, pid in living.items():
         collector = ProcessCollector(pid=lambda pid=pid: pid, registry=None)  # type: ignore[misc]

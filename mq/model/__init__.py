@@ -1,3 +1,3 @@
-"""What things are: names, messages, headers, the lifecycle, settings, selections, schedules,
-errors and limits. No I/O but the clock and the time zones.
+"""Names, messages, headers, the lifecycle, settings, selections, schedules, errors and limits. No
+I/O but the clock and the time zones.
 """

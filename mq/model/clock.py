@@ -1,31 +1,32 @@
-"""The clock as a seam: wall time in milliseconds, how it is written, and a steady time for
-intervals.
+"""The clock as a seam: wall time in milliseconds, its text form, and a steady time for intervals.
 
 Outside the commands no other module calls `time`.
 """
 
 import functools
-import logging
 import re
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol, Self
 
-# Linux's clocks that file times are taken from, by their numbers: the time of the last tick.
+from mq.model.log import logger
+
+# The numbers of the Linux clocks that file times come from: the time of the last tick.
 _REALTIME_COARSE: Final = 5
 _MONOTONIC_COARSE: Final = 6
-# More than a tick, and than what a clock is slewed by in a minute: a step is longer.
+# More than a tick, and more than a clock is slewed in a minute: only a step is longer.
 _STEP_NS: Final = 30_000_000
 _NS_PER_S: Final = 1_000_000_000
-# What wall time gains or loses on the time that has passed, from where on the clock was set; and
-# the steps that are remembered.
+# The clock was set if wall time gains or loses this much on the elapsed time; and the number of
+# steps that are remembered.
 _SET_MS: Final = 1000
 _STEPS_KEPT: Final = 64
 
-_log = logging.getLogger("mq.clock")
+_log = logger("mq.clock")
 _SECONDS_KEPT: Final = 1024
 # RFC 3339, section 5.6; the T and the Z in either case.
 _RFC3339: Final = re.compile(
@@ -34,10 +35,8 @@ _RFC3339: Final = re.compile(
 
 
 class Clock(Protocol):
-    """What the code asks of time."""
-
     def now_ms(self) -> int:
-        """Wall time, whole milliseconds since the Unix epoch, as the file system tells it."""
+        """Wall time by the file system's clock, in whole milliseconds since the Unix epoch."""
         ...
 
     def steady_s(self) -> float:
@@ -46,10 +45,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, shifted by what a network mount's server is ahead of it.
+    """The machine's clock, shifted by the lead of a network mount's server.
 
-    Due times are compared with mtimes, which a remote server may set by a clock of its own;
-    whoever measures that server's lead sets `offset_ms` (zero on a local file system).
+    Due times are compared with mtimes, which a remote server may set by its own clock. The code
+    that measures the server's lead sets `offset_ms` (zero on a local file system).
     """
 
     __slots__ = ("offset_ms",)
@@ -61,52 +60,52 @@ class SystemClock:
         """Wall time, whole milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000 + self.offset_ms
 
-    def steady_s(self) -> float:
-        """Seconds of the monotonic clock."""
-        return time.monotonic()
+    steady_s = staticmethod(time.monotonic)
+    """Seconds of the monotonic clock."""
 
-
-def _passed_s() -> float:
-    """Seconds that have passed, those in which the machine slept too, where the system counts
-    them: waking up is no step.
-    """
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
+    @staticmethod
+    def passed_s() -> float:
+        """Elapsed seconds. Where the system can count them, they include the machine's sleep, so
+        that waking up is not taken for a step of the clock.
+        """
+        boot = getattr(time, "CLOCK_BOOTTIME", None)
+        return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class ClockSteps:
-    """Sees that wall time was set: it has gained or lost on the time that has passed since this was
-    made. The log says so. For any thread.
+    """Detects that wall time was set: it gained or lost on the elapsed time since this object was
+    made. Logs each step. For any thread.
 
-    What ends for good once it is so old asks `aged_ms`, and does not end because of a step ahead,
-    whether that put a wrong clock right or a right one wrong. What a process does not see: a step
-    before its start.
+    Irreversible upkeep (expiry, deletion by age) uses `aged_ms`, so a step ahead of the clock never
+    triggers it early, whether the step corrected the clock or falsified it. A step before the
+    process's start is not detected.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._passed_s = _passed_s if isinstance(clock, SystemClock) else clock.steady_s
+        # A clock may know the elapsed time better than its steady time does.
+        self._passed_s: Callable[[], float] = getattr(clock, "passed_s", clock.steady_s)
         self._lock = threading.Lock()
         self._ahead: deque[tuple[int, int]] = deque(maxlen=_STEPS_KEPT)
-        """Of each step ahead the wall time after it, and how long it was; milliseconds."""
+        """For each step ahead: the wall time after it, and its length; milliseconds."""
         self.count = 0
-        """How many steps were seen."""
+        """The number of steps."""
         self.set_ms = 0
-        """How far wall time was set by all of them, back where it is below 0."""
+        """The sum of all steps in milliseconds; negative: back."""
         self.restart()
 
     def restart(self) -> None:
-        """What was set until now is no step."""
+        """Measures from now on; earlier changes do not count as steps."""
         self._base_ms = self._clock.now_ms() - self._passed_s() * 1000
 
     def look(self) -> None:
-        """Looks whether the clock was set, and says so in the log."""
+        """Checks whether the clock was set, and logs it."""
         with self._lock:
             self._look()
 
     def aged_ms(self, seconds: float) -> int:
-        """Wall time, for what ends at an age of so many seconds: a step ahead counts as time that
-        has passed only once the age is reached without it.
+        """Wall time in milliseconds since the epoch, for objects that end at an age of `seconds`. A
+        step ahead counts as elapsed time only once the age is reached without it.
         """
         with self._lock:
             self._look()
@@ -117,7 +116,8 @@ class ClockSteps:
             return now_ms
 
     def _look(self) -> None:
-        # Wall time is read between two looks at the other: a pause of this thread is no step.
+        # Wall time is read between two readings of the elapsed time: a pause of this thread is no
+        # step.
         least_ms = self._passed_s() * 1000 + self._base_ms
         wall_ms = self._clock.now_ms()
         most_ms = self._passed_s() * 1000 + self._base_ms
@@ -135,7 +135,7 @@ class ClockSteps:
         _log.warning("the clock was set", extra={"fields": {"by_s": by_ms / 1000}})
 
     def _goes_back(self, by_ms: int) -> None:
-        """A step back takes steps ahead back, the last one first."""
+        """Cancels earlier steps ahead by a step back, the last one first."""
         while by_ms > 0 and self._ahead:
             after_ms, ahead_ms = self._ahead.pop()
             if ahead_ms > by_ms:
@@ -145,8 +145,8 @@ class ClockSteps:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment, as a file system of this machine tells it: what changes later has later times, but
-    where the clock was set back since. Linux alone.
+    """A moment of this machine's file times: a later change has a later time, unless the clock was
+    set back. Linux only.
     """
 
     ns: int
@@ -154,18 +154,17 @@ class Moment:
 
     @classmethod
     def now(cls) -> Self:
-        """This one."""
         ns = time.clock_gettime_ns(_REALTIME_COARSE)
         return cls(ns, ns - time.clock_gettime_ns(_MONOTONIC_COARSE))
 
     def is_behind(self, changed_ns: int) -> bool:
-        """Whether what was changed then, by its file's ctime, was surely changed before. A ctime of
-        whole seconds says nothing: some file systems keep no more of it.
+        """Whether a file with this ctime certainly changed before. Never true for a ctime of whole
+        seconds, since some file systems store nothing finer.
         """
         return changed_ns < self.ns - _STEP_NS and changed_ns % _NS_PER_S != 0
 
     def was_steady(self, later: "Moment") -> bool:
-        """Whether the clock was not set between the two."""
+        """Whether the clock was not set between the two moments."""
         return abs(later.offset_ns - self.offset_ns) < _STEP_NS
 
 
@@ -177,13 +176,13 @@ def rfc3339(ms: int) -> str:
 
 @functools.lru_cache(maxsize=_SECONDS_KEPT)
 def _second(seconds: int) -> str:
-    """Kept for the next: what goes on at a time is published, fetched and due in few seconds."""
+    """Cached: requests of one time publish, fetch and are due within few seconds."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def parse_rfc3339(text: str) -> int:
-    """A time as RFC 3339 writes it, in milliseconds since the epoch; finer parts are dropped.
-    Raises ValueError.
+    """Parses an RFC 3339 time to milliseconds since the epoch; finer parts are dropped. Raises
+    ValueError.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:

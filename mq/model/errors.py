@@ -1,46 +1,95 @@
-"""One error root; subclasses carry facts. `mq/protocol/problems.py` alone maps them to statuses.
+"""One error root; subclasses carry facts. Only `mq/protocol/problems.py` maps errors to statuses.
 
-An error's text is for logs; clients see only the facts that its class names.
+An error's text is for logs; clients see only the facts that its class names. An `expected` follows
+"must be" in a sentence.
 """
 
 import errno
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 from mq.model.limits import BODY_BYTES_PER_S_MIN
 
+_CALLED: Final[Mapping[str, str]] = {
+    "queue": "queue name",
+    "schedule": "schedule name",
+    "consumer": "consumer name",
+    "id": "message id",
+}
+_COMPARED_CHARS: Final = 64
+_NO_QUERY: Final[Mapping[str, str]] = {
+    "headers": "message headers",
+    "idempotency-key": "header Idempotency-Key",
+}
+
+
+def nearest(word: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """The known words nearest to a misspelt one, the nearest first."""
+    words = {each.casefold(): each for each in known}
+    found = get_close_matches(word[:_COMPARED_CHARS].casefold(), words, count)
+    return [words[each] for each in found]
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The nearest known word as the end of a sentence, ` (did you mean wait?)`; "" if there is
+    none.
+    """
+    return "".join(f" (did you mean {each}?)" for each in nearest(word, known))
+
 
 class MqError(Exception):
-    """The root of all that mq raises on purpose."""
+    """The root of all errors that mq raises on purpose."""
 
 
 @dataclass(eq=False)
 class BadName(MqError):
-    """A queue name, id or key that no parser makes."""
+    """A malformed queue name, id, key or the like; `noun`: its word in a sentence."""
 
     parameter: str
     expected: str
+    noun: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.noun = _CALLED.get(self.parameter, self.parameter)
 
 
 @dataclass(eq=False)
 class UnknownParameter(MqError):
-    """A query parameter that the request does not have."""
+    """A query parameter that the request does not have; `known`: its parameters."""
 
     parameter: str
+    known: Iterable[str] = ()
+    hint: str = field(init=False)
+    takes: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hint = suggestion(self.parameter, self.known)
+        self.takes = ", ".join(sorted(self.known)) or "none"
+
+
+@dataclass(eq=False)
+class UnknownField(UnknownParameter):
+    """A field that a row of a batch does not have; `known`: its fields."""
 
 
 @dataclass(eq=False)
 class BadParameter(MqError):
-    """A query parameter whose value is none that it can have."""
+    """A query parameter or header with an invalid value."""
 
     parameter: str
     expected: str
+    noun: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.noun = _NO_QUERY.get(self.parameter, f"parameter {self.parameter}")
 
 
 @dataclass(eq=False)
 class HeadersTooLarge(MqError):
-    """More headers to keep, or more bytes of them, than a message has room for."""
+    """A request's head, or the headers that a message keeps, exceed a limit."""
 
     headers_max: int
     bytes_max: int
@@ -48,72 +97,80 @@ class HeadersTooLarge(MqError):
 
 
 class DueTooFar(MqError):
-    """A due time that the root's file system cannot keep."""
+    """A due time that the root's file system cannot store."""
 
 
 @dataclass(eq=False)
 class QueueNotFound(MqError):
-    """The queue's folder is not there."""
+    """The queue does not exist."""
 
     queue: str
+
+    def __str__(self) -> str:
+        return f"there is no queue {self.queue}"
 
 
 @dataclass(eq=False)
 class NameTaken(MqError):
-    """Something that is no folder has the queue's name."""
+    """A file that is not a folder has the queue's name."""
 
     queue: str
 
 
 @dataclass(eq=False)
 class ShapeFixed(MqError):
-    """The queue was made with other buckets or shards, which stay for its life."""
+    """The queue has another `bucket` or `shards`; neither can be changed."""
 
     queue: str
 
 
 @dataclass(eq=False)
 class UnknownSetting(MqError):
-    """A queue has no such setting."""
+    """A setting that queues do not have; `known`: the settings of queues."""
 
     parameter: str
+    known: Iterable[str] = ()
+    hint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.hint = suggestion(self.parameter, self.known)
 
 
 @dataclass(eq=False)
 class BadSetting(MqError):
-    """A value that a setting cannot have."""
+    """A setting with an invalid value."""
 
     parameter: str
     expected: str
 
 
 class SettingsChanged(MqError):
-    """If-Match named other settings than the queue has now."""
+    """The settings changed since the version that If-Match names."""
 
 
 @dataclass(eq=False)
 class MessageNotFound(MqError):
-    """Two passes over every place of the message found nothing."""
+    """The message was in none of its places, in two passes."""
 
     id: str
 
 
 @dataclass(eq=False)
 class DeliveredAgain(MqError):
-    """If-Match named an earlier delivery than the message's last one."""
+    """The message was delivered again since the delivery that If-Match names."""
 
     receives: int
 
 
 @dataclass(eq=False)
 class RangeUnsatisfiable(MqError):
-    """A range of bytes that begins behind the end of a body of so many."""
+    """A byte range that begins behind the end of a body of `size` bytes."""
 
     size: int
 
 
 class BadPrecondition(MqError):
-    """An If-Match that is neither `*` nor entity tags of receives."""
+    """An If-Match that is neither `*` nor a list of entity tags."""
 
 
 @dataclass(eq=False)
@@ -124,12 +181,12 @@ class BodyTooLarge(MqError):
 
 
 class BodyUnreadable(MqError):
-    """A body cut short, or broken in its transfer coding."""
+    """A body that ended early, or that breaks its transfer coding."""
 
 
 @dataclass(eq=False)
 class BodyTooSlow(MqError):
-    """No byte of the body came for this long, or fewer of them than are asked for a second."""
+    """The body came to a halt for `idle_s`, or came at fewer than `bytes_per_s`."""
 
     idle_s: float
     bytes_per_s: int = BODY_BYTES_PER_S_MIN
@@ -140,7 +197,7 @@ class ExpectationUnknown(MqError):
 
 
 class Unavailable(MqError):
-    """The operation cannot be guaranteed as stored now; trying again later may do."""
+    """The operation is not guaranteed to be stored; a later retry may succeed."""
 
     slug = "unavailable"
 
@@ -170,13 +227,13 @@ class NoDescriptors(Unavailable):
 
 
 class NoMemory(Unavailable):
-    """The process has in hand as many bytes of bodies as it may, and must hold these at once."""
+    """The memory budget has no room for a body that must be held as a whole."""
 
     slug = "no-memory"
 
 
 class ReadOnly(Unavailable):
-    """The root, or a folder of it, cannot be written."""
+    """The root, or a folder in it, is not writable."""
 
     slug = "read-only"
 
@@ -190,6 +247,21 @@ class KeyTaken(MqError):
 
 
 @dataclass(eq=False)
+class NotPacked(MqError):
+    """The queue stores no packs, and these messages are one by their Idempotency-Key."""
+
+    queue: str
+
+
+@dataclass(eq=False)
+class PublishDiffers(MqError):
+    """The earlier publish of this Idempotency-Key was of another number of messages."""
+
+    earlier: int
+    messages: int
+
+
+@dataclass(eq=False)
 class KeyNotFound(MqError):
     """No message has the key."""
 
@@ -198,7 +270,7 @@ class KeyNotFound(MqError):
 
 @dataclass(eq=False)
 class BatchTooLarge(MqError):
-    """More than one request may carry."""
+    """More messages or bytes than one request may have."""
 
     messages_max: int
     bytes_max: int
@@ -206,13 +278,13 @@ class BatchTooLarge(MqError):
 
 @dataclass(eq=False)
 class BadBody(MqError):
-    """A request's body that is no JSON of the form that is asked for; what it should be."""
+    """A request's body that is not JSON of the expected form."""
 
     expected: str
 
 
 class MediaTypeUnknown(MqError):
-    """A Content-Type other than JSON's, where JSON is asked for."""
+    """A Content-Type other than JSON where JSON is expected."""
 
 
 class StorageFailed(Unavailable):
@@ -222,14 +294,14 @@ class StorageFailed(Unavailable):
 
 
 class SettingsUnreadable(Unavailable):
-    """A queue's settings file says nothing that this mq understands."""
+    """A queue's settings file is damaged, or of a newer mq."""
 
     slug = "settings-unreadable"
 
 
 class StagedFileGone(Unavailable):
-    """What was staged is gone: the publish took so long that its file in new/ was taken for
-    forgotten, or its job was given up.
+    """The staged file is gone: the publish took so long that its file in new/ was swept as
+    abandoned, or its job was abandoned.
     """
 
     slug = "publish-forgotten"
@@ -244,18 +316,26 @@ class PublishPurged(Unavailable):
 
 
 class Busy(Unavailable):
-    """Another process was at the message each time this one looked, or it moved between looks."""
+    """Another process locked or moved the message at each attempt."""
 
     slug = "message-busy"
 
 
+class GroupHeld(Unavailable):
+    """Another message of its group goes first: `head`, by its id's text."""
+
+    def __init__(self, head: str) -> None:
+        super().__init__(f"the message {head} of its group goes first")
+        self.head = head
+
+
 class SidelineMissing(Unavailable):
-    """The queue's sideline is not made yet, or was deleted meanwhile."""
+    """The queue's sideline does not exist yet, or was deleted meanwhile."""
 
 
 class SidelinePurged(Unavailable):
-    """The sideline was purged, up to a time after the message's publish, and remembers that still:
-    the message would go with what was purged.
+    """The sideline's purge mark is later than the message's publish: the message would be purged
+    there.
     """
 
     slug = "sideline-purged"
@@ -276,47 +356,60 @@ class ScheduleNotFound(MqError):
 
 
 class ScheduleUnreadable(Unavailable):
-    """A schedule's file says nothing that this mq understands."""
+    """A schedule's file is damaged, or of a newer mq."""
 
     slug = "schedule-unreadable"
 
 
 @dataclass(eq=False)
 class TooManySchedules(MqError):
-    """The queue has so many schedules that there may be no other."""
+    """The queue is at its limit of schedules."""
 
     schedules_max: int
 
 
 @dataclass(eq=False)
+class ConsumerNotFound(MqError):
+    """No consumer of the queue has this id, or it has ended."""
+
+    consumer: str
+
+
+@dataclass(eq=False)
+class ConsumerEnded(MqError):
+    """A consumer was ended by request."""
+
+    queue: str
+
+
+@dataclass(eq=False)
 class TooManySelections(MqError):
-    """The queue's consumers have so many selections at this moment that there may be no other."""
+    """The queue's consumers are at the limit of selections in use."""
 
     selections_max: int
 
 
 @dataclass(eq=False)
 class MessageLeased(MqError):
-    """The message is in a lease; until that ends it can be read and deleted, and no more."""
+    """The message is in a lease; until that ends it can only be read and deleted."""
 
     lease: str
 
 
 class StaysAsItIs(MqError):
-    """What an audit has found is not to be put right by a program, or not now; the text says why,
-    for people.
-    """
+    """An audit's finding that no program may repair, or not now; the text says why."""
 
 
 @dataclass(eq=False)
 class LeaseLost(MqError):
-    """The lease lapsed, and its messages went back to their queues; or it was ended before."""
+    """The lease has expired and its messages are back in their queues, or it was ended."""
 
     lease: str
 
     def __str__(self) -> str:
         return (
-            f"mq: lease {self.lease} is over: it was ended, or lapsed and its messages come again"
+            f"mq: lease {self.lease} is over: it was ended, or it expired and its messages are "
+            "delivered again"
         )
 
 
@@ -327,34 +420,34 @@ class ConsumerBusy(MqError):
     consumer: str
 
     def __str__(self) -> str:
-        return f"mq: another query uses the consumer's name {self.consumer}; each needs its own"
+        return f"mq: another query uses the consumer name {self.consumer}; give each query its own"
 
 
 @dataclass(eq=False)
 class TooManyLeases(MqError):
-    """So many leases of the root are open that there may be no other."""
+    """The root is at its limit of open leases."""
 
     open: int
 
     def __str__(self) -> str:
-        return f"mq: {self.open} leases of the root are open, and no more may be"
+        return f"mq: {self.open} leases are open on this root, which is the limit; end one first"
 
 
 class StartupError(MqError):
-    """The daemon cannot run as it is told; the text says why, for the operator."""
+    """The daemon cannot start as configured; the text tells the operator why."""
 
 
 @dataclass(eq=False)
 class AcrossFileSystems(StartupError):
-    """Two folders that renames must join lie on different file systems."""
+    """Two folders are on different file systems, but renames must be possible between them."""
 
     source: Path
     destination: Path
 
     def __str__(self) -> str:
         return (
-            f"{self.source} and {self.destination} are on different file systems; "
-            "messages move by rename, which needs one"
+            f"{self.source} and {self.destination} are on different file systems, and messages "
+            "move by rename; put both on one"
         )
 
 
@@ -370,7 +463,7 @@ _UNAVAILABLE: Final[dict[int, type[Unavailable]]] = {
 
 
 def unavailable(error: OSError) -> Unavailable:
-    """What an operating system's error means for a client: that it is not stored, and why."""
+    """The error that clients get for an operating system's error."""
     return _UNAVAILABLE.get(error.errno or 0, StorageFailed)(str(error))
 
 
@@ -379,39 +472,39 @@ def unavailable(error: OSError) -> Unavailable:
 
 @dataclass(eq=False)
 class ArchivedElsewhere(MqError):
-    """The root's archive is in another folder, `to`: a root has one."""
+    """The root is archived to another folder, `to`; a root has one archive."""
 
     to: str
 
     def __str__(self) -> str:
-        return f"mq: the root is archived to {self.to}; end that first, or go on with it"
+        return (
+            f"mq: this root is archived to {self.to} already; continue there, or end that archive"
+        )
 
 
 class ArchiveBusy(MqError):
     """Another process archives the root."""
 
     def __str__(self) -> str:
-        return "mq: another process archives this root; one at a time does"
+        return "mq: another process archives this root; wait until it ends"
 
 
 class ArchiveNotEnabled(MqError):
-    """The root has no archive that is enabled."""
+    """No archive is enabled for the root."""
 
     def __str__(self) -> str:
-        return "mq: no archive is enabled for this root"
+        return "mq: this root has no enabled archive"
 
 
 @dataclass(eq=False)
 class ArchiveUnreadable(MqError):
-    """A file of the root's archive/ says nothing that this mq understands; no program decides what
-    it should say.
-    """
+    """A file of the root's archive/ is damaged, or of a newer mq; no program may repair it."""
 
     path: str
     why: str
 
     def __str__(self) -> str:
-        return f"mq: {self.path} cannot be understood ({self.why})"
+        return f"mq: {self.path} cannot be read as an archive file ({self.why})"
 
 
 # A daemon's limits: connections, waiters, queues, slow heads.
@@ -419,14 +512,14 @@ class ArchiveUnreadable(MqError):
 
 @dataclass(eq=False)
 class HeadTooSlow(MqError):
-    """A request's head that began, and did not end for this long."""
+    """A request's head did not end within `head_s`."""
 
     head_s: float
 
 
 @dataclass(eq=False)
 class TooManyConnections(Unavailable):
-    """The process is at its limit of connections, and none is idle."""
+    """The process is at its limit of connections, and none of them is idle."""
 
     connections_max: int
     slug = "too-many-connections"
@@ -447,13 +540,13 @@ class TooManyQueues(MqError):
     queues_max: int
 
 
-# Errors of what time does to messages and queues.
+# Expiry and shovels.
 
 
 @dataclass(eq=False)
 class QueueExpired(MqError):
-    """The queue's time is over, since `expired_at` (RFC 3339): it takes no messages and gives none,
-    until its settings say another time, or it is deleted.
+    """The queue expired at `expired_at` (RFC 3339): it takes and delivers no messages until
+    `expires_at` is changed or the queue is deleted.
     """
 
     queue: str
@@ -461,9 +554,42 @@ class QueueExpired(MqError):
 
 
 @dataclass(eq=False)
+class QueuePaused(MqError):
+    """The queue takes no publishes until its setting `paused` allows them."""
+
+    queue: str
+
+
+@dataclass(eq=False)
+class QueueFull(MqError):
+    """The queue holds as many messages, or bytes, as its settings allow."""
+
+    queue: str
+    messages_max: int
+    bytes_max: int
+
+
+@dataclass(eq=False)
+class DeliveriesPaused(MqError):
+    """The queue delivers no messages until its setting `paused` allows it, so a drain cannot
+    finish.
+    """
+
+    queue: str
+    setting: str = "paused"
+    allows: str = "none"
+
+    def __str__(self) -> str:
+        return (
+            f"the setting {self.setting} of the queue {self.queue} holds its messages back, so "
+            f"they are not drained; set it to {self.allows} and drain again"
+        )
+
+
+@dataclass(eq=False)
 class ShovelRunning(MqError):
-    """The queue's shovel runs already, for a request or by its schedule; `id`: that run's, "" where
-    it has not said so yet.
+    """The queue's shovel already runs, for a request or by its schedule; `id`: the run's id, "" if
+    not known yet.
     """
 
     queue: str
@@ -472,7 +598,7 @@ class ShovelRunning(MqError):
 
 @dataclass(eq=False)
 class ShovelNotFound(MqError):
-    """The queue's shovel has never run, and is not to."""
+    """The queue's shovel has never run and is not scheduled."""
 
     queue: str
 
@@ -486,6 +612,51 @@ class TooManyShovels(Unavailable):
 
 
 class MessageUnreadable(MqError):
-    """A message's file cannot be what was published: a fetch took it to the sideline. For whoever
-    fetches, which goes on to the next; no client sees it.
+    """A message's file is damaged: the fetch moved it to the sideline, and goes on to the next
+    message. Clients do not see it.
     """
+
+
+@dataclass(eq=False)
+class BadFrame(MqError):
+    """A malformed command of a WebSocket; `ref` is the client's name for it."""
+
+    expected: str
+    ref: str | int | None = None
+    is_json: bool = True
+
+
+class NoWebSocket(MqError):
+    """A request without a WebSocket handshake where only that is served."""
+
+
+class ForeignOrigin(MqError):
+    """A web page of another origin asks for a change or a WebSocket."""
+
+
+@dataclass(eq=False)
+class AlreadySubscribed(MqError):
+    """The WebSocket has a subscription of the queue."""
+
+    queue: str
+
+
+@dataclass(eq=False)
+class NotSubscribed(MqError):
+    """The WebSocket has no subscription of the queue."""
+
+    queue: str
+
+
+@dataclass(eq=False)
+class TooManySubscriptions(MqError):
+    """The WebSocket is at its limit of subscriptions."""
+
+    subscriptions_max: int
+
+
+@dataclass(eq=False)
+class TooMuchCredit(MqError):
+    """More credit and held messages together than a WebSocket may have."""
+
+    credit_max: int

@@ -1,8 +1,7 @@
-"""A message's life as data: states, and every rename between them.
+"""The message lifecycle as data: states, and every rename between them.
 
-A state is the existence of a file; `mq/store/FORMAT.md` draws this table, and a test
-holds the two together. Whoever moves a message names the transition it performs, so that no
-move happens that is not in the table.
+A state is the existence of a file. `mq/store/FORMAT.md` draws this table, and a test compares the
+two. Code that moves a message names its transition, so that no move happens outside the table.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Where a message's file stands; the value is the state's name in the documents."""
+    """The state of a message's file; the value is its name in documents."""
 
     ABSENT = "absent"
     NEW = "new"
@@ -20,10 +19,15 @@ class State(Enum):
     LEASED = "leased"
     REMOVED = "removed"
 
+    # Enum's own hash is Python code, and each message uses these as keys.
+    __hash__ = object.__hash__
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Transition:
-    """One step of a life: a create from absent, an unlink to absent, else one rename."""
+    """One step of a life: a create from absent, an unlink to absent, or one rename. Each is one
+    object, so none is compared by value.
+    """
 
     name: str
     source: State
@@ -57,6 +61,8 @@ REMOVE_LEASED: Final = Transition(
     "remove leased", State.LEASED, State.REMOVED, "mq, mq-mover, mq.spark"
 )
 EXPUNGE_LEASED: Final = Transition("expunge leased", State.LEASED, State.ABSENT, "mq, mq-mover")
+PART_READY: Final = Transition("part ready", State.READY, State.NEW, "mq")
+PART_DELAYED: Final = Transition("part delayed", State.DELAYED, State.NEW, "mq")
 RETIRE: Final = Transition("retire", State.DELAYED, State.REMOVED, "mq, mq-mover")
 REAP: Final = Transition("reap", State.REMOVED, State.ABSENT, "mq-reaper")
 
@@ -83,6 +89,8 @@ TRANSITIONS: Final = (
     ACKNOWLEDGE,
     REMOVE_LEASED,
     EXPUNGE_LEASED,
+    PART_READY,
+    PART_DELAYED,
     RETIRE,
     REAP,
 )

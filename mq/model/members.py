@@ -1,7 +1,7 @@
-"""What the processes that share upkeep tell of themselves, and what follows from all of it. Pure.
+"""The reports of processes that share upkeep, and conclusions from them. Pure.
 
-One JSON object a member; FORMAT.md, "Members", has its fields. It is for eyes: nothing is
-decided by it.
+A report is one JSON object; FORMAT.md, "Members", has its fields. Reports are for people: no
+decision depends on them.
 """
 
 import json
@@ -12,7 +12,12 @@ from typing import Any, Final, Self, TypeVar
 from mq.model.clock import parse_rfc3339, rfc3339
 from mq.model.errors import BadName
 from mq.model.names import QueueName
-from mq.model.upkeep_limits import TOLD_GONE_S, TOLD_QUEUES_MAX
+
+# The longest interval between two reports of a member, the silence after which it is shown as gone,
+# and the number of queues that a report names.
+TOLD_EVERY_S: Final = 10.0
+TOLD_GONE_S: Final = 3 * TOLD_EVERY_S
+TOLD_QUEUES_MAX: Final = 10_000
 
 _VERSION: Final = 1
 
@@ -21,36 +26,36 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What a policy has done since its process began; times are milliseconds since the epoch."""
+    """A policy's counts since its process began; times are milliseconds since the epoch."""
 
     turns: int = 0
     acted: int = 0
     failed: int = 0
     last_ms: int | None = None
-    """When it last acted on something."""
+    """The time of its last action."""
     next_ms: int | None = None
-    """When its next turn is due."""
+    """The time of its next turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a member does, and what it knows of the others."""
+    """A member's current work, and what it knows of the others."""
 
     coordinator: str
-    """Its kind: file, zookeeper, alone."""
+    """Its kind: file, zookeeper, or alone."""
     leader: str | None = None
-    """Who leads, as far as the member knows."""
+    """The leader, as far as the member knows."""
     is_connected: bool = True
     queues: tuple[QueueName, ...] = ()
-    """Those whose upkeep is its own, by name."""
+    """The queues that the member keeps up, by name."""
     policies: Mapping[str, Acted] = field(default_factory=dict)
     redelivery: Mapping[str, int] = field(default_factory=dict)
-    """Figures of what needs no leader, by their names."""
+    """Counts of the work that needs no leader, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as it told of itself."""
+    """A member's report."""
 
     name: str
     host: str
@@ -59,19 +64,18 @@ class Member:
     told_ms: int
     doing: Doing
     queues_count: int
-    """How many queues are its own; `doing` has the names of the first of them."""
+    """The number of its queues; `doing` names only the first of them."""
 
     @property
     def leads(self) -> bool:
-        """Whether it says that it leads."""
+        """Whether the member reports itself as leader."""
         return self.doing.is_connected and self.doing.leader == self.name
 
     def is_gone(self, now_ms: int) -> bool:
-        """Whether it has told nothing for so long that it is no longer there, or stopped."""
+        """Whether the last report is so old that the member has ended or is stopped."""
         return now_ms - self.told_ms > TOLD_GONE_S * 1000
 
     def as_json(self) -> dict[str, object]:
-        """As its file has it."""
         doing = self.doing
         return {
             "version": _VERSION,
@@ -93,7 +97,7 @@ class Member:
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """What a member's file says. Raises ValueError: it is none, or of a version not known."""
+        """Parses a member's report. Raises ValueError for another file or version."""
         try:
             said = _typed(json.loads(text), dict)
             if said["version"] != _VERSION:
@@ -121,23 +125,23 @@ class Member:
 
 
 def acted_json(acted: Acted) -> dict[str, object]:
-    """What a policy has done, as files and answers have it."""
+    """A policy's counts, as in files and answers."""
     times = {"last": acted.last_ms, "next": acted.next_ms}
     said = {name: None if ms is None else rfc3339(ms) for name, ms in times.items()}
     return {"turns": acted.turns, "acted": acted.acted, "failed": acted.failed, **said}
 
 
 def leader_of(members: Iterable[Member], now_ms: int) -> str | None:
-    """Who leads: of those who say so and are there, the one that said so last. None: nobody does
-    at this moment, as while another takes over.
+    """The leader: of the present members that report themselves as leader, the one with the latest
+    report. None: no leader now, as while another member takes over.
     """
     leading = [each for each in members if each.leads and not each.is_gone(now_ms)]
     return max(leading, key=lambda each: each.told_ms).name if leading else None
 
 
 def owner_of(members: Iterable[Member], queue: QueueName, now_ms: int) -> str | None:
-    """Whose the queue's upkeep is: of those who say so and are there, the one that said so last.
-    None: nobody's at this moment, or of one who has more queues than it names.
+    """The member that keeps up the queue: of the present members that report it, the one with the
+    latest report. None: no member now, or a member with more queues than its report names.
     """
     own = [
         each
@@ -155,7 +159,7 @@ def _acted(said: object) -> Acted:
 
 def _typed(value: Any, kind: type[T]) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{value!r} is no {kind.__name__}")
+        raise ValueError(f"{value!r} is not {kind.__name__}")
     return value
 
 

@@ -1,26 +1,24 @@
-"""When something comes again: every so many seconds, or by a cron expression in a time zone. Pure.
+"""Recurrences: an interval, or a cron expression in a time zone. Pure.
 
-Times are whole milliseconds since the epoch. `first_ms` is the first firing of what is
-made now; `after` the first one that is later than both a firing and now: of those that were
-missed nothing is left but the one that was due.
+Times are whole milliseconds since the epoch. `first_ms` is the first firing of a new schedule;
+`after` is the first firing later than both a firing and a time.
 
 Cron expressions have five fields as cron has them (minute, hour, day of month, month, day of week
 with 0 and 7 = SUN), or six or seven as Quartz has them (seconds first, a year last, day of week
-with 1 = SUN). cronsim walks them, since it does that on bare local times, without a thought of
-zones; what its clock says where a zone's offset changes is decided here:
+with 1 = SUN), or are one of cron's names, such as `@daily`. cronsim computes bare local times
+without zones. This module adds what cronsim lacks: Quartz's `15W` and `L-3`, and the changes of a
+zone's offset:
 
-- An expression of some hours fires once at each local time that it names. One that does not come,
-  since clocks are put forward over it, fires at the moment when they are; one that comes twice
-  fires the first time.
-- An expression of all hours goes on in real time: `*/10 * * * *` fires every ten minutes while
-  clocks are put forward, and also in the hour that comes twice.
+- An expression of some hours fires once at each local time that it names. A time that is skipped
+  when clocks are put forward fires at that change; a time that comes twice fires the first time.
+- An expression of all hours follows real time: `*/10 * * * *` fires every ten minutes also while
+  clocks are put forward, and in the hour that comes twice.
 
-What would change our mind about the library: W other than LW, and L-3, which Quartz has and it
-has not; croniter has some of it, and walks clocks' changes with errors that have been known for
-years.
+croniter, an alternative, knows some of Quartz's days, and has known errors at clock changes.
 """
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -31,14 +29,11 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from mq.model.errors import BadParameter
-from mq.model.limits import (
-    CRON_CHARS_MAX,
-    CRON_YEAR_MAX,
-    CRON_YEAR_MIN,
-    EVERY_S_MAX,
-    EVERY_S_MIN,
-    SCHEDULE_DELAY_S_MAX,
-)
+from mq.model.limits import CRON_CHARS_MAX, EVERY_S_MAX, EVERY_S_MIN, SCHEDULE_DELAY_S_MAX
+
+# Years as Quartz has them.
+CRON_YEAR_MIN: Final = 1970
+CRON_YEAR_MAX: Final = 2099
 
 UTC_NAME: Final = "UTC"
 _SECOND: Final = timedelta(seconds=1)
@@ -51,15 +46,27 @@ _ANY: Final = frozenset({"*", "?"})
 _DAY_NAMES: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _DAYS: Final = {name: day for day, name in enumerate(_DAY_NAMES, 1)}
 _FORMS: Final = (
-    "five fields as cron has them, or six or seven as Quartz has them "
-    "(of W only LW, and no L with a number behind it)"
+    "a cron expression of five fields, of six or seven fields in Quartz's form, or a name such as "
+    "@daily"
 )
+_NAMED: Final = {
+    "@YEARLY": "0 0 1 1 *",
+    "@ANNUALLY": "0 0 1 1 *",
+    "@MONTHLY": "0 0 1 * *",
+    "@WEEKLY": "0 0 * * 0",
+    "@DAILY": "0 0 * * *",
+    "@MIDNIGHT": "0 0 * * *",
+    "@HOURLY": "0 * * * *",
+}
+_SATURDAY: Final = 5
+_LEAP_GAP_YEARS: Final = 8
+"""The longest time between two 29 Februaries: a day that has not come by then never comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Every so many seconds, which have at most three decimals; first after `delay_s`, else after
-    `every_s`. The grid that the first firing makes is kept.
+    """An interval of seconds with at most three decimals. The first firing is after `delay_s`, or
+    else after `every_s`; further firings stay on its grid.
     """
 
     every_s: float
@@ -67,7 +74,7 @@ class Every:
 
     @classmethod
     def parse(cls, every_s: float, delay_s: float | None = None) -> Self:
-        """Raises BadParameter for seconds that no schedule has."""
+        """Makes an interval. Raises BadParameter for an invalid number of seconds."""
         if not EVERY_S_MIN <= every_s <= EVERY_S_MAX or every_s != round(every_s, 3):
             raise BadParameter("every", f"seconds from {EVERY_S_MIN} to {EVERY_S_MAX}")
         if delay_s is not None and (
@@ -77,19 +84,19 @@ class Every:
         return cls(float(every_s), None if delay_s is None else float(delay_s))
 
     def first_ms(self, now_ms: int) -> int | None:
-        """The first firing of what is made now."""
+        """The first firing of a new schedule."""
         return now_ms + _ms(self.every_s if self.delay_s is None else self.delay_s)
 
     def after(self, due_ms: int, now_ms: int) -> int | None:
-        """The first firing on the grid of `due_ms` that is later than it and than now."""
+        """The first firing on the grid of `due_ms` that is later than both times."""
         every_ms = _ms(self.every_s)
         return due_ms + every_ms * max(1, (now_ms - due_ms) // every_ms + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """By a cron expression in a time zone, which exist only by `parse`: one blank between fields,
-    letters in upper case.
+    """A cron expression in a time zone, in normal form: one blank between fields, upper-case
+    letters, names as five fields. Made only by `parse`.
     """
 
     expression: str
@@ -97,23 +104,26 @@ class Cron:
 
     @classmethod
     def parse(cls, expression: str, tz: str = UTC_NAME) -> Self:
-        """Raises BadParameter for what is no expression, or one that never comes, or no zone."""
+        """Parses an expression. Raises BadParameter for an invalid expression, an expression that
+        never fires, or an unknown zone.
+        """
         written = " ".join(expression.split()).upper()
+        written = _NAMED.get(written, written)
         if len(written) > CRON_CHARS_MAX or _WRITTEN.fullmatch(written) is None:
             raise BadParameter("cron", _FORMS)
         if tz not in _zone_names():
-            raise BadParameter("tz", "a time zone's name such as Europe/Berlin")
+            raise BadParameter("tz", "the name of a time zone such as Europe/Berlin")
         fields = _Fields.parse(written)
         if fields.next_local(datetime(CRON_YEAR_MIN, 1, 1) - _SECOND) is None:
-            raise BadParameter("cron", "a time that comes at all")
+            raise BadParameter("cron", "an expression that matches some future time")
         return cls(written, tz)
 
     def first_ms(self, now_ms: int) -> int | None:
-        """The first firing after now; None: there is none any more."""
+        """The first firing after now; None: there is none."""
         fields = _Fields.parse(self.expression)
         zone = ZoneInfo(self.tz)
         try:
-            # In whole seconds, as UTC has them, and so below.
+            # Whole seconds, as UTC has them; also below.
             now = _EPOCH + now_ms // 1000 * _SECOND
             if fields.is_all_hours:
                 found = _next_in_real_time(fields, zone, now)
@@ -124,7 +134,7 @@ class Cron:
         return None if found is None else (found - _EPOCH) // _SECOND * 1000
 
     def after(self, due_ms: int, now_ms: int) -> int | None:
-        """The first firing that is later than both; None: there is none any more."""
+        """The first firing later than both times; None: there is none."""
         return self.first_ms(max(due_ms, now_ms))
 
 
@@ -132,10 +142,52 @@ Recurrence: TypeAlias = Every | Cron
 
 
 @dataclass(frozen=True, slots=True)
+class _DayOfMonth:
+    """One of Quartz's days that cronsim does not know: day `number` of a month; with `is_from_end`,
+    that many days before the last; with `is_weekday`, the weekday of the month nearest to it.
+    """
+
+    number: int
+    is_from_end: bool
+    is_weekday: bool
+
+    @classmethod
+    def parse(cls, field: str) -> "_DayOfMonth | None":
+        """Parses a field. None: a field for cronsim. Raises BadParameter."""
+        match = re.fullmatch(
+            r"(?:(?P<day>[0-9]{1,2})(?=W)|L-(?P<before>[0-9]{1,2}))(?P<w>W?)", field
+        )
+        if match is None:
+            return None
+        number = int(match["day"] or match["before"])
+        is_from_end = match["day"] is None
+        if not (number <= 30 if is_from_end else 1 <= number <= 31):
+            raise BadParameter("cron", f"{_FORMS}; its day-of-month is malformed")
+        return cls(number, is_from_end, match["w"] == "W")
+
+    def of(self, year: int, month: int) -> int | None:
+        """The day in this month; None: the month has no such day."""
+        first_weekday, last = monthrange(year, month)
+        day = last - self.number if self.is_from_end else self.number
+        if not 1 <= day <= last:
+            return None
+        beyond = (first_weekday + day - 1) % 7 - _SATURDAY
+        if not self.is_weekday or beyond < 0:
+            return day
+        # Friday before a Saturday, Monday after a Sunday, and never in another month.
+        if beyond == 0:
+            return day - 1 if day > 1 else day + 2
+        return day + 1 if day < last else day - 2
+
+
+@dataclass(frozen=True, slots=True)
 class _Fields:
-    """An expression in six fields as cronsim reads them, and its years; None: all."""
+    """An expression as six fields for cronsim; its day of the month, if cronsim does not know it;
+    and its years (None: all).
+    """
 
     text: str
+    day: _DayOfMonth | None
     years: frozenset[int] | None
     is_all_hours: bool
 
@@ -150,62 +202,94 @@ class _Fields:
             years = _years(fields.pop()) if len(fields) == 7 else None
             _check_question_marks(fields)
             if not _ANY & {fields[3], fields[5]}:
-                raise BadParameter("cron", "in six or seven fields, * or ? for one kind of day")
+                raise BadParameter(
+                    "cron",
+                    "an expression with * or ? for the day of the month or of the week, if it has "
+                    "six or seven fields",
+                )
             fields[5] = ",".join(_quartz_day(term) for term in fields[5].split(","))
+        day = _DayOfMonth.parse(fields[3])
+        if day is not None:
+            if fields[5] not in _ANY:
+                raise BadParameter(
+                    "cron", "an expression with * or ? for the day of the week beside W or L-3"
+                )
+            fields[3] = "*"
         text = " ".join("*" if field == "?" else field for field in fields)
         try:
             walker = CronSim(text, _EPOCH)
         except CronSimError as error:
             what = str(error).removeprefix("Bad ")
-            raise BadParameter("cron", f"{_FORMS}; look at the {what}") from None
-        return cls(text, years, walker.hours == _ALL_HOURS)
+            raise BadParameter("cron", f"{_FORMS}; its {what} is malformed") from None
+        return cls(text, day, years, walker.hours == _ALL_HOURS)
 
     def next_local(self, after: datetime) -> datetime | None:
-        """The first bare local time after that one which the expression names."""
+        """The first bare local time of the expression after `after`."""
+        start = after
         while True:
             try:
                 found = next(CronSim(self.text, after), None)
             except OverflowError:
                 return None
-            if found is None or self.years is None or found.year in self.years:
-                return found
-            # Most years of an expression may be none of its own: from one to the next.
-            year = min((year for year in self.years if year > found.year), default=None)
-            if year is None:
+            if found is None:
                 return None
-            after = datetime(year, 1, 1) - _SECOND
+            if self.years is not None and found.year not in self.years:
+                # Most years may not match: skip from one matching year to the next.
+                year = min((year for year in self.years if year > found.year), default=None)
+                if year is None:
+                    return None
+                after = datetime(year, 1, 1) - _SECOND
+                continue
+            if self.day is None:
+                return found
+            day = self.day.of(found.year, found.month)
+            if day == found.day:
+                return found
+            if self.years is None and found.year - start.year > _LEAP_GAP_YEARS:
+                return None
+            first = found.replace(day=1, hour=0, minute=0, second=0)
+            days = day - 1 if day is not None and day > found.day else _days_of(found)
+            after = first + timedelta(days=days) - _SECOND
+
+
+def _days_of(at: datetime) -> int:
+    return monthrange(at.year, at.month)[1]
 
 
 def _check_question_marks(fields: list[str]) -> None:
-    """A question mark stands for all days of one kind, where the other kind says which."""
+    """Checks the question marks: one stands for all days of one kind if the other kind names
+    days.
+    """
     for at, field in enumerate(fields):
         if "?" in field and (at not in (3, 5) or field != "?"):
-            raise BadParameter("cron", "? alone, and for days only")
+            raise BadParameter("cron", "an expression with ? only as the whole field of a day")
     if fields[3] == fields[5] == "?":
-        raise BadParameter("cron", "? for one kind of day only")
+        raise BadParameter(
+            "cron", "an expression with ? for the day of the month or of the week, not for both"
+        )
 
 
 def _years(field: str) -> frozenset[int] | None:
-    """The years of Quartz's last field."""
+    """Parses Quartz's last field, the years."""
     if field == "*":
         return None
     found: set[int] = set()
     for term in field.split(","):
         match = re.fullmatch(r"(?:(\*)|([0-9]{4})(?:-([0-9]{4}))?)(?:/([0-9]{1,3}))?", term)
         if match is None:
-            raise BadParameter("cron", f"{_FORMS}; look at the year")
+            raise BadParameter("cron", f"{_FORMS}; its year is malformed")
         star, first, last, step = match.groups()
         start = _YEARS[0] if star else int(first)
-        # A step goes on from its beginning to the last year that there is.
+        # A step continues from its first year to the last possible year.
         end = int(last) if last else _YEARS[-1] if star or step else start
         if start not in _YEARS or end not in _YEARS or end < start or (step and not int(step)):
-            raise BadParameter("cron", f"years from {_YEARS[0]} to {_YEARS[-1]}")
+            raise BadParameter("cron", f"an expression with years from {_YEARS[0]} to {_YEARS[-1]}")
         found |= set(range(start, end + 1, int(step or 1)))
     return frozenset(found)
 
 
 def _quartz_day(term: str) -> str:
-    """A term of Quartz's day of the week, as cron counts: SUN is 0."""
+    """A term of Quartz's day of the week as cron counts: SUN is 0."""
     if term in ("*", "?"):
         return "*"
     match = re.fullmatch(
@@ -215,7 +299,7 @@ def _quartz_day(term: str) -> str:
         term,
     )
     if match is None:
-        raise BadParameter("cron", f"{_FORMS}; look at the day-of-week")
+        raise BadParameter("cron", f"{_FORMS}; its day-of-week is malformed")
     if match["end"]:
         return f"{_day(match['of']) - 1}L" if match["of"] else "6"
     if match["nth"]:
@@ -223,22 +307,22 @@ def _quartz_day(term: str) -> str:
     first = 1 if match["star"] else _day(match["first"])
     to_the_end = match["star"] or match["step"]
     last = _day(match["last"]) if match["last"] else 7 if to_the_end else first
-    # FRI-MON goes over the end of the week.
+    # FRI-MON spans the end of the week.
     days = range(first, last + 1 if last >= first else last + 8, int(match["step"] or 1))
     return ",".join(str((day - 1) % 7) for day in days)
 
 
 def _day(text: str) -> int:
-    """A day of the week as Quartz counts: 1 is SUN."""
+    """A day of the week as Quartz counts: SUN is 1."""
     day = int(text) if text.isdigit() else _DAYS.get(text)
     if day is None:
-        raise BadParameter("cron", f"{_FORMS}; look at the day-of-week")
+        raise BadParameter("cron", f"{_FORMS}; its day-of-week is malformed")
     return day
 
 
 def _next_of_local_times(fields: _Fields, zone: ZoneInfo, now: datetime) -> datetime | None:
-    """Each local time once: moments rise with local times, so the first one after now is found
-    by going on from now's own.
+    """The first moment after now, with each local time once. Moments rise with local times, so the
+    search starts at now's local time.
     """
     local = _local(zone, now)
     while (found := fields.next_local(local)) is not None:
@@ -250,8 +334,8 @@ def _next_of_local_times(fields: _Fields, zone: ZoneInfo, now: datetime) -> date
 
 
 def _next_in_real_time(fields: _Fields, zone: ZoneInfo, now: datetime) -> datetime | None:
-    """The first moment after now whose local time the expression names. Until the zone's offset
-    changes, a local time is as far away as the clock says.
+    """The first moment after now whose local time matches the expression. Until the zone's offset
+    changes, local time passes as real time does.
     """
     start = now + _SECOND
     while True:
@@ -267,20 +351,20 @@ def _next_in_real_time(fields: _Fields, zone: ZoneInfo, now: datetime) -> dateti
 
 
 def _moment(zone: ZoneInfo, local: datetime) -> datetime:
-    """When a local time comes: the first time, if it comes twice; if clocks are put forward over
-    it, the moment when they are.
+    """The moment of a local time: the first one, if the time comes twice; the clock change, if it
+    is skipped.
     """
     late = _in_utc(local.replace(tzinfo=zone))
     if _local(zone, late) == local:
         return late
-    # PEP 495: in such a gap, fold 0 is told by the offset before it, and fold 1 by the one behind.
+    # PEP 495: in a gap, fold 0 has the offset before it, and fold 1 the offset behind it.
     early = _in_utc(local.replace(tzinfo=zone, fold=1))
     return _first_change(zone, early, late) or late
 
 
 def _first_change(zone: ZoneInfo, start: datetime, end: datetime) -> datetime | None:
-    """The first moment, to the second, after `start` and not after `end` at which the zone has
-    another offset than at `start`; None: there is none. Offsets stay for longer than a look.
+    """The first moment (by the second) in (`start`, `end`] at which the zone's offset differs from
+    that at `start`; None: there is none. Steps of `_LOOK` suffice: no offset is shorter-lived.
     """
     offset = _local(zone, start) - start
     before = start
@@ -304,7 +388,7 @@ def _local(zone: ZoneInfo, moment: datetime) -> datetime:
 
 
 def _in_utc(at: datetime) -> datetime:
-    """The moment that a time in a zone is, without its zone."""
+    """The moment of a zoned time, as bare UTC."""
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -314,5 +398,5 @@ def _ms(seconds: float) -> int:
 
 @cache
 def _zone_names() -> frozenset[str]:
-    """The names that the time zone database has. Names of files beside it are none."""
+    """The zone names of the time zone database, without other files of its folder."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split())

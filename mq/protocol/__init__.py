@@ -1,15 +1,16 @@
-"""The HTTP interface as both of its sides know it: what may be asked, and how answers are written.
+"""The HTTP interface as both of its sides know it: requests, and how answers are written.
 
-Pure: nothing here sends or stores anything. The server reads requests by it, and so does
-the fake that stands in for it in tests; the client reads answers by it.
+Pure: nothing here sends or stores anything. The server reads requests by it, the client answers.
 
-parameters, query  what stands in a query, each kind by a parser of its own
-routes             every path, its methods, and what each may be told
-envelopes, fetching, peeking, queues, schedules, shovels, sidelines, members
-                   what requests for these say
-bodies, lines      JSON objects, and lines, that a request carries
-etags, ranges      conditions, and parts of bodies
-carried, rows      a message in an answer: as headers, as a line of JSON
+parameters, query  query parameters, each kind with a parser of its own
+endpoints          every endpoint, each declared once: request, right, parameters, answers, ...
+endpoint           what an endpoint declares, and what follows from that
+routes             from a path to its endpoints and their handlers
+envelopes, fetching, queues, schedules, sidelines
+                   the parameters and answers of requests for these
+bodies             JSON objects, and lines, that a request carries
+conditions         If-Match, If-None-Match and Range
+rows               a message in an answer: its headers, its line of JSON
 problems           the one map of errors to statuses
 consume            the two sides of a WebSocket
 """

@@ -4,15 +4,16 @@ Only the facts of an error's class reach a client, never an exception's text or 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
-from mq.access.bearer import challenge
 from mq.access.errors import Forbidden, Unauthenticated
 from mq.model.errors import (
     AlreadySideline,
+    AlreadySubscribed,
     BadBody,
+    BadFrame,
     BadName,
     BadParameter,
     BadPrecondition,
@@ -22,9 +23,12 @@ from mq.model.errors import (
     BodyTooSlow,
     BodyUnreadable,
     Busy,
+    ConsumerEnded,
+    ConsumerNotFound,
     DeliveredAgain,
     DueTooFar,
     ExpectationUnknown,
+    ForeignOrigin,
     HeadersTooLarge,
     HeadTooSlow,
     KeyNotFound,
@@ -38,9 +42,15 @@ from mq.model.errors import (
     NoInodes,
     NoMemory,
     NoSpace,
+    NotPacked,
+    NotSubscribed,
+    NoWebSocket,
+    PublishDiffers,
     PublishPurged,
     QueueExpired,
+    QueueFull,
     QueueNotFound,
+    QueuePaused,
     QuotaExceeded,
     RangeUnsatisfiable,
     ReadOnly,
@@ -59,21 +69,16 @@ from mq.model.errors import (
     TooManySchedules,
     TooManySelections,
     TooManyShovels,
+    TooManySubscriptions,
     TooManyWaiters,
+    TooMuchCredit,
     Unavailable,
+    UnknownField,
     UnknownParameter,
     UnknownSetting,
 )
-from mq.model.limits import RETRY_AFTER_S
-from mq.protocol.consume.errors import (
-    AlreadySubscribed,
-    BadFrame,
-    ForeignOrigin,
-    NotSubscribed,
-    NoWebSocket,
-    TooManySubscriptions,
-    TooMuchCredit,
-)
+
+RETRY_AFTER_S: Final = 1
 
 TYPE_PREFIX: Final = "urn:mq:problem:"
 MEDIA_TYPE: Final = "application/problem+json"
@@ -91,6 +96,7 @@ MEMBERS: Final = frozenset(
         "right",
         "bytes_max",
         "connections_max",
+        "consumer",
         "credit_max",
         "headers_max",
         "messages_max",
@@ -105,9 +111,15 @@ MEMBERS: Final = frozenset(
 )
 
 
+_RETRY_AFTER: Final = {"Retry-After": str(RETRY_AFTER_S)}
+_ASK: Final = {"WWW-Authenticate": "{challenge}"}
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A kind of problem: its type's slug, status, title, and what to say of it."""
+    """A kind of problem. `slug`, `detail` and the values of `own_headers` are format strings of an
+    error's facts; `closes`: the connection ends with the answer.
+    """
 
     slug: str
     status: int
@@ -115,217 +127,334 @@ class Problem:
     detail: str
     retryable: bool = False
     closes: bool = False
+    own_headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of its answer that others do not have."""
+        is_503 = self.status == HTTPStatus.SERVICE_UNAVAILABLE
+        return {**self.own_headers, **_RETRY_AFTER} if is_503 else self.own_headers
 
 
 PROBLEMS: Final[dict[type[MqError], Problem]] = {
     BadName: Problem(
-        "bad-name", 400, "Bad name",
-        "The {parameter} is malformed; expected: {expected}.",
+        "bad-name", 400, "Bad name", "The {noun} is malformed: it must be {expected}."
     ),
     UnknownParameter: Problem(
-        "unknown-parameter", 400, "Unknown parameter", "This request has no such query parameter."
+        "unknown-parameter", 400, "Unknown parameter",
+        "This request has no query parameter {parameter!r:.80}{hint}. Its parameters: {takes}.",
     ),
     BadParameter: Problem(
         "bad-{parameter}", 400, "Bad parameter",
-        "The parameter {parameter} is malformed; expected: {expected}.",
+        "The {noun} is malformed: it must be {expected}.",
     ),
-    BadBody: Problem(
-        "bad-body", 400, "Bad body", "The body is not what is asked for here: {expected}."
+    BadBody: Problem("bad-body", 400, "Bad body", "The body must be {expected}."),
+    UnknownField: Problem(
+        "unknown-field", 400, "Unknown field",
+        "A row has no field {parameter!r:.80}{hint}. Its fields: {takes}.",
     ),
-    BadFrame: Problem(
-        "malformed-frame", 400, "Malformed frame",
-        "The frame is not what is asked for here: {expected}.",
-    ),
+    BadFrame: Problem("malformed-frame", 400, "Malformed frame", "A frame must be {expected}."),
     ForeignOrigin: Problem(
         "foreign-origin", 403, "Foreign origin",
-        "A page of another origin may not do this.",
+        "The request comes from a web page of another origin. Send it without a browser, or from "
+        "mq's own page.",
     ),
     Unauthenticated: Problem(
-        "unauthenticated", 401, "Unauthenticated", "A token that is good is to be shown here."
+        "unauthenticated", 401, "Unauthenticated",
+        "The request has no valid token or client certificate. Send Authorization: Bearer TOKEN.",
+        own_headers=_ASK,
     ),
     Forbidden: Problem(
-        "forbidden", 403, "Forbidden", "This takes a right that the caller has not: {right}."
+        "forbidden", 403, "Forbidden",
+        "The caller lacks {noun}. Ask the operator for a token that grants it.",
+        own_headers=_ASK,
     ),
     NotSubscribed: Problem(
-        "not-subscribed", 404, "Not subscribed", "The connection has no subscription of the queue."
+        "not-subscribed", 404, "Not subscribed",
+        "This connection has no subscription to queue {queue!r}. Send subscribe first.",
     ),
     AlreadySubscribed: Problem(
         "already-subscribed", 409, "Already subscribed",
-        "The connection has a subscription of the queue.",
+        "This connection has a subscription to queue {queue!r} already. Unsubscribe before "
+        "subscribing with other options.",
     ),
     TooManySubscriptions: Problem(
         "too-many-subscriptions", 409, "Too many subscriptions",
-        "A connection has at most {subscriptions_max} subscriptions.",
+        "A connection has at most {subscriptions_max} subscriptions. Unsubscribe from a queue, or "
+        "open another connection.",
     ),
     TooMuchCredit: Problem(
         "too-much-credit", 409, "Too much credit",
-        "What a connection holds and may still get is at most {credit_max} messages.",
+        "Credit and unsettled messages of a connection are at most {credit_max} together. Settle "
+        "messages, or grant less credit.",
     ),
     NoWebSocket: Problem(
-        "no-websocket", 426, "No WebSocket", "This is served over a WebSocket (RFC 6455) alone."
+        "no-websocket", 426, "WebSocket required",
+        "This path only accepts WebSocket handshakes (RFC 6455, version 13).",
+        own_headers={"Upgrade": "websocket", "Sec-WebSocket-Version": "13"},
     ),
     DueTooFar: Problem(
-        "due-too-far", 400, "Due too far",
-        "The root's file system cannot keep a time so far in the future.",
+        "due-too-far", 400, "Due time too far in the future",
+        "The file system of the daemon's root cannot store this due time. Choose an earlier one.",
     ),
     BadPrecondition: Problem(
-        "bad-if-match", 400, "Bad If-Match", 'If-Match takes * or entity tags such as "1".'
+        "bad-if-match", 400, "Bad If-Match",
+        'The header If-Match must be * or a list of entity tags such as "1".',
     ),
     BodyUnreadable: Problem(
-        "body-unreadable", 400, "Body unreadable", "The body ended early or is malformed.",
-        closes=True,
+        "body-unreadable", 400, "Body unreadable",
+        "The body ended early, or its transfer coding is malformed.", closes=True,
     ),
-    QueueNotFound: Problem("queue-not-found", 404, "Queue not found", "There is no such queue."),
+    QueueNotFound: Problem(
+        "queue-not-found", 404, "Queue not found",
+        "There is no queue {queue!r}. Create it with PUT /{queue}.",
+    ),
     MessageNotFound: Problem(
-        "message-not-found", 404, "Message not found", "The queue has no such message."
+        "message-not-found", 404, "Message not found",
+        "The queue has no message with this id: it was deleted, purged, moved to a sideline "
+        "(QUEUE_SIDELINE), or never published.",
     ),
-    KeyNotFound: Problem("key-not-found", 404, "Key not found", "No message has the key."),
+    KeyNotFound: Problem(
+        "key-not-found", 404, "Key not found", "No message of the queue has the key {key!r}."
+    ),
     ScheduleNotFound: Problem(
-        "schedule-not-found", 404, "Schedule not found", "The queue has no such schedule."
+        "schedule-not-found", 404, "Schedule not found", "The queue has no schedule {schedule!r}."
     ),
     QueueExpired: Problem(
         "queue-expired", 410, "Queue expired",
-        "The queue has expired at {expired_at}: it takes no messages and gives none.",
+        "Queue {queue!r} expired at {expired_at} and takes and delivers no messages. Change its "
+        "setting expires_at to use it again.",
     ),
     NameTaken: Problem(
-        "name-taken", 409, "Name taken", "Something that is no folder has the queue's name."
+        "name-taken", 409, "Name taken",
+        "A file that is not a folder has the name of queue {queue!r}. Remove it from the root, or "
+        "choose another name.",
     ),
     MessageLeased: Problem(
         "message-leased", 409, "Message leased",
-        "The message is in the lease {lease}: until that ends it can be read and deleted alone.",
+        "The message is in the lease {lease} of a Spark consumer. Until the lease ends the message "
+        "can only be read and deleted.",
     ),
-    KeyTaken: Problem("key-taken", 409, "Key taken", "A living message has the key."),
+    KeyTaken: Problem(
+        "key-taken", 409, "Key taken",
+        "Message {id} has the key {key!r} already. Delete that message, or choose another key.",
+        own_headers={"X-Message-Id": "{id}"},
+    ),
+    NotPacked: Problem(
+        "not-packed", 409, "Not packed",
+        "{queue} stores no packs, and several messages with one Idempotency-Key must be a pack: "
+        "publish them with a key each, or set pack_messages_max.",
+    ),
+    PublishDiffers: Problem(
+        "publish-differs", 409, "Publish differs",
+        "The first publish with this Idempotency-Key was of {earlier} messages, this one is of "
+        "{messages}. Choose another key.",
+    ),
     AlreadySideline: Problem(
-        "already-sideline", 409, "Already a sideline", "A sideline has no sideline of its own."
+        "already-sideline", 409, "Already a sideline",
+        "{queue} is a sideline, and a sideline has no sideline of its own.",
     ),
     ShovelNotFound: Problem(
         "shovel-not-found", 404, "Shovel not found",
-        "The queue's shovel has never run, and is not to by itself.",
+        "The shovel of queue {queue!r} has never run and is not scheduled. Start it with "
+        "POST /{queue}/shovel.",
     ),
     ShovelRunning: Problem(
         "shovel-running", 409, "Shovel running",
-        "The queue's shovel runs: one at a time, of all processes.",
+        "The shovel of queue {queue!r} is running, and only one runs at a time. Wait until it "
+        "ends, or stop it with DELETE /{queue}/shovel.",
     ),
     TooManyShovels: Problem(
         "too-many-shovels", 503, "Too many shovels",
-        "So many as {shovels_max} run in the daemon, or it is about to end.", True,
+        "The daemon runs at most {shovels_max} shovels at a time, or is shutting down. Try again "
+        "later.", True,
     ),
     TooManySchedules: Problem(
         "too-many-schedules", 409, "Too many schedules",
-        "A queue has at most {schedules_max} schedules.",
+        "A queue has at most {schedules_max} schedules. Delete one first.",
     ),
     ShapeFixed: Problem(
         "settings-fixed", 409, "Settings fixed",
-        "The queue was made with other settings, which stay as long as it does.",
+        "Queue {queue!r} has another bucket or shards, and neither can be changed. Leave both out, "
+        "or delete and create the queue.",
     ),
     UnknownSetting: Problem(
-        "unknown-setting", 400, "Unknown setting", "A queue has no such setting."
+        "unknown-setting", 400, "Unknown setting",
+        "A queue has no setting {parameter!r}{hint}. GET /{{queue}}/settings lists all.",
     ),
     BadSetting: Problem(
-        "bad-setting", 422, "Bad setting", "The setting {parameter} takes {expected}, or null."
+        "bad-setting", 422, "Bad setting",
+        "The setting {parameter} must be {expected}, or null for the default.",
     ),
     SettingsChanged: Problem(
-        "settings-changed", 412, "Settings changed", "The queue's settings are others by now."
+        "settings-changed", 412, "Settings changed",
+        "The settings changed since the version that If-Match names. Read them again.",
     ),
     BodyTooSlow: Problem(
         "body-too-slow", 408, "Body too slow",
-        "No byte of the body came for {idle_s:g} s, or fewer than {bytes_per_s} each second.",
+        "The body came too slowly: nothing for {idle_s:g} s, or less than {bytes_per_s} bytes a "
+        "second. Send the request again.",
         retryable=True, closes=True,
     ),
     HeadTooSlow: Problem(
         "head-too-slow", 408, "Head too slow",
-        "The request's head did not end within {head_s:g} s.", retryable=True, closes=True,
+        "The request's head was not complete within {head_s:g} s. Send the request again.",
+        retryable=True, closes=True,
     ),
     TooManyQueues: Problem(
-        "too-many-queues", 429, "Too many queues", "There are {queues_max} queues or more.",
+        "too-many-queues", 429, "Too many queues",
+        "The root is at its limit of {queues_max} queues. Delete a queue, or raise --queues-max.",
     ),
     TooManyConnections: Problem(
         "too-many-connections", 503, "Too many connections",
-        "The daemon has {connections_max} connections, and all are in use.", True, closes=True,
+        "The daemon is at its limit of {connections_max} connections (--connections-max), and none "
+        "is idle. Try again later.", True, closes=True,
+    ),
+    ConsumerNotFound: Problem(
+        "consumer-not-found", 404, "Consumer not found",
+        "The queue has no consumer {consumer}. It has ended, or its process did not answer.",
+    ),
+    ConsumerEnded: Problem(
+        "consumer-ended", 410, "Consumer ended",
+        "This consumer of {queue} was ended by request. Its messages are released.",
     ),
     TooManyWaiters: Problem(
         "too-many-waiters", 503, "Too many waiters",
-        "So many as {waiters_max} wait for messages at this moment.", True,
+        "The daemon is at its limit of {waiters_max} waiting consumers (--waiters-max). Try again "
+        "later, or fetch without wait.", True,
     ),
     DeliveredAgain: Problem(
         "delivered-again", 412, "Delivered again",
-        "If-Match names another delivery than the message's last: its receives are {receives}.",
+        "If-Match names another delivery than the message's last one, whose receives are "
+        "{receives}.",
     ),
     BodyTooLarge: Problem(
-        "body-too-large", 413, "Body too large", "A body has at most {bytes_max} bytes.",
+        "body-too-large", 413, "Body too large",
+        "A body has at most {bytes_max} bytes here. Send a smaller one, or raise the limit "
+        "(body_bytes_max, --max-body).",
         closes=True,
     ),
     BatchTooLarge: Problem(
         "batch-too-large", 413, "Batch too large",
-        "One request carries at most {messages_max} messages and {bytes_max} bytes.", closes=True,
+        "A request carries at most {messages_max} messages and {bytes_max} bytes. Split the batch.",
+        closes=True,
     ),
     RangeUnsatisfiable: Problem(
-        "range-unsatisfiable", 416, "Range unsatisfiable", "The body has {size} bytes."
+        "range-unsatisfiable", 416, "Range not satisfiable",
+        "The range begins behind the end of the body, which has {size} bytes.",
+        own_headers={"Content-Range": "bytes */{size}"},
     ),
     MediaTypeUnknown: Problem(
-        "media-type-unknown", 415, "Media type unknown", "The body must be JSON, and be said to be."
+        "media-type-unknown", 415, "Unsupported media type",
+        "The body must be JSON. Send it with Content-Type: application/json.",
     ),
     HeadersTooLarge: Problem(
         "headers-too-large", 431, "Headers too large",
-        "A message keeps at most {headers_max} headers of {bytes_max} bytes in all.", closes=True,
+        "The headers are too large: a message keeps at most {headers_max} headers of {bytes_max} "
+        "bytes together.",
+        closes=True,
     ),
     ExpectationUnknown: Problem(
-        "expectation-unknown", 417, "Expectation unknown", "Only 100-continue can be expected."
+        "expectation-unknown", 417, "Unsupported expectation",
+        "The header Expect must be 100-continue or left out.",
     ),
     Unavailable: Problem(
-        "unavailable", 503, "Unavailable", "It cannot be guaranteed as stored now.", True
+        "unavailable", 503, "Unavailable",
+        "The operation is not guaranteed to be stored. Try again later; the daemon's log has the "
+        "cause.", True,
     ),
-    NoSpace: Problem("no-space", 503, "No space", "The disk is full, but for a reserve.", True),
+    NoSpace: Problem(
+        "no-space", 503, "No space",
+        "The disk has no free space beyond its reserve. Free some, then try again.", True,
+    ),
     NoInodes: Problem(
-        "no-inodes", 503, "No inodes", "The disk has no room for another file.", True
+        "no-inodes", 503, "No inodes",
+        "The file system has no free inodes beyond its reserve. Free some, then try again.", True,
     ),
     QuotaExceeded: Problem(
-        "quota-exceeded", 503, "Quota exceeded", "The daemon's disk quota is used up.", True
+        "quota-exceeded", 503, "Quota exceeded",
+        "The daemon's user has used up its disk quota. Raise it or free space, then try again.",
+        True,
     ),
     NoDescriptors: Problem(
-        "no-descriptors", 503, "No descriptors", "The daemon has too many files open.", True
+        "no-descriptors", 503, "No descriptors",
+        "The daemon, or its machine, has no free file descriptor. Try again later, or raise the "
+        "limit of open files.", True,
     ),
     NoMemory: Problem(
-        "no-memory", 503, "No memory", "The daemon holds as many bytes as it may.", True
+        "no-memory", 503, "No memory",
+        "The daemon's memory budget (--memory) is in use. Try again later, or send less at a time.",
+        True,
     ),
     ReadOnly: Problem(
-        "read-only", 503, "Read-only", "The root, or a file in it, cannot be written.", True
+        "read-only", 503, "Read-only",
+        "The daemon cannot write to its root, or to a file in it. Check the mount and its "
+        "permissions.", True,
     ),
-    StorageFailed: Problem("storage-failed", 503, "Storage failed", "The storage failed.", True),
+    StorageFailed: Problem(
+        "storage-failed", 503, "Storage failed",
+        "The storage failed; the daemon's log has the system's error. Try again later.", True,
+    ),
     StagedFileGone: Problem(
-        "publish-forgotten", 503, "Publish forgotten", "The publish took too long.", True
+        "publish-forgotten", 503, "Publish abandoned",
+        "The publish took so long that it was abandoned. Publish again.", True,
     ),
     PublishPurged: Problem(
-        "publish-purged", 503, "Publish purged", "The queue was purged meanwhile.", True
+        "publish-purged", 503, "Publish purged",
+        "The queue was purged during the publish. Publish again.", True,
     ),
     SidelinePurged: Problem(
         "sideline-purged", 503, "Sideline purged",
-        "The sideline was purged after the message was published; an hour later it can go there.",
-        True,
+        "The sideline was purged after this message was published. Sideline the message again an "
+        "hour after the purge.", True,
     ),
     SettingsUnreadable: Problem(
         "settings-unreadable", 503, "Settings unreadable",
-        "The queue's settings cannot be understood.", True,
+        "The queue's settings file is damaged. The operator has to repair it; fetches still work.",
+        True,
     ),
     ScheduleUnreadable: Problem(
         "schedule-unreadable", 503, "Schedule unreadable",
-        "The schedule's file cannot be understood, and it is not fired.", True,
+        "The schedule's file is damaged, and the schedule does not fire. Replace or delete the "
+        "schedule.", True,
     ),
     TooManySelections: Problem(
         "too-many-selections", 503, "Too many selections",
-        "The queue's consumers have {selections_max} selections at this moment.", True,
+        "The queue's consumers use {selections_max} selections, which is the limit. Try again "
+        "later, or share a selection.", True,
     ),
-    Busy: Problem("message-busy", 503, "Busy", "Another process is at it.", True),
+    Busy: Problem(
+        "message-busy", 503, "Busy",
+        "Another process is changing this message or queue. Try again.", True,
+    ),
+    QueuePaused: Problem(
+        "queue-paused", 503, "Queue paused",
+        "The queue's setting paused refuses publishes. Try again once it is none or deliveries.",
+        True,
+    ),
+    QueueFull: Problem(
+        "queue-full", 503, "Queue full",
+        "The queue is at its limit of messages or bytes (settings messages_max and bytes_max, of "
+        "which 0 is none). Try again once messages were removed.", True,
+    ),
 }  # fmt: skip
 
-PATH_UNKNOWN: Final = Problem("path-unknown", 404, "Path unknown", "There is nothing here.")
+PATH_UNKNOWN: Final = Problem(
+    "path-unknown", 404, "Path unknown",
+    "Nothing is served at this path. GET / lists the entry points.",
+)  # fmt: skip
 METHOD_NOT_ALLOWED: Final = Problem(
-    "method-not-allowed", 405, "Method not allowed", "See Allow for what is allowed here."
-)
+    "method-not-allowed", 405, "Method not allowed",
+    "This path does not support the method. The header Allow lists those that it supports.",
+    own_headers={"Allow": "{allow}"},
+)  # fmt: skip
 BAD_REQUEST: Final = Problem(
-    "bad-request", 400, "Bad request", "The request is not well-formed HTTP.", closes=True
+    "bad-request", 400, "Bad request", "The request is not well-formed HTTP/1.1.", closes=True
 )
-INTERNAL: Final = Problem("internal", 500, "Internal error", "The daemon's log says more.", True)
+INTERNAL: Final = Problem(
+    "internal", 500, "Internal error",
+    "The daemon failed to handle the request; its log has the cause. Try again.", True,
+)  # fmt: skip
 
 OTHERS: Final = (PATH_UNKNOWN, METHOD_NOT_ALLOWED, BAD_REQUEST, INTERNAL)
 
@@ -344,11 +473,11 @@ def problem_of(error: type[MqError]) -> Problem:
 
 
 def slug_of(problem: Problem, facts: Mapping[str, object]) -> str:
-    """The end of the problem's type: what is malformed stands in some; no underscores do."""
+    """The end of the problem's type, which may name a parameter; without underscores."""
     return problem.slug.format_map(facts).replace("_", "-")
 
 
-def problem_members(problem: Problem, facts: dict[str, object]) -> dict[str, object]:
+def problem_members(problem: Problem, facts: Mapping[str, object]) -> dict[str, object]:
     """The problem as members of an answer, or of one item of it."""
     return {
         "type": TYPE_PREFIX + slug_of(problem, facts),
@@ -360,20 +489,9 @@ def problem_members(problem: Problem, facts: dict[str, object]) -> dict[str, obj
     }
 
 
-def problem_headers(problem: Problem, error: MqError | None = None) -> dict[str, str]:
-    """The headers of an answer that is the problem of an error."""
-    headers: dict[str, str] = {}
-    if isinstance(error, KeyTaken):
-        headers["X-Message-Id"] = error.id
-    if isinstance(error, RangeUnsatisfiable):
-        headers["Content-Range"] = f"bytes */{error.size}"
-    if isinstance(error, NoWebSocket):
-        headers |= {"Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-    if isinstance(error, Unauthenticated | Forbidden):
-        headers["WWW-Authenticate"] = challenge(error)
-    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = str(RETRY_AFTER_S)
-    return headers
+def problem_headers(problem: Problem, facts: Mapping[str, object]) -> dict[str, str]:
+    """The headers of an answer that is the problem."""
+    return {name: value.format_map(facts) for name, value in problem.headers.items()}
 
 
 def facts_of(error: MqError) -> dict[str, object]:

@@ -1,19 +1,28 @@
-"""The query parameters and headers that requests may have, each said once: what reads its value is
-also what says in `/-/openapi.json` which values it takes. Pure.
+"""Kinds of query parameters and headers. Each parses its value and has the schema for
+`/-/openapi.json`. Pure.
 
-Each `of` raises BadParameter for what the schema beside it does not allow.
+Each `of` returns None if the parameter is left out, and raises BadParameter for a value that the
+schema does not allow.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from mq.model.errors import BadName, BadParameter
 from mq.model.limits import KEY_WRITTEN_BYTES_MAX, SELECT_CHARS_MAX
-from mq.model.names import Key, MessageId, QueueName
-from mq.model.selection import KINDS, Selection
+from mq.model.names import (
+    GROUP_PATTERN,
+    Key,
+    MessageId,
+    QueueName,
+)
+from mq.model.selection import GROUPS, KINDS, Selection
 from mq.protocol import parameters
 from mq.protocol.parameters import Query
+
+T = TypeVar("T")
 
 Schema: TypeAlias = dict[str, Any]
 """A JSON Schema, 2020-12, as OpenAPI 3.1 has them."""
@@ -24,32 +33,35 @@ KEY_SCHEMA: Final[Schema] = {
     "maxLength": KEY_WRITTEN_BYTES_MAX,
     "pattern": r"^[^\u0000-\u001f\u007f]+$",
 }
-"""A key as it is said. What it takes in a name's written form is bounded, which JSON Schema cannot
-say of a text that has other characters than letters and digits.
-"""
+"""A key. Its written form is bounded too, which JSON Schema cannot express."""
+
+
+GROUP_SCHEMA: Final[Schema] = {"type": "string", "pattern": f"^{GROUP_PATTERN}$"}
 
 _MILLISECOND: Final = 0.001
+
+
+def reference(name: str) -> Schema:
+    """A reference to a schema of the document."""
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
 class Parameter(Protocol):
     """A query parameter of a request."""
 
     @property
-    def name(self) -> str:
-        """As it stands in the query."""
+    def name(self) -> str: ...
 
     @property
-    def says(self) -> str:
-        """What it is for, in a sentence."""
+    def says(self) -> str: ...
 
     @property
-    def schema(self) -> Schema:
-        """Which values it takes."""
+    def schema(self) -> Schema: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole number between these; where it is left out it counts as `default`."""
+    """A whole number within bounds; `default` if left out."""
 
     name: str
     least: int
@@ -58,19 +70,17 @@ class Whole:
     default: int | None = None
 
     def of(self, query: Query) -> int | None:
-        """What a query says, None where it says nothing of it."""
         return parameters.whole(query, self.name, self.least, self.most)
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
         schema: Schema = {"type": "integer", "minimum": self.least, "maximum": self.most}
         return schema if self.default is None else {**schema, "default": self.default}
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Seconds between these, to the millisecond."""
+    """Seconds within bounds, to the millisecond."""
 
     name: str
     least: float
@@ -78,61 +88,89 @@ class Seconds:
     says: str
 
     def of(self, query: Query) -> float | None:
-        """What a query says, None where it says nothing of it."""
         return parameters.seconds(query, self.name, self.least, self.most)
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
         schema: Schema = {"type": "number", "minimum": self.least, "multipleOf": _MILLISECOND}
         return schema if math.isinf(self.most) else {**schema, "maximum": self.most}
 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A moment, as RFC 3339 writes it."""
+    """An RFC 3339 time."""
 
     name: str
     says: str
 
     def of(self, query: Query) -> int | None:
-        """What a query says, in milliseconds since the epoch; None where it says nothing of it."""
+        """The query's value in milliseconds since the epoch."""
         return parameters.time_ms(query, self.name)
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
         return {"type": "string", "format": "date-time"}
 
 
 @dataclass(frozen=True, slots=True)
 class KeyText:
-    """A key of a message."""
-
     name: str
     says: str
 
     def of(self, query: Query) -> Key | None:
-        """What a query says, None where it says nothing of it."""
         return parameters.key(parameters.one(query, self.name), self.name)
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
         return KEY_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """One of some words."""
+class NameText(Generic[T]):
+    """A name: of a group, of a consumer. `parse` raises BadName."""
 
+    name: str
+    parse: Callable[[str], T]
+    schema: Schema
+    says: str
+
+    def of(self, query: Query) -> T | None:
+        text = parameters.one(query, self.name)
+        try:
+            return None if text is None else self.parse(text)
+        except BadName as error:
+            raise BadParameter(self.name, error.expected) from None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTexts:
+    """Several texts, each in a parameter of its own; at most `most`."""
+
+    name: str
+    most: int
+    says: str
+
+    def of(self, query: Query) -> tuple[Key, ...]:
+        """The query's values, each once."""
+        texts = query.getall(self.name, [])
+        found = dict.fromkeys(filter(None, (parameters.key(each, self.name) for each in texts)))
+        if len(found) > self.most:
+            raise BadParameter(self.name, f"given at most {self.most} times")
+        return tuple(found)
+
+    @property
+    def schema(self) -> Schema:
+        return {"type": "array", "items": KEY_SCHEMA, "maxItems": self.most}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
     name: str
     words: tuple[str, ...]
     says: str
     default: str | None = None
 
     def of(self, query: Query) -> str | None:
-        """What a query says, None where it says nothing of it."""
         word = parameters.one(query, self.name)
         if word is not None and word not in self.words:
             raise BadParameter(self.name, " or ".join(self.words))
@@ -140,14 +178,13 @@ class Choice:
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
         schema: Schema = {"type": "string", "enum": list(self.words)}
         return schema if self.default is None else {**schema, "default": self.default}
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Some of some words, each at most once, with commas between."""
+    """Some of several words, each at most once, separated by commas."""
 
     name: str
     words: tuple[str, ...]
@@ -155,18 +192,19 @@ class Choices:
     default: tuple[str, ...]
 
     def of(self, query: Query) -> tuple[str, ...]:
-        """What a query says, and the default where it says nothing of it."""
+        """The query's value, or the default."""
         text = parameters.one(query, self.name)
         if text is None:
             return self.default
         said = tuple(text.split(","))
         if len(set(said)) < len(said) or not set(said) <= set(self.words):
-            raise BadParameter(self.name, f"some of {','.join(self.words)}, each once")
+            raise BadParameter(
+                self.name, f"some of {','.join(self.words)}, each once, separated by commas"
+            )
         return said
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
         return {
             "type": "array",
             "items": {"type": "string", "enum": list(self.words)},
@@ -178,13 +216,10 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Id:
-    """A message's id."""
-
     name: str
     says: str
 
     def of(self, query: Query) -> MessageId | None:
-        """What a query says, None where it says nothing of it."""
         text = parameters.one(query, self.name)
         try:
             return None if text is None else MessageId.parse(text)
@@ -193,19 +228,38 @@ class Id:
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
-        return {"$ref": "#/components/schemas/MessageId"}
+        return reference("MessageId")
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Several ids, each in a parameter of its own; at most `most`."""
+
+    name: str
+    most: int
+    says: str
+
+    def of(self, query: Query) -> frozenset[MessageId]:
+        """The query's values."""
+        try:
+            found = frozenset(map(MessageId.parse, query.getall(self.name, [])))
+        except BadName as error:
+            raise BadParameter(self.name, f"an id, {error.expected}") from None
+        if len(found) > self.most:
+            raise BadParameter(self.name, f"given at most {self.most} times")
+        return found
+
+    @property
+    def schema(self) -> Schema:
+        return {"type": "array", "items": reference("MessageId"), "maxItems": self.most}
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A queue's name."""
-
     name: str
     says: str
 
     def of(self, query: Query) -> QueueName | None:
-        """What a query says, None where it says nothing of it."""
         text = parameters.one(query, self.name)
         try:
             return None if text is None else QueueName.parse(text)
@@ -214,13 +268,12 @@ class Name:
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
-        return {"$ref": "#/components/schemas/QueueName"}
+        return reference("QueueName")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text whose parser is somewhere below: what that takes is said by `schema`."""
+    """A text that another parser checks; `schema` describes it."""
 
     name: str
     schema: Schema
@@ -228,30 +281,27 @@ class Text:
     example: str = ""
 
     def of(self, query: Query) -> str | None:
-        """What a query says, None where it says nothing of it."""
         return parameters.one(query, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A selection's terms, with commas between; they may be said in several values too."""
+    """A selection's terms, separated by commas or in repeated parameters."""
 
     name: str
     says: str
     example: str = "priority:5..,key:eu-*"
 
     def of(self, query: Query) -> Selection | None:
-        """What a query says, None where it says nothing of it."""
         texts = query.getall(self.name, [])
         return Selection.parse(*texts) if texts else None
 
     @property
     def schema(self) -> Schema:
-        """Which values it takes."""
-        # Which values a term takes, and how often it stands there, its parser says.
+        # The parser checks the values of terms, and their number.
         return {
             "type": "string",
-            "pattern": f"^(?:{'|'.join(KINDS)}):",
+            "pattern": rf"^(?:(?:{'|'.join(KINDS)}):|(?:{'|'.join(GROUPS)})\()",
             "maxLength": SELECT_CHARS_MAX,
             "examples": [self.example],
         }
@@ -259,7 +309,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header of a request that means something there."""
+    """A header that a request uses."""
 
     name: str
     schema: Schema

@@ -1,178 +1,39 @@
-"""Every path, its methods, and what a request may be told there: pure, and a table.
+"""Finds the endpoint and handler of a method and raw path. Pure.
 
-Whoever answers requests gives each of them a handler, and finds it by a method and a raw path.
-Segments are decoded one by one and after the split, so an escaped slash stays in its segment,
-where the names' parsers refuse it.
+Segments are decoded after the split, so an escaped slash stays in its segment, where the parsers of
+names refuse it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from functools import lru_cache
+from operator import itemgetter
+from typing import Final, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote
 
-from mq import __version__
-from mq.access.callers import Right
-from mq.access.rules import Needed, Needs
 from mq.model.errors import BadName, BadParameter
-from mq.protocol import (
-    envelopes,
-    fetching,
-    lines,
-    members,
-    peeking,
-    queues,
-    ranges,
-    schedules,
-    shovels,
-    sidelines,
-)
-from mq.protocol.etags import IF_MATCH, IF_NONE_MATCH
-from mq.protocol.query import Header, Parameter
+from mq.protocol.endpoint import TEXTS, Endpoint
+from mq.protocol.endpoints import ENDPOINTS, TABLE
 
 H = TypeVar("H")
 
+_Pick: TypeAlias = Callable[[list[str]], object]
+"""Picks the literal segments of a path."""
+
+# Clients repeat their paths: the routes of this many are remembered.
+PATHS_KEPT_MAX: Final = 256
+
 OPERATIONS: Final = "-"
 """The first segment of everything that is not a queue."""
-_KEY: Final = "{key}"
-"""A segment that may be any text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a request may be told: the query parameters that it has (any other is refused), and the
-    headers that it looks at; and the right that it needs, to its path's queue, or where there is
-    none to the daemon: admin, unless it says less.
-    """
-
-    parameters: tuple[Parameter, ...] = ()
-    headers: tuple[Header, ...] = ()
-    right: Needed = Right.ADMIN
-
-
-_OPEN: Final = Told(right=Needs.NOTHING)
-_KNOWN: Final = Told(right=Needs.CALLER)
-_ANY: Final = Told(right=Needs.ANY)
-_PUBLISHES: Final = Told(right=Right.PUBLISH)
-_CONSUMES: Final = Told(right=Right.CONSUME)
-_ADMINISTERS: Final = Told(right=Right.ADMIN)
-_PUBLISH: Final = Told(
-    (
-        envelopes.DELAY,
-        envelopes.AT,
-        envelopes.PRIORITY,
-        envelopes.KEY,
-        envelopes.VISIBILITY,
-        lines.SPLIT,
-    ),
-    (envelopes.IDEMPOTENCY,),
-    Right.PUBLISH,
-)
-_FETCH: Final = Told(
-    (fetching.WAIT, fetching.VISIBILITY, fetching.COUNT, fetching.SELECT),
-    (fetching.PREFER,),
-    Right.CONSUME,
-)
-_RANGED: Final = Told(headers=(ranges.RANGE, ranges.IF_RANGE), right=Right.CONSUME)
-_MATCHED: Final = Told(headers=(IF_MATCH,), right=Right.CONSUME)
-_LISTED: Final = Told((queues.AFTER, queues.COUNT), right=Needs.CALLER)
-_MEMBERS: Final = Told((members.QUEUE,))
-# What it shows it asks for by itself, as whoever looks at it may.
-_PAGE: Final = Told(headers=(IF_NONE_MATCH,), right=Needs.NOTHING)
-
-ABOUT: Final = {
-    "name": "mq",
-    "version": __version__,
-    "page": "/-/",
-    "openapi": "/-/openapi.json",
-    "livez": "/-/livez",
-    "readyz": "/-/readyz",
-}
-"""The answer of `/`."""
-TABLE: Final[Mapping[str, Mapping[str, Told]]] = {
-    "/{queue}": {
-        "PUT": Told((queues.DIGITS, queues.SHARDS)),
-        "GET": _ANY,
-        "HEAD": _ANY,
-        "DELETE": _ADMINISTERS,
-    },
-    "/{queue}/messages": {"POST": _PUBLISH, "GET": _FETCH, "DELETE": _ADMINISTERS},
-    "/{queue}/acks": {"POST": _CONSUMES},
-    "/{queue}/messages/{id}": {
-        "GET": _RANGED,
-        "HEAD": _CONSUMES,
-        "PATCH": _MATCHED,
-        "DELETE": _MATCHED,
-    },
-    # Who may delete a message may put it aside.
-    "/{queue}/messages/{id}/sideline": {
-        "POST": Told((sidelines.REASON,), (IF_MATCH,), Right.CONSUME)
-    },
-    "/{queue}/messages/{id}/history": {"GET": _CONSUMES, "HEAD": _CONSUMES},
-    "/{queue}/peek": {
-        "GET": Told((peeking.STATE, peeking.COUNT, peeking.AFTER), right=Right.CONSUME)
-    },
-    "/{queue}/keys/{key}": {"GET": _RANGED, "HEAD": _CONSUMES, "DELETE": _MATCHED},
-    # The description has them too.
-    "/{queue}/settings": {
-        "GET": _ANY,
-        "HEAD": _ANY,
-        "PATCH": Told(headers=(IF_MATCH,), right=Right.ADMIN),
-    },
-    # A schedule is a publisher's: it stands for publishes to come.
-    "/{queue}/schedules/{schedule}": {
-        "PUT": Told(schedules.PUT_PARAMETERS, right=Right.PUBLISH),
-        "GET": _PUBLISHES,
-        "HEAD": _PUBLISHES,
-        "DELETE": _PUBLISHES,
-    },
-    "/{queue}/schedules": {"GET": _PUBLISHES},
-    "/{queue}/shovel": {
-        "POST": Told(shovels.PARAMETERS),
-        "GET": _ADMINISTERS,
-        "HEAD": _ADMINISTERS,
-        "DELETE": _ADMINISTERS,
-    },
-    # Each command is looked at by itself.
-    "/-/consume": {"GET": _KNOWN},
-    "/": {"GET": _OPEN, "HEAD": _OPEN},
-    "/-/livez": {"GET": _OPEN, "HEAD": _OPEN},
-    "/-/readyz": {"GET": _OPEN, "HEAD": _OPEN},
-    "/-/memory": {"GET": _ADMINISTERS, "HEAD": _ADMINISTERS},
-    # It names queues: for whoever has some right to all of them.
-    "/-/metrics": {"GET": _ANY, "HEAD": _ANY},
-    # Everybody sees those to which they have some right.
-    "/-/queues": {"GET": _LISTED, "HEAD": _LISTED},
-    "/-/members": {"GET": _MEMBERS, "HEAD": _MEMBERS},
-    "/-/refresh": {"POST": _ADMINISTERS},
-    "/-/openapi.json": {"GET": _OPEN, "HEAD": _OPEN},
-    "/-/": {"GET": _PAGE, "HEAD": _PAGE},
-    "/-/page/{asset}": {"GET": _PAGE, "HEAD": _PAGE},
-}
-"""By a path's pattern, `{name}` standing for a segment, and a method."""
-
-_READING: Final = {"GET", "HEAD"}
-_CHANGED_BY_READING: Final = {"/{queue}/messages"}
-"""Where a GET is no reading: who fetches has what is fetched."""
-
-
-def changes(method: str, pattern: str) -> bool:
-    """Whether a request changes anything: what no page of another origin may have a browser do."""
-    return method not in _READING or pattern in _CHANGED_BY_READING
 
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[H]):
-    """What a method does at a path: its handler, what it may be told, and the right it needs."""
+    """An endpoint and its handler; `number`: its place in ENDPOINTS."""
 
+    endpoint: Endpoint
     handler: H
-    parameters: tuple[Parameter, ...] = ()
-    headers: tuple[Header, ...] = ()
-    right: Needed = Right.ADMIN
-    names: frozenset[str] = field(init=False)
-    """The query parameters' names."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", frozenset(each.name for each in self.parameters))
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +43,15 @@ class Route(Generic[H]):
     pattern: str
     operations: Mapping[str, Operation[H]]
     segments: tuple[str, ...] = field(init=False)
+    places: tuple[tuple[int, str], ...] = field(init=False)
+    """The positions and names of the parameters."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "segments", tuple(self.pattern.removeprefix("/").split("/")))
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the segments that are parameters."""
-        return tuple(each[1:-1] for each in self.segments if each.startswith("{"))
+        segments = tuple(self.pattern.removeprefix("/").split("/"))
+        object.__setattr__(self, "segments", segments)
+        named = enumerate(segments)
+        places = tuple((at, each[1:-1]) for at, each in named if each.startswith("{"))
+        object.__setattr__(self, "places", places)
 
     @property
     def allow(self) -> str:
@@ -197,64 +59,70 @@ class Route(Generic[H]):
         return ", ".join(sorted({*self.operations, "OPTIONS"}))
 
 
-def routes_of(handlers: Mapping[str, Mapping[str, H]]) -> list[Route[H]]:
-    """The routes of the table with these handlers, by pattern and method; each has one."""
-    if {pattern: set(methods) for pattern, methods in handlers.items()} != {
-        pattern: set(methods) for pattern, methods in TABLE.items()
-    }:
-        raise ValueError("a request has no handler, or a handler no request")
+def bound(handlers: Mapping[str, H]) -> list[Route[H]]:
+    """The routes of all endpoints, with handlers by name; a HEAD has its GET's. Raises ValueError
+    for an endpoint without a handler, and the reverse.
+    """
+    names = [each.name for each in ENDPOINTS]
+    if (declared := {each.removesuffix("_head") for each in names}) != handlers.keys():
+        raise ValueError(f"no endpoint, or no handler: {sorted(declared ^ handlers.keys())}")
     return [
         Route(
-            pattern,
+            path,
             {
                 method: Operation(
-                    handlers[pattern][method], told.parameters, told.headers, told.right
+                    each, handlers[each.name.removesuffix("_head")], names.index(each.name)
                 )
-                for method, told in methods.items()
+                for method, each in methods.items()
             },
         )
-        for pattern, methods in TABLE.items()
+        for path, methods in TABLE.items()
     ]
 
 
 class Routes(Generic[H]):
-    """The routes, by how many segments they have; literal segments are tried first."""
+    """Routes by their number of segments, whether they are a queue's, and which segments are
+    literal. Those with the most literal segments are tried first.
+    """
 
     def __init__(self, routes: Iterable[Route[H]]) -> None:
-        self._by_length: dict[int, list[Route[H]]] = {}
-        for route in sorted(routes, key=lambda each: each.pattern.count("{")):
-            self._by_length.setdefault(len(route.segments), []).append(route)
-
-    def find(self, raw_path: str) -> tuple[Route[H], dict[str, str]] | None:
-        """The path's route and what stands for its parameters, decoded; None: no such path.
-
-        Raises BadName, or BadParameter, for a segment that is no percent-encoded UTF-8.
+        self._tables: dict[tuple[int, bool], dict[_Pick, dict[object, Route[H]]]] = {}
+        pickers: dict[tuple[int, ...], _Pick] = {}
+        for route in sorted(routes, key=lambda each: len(each.places)):
+            literal = tuple(
+                at for at, each in enumerate(route.segments) if not each.startswith("{")
+            )
+            # A path without literal segments is known by its length alone.
+            pick = pickers.setdefault(literal, itemgetter(*literal) if literal else len)
+            kind = (len(route.segments), route.segments[0] == OPERATIONS)
+            table = self._tables.setdefault(kind, {})
+            table.setdefault(pick, {})[pick([*route.segments])] = route
+        self.find = lru_cache(PATHS_KEPT_MAX)(self._find)
+        """The path's route and decoded parameters; None: there is none. Raises BadName or
+        BadParameter for a segment that is not percent-encoded UTF-8.
         """
+
+    def _find(self, raw_path: str) -> tuple[Route[H], Mapping[str, str]] | None:
         segments = raw_path.removeprefix("/").split("/")
-        for route in self._by_length.get(len(segments), ()):
-            if (values := _match(route.segments, segments)) is not None:
+        kind = (len(segments), segments[0] == OPERATIONS)
+        for pick, routes in self._tables.get(kind, {}).items():
+            if (route := routes.get(pick(segments))) is None:
+                continue
+            values: dict[str, str] = {}
+            for at, name in route.places:
+                found = segments[at]
+                if not found or (found == OPERATIONS and name not in TEXTS):
+                    break
+                values[name] = _decode(found, name) if "%" in found else found
+            else:
                 return route, values
         return None
 
 
-def _match(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
-    values: dict[str, str] = {}
-    for expected, found in zip(pattern, segments, strict=True):
-        if expected.startswith("{"):
-            if not found or (found == OPERATIONS and expected != _KEY):
-                return None
-            values[expected[1:-1]] = _decode(found, expected[1:-1])
-        elif expected != found:
-            return None
-    return values
-
-
 def _decode(segment: str, what: str) -> str:
-    if "%" not in segment:
-        return segment
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError:
-        # A key may be a parameter too: what is wrong with one is said in one way.
-        kind = BadParameter if what == _KEY[1:-1] else BadName
-        raise kind(what, "UTF-8, percent-encoded") from None
+        # A key, or a tag, is a query parameter too, and is reported in the same way.
+        kind = BadParameter if what in TEXTS else BadName
+        raise kind(what, "percent-encoded UTF-8") from None

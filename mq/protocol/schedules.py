@@ -1,4 +1,4 @@
-"""What a request says of a schedule, and how one is shown: pure."""
+"""Requests for schedules, and their answers. Pure."""
 
 from typing import Final, cast, get_args
 
@@ -13,62 +13,77 @@ from mq.model.limits import (
     SCHEDULE_COUNT_MAX,
     SCHEDULE_DELAY_S_MAX,
 )
-from mq.model.looking import cut
+from mq.model.message import cut
 from mq.model.names import ScheduleName, content_type_of, extension_for
 from mq.model.recurrence import UTC_NAME, Cron, Every, Recurrence
-from mq.model.schedule import Armed, Overlap, Schedule
-from mq.protocol.carried import named_headers
-from mq.protocol.envelopes import KEY, PRIORITY, VISIBILITY, media_type_of
+from mq.model.schedule import After, Armed, Misfire, Overlap, Schedule
+from mq.protocol.envelopes import GROUP, KEY, PRIORITY, TAG, TTL, VISIBILITY, media_type_of
 from mq.protocol.parameters import Fields, Query
 from mq.protocol.problems import PROBLEMS, problem_members
 from mq.protocol.query import Choice, Seconds, Text, Time, Whole
-from mq.protocol.rows import body_member
+from mq.protocol.rows import body_member, named_headers
 
 EVERY: Final = Seconds(
     "every", EVERY_S_MIN, EVERY_S_MAX,
-    "A message every so many seconds. Either this or `cron`.",
+    "The interval.",
 )  # fmt: skip
 DELAY: Final = Seconds(
     "delay", 0, SCHEDULE_DELAY_S_MAX,
-    "In how many seconds the first one comes, with `every`; left out, after `every`.",
+    "The delay of the first message, with `every`. Default: `every`.",
 )  # fmt: skip
 CRON: Final = Text(
     "cron", {"type": "string", "minLength": 1, "maxLength": CRON_CHARS_MAX},
-    "A cron expression of five fields, or of six or seven as Quartz has them. Either this or "
-    "`every`.",
+    "A cron expression of five fields, or Quartz's of six or seven.",
     example="0 30 2 ? * MON-FRI",
 )  # fmt: skip
 ZONE: Final = Text(
     "tz", {"type": "string", "default": UTC_NAME},
-    "The time zone of `cron`, by its name in the IANA database.",
+    "The time zone of `cron` (IANA).",
     example="Europe/Berlin",
 )  # fmt: skip
-COUNT: Final = Whole("count", 1, SCHEDULE_COUNT_MAX, "So many messages in all, and no more.")
-UNTIL: Final = Time("until", "The last moment at which a firing may be due.")
+COUNT: Final = Whole("count", 1, SCHEDULE_COUNT_MAX, "The schedule ends after this many messages.")
+UNTIL: Final = Time("until", "The schedule ends once its next firing would be due after this time.")
 OVERLAP: Final = Choice(
     "overlap", get_args(Overlap),
-    "Whether one is fired while the last one's message still lives.", "allow",
+    "Whether to fire while the last message is ready, delayed or in flight.", "allow",
+)  # fmt: skip
+AFTER: Final = Choice(
+    "after", get_args(After),
+    "When the interval begins: at the last due time, or when its message is done.", "due",
+)  # fmt: skip
+MISFIRE: Final = Choice(
+    "misfire", get_args(Misfire),
+    "Which missed firings happen late: one for all, none that is over a minute late, or each.",
+    "once",
 )  # fmt: skip
 PUT_PARAMETERS: Final = (
-    EVERY, CRON, ZONE, DELAY, COUNT, UNTIL, OVERLAP, PRIORITY, KEY, VISIBILITY,
+    EVERY, CRON, ZONE, DELAY, COUNT, UNTIL, OVERLAP, AFTER, MISFIRE, PRIORITY, KEY, VISIBILITY, TTL,
+    GROUP, TAG,
 )  # fmt: skip
 
 
 def schedule_of(query: Query, headers: Fields) -> Schedule:
-    """What a request's query and headers say of a schedule, whose body comes. Raises BadParameter,
+    """The schedule of a request's query and headers, without its body. Raises BadParameter,
     HeadersTooLarge.
     """
-    return Schedule(
+    schedule = Schedule(
         _recurrence(query),
         count=COUNT.of(query),
         until_ms=UNTIL.of(query),
         overlap=cast(Overlap, OVERLAP.of(query) or OVERLAP.default),
+        after=cast(After, AFTER.of(query) or AFTER.default),
+        misfire=cast(Misfire, MISFIRE.of(query) or MISFIRE.default),
         priority=PRIORITY.of(query),
         key=KEY.of(query),
         visibility_s=VISIBILITY.of(query),
         extension=extension_for(media_type_of(headers)),
         headers=kept(headers.items()),
+        ttl_s=TTL.of(query),
+        group=GROUP.of(query),
+        tags=TAG.of(query),
     )
+    schedule.message_headers()
+    return schedule
 
 
 def _recurrence(query: Query) -> Recurrence:
@@ -77,12 +92,12 @@ def _recurrence(query: Query) -> Recurrence:
     if expression is not None:
         for parameter, value in ((EVERY, every_s), (DELAY, delay_s)):
             if value is not None:
-                raise BadParameter(parameter.name, f"left out where there is a {CRON.name}")
+                raise BadParameter(parameter.name, f"left out with {CRON.name}")
         return Cron.parse(expression, UTC_NAME if zone is None else zone)
     if every_s is None:
-        raise BadParameter(EVERY.name, f"seconds, where there is no {CRON.name}")
+        raise BadParameter(EVERY.name, f"given, or {CRON.name} instead")
     if zone is not None:
-        raise BadParameter(ZONE.name, f"left out where there is no {CRON.name}")
+        raise BadParameter(ZONE.name, f"left out without {CRON.name}")
     return Every.parse(every_s, delay_s)
 
 
@@ -94,23 +109,29 @@ def whole(name: ScheduleName, armed: Armed) -> dict[str, object]:
 
 
 def summary(name: ScheduleName, armed: Armed, size: int) -> dict[str, object]:
-    """All but the body, of `size` bytes: what was left out is null, but for when it comes, which
-    is said.
+    """A schedule without its body, of `size` bytes. Options that were left out are null, except its
+    times.
     """
     schedule = armed.schedule
     return {
         "name": name.text,
         **_when(schedule.recurrence),
-        "next": None if armed.next_ms is None else rfc3339(armed.next_ms),
+        "next": None if armed.next_ms is None or armed.waiting else rfc3339(armed.next_ms),
         "fired": armed.fired,
         "skipped": armed.skipped,
         "last": None if armed.last is None else armed.last.text,
+        "waiting": armed.waiting,
         "count": schedule.count,
         "until": None if schedule.until_ms is None else rfc3339(schedule.until_ms),
         "overlap": schedule.overlap,
+        "after": schedule.after,
+        "misfire": schedule.misfire,
         "priority": schedule.priority,
         "key": None if schedule.key is None else schedule.key.text,
         "visibility": schedule.visibility_s,
+        "ttl": schedule.ttl_s,
+        "group": None if schedule.group is None else schedule.group.text,
+        "tags": [tag.text for tag in schedule.tags],
         "size": size,
         "headers": named_headers(content_type_of(schedule.extension), schedule.headers),
     }

@@ -1,8 +1,8 @@
 """Logs: one line an event, to stderr, for people, as JSON, or for the journal.
 
-A record's `fields` (given as `extra={"fields": {...}}`) are the event's facts. A message
-with arguments says them by itself: only JSON has its fields beside it. An exception's trace follows
-on lines of its own, but in JSON.
+A record's `fields` (`extra={"fields": {...}}`) are the event's facts: JSON has each as a member,
+the other formats have them in the message. An exception's trace follows on lines of its own, except
+in JSON.
 """
 
 import json
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal
+
+from mq.model.log import Message, shown
 
 LogFormat = Literal["human", "json", "journal"]
 
@@ -25,21 +27,20 @@ class _Formatter(logging.Formatter):
         self._facts = facts
 
     def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, object] = {**getattr(record, "fields", {}), **self._facts}
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         when = when.replace("+00:00", "Z")
         if self._format == "json":
+            message = record.msg
             head = {
                 "time": when,
                 "level": record.levelname.lower(),
                 "logger": record.name,
-                "event": record.getMessage(),
+                "event": message.event if isinstance(message, Message) else record.getMessage(),
             }
+            fields = {**getattr(record, "fields", {}), **self._facts}
             return json.dumps(head | fields | ({"exception": trace} if trace else {}), default=str)
-        shown = self._facts if record.args else fields
-        facts = "".join(f" {name}={_quoted(value)}" for name, value in shown.items())
-        said = f"{record.name}: {_one_line(record)}{facts}"
+        said = f"{record.name}: {_one_line(record)}{shown(self._facts)}"
         if self._format == "journal":
             priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
             # The journal has an entry for each line.
@@ -56,7 +57,7 @@ def configure(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(log_format, facts or {}))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for chatty in ("asyncio", "aiohttp"):
+    for chatty in ("asyncio", "aiohttp", "websockets"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
@@ -67,10 +68,3 @@ def _indented(trace: str) -> list[str]:
 
 def _one_line(record: logging.LogRecord) -> str:
     return record.getMessage().replace("\n", "\\n")
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    if text and not any(char.isspace() or char in "\"='" for char in text):
-        return text
-    return json.dumps(text)

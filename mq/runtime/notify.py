@@ -1,35 +1,35 @@
-"""What a service manager is told of a process that it started: systemd's sd_notify(3) protocol.
+"""Reports to the service manager that started the process: systemd's sd_notify(3) protocol.
 
-Lines in one datagram, to the socket that the environment names. Nobody is told where none
-is named, and a manager that does not listen is no reason to fail.
+A report is lines in one datagram to the socket that the environment names. Without a socket there
+are no reports, and a manager that does not listen is no reason to fail.
 """
 
-import logging
 import math
 import socket
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
 from mq.model.errors import StartupError
+from mq.model.log import logger
 
-_log = logging.getLogger("mq.notify")
+_log = logger("mq.notify")
 
 _SOCKET: Final = "NOTIFY_SOCKET"
 _EVERY: Final = "WATCHDOG_USEC"
 _WHOSE: Final = "WATCHDOG_PID"
 _US_PER_S: Final = 1_000_000
-# A manager reads at once; one that does not gets no more than this of anybody's time.
+# A manager reads at once. A report waits no longer than this for one that does not.
 _PATIENCE_S: Final = 1.0
 
 
 class Notifier:
-    """Tells how a process is. From any thread; what cannot be told is dropped, and logged once."""
+    """Reports the state of a process. For any thread; a failed report is logged once."""
 
     def __init__(
         self, send: Callable[[bytes], None] | None = None, watchdog_s: float | None = None
     ) -> None:
-        """`send` takes one message to whoever listens, and may raise OSError; None: nobody does.
-        `watchdog_s`: after so many seconds without `alive` the process is ended and started again.
+        """`send` takes one message to the manager, and may raise OSError; None: there is none.
+        `watchdog_s`: after these seconds without `alive` the manager restarts the process.
         """
         self._send = send
         self._last_status = ""
@@ -38,26 +38,26 @@ class Notifier:
 
     @property
     def is_told(self) -> bool:
-        """Whether there is anybody to tell."""
         return self._send is not None
 
     def ready(self, status: str) -> None:
-        """That it serves from now on."""
+        """Reports that the process serves from now on."""
         self._last_status = status
         self._tell("READY=1", f"STATUS={_line(status)}")
 
     def status(self, text: str) -> None:
-        """One line for people, as `systemctl status` shows it; told when it is another."""
+        """Reports a line for people, as `systemctl status` shows it, if it has changed."""
         if text != self._last_status:
             self._last_status = text
             self._tell(f"STATUS={_line(text)}")
 
     def alive(self) -> None:
-        """That it lives, for the watchdog."""
         self._tell("WATCHDOG=1")
 
     def stopping(self, within_s: float) -> None:
-        """That it ends, and takes at most so many seconds, however short the unit's patience is."""
+        """Reports that the process ends, and the seconds that this may take, also beyond the unit's
+        own limit.
+        """
         within_us = math.ceil(within_s * _US_PER_S)
         self._tell("STOPPING=1", "STATUS=Draining", f"EXTEND_TIMEOUT_USEC={within_us}")
 
@@ -70,20 +70,23 @@ class Notifier:
         except OSError as error:
             if not self._is_unheard:
                 fields = {"error": repr(error)}
-                _log.warning("the service manager does not listen", extra={"fields": fields})
+                _log.warning("cannot notify the service manager", extra={"fields": fields})
             self._is_unheard = True
 
 
 def take_notifier(environment: MutableMapping[str, str], pid: int) -> Notifier:
-    """The manager that the environment of process `pid` names; the variables are taken out of it,
-    so that no child speaks for this process. Raises StartupError for what no manager sets.
+    """The manager that the environment of process `pid` names. Takes the variables out of the
+    environment, so that no child reports for this process. Raises StartupError for bad values.
     """
     address = environment.pop(_SOCKET, "")
     every, whose = environment.pop(_EVERY, ""), environment.pop(_WHOSE, "")
     if not address:
         return Notifier()
     if address[0] not in "/@" or len(address) == 1:
-        raise StartupError(f"{_SOCKET} is no path of a socket and no abstract one: {address!r}")
+        raise StartupError(
+            f"{_SOCKET}, which the service manager sets, must be a socket's path, or @ and a name, "
+            f"not {address!r}; correct or unset it"
+        )
     if whose and whose != str(pid):
         every = ""
     return Notifier(_sender(address), _watchdog_s(every) if every else None)
@@ -91,7 +94,10 @@ def take_notifier(environment: MutableMapping[str, str], pid: int) -> Notifier:
 
 def _watchdog_s(every: str) -> float:
     if not every.isascii() or not every.isdigit() or int(every) == 0:
-        raise StartupError(f"{_EVERY} is no number of microseconds: {every!r}")
+        raise StartupError(
+            f"{_EVERY}, which the service manager sets, must be a number of microseconds, not "
+            f"{every!r}; correct or unset it"
+        )
     return int(every) / _US_PER_S
 
 

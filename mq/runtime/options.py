@@ -1,6 +1,6 @@
-"""Flags that the three commands share, each also from the environment and shown by --help.
+"""Flags that the three daemons share. Each can also be set in the environment, and --help shows it.
 
-The one module of it that mq_mover's and mq_reaper's own commands use.
+Of this package, the commands mq_mover and mq_reaper use this module alone.
 """
 
 import logging
@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar, get_args
 import click
 
 from mq import __version__
-from mq.model.limits import FOLDER_FILES_MAX, KIB, MIB
+from mq.model.limits import FOLDER_FILES_MAX, KIB, MIB, PROCESSES_MAX
 from mq.runtime.activation import take_descriptors
+from mq.runtime.cores import processes_auto
 from mq.runtime.logs import LogFormat, configure
 from mq.runtime.notify import Notifier, take_notifier
 
@@ -48,7 +49,9 @@ _UNITS: Final = {
 
 
 class Number(click.FloatRange):
-    """A range that NaN is not in, which is neither below nor above anything."""
+    """A range of numbers. It excludes NaN, which is neither below nor above a bound."""
+
+    name = "number"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -56,37 +59,63 @@ class Number(click.FloatRange):
         """See click. Raises click's BadParameter."""
         number = float(super().convert(value, param, ctx))
         if math.isnan(number):
-            self.fail(f"{value!r} is no number", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
-class Port(click.IntRange):
-    """A port. Says which variable a bad one is from: Kubernetes sets MQ_PORT to an address."""
+class Whole(click.IntRange):
+    """A range of whole numbers, which an error calls so."""
+
+    name = "whole number"
+
+
+class Port(Whole):
+    """A port. The error explains an address in MQ_PORT, to which Kubernetes sets it."""
+
+    name = "port"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """See click. Raises click's BadParameter."""
         if isinstance(value, str) and value.startswith("tcp://"):
             self.fail(
-                f"{value!r} is no port. In MQ_PORT Kubernetes sets that for a Service called mq: "
-                "enableServiceLinks: false in the pod's spec ends it, --port goes before it",
+                f"{value!r} is not a port. Kubernetes sets MQ_PORT to an address for a Service "
+                "called mq; set enableServiceLinks: false in the pod's spec, or use --port",
                 param,
                 ctx,
             )
         return int(super().convert(value, param, ctx))
 
 
+class Processes(Whole):
+    """A number of processes, or `auto`: see `processes_auto`."""
+
+    name = "number of processes"
+
+    def __init__(self) -> None:
+        super().__init__(1, PROCESSES_MAX)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return "auto|NUMBER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """See click. Raises click's BadParameter."""
+        return processes_auto() if value == "auto" else int(super().convert(value, param, ctx))
+
+
 def size(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """An option's value in bytes: a number, with KiB, MiB or GiB behind it where wanted."""
+    """Parses an option's value in bytes: a number, with KiB, MiB or GiB if wanted."""
     if value is None:
         return None
     match = re.fullmatch(r"([0-9]+)\s*([A-Za-z]*)", value)
     if match is None or match.group(2).upper() not in _UNITS:
-        raise click.BadParameter(f"{value!r} is no size; say 1048576, 512KiB, 64MiB or 1GiB")
+        raise click.BadParameter(
+            f"{value!r} is not a size; use bytes, or KiB, MiB or GiB: 1048576, 512KiB, 64MiB"
+        )
     return int(match.group(1)) * _UNITS[match.group(2).upper()]
 
 
 def root_option(help_text: str) -> Callable[[F], F]:
-    """The root, as all three daemons take it."""
+    """The option --root, as all three daemons have it."""
     return click.option(
         "--root",
         type=click.Path(),
@@ -100,24 +129,28 @@ def root_option(help_text: str) -> Callable[[F], F]:
 
 def _root(ctx: click.Context, param: click.Parameter, value: str) -> Path:
     if not value:
-        raise click.BadParameter("is empty; an unset variable, perhaps")
+        raise click.BadParameter(
+            "it is empty, perhaps from an unset variable; name the root's folder"
+        )
     return Path(value)
 
 
 def folder_max_option(command: F) -> F:
-    """How many files lie flat in a folder, as mq and mq-mover take it."""
+    """The option --folder-max, as mq and mq-mover have it."""
     return click.option(
         "--folder-max",
-        type=click.IntRange(1),
+        type=Whole(1),
         default=FOLDER_FILES_MAX,
         show_envvar=True,
-        help="Files in a folder beyond which more go to buckets below it. Daemons of one root may "
-        "differ.",
+        help=(
+            "Files in a folder above which new ones go to buckets below it. Daemons "
+            "of one root may have different values."
+        ),
     )(command)
 
 
 def daemon_options(command: F) -> F:
-    """Version and logs, as every daemon has them."""
+    """The options for the version and the log, as every daemon has them."""
     for option in (
         click.version_option(__version__, message="%(prog)s %(version)s"),
         click.option(
@@ -126,8 +159,10 @@ def daemon_options(command: F) -> F:
             default="human",
             envvar="MQ_LOG_FORMAT",
             show_envvar=True,
-            help="One line an event, to stderr: for people, a JSON object, or as the journal of "
-            "systemd takes it.",
+            help=(
+                "The format of the log, one line an event, on stderr: text, JSON "
+                "objects, or for the journal of systemd."
+            ),
         ),
         click.option(
             "--log-level",
@@ -135,7 +170,7 @@ def daemon_options(command: F) -> F:
             default="info",
             envvar="MQ_LOG_LEVEL",
             show_envvar=True,
-            help="The least level that is logged.",
+            help="The lowest level that is logged.",
         ),
     ):
         command = option(command)
@@ -143,7 +178,7 @@ def daemon_options(command: F) -> F:
 
 
 def upkeep_options(command: F) -> F:
-    """What mq-mover and mq-reaper have beside: the end of a supervised child."""
+    """`daemon_options` and --exit-with-stdin, for mq-mover and mq-reaper."""
     return click.option(
         "--exit-with-stdin",
         is_flag=True,
@@ -152,7 +187,7 @@ def upkeep_options(command: F) -> F:
 
 
 def metrics_option(command: F) -> F:
-    """Where a daemon beside mq shows what it did, to Prometheus."""
+    """The option --metrics, for mq-mover and mq-reaper."""
     return click.option(
         "--metrics",
         metavar="[ADDRESS:]PORT",
@@ -160,8 +195,10 @@ def metrics_option(command: F) -> F:
         default=None,
         show_default="nowhere",
         show_envvar=True,
-        help="Show at /metrics, for Prometheus, what this daemon did; on loopback alone where "
-        "no address is said. Port 0 takes a free one and logs it.",
+        help=(
+            "Serve metrics for Prometheus at /metrics; on loopback unless an "
+            "address is given. Port 0 takes a free port and logs it."
+        ),
     )(command)
 
 
@@ -170,12 +207,12 @@ def _place(ctx: click.Context, param: click.Parameter, value: str | None) -> tup
         return None
     match = re.fullmatch(r"(?:\[(.+)\]:|(.*):)?([0-9]{1,5})", value)
     if match is None or int(match[3]) > _PORT_MAX:
-        raise click.BadParameter(f"{value!r} is no port; say 9101, 10.0.0.1:9101 or [::1]:9101")
+        raise click.BadParameter(f"{value!r} is not a port; use 9101, 10.0.0.1:9101 or [::1]:9101")
     return match[1] or match[2] or _LOOPBACK, int(match[3])
 
 
 def fail(name: str, error: Exception) -> "click.exceptions.Exit":
-    """Says in one line why a daemon cannot run; the exit to raise."""
+    """Logs in one line why a daemon cannot run. Returns the exit to raise."""
     logging.getLogger(name).error(str(error))
     return click.exceptions.Exit(1)
 
@@ -188,9 +225,7 @@ def begin_logs(
 
 
 def service_manager() -> Notifier:
-    """The service manager that started this process, if one did; no child of it speaks to it.
-    Raises StartupError.
-    """
+    """The service manager that started this process, if one did. Raises StartupError."""
     return take_notifier(os.environ, os.getpid())
 
 

@@ -1,28 +1,28 @@
-"""When a watchdog is told that a process lives: while it gets on, or while nothing could.
+"""Feeds the watchdog while the process makes progress, or while its root does not answer.
 
-A process that is stuck by a fault of its own is to be started again; one that waits for a
-file system which answers nobody is not: the next one would wait as well, and who waits for this one
-would have lost its connection for nothing. So silence counts only while the root answers.
+A restart mends a process that is stuck by a fault of its own. It does not mend one that waits for a
+file system that answers no process: the next one would wait as well, and clients would lose their
+connections for nothing. So silence counts only while the root answers.
 """
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Final
 
+from mq.model.log import logger
 from mq.runtime.notify import Notifier
 
-_log = logging.getLogger("mq.pulse")
+_log = logger("mq.pulse")
 
-# How often in the watchdog's time it is told, how long the root has to answer, and how often who
-# is watched should beat at least. From a root that answers again to the next beat there is time.
+# Fractions of the watchdog's time: the pause between two reports, the root's time to answer, and
+# the pause between two beats. A root that answers again leaves time for the next beat.
 _TELLS: Final = 4
 _LOOKS: Final = 8
 BEATS: Final = 8
 
 
 class Pulse:
-    """A thread that tells the watchdog. It hears of life by `beat`, from whoever gets on."""
+    """A thread that feeds the watchdog as long as `beat` is called."""
 
     def __init__(self, notifier: Notifier) -> None:
         self._notifier = notifier
@@ -34,12 +34,12 @@ class Pulse:
 
     @property
     def beat_every_s(self) -> float | None:
-        """How often to `beat` at least, seconds; None: nobody listens."""
+        """The longest pause between two beats, seconds; None: there is no watchdog."""
         watchdog_s = self._notifier.watchdog_s
         return None if watchdog_s is None else watchdog_s / BEATS
 
     def start(self, look: Callable[[], object]) -> None:
-        """Begins, where there is a watchdog. `look` uses the root, blocking, beats nothing, and may
+        """Begins, if there is a watchdog. `look` uses the root, blocking, without a beat; it may
         raise OSError, which is an answer too.
         """
         if self._notifier.watchdog_s is not None:
@@ -47,15 +47,14 @@ class Pulse:
             threading.Thread(target=self._run, args=given, name="pulse", daemon=True).start()
 
     def beat(self) -> None:
-        """Who is watched gets on. From any thread, as often as it likes."""
+        """Reports progress. For any thread, at any rate."""
         self._beaten = True
 
     def ending(self) -> None:
-        """From here on the end has a limit of its own, and no beats are asked for."""
+        """Reports that the process ends. The end has a limit of its own and needs no beats."""
         self._is_ending = True
 
     def stop(self) -> None:
-        """Tells nothing any more."""
         self._stopped.set()
 
     def _run(self, look: Callable[[], object], watchdog_s: float) -> None:
@@ -73,13 +72,15 @@ class Pulse:
             self._notifier.status("Waits: the root does not answer")
             return True
         if not self._is_silent:
-            _log.warning("gets on no more, though the root answers")
+            _log.warning(
+                "no progress, though the root's file system answers; not feeding the watchdog"
+            )
         self._is_silent = True
         return False
 
     def _root_answers(self, look: Callable[[], object], patience_s: float) -> bool:
-        """Whether somebody else who uses the root gets on. One look at a time: what hangs in the
-        system stays there.
+        """Whether the root answers another thread. One look at a time: a call that hangs stays in
+        the kernel.
         """
         if self._looked is None or self._looked.is_set():
             looked = threading.Event()
@@ -95,6 +96,8 @@ def _look_once(look: Callable[[], object], looked: threading.Event) -> None:
     try:
         look()
     except OSError as error:
-        _log.debug("the root answers", extra={"fields": {"error": repr(error)}})
+        _log.debug(
+            "the root's file system answers with an error", extra={"fields": {"error": repr(error)}}
+        )
     finally:
         looked.set()

@@ -1,25 +1,16 @@
-"""The settings of the process `mq`: what its flags and environment say."""
+"""The settings of the process `mq`, from its flags and environment."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from mq.access.jwt_settings import JwtSettings
 from mq.access.tls import TlsFiles
 from mq.model.limits import (
-    BODY_IDLE_S_DEFAULT,
-    DRAIN_S_DEFAULT,
     FOLDER_FILES_MAX,
+    JWT_LEEWAY_S_DEFAULT,
     MEMORY_BYTES_DEFAULT,
-    PEERS_DEFAULT,
     PING_S_DEFAULT,
-)
-from mq.model.metrics_limits import QUEUES_NAMED_DEFAULT
-from mq.model.serving_limits import (
-    CONNECTIONS_MAX_DEFAULT,
-    HANDSHAKE_S_DEFAULT,
-    HEAD_S_DEFAULT,
-    QUEUES_MAX_DEFAULT,
-    UNREAD_S_DEFAULT,
+    REFRESH_EVERY_S,
     WAITERS_MAX_DEFAULT,
 )
 from mq.model.settings import (
@@ -27,21 +18,44 @@ from mq.model.settings import (
     Durability,
     QueueSettings,
 )
-from mq.model.upkeep_limits import (
-    REFRESH_EVERY_S,
-)
+
+# The most processes beside those of --processes that a fetch allows for.
+PEERS_DEFAULT: Final = 0
+DRAIN_S_DEFAULT: Final = 30.0
+BODY_IDLE_S_DEFAULT: Final = 30.0
+HANDSHAKE_S_DEFAULT: Final = 10.0
+HEAD_S_DEFAULT: Final = 10.0
+CONNECTIONS_MAX_DEFAULT: Final = 10_000
+# A client that reads nothing of a waiting answer for this long is disconnected.
+UNREAD_S_DEFAULT: Final = 60.0
+QUEUES_MAX_DEFAULT: Final = 100_000
+
+QUEUES_NAMED_DEFAULT: Final = 100
+"""How many queues have samples of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class JwtSettings:
+    """Which JSON Web Tokens are accepted: for the `audience`, from the `issuer` if it is given,
+    signed with a key of a JWK set in a file or at a URL. One of the two is given.
+    """
+
+    audience: str
+    issuer: str | None = None
+    file: Path | None = None
+    url: str | None = None
+    leeway_s: float = JWT_LEEWAY_S_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """What one mq process is told by its flags and environment. With more than one of
-    `processes` it is the one with this index among them, under a supervisor.
+    """The settings of one mq process. Of several `processes` it is the one with this index, under a
+    supervisor.
     """
 
     root: Path
     address: str = "127.0.0.1"
     port: int = 8080
-    workers: int = 8
     processes: int = 1
     process_index: int = 0
     peers: int = PEERS_DEFAULT
@@ -50,55 +64,57 @@ class ServerSettings:
     force: bool = False
     reserve_bytes: int | None = None
     memory_bytes: int = MEMORY_BYTES_DEFAULT
-    """Of all processes together."""
+    """For all processes together."""
     body_idle_s: float = BODY_IDLE_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
     ping_s: float = PING_S_DEFAULT
-    """How long a WebSocket's client may be silent before it is asked whether it is there."""
+    """How long a WebSocket's client may be silent before it gets a ping."""
     folder_max: int = FOLDER_FILES_MAX
     inotify: bool = True
-    """Whether the kernel is asked to tell what comes to queues in which somebody waits."""
+    """Whether inotify is used to learn of messages in queues with waiting consumers."""
     peer_index: int | None = None
-    """Whose share of the messages a process with peers begins with; None: one that it draws."""
+    """The peer whose share of the messages this process begins with; None: a random one."""
     descriptors: tuple[int, ...] = ()
-    """Sockets that listen already, instead of an address and a port."""
+    """Sockets that already listen, instead of an address and a port."""
     traces: bool = False
     """Whether each request is a span, sent as OpenTelemetry's environment says."""
     refresh_s: float = REFRESH_EVERY_S
-    """How often all queues are looked at, for what other processes did to them."""
+    """How often a process looks at all queues for other processes' changes."""
     tokens: Path | None = None
-    """The file of tokens that say who may do what; None: nobody is asked for one."""
+    """The file of tokens and their rights; None: no token is needed."""
     jwt: JwtSettings | None = None
-    """Whose JSON Web Tokens are believed."""
+    """Which JSON Web Tokens are accepted."""
     tls_clients: Path | None = None
-    """The file that says who may do what with which client certificate."""
+    """The file of client certificates' names and their rights."""
     allow_anonymous: bool = False
-    """Whether others than this machine's may do everything without saying who they are."""
+    """Whether callers from other machines may do everything without authentication."""
     queue: QueueSettings = field(default_factory=QueueSettings)
     metrics_queues: int = QUEUES_NAMED_DEFAULT
     """How many queues have samples of their own in `/-/metrics`."""
     timings: bool = True
     """Whether requests and flushes are measured."""
     board: int | None = None
-    """The descriptor of memory in which all processes count; None: each on its own."""
+    """The descriptor of the memory with all processes' counters; None: each has its own."""
+    exchange: tuple[int, ...] = ()
+    """The descriptors of sockets by which the processes ask each other; none: each is alone."""
     tls: TlsFiles | None = None
-    """What it serves HTTPS with; None: it serves HTTP."""
+    """Certificate and key for HTTPS; None: HTTP."""
     handshake_s: float = HANDSHAKE_S_DEFAULT
-    """How long a client may take for TLS's handshake."""
+    """The longest TLS handshake."""
     head_s: float = HEAD_S_DEFAULT
-    """How long a client may take for a request's head, once it has begun one."""
+    """The longest time from the first to the last byte of a request's head."""
     unread_s: float = UNREAD_S_DEFAULT
-    """How long a client may take nothing of what waits for it."""
+    """How long a client may read nothing of an answer that waits for it."""
     connections_max: int = CONNECTIONS_MAX_DEFAULT
-    """Of this process."""
+    """For this process."""
     waiters_max: int = WAITERS_MAX_DEFAULT
     """How many consumers may wait in this process, by long polls or subscriptions."""
     queues_max: int = QUEUES_MAX_DEFAULT
-    """How many queues clients may make in the root, whoever made those that there are."""
+    """The largest number of queues in the root at which clients may still make one."""
 
     @property
     def has_files(self) -> bool:
-        """Whether there are files that it reads again while it serves."""
+        """Whether there are files that a reload reads again."""
         return self.tls is not None or self.controls_access
 
     @property
@@ -106,15 +122,21 @@ class ServerSettings:
         """Whether a supervisor started the process and ends it."""
         return self.processes > 1
 
+    def page_at(self, port: int) -> str:
+        """The address of the page, for people on this machine."""
+        scheme, host = "http" if self.tls is None else "https", self.address
+        if host in ("0.0.0.0", "127.0.0.1") or host.startswith("::"):
+            host = "localhost"
+        parts = (scheme, host if "." in host or host == "localhost" else f"[{host}]", port)
+        return "{}://{}:{}/-/".format(*parts)
+
     @property
     def controls_access(self) -> bool:
-        """Whether callers are asked who they are; by files, which are read again when mq is told
-        to.
-        """
+        """Whether callers authenticate; by files that a reload reads again."""
         return any(each is not None for each in (self.tokens, self.jwt, self.tls_clients))
 
     @property
     def asks_certificates(self) -> bool:
-        """Whether nobody gets in without a certificate of an authority that is believed."""
+        """Whether every connection needs a certificate of a trusted authority."""
         tls = self.tls
         return tls is not None and tls.client_ca is not None and tls.client_auth == "required"

@@ -1,30 +1,41 @@
-"""What the daemons beside mq share: when to stop, and the pace of their passes."""
+"""The main loop of mq-mover and mq-reaper: the end, and the pace of their passes."""
 
-import logging
+import contextlib
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Final
 
 from mq.model.clock import Clock
-from mq.model.limits import CHILD_END_S, IDLE_WAIT_S_MAX, IDLE_WAIT_S_MIN
+from mq.model.limits import CHILD_END_S
+from mq.model.log import logger
+from mq.runtime.histogram import SECONDS, Histogram
 from mq.runtime.notify import Notifier
 from mq.runtime.pulse import Pulse
 
-_log = logging.getLogger("mq.upkeep")
+IDLE_WAIT_S_MIN: Final = 0.05
+IDLE_WAIT_S_MAX: Final = 1.0
+
+_log = logger("mq.upkeep")
 
 _DUE_WAIT_S_MIN: Final = 0.001
 _STATUS_EVERY_S: Final = 5.0
 
 
 class Stop:
-    """Set by SIGTERM or SIGINT, or when whoever started the daemon is gone; waits end then."""
+    """The request to stop, by SIGTERM, SIGINT, or the end of the supervising process. It ends
+    waits.
+    """
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        # A signal's handler runs inside of what it interrupts. `threading.Event` has a lock that
+        # the wait it interrupts may hold, and would wait for itself; this queue is reentrant.
+        self._asked: SimpleQueue[None] = SimpleQueue()
+        self._is_set = False
 
     def on_signals(self) -> None:
         """Stops at SIGTERM and SIGINT. For the main thread."""
@@ -32,22 +43,24 @@ class Stop:
             signal.signal(number, self._on_signal)
 
     def with_standard_input(self) -> None:
-        """Stops when standard input ends: its other end is held by the supervising process,
-        and closes however that ends, kill -9 included.
+        """Stops when standard input ends. The supervising process holds its other end, which closes
+        however that process ends, kill -9 included.
         """
         threading.Thread(target=self._await_end_of_input, daemon=True).start()
 
     def set(self) -> None:
-        """Stops. From any thread."""
-        self._event.set()
+        self._is_set = True
+        self._asked.put(None)
 
     def is_set(self) -> bool:
-        """Whether to stop."""
-        return self._event.is_set()
+        return self._is_set
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long, or until stopped; whether it was."""
-        return self._event.wait(seconds)
+        """Waits `seconds`, or until stopped; returns whether it is. For one thread at a time."""
+        if not self._is_set:
+            with contextlib.suppress(Empty):
+                self._asked.get(timeout=max(seconds, 0.0))
+        return self._is_set
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.set()
@@ -57,33 +70,33 @@ class Stop:
             while os.read(sys.stdin.fileno(), 4096):
                 pass
         except OSError as error:
-            _log.warning("standard input failed", extra={"fields": {"error": repr(error)}})
+            _log.warning(
+                "could not read standard input; ending", extra={"fields": {"error": repr(error)}}
+            )
         self.set()
 
 
 class Pace:
-    """How long to wait after a look: short while there is work, longer and longer when idle."""
+    """The wait between two looks: short while there is work, longer and longer when idle."""
 
-    def __init__(self, min_s: float = IDLE_WAIT_S_MIN, max_s: float = IDLE_WAIT_S_MAX) -> None:
-        self._min_s = min_s
-        self._max_s = max_s
-        self._wait_s = min_s
+    def __init__(self) -> None:
+        self._wait_s = IDLE_WAIT_S_MIN
 
     def next_wait_s(self, worked: bool) -> float:
         """The wait after a look that found work, or none."""
-        self._wait_s = self._min_s if worked else min(self._wait_s * 2, self._max_s)
+        self._wait_s = IDLE_WAIT_S_MIN if worked else min(self._wait_s * 2, IDLE_WAIT_S_MAX)
         return self._wait_s
 
 
 class PassVitals:
-    """What a service manager is told of a daemon that makes passes. One that takes long and gets
-    on is not stuck: `pulse` is to hear of what comes back inside of it too.
+    """Reports a daemon's passes to the service manager. A long pass that makes progress is not
+    stuck: calls inside it beat `pulse` too.
     """
 
     def __init__(
         self, notifier: Notifier, pulse: Pulse, clock: Clock, status: Callable[[], str]
     ) -> None:
-        """`status`: a line for people, of how it is now."""
+        """`status` makes the line for people."""
         self._notifier = notifier
         self._pulse = pulse
         self._clock = clock
@@ -91,12 +104,12 @@ class PassVitals:
         self._told_s = float("-inf")
 
     def begin(self, look: Callable[[], object]) -> None:
-        """That the first pass may begin. `look`: see Pulse."""
+        """Reports that the first pass may begin. `look`: see Pulse."""
         self._notifier.ready(self._status())
         self._pulse.start(look)
 
     def after_pass(self) -> None:
-        """One more pass was made, or failed."""
+        """Reports a pass, done or failed."""
         self._pulse.beat()
         now_s = self._clock.steady_s()
         if self._notifier.is_told and now_s - self._told_s >= _STATUS_EVERY_S:
@@ -104,7 +117,6 @@ class PassVitals:
             self._notifier.status(self._status())
 
     def ending(self) -> None:
-        """That no pass is made any more."""
         self._pulse.ending()
         self._notifier.stopping(CHILD_END_S)
 
@@ -115,16 +127,44 @@ def make_passes(
     stop: Stop,
     after_pass: Callable[[], None] = lambda: None,
 ) -> None:
-    """Makes passes until stopped: at once again while they find work, then more and more seldom,
-    but never later than when the next thing is due. A pass that fails is logged and made again.
+    """Makes passes until stopped: without a pause while they find work, then at growing pauses, but
+    never later than the next due work. A failed pass is logged and repeated.
     """
     pace = Pace()
     while not stop.is_set():
         try:
             wait_s = pace.next_wait_s(worked=run_once() > 0)
         except OSError as error:
-            _log.warning("a pass failed", extra={"fields": {"error": repr(error)}})
+            _log.warning("a pass failed; trying again", extra={"fields": {"error": repr(error)}})
             wait_s = IDLE_WAIT_S_MAX
         after_pass()
         due_s = next_due_s()
         stop.wait(wait_s if due_s is None else min(wait_s, max(due_s, _DUE_WAIT_S_MIN)))
+
+
+class Passes:
+    """Counts passes. For the thread that makes them; others may read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.seconds = Histogram(SECONDS)
+        """The seconds of successful passes."""
+        self.failed = 0
+        self.last_ms = 0
+        """The end of the last successful pass, milliseconds since the epoch; 0: there was none."""
+        self._clock = clock
+
+    def counted(self, run_once: Callable[[], int]) -> Callable[[], int]:
+        """Wraps a pass and counts it. Raises what the pass raises."""
+
+        def run() -> int:
+            began_s = self._clock.steady_s()
+            try:
+                found = run_once()
+            except BaseException:
+                self.failed += 1
+                raise
+            self.seconds.observe(self._clock.steady_s() - began_s)
+            self.last_ms = self._clock.now_ms()
+            return found
+
+        return run

@@ -1,8 +1,8 @@
-"""A Java for Spark: the machine's, or the runtime that the extra brings along.
+"""Finds a Java for Spark: the machine's, or the runtime of the extra.
 
-Spark's launcher asks every Java for the module `jdk.incubator.vector`, and one that lacks it does
-not start. For such a runtime, the extra's too, there is a Java home of ours whose `bin/java` leaves
-the question out and is the runtime's otherwise.
+Spark's launcher passes every Java the module `jdk.incubator.vector`, and a Java without it does not
+start. For such a runtime, the extra's too, mq makes a Java home whose `bin/java` removes that
+argument and otherwise calls the runtime.
 """
 
 import atexit
@@ -22,13 +22,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from mq.model.bulk_limits import JAVA_ANSWER_S_MAX, JAVA_MAJOR_MIN
 from mq.model.errors import MqError
+
+# The oldest Java that Spark starts with, and how long a Java may take to report its version.
+JAVA_MAJOR_MIN: Final = 17
+JAVA_ANSWER_S_MAX: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
 _ASKED_MODULE: Final = "jdk.incubator.vector"
-# "17.0.15", "25", and "1.8.0_292", which is an 8.
+# "17.0.15", "25", and "1.8.0_292", which is Java 8.
 _VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 _WRAPPER: Final = """\
 #!/bin/sh
@@ -49,7 +52,7 @@ exec {java} "$@"
 
 @dataclass(eq=False)
 class NoJava(MqError):
-    """There is no Java that Spark starts with."""
+    """There is no Java that can run Spark."""
 
     why: str
 
@@ -69,14 +72,14 @@ class _Java:
 
 
 def ensure_java(environment: MutableMapping[str, str] = os.environ) -> Path:
-    """Makes sure that a Spark which this process starts finds a Java and this Python; says which
-    Java that is.
+    """Makes sure that a Spark started by this process finds a Java and this Python. Returns the
+    path of that Java.
 
-    A JAVA_HOME that is set counts, and is left alone; then the `java` on PATH, where it is new
-    enough; then the extra's runtime, which JAVA_HOME is set to. PYSPARK_PYTHON is set to this
-    interpreter where it is not set. Costs two starts of a Java, tenths of a second.
+    JAVA_HOME, if set, is used; then the `java` on PATH, if it is new enough; then the extra's
+    runtime, to which JAVA_HOME is then set. PYSPARK_PYTHON, if not set, is set to this interpreter.
+    Starts a Java once or twice, which takes tenths of a second.
 
-    Raises NoJava, which says what there is and what to do.
+    Raises NoJava, whose text names the Java that was found, and the remedy.
     """
     if not environment.get("PYSPARK_PYTHON"):
         environment["PYSPARK_PYTHON"] = sys.executable
@@ -134,13 +137,15 @@ def _of_extra() -> _Java:
 
 
 def _asked(program: Path) -> _Java | None:
-    """What the Java says of itself; None where it does not run."""
-    said = _run(program, "-version")
+    """Runs the Java to learn its version and whether it has the module; None if it does not run."""
+    said = _run(program, f"--add-modules={_ASKED_MODULE}", "-version")
+    has_asked_module = said is not None and said.returncode == 0
+    if not has_asked_module:
+        said = _run(program, "-version")
     version = _VERSION.search(said.stderr) if said is not None else None
     if said is None or said.returncode != 0 or version is None:
         return None
-    asked = _run(program, f"--add-modules={_ASKED_MODULE}", "-version")
-    return _Java(program, int(version.group(1)), asked is not None and asked.returncode == 0)
+    return _Java(program, int(version.group(1)), has_asked_module)
 
 
 def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
@@ -159,8 +164,8 @@ def _run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str] | N
 
 
 def _home_without_question(java: Path, environment: MutableMapping[str, str]) -> Path:
-    """A Java home whose bin/java is `java` without the asked module; kept in the user's cache,
-    or where that cannot be written or run from, as long as this process lives.
+    """A Java home whose bin/java is `java` without the module's argument. It is kept in the user's
+    cache; where that cannot be written or executed, it lives as long as this process.
     """
     java = java.resolve()
     text = _WRAPPER.format(java=shlex.quote(str(java)))
@@ -185,14 +190,14 @@ def _cache_folders(environment: MutableMapping[str, str]) -> Iterator[Path]:
         yield Path(cache) / "mq" / "java"
     elif home.startswith("/"):
         yield Path(home) / ".cache" / "mq" / "java"
-    # Of a name that nobody can have made before: what lies there is run.
+    # The name is new, so that no program that another user left there can run.
     own = tempfile.mkdtemp(prefix="mq-java-")
     atexit.register(shutil.rmtree, own, ignore_errors=True)
     yield Path(own)
 
 
 def _write_program(path: Path, text: str) -> None:
-    """An executable file, whole under its name at every moment, whoever else writes the same."""
+    """Writes an executable file by a rename, so that it never appears half written."""
     if path.is_file() and os.access(path, os.X_OK) and path.read_text(encoding="utf-8") == text:
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

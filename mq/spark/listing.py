@@ -1,23 +1,25 @@
-"""Which messages a read is of: their names, folder by folder, as it lists them before it begins.
+"""Lists the names of the messages of a read, folder by folder, before the read begins.
 
-No Spark here. A name is looked at by its length alone: whoever reads the message parses it, and
-passes over what is none's, as it does what has gone or moved by then.
+No Spark here. Only a name's length is checked: the reader parses it, and skips names that belong to
+no message, and messages that have moved meanwhile.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from mq.model.errors import BadName, QueueNotFound
 from mq.model.lifecycle import State
 from mq.model.limits import UUID_CHARS
 from mq.model.names import QueueName
 from mq.spark.options import Subscription
-from mq.store.core.purged import PurgeMark, mark_of
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import PurgeMark, mark_of
+from mq.store.format.bucket_names import Bucket, parse_bucket
 from mq.store.format.layout import is_deleted_folder, split_entry
 from mq.store.format.pipeline import (
     LeaseFile,
@@ -31,10 +33,9 @@ from mq.store.format.walk import entries_if_there, is_bucket, is_deep_folder
 BLOCK_NAMES: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Some names of one folder. `folder` is its path below the root, with a slash at the end;
-    `queue` is whose ids they are, "" where each name begins with its queue.
+    `queue` is the queue of the ids, "" if each name begins with its queue.
     """
 
     queue: str
@@ -42,26 +43,71 @@ class Block:
     names: list[str]
 
 
-class Wanted:
-    """The queues that a subscription takes, of those that exist."""
+def home_of(queue: QueueName) -> QueueName:
+    """The queue itself, or the queue of a sideline."""
+    return queue.counterpart() if queue.is_sideline else queue
 
-    def __init__(self, root: Root, subscription: Subscription, state: State) -> None:
-        """Raises QueueNotFound for a queue that is named and not there. Removed messages outlive
-        their queue: for these any name will do.
+
+def queues_there(root: Root) -> Iterator[QueueName]:
+    """The queues that exist, sidelines too, in no order. Raises OSError."""
+    for entry in root.files.entries(root.layout.queues):
+        if entry.is_dir(follow_symlinks=False):
+            with contextlib.suppress(BadName):
+                yield QueueName.parse(entry.name)
+
+
+def _any(found: object) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What of a root is listed: `queue`, whether of a queue of this name; `bucket`, whether of a
+    bucket.
+    """
+
+    queue: Callable[[str], bool] = _any
+    bucket: Callable[[Bucket], bool] = _any
+
+    def entry(self, entry: "os.DirEntry[str]") -> bool:
+        """Whether the entry is the folder of such a bucket."""
+        if self.bucket is _any:
+            return is_bucket(entry)
+        bucket = parse_bucket(entry.name)
+        return bucket is not None and self.bucket(bucket) and is_bucket(entry)
+
+
+EVERYTHING: Final = Only()
+
+
+class Wanted:
+    """The queues of a subscription that exist."""
+
+    def __init__(
+        self,
+        root: Root,
+        subscription: Subscription,
+        state: State,
+        only: Callable[[str], bool] = _any,
+    ) -> None:
+        """`only`: whether messages of a queue are wanted. Raises QueueNotFound for a named queue
+        that does not exist. Removed messages outlive their queue, so for these any name is
+        accepted.
         """
         self._root = root
+        self._only = only
         self._pattern = subscription.pattern
         self._gone_too = state is State.REMOVED
         self._known: dict[str, bool] = {}
         self._marks: dict[str, PurgeMark | None] = {}
-        self.named = subscription.queues
-        for queue in subscription.queues:
+        self.named = tuple(queue for queue in subscription.queues if only(queue.text))
+        for queue in self.named:
             if not self._gone_too and not queue_exists(root, queue):
                 raise QueueNotFound(queue.text)
             self._known[queue.text] = True
 
     def takes(self, queue: str) -> bool:
-        """Whether messages of this name's queue are wanted."""
+        """Whether messages of the queue of this name are wanted."""
         known = self._known.get(queue)
         if known is None:
             known = self._known[queue] = self._is_taken(queue)
@@ -70,6 +116,8 @@ class Wanted:
     def _is_taken(self, queue: str) -> bool:
         if self._pattern is None or self._pattern.fullmatch(queue) is None:
             return False
+        if not self._only(queue):
+            return False
         try:
             name = QueueName.parse(queue)
             return self._gone_too or queue_exists(self._root, name)
@@ -77,7 +125,9 @@ class Wanted:
             return False
 
     def serves(self, entry: str) -> bool:
-        """Whether an entry's queue is wanted, and was not purged since the message came."""
+        """Whether the entry's queue is wanted, and was not purged after the message was
+        published.
+        """
         queue, message_id = split_entry(entry)
         if not self.takes(queue):
             return False
@@ -87,34 +137,32 @@ class Wanted:
         return mark is None or not mark.covers(message_id)
 
     def queues(self) -> list[QueueName]:
-        """All of them."""
         if self._pattern is None:
             return list(self.named)
-        found = []
-        for entry in self._root.files.entries(self._root.layout.queues):
-            if self.takes(entry.name) and entry.is_dir(follow_symlinks=False):
-                found.append(QueueName.parse(entry.name))  # noqa: PERF401
-        return sorted(found)
+        return sorted(queue for queue in queues_there(self._root) if self.takes(queue.text))
 
 
-def blocks_of(root: Root, subscription: Subscription, state: State) -> Iterator[Block]:
-    """The names of all messages of a state, in no order; purged ones are left out. What moves
-    meanwhile may come twice or not at all. Raises QueueNotFound before the first one; OSError.
+def blocks_of(
+    root: Root, subscription: Subscription, state: State, only: Only = EVERYTHING
+) -> Iterator[Block]:
+    """The names of all messages of a state, in no order, without purged ones; of `only` these
+    queues and, where they are in buckets, these buckets. A message that moves meanwhile may come
+    twice or not at all. Raises QueueNotFound before the first name; OSError.
     """
-    wanted = Wanted(root, subscription, state)
+    wanted = Wanted(root, subscription, state, only.queue)
     if state is State.READY:
-        return _ready(root, wanted)
+        return _ready(root, wanted, only)
     if state is State.DELAYED:
-        return _delayed(root, wanted)
+        return _delayed(root, wanted, only)
     if state is State.LEASED:
         return _leased(root, wanted)
     if state is State.REMOVED:
-        return _removed(root, wanted)
+        return _removed(root, wanted, only)
     raise ValueError(f"{state.value} messages are not to be read")
 
 
 def lease_blocks(root: Root, lease: LeaseName) -> Iterator[Block]:
-    """The names in a lease, always in the same order. None when its folder is not there: see
+    """The names in a lease, always in the same order; none if its folder is missing: see
     `is_leased`.
     """
     path = lease_path(root.layout, lease, LeaseFile.FOLDER)
@@ -125,14 +173,14 @@ def lease_blocks(root: Root, lease: LeaseName) -> Iterator[Block]:
 
 
 def is_leased(root: Root, lease: LeaseName) -> bool:
-    """Whether the lease's folder is there."""
+    """Whether the lease's folder exists."""
     return root.files.status(lease_path(root.layout, lease, LeaseFile.FOLDER)) is not None
 
 
-def _ready(root: Root, wanted: Wanted) -> Iterator[Block]:
+def _ready(root: Root, wanted: Wanted, only: Only) -> Iterator[Block]:
     for queue in wanted.queues():
         mark = mark_of(root, queue)
-        for block in _Folder(root, root.layout.queue(queue), queue.text).blocks():
+        for block in _Folder(root, root.layout.queue(queue), queue.text, only.entry).blocks():
             if mark is None:
                 yield block
             else:
@@ -140,8 +188,8 @@ def _ready(root: Root, wanted: Wanted) -> Iterator[Block]:
                 yield Block(block.queue, block.folder, names)
 
 
-def _delayed(root: Root, wanted: Wanted) -> Iterator[Block]:
-    for block in _Folder(root, root.layout.delay).blocks():
+def _delayed(root: Root, wanted: Wanted, only: Only) -> Iterator[Block]:
+    for block in _Folder(root, root.layout.delay, "", only.entry).blocks():
         yield Block("", block.folder, list(filter(wanted.serves, block.names)))
 
 
@@ -157,8 +205,8 @@ def _leased(root: Root, wanted: Wanted) -> Iterator[Block]:
                 yield Block("", block.folder, list(filter(wanted.serves, block.names)))
 
 
-def _removed(root: Root, wanted: Wanted) -> Iterator[Block]:
-    top = _Folder(root, root.layout.remove, is_other=_is_removed_folder)
+def _removed(root: Root, wanted: Wanted, only: Only) -> Iterator[Block]:
+    top = _Folder(root, root.layout.remove, "", only.entry, _is_removed_folder)
     yield from (_of_wanted(wanted, block) for block in top.blocks())
     for entry in top.others:
         if is_acknowledged(entry.name):
@@ -166,11 +214,13 @@ def _removed(root: Root, wanted: Wanted) -> Iterator[Block]:
             continue
         queue, _ = split_entry(entry.name)
         if wanted.takes(queue):
-            yield from _Folder(root, entry.path, queue).blocks()
+            yield from _Folder(root, entry.path, queue, only.entry).blocks()
 
 
 def _is_removed_folder(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is a deleted queue's folder, one of purged buckets, or an acknowledged lease."""
+    """Whether it is the folder of a deleted queue, of purged buckets, or of an acknowledged
+    lease.
+    """
     is_one = is_deleted_folder(entry.name) or is_acknowledged(entry.name)
     return is_one and entry.is_dir(follow_symlinks=False)
 
@@ -183,7 +233,7 @@ def _of_wanted(wanted: Wanted, block: Block) -> Block:
 
 
 def _flat(root: Root, path: str) -> Iterator[Block]:
-    return _Folder(root, path, sub=lambda _: False).blocks()
+    return _Folder(root, path, sub=_is_no_other).blocks()
 
 
 def _is_no_other(entry: "os.DirEntry[str]") -> bool:
@@ -192,8 +242,9 @@ def _is_no_other(entry: "os.DirEntry[str]") -> bool:
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder whose names come in blocks, then those of its buckets, and of what lies below
-    these. `others` are the folders beside the buckets that `is_other` is true of.
+    """A folder whose names come in blocks, then those of its buckets and of the folders in these.
+    `others`: the folders beside the buckets for which `is_other` is true. The store's walk takes
+    twice the time, since it parses every name.
     """
 
     root: Root
@@ -204,7 +255,7 @@ class _Folder:
     others: "list[os.DirEntry[str]]" = field(default_factory=list)
 
     def blocks(self) -> Iterator[Block]:
-        """None of a folder that is gone. Memory does not grow with what lies in it."""
+        """The blocks, in memory that does not grow with the folder; none if it is gone."""
         entries = entries_if_there(self.root.files, self.path)
         folder = _below(self.root, self.path)
         inner = []
@@ -212,7 +263,7 @@ class _Folder:
             names = []
             for entry in chunk:
                 name = entry.name
-                # No bucket's name is as long as an id, and no id ends like what is in `others`.
+                # No bucket's name is as long as an id, and no id ends like the names in `others`.
                 if len(name) >= UUID_CHARS and name[-2] != ".":
                     names.append(name)
                 elif self.sub(entry):
@@ -220,13 +271,13 @@ class _Folder:
                 elif self.is_other(entry):
                     self.others.append(entry)
             yield Block(self.queue, folder, _one_a_line(names))
-        deeper = is_deep_folder if self.sub is is_bucket else _is_no_other
+        deeper = _is_no_other if self.sub in (_is_no_other, is_deep_folder) else is_deep_folder
         for path in inner:
             yield from _Folder(self.root, path, self.queue, deeper).blocks()
 
 
 def _one_a_line(names: list[str]) -> list[str]:
-    """Without what could not stand in a line of ASCII, which no message is called."""
+    """The names as lines of ASCII; drops names that cannot be such a line, which no message has."""
     text = "".join(names)
     if text.isascii() and "\n" not in text:
         return names

@@ -1,31 +1,29 @@
-"""The options of `format("mq")`, parsed: each bad one is an error that names it and what it takes.
+"""Parses the options of `format("mq")`: a bad one raises an error that names it and its values.
 
-Pure Python. Spark gives names in any case and values as text; a name that nothing here knows is
-refused, since an option that is mistyped and passed over would do something else than was asked.
+Pure Python. Spark passes names in any case, and values as text. Unknown names are refused, since a
+mistyped option would otherwise have no effect.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import unquote
 
-from mq.model.bulk_limits import (
-    LEASE_S_DEFAULT,
-    LEASE_S_MAX,
-    MESSAGES_PER_PARTITION_DEFAULT,
-    MESSAGES_PER_PARTITION_MAX,
-    MESSAGES_PER_TRIGGER_DEFAULT,
-    MESSAGES_PER_TRIGGER_MAX,
-    PARTITIONS_MAX,
-    READ_THREADS_DEFAULT,
-    READ_THREADS_MAX,
-)
-from mq.model.errors import BadName, MqError
+from mq.model.errors import BadName, MqError, suggestion
 from mq.model.names import ConsumerName, Key, QueueName
+from mq.spark.narrowing import NO_CONDITION, Narrowed
 from mq.store.format.pipeline import LeaseName
+from mq.store.leases.manifest import LEASE_S_DEFAULT, LEASE_S_MAX
+
+PARTITIONS_MAX: Final = 100_000
+MESSAGES_PER_PARTITION_DEFAULT: Final = 25_000
+MESSAGES_PER_PARTITION_MAX: Final = 1_000_000
+MESSAGES_PER_TRIGGER_DEFAULT: Final = 100_000
+MESSAGES_PER_TRIGGER_MAX: Final = 10_000_000
+READ_THREADS_DEFAULT: Final = 1
+READ_THREADS_MAX: Final = 64
 
 T = TypeVar("T")
 ReadState = Literal["ready", "delayed", "leased", "removed"]
@@ -34,13 +32,13 @@ OnKeyTaken = Literal["fail", "skip"]
 
 _WHOLE: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _FILE_URI: Final = re.compile(r"file:(?://(?=/))?(/(?!/).*)", re.DOTALL)
-# What Spark hands on to a sink that is for itself.
+# Spark's own options, which it passes to sinks too.
 _SPARKS_OWN: Final = ("checkpointLocation", "queryName")
 
 
 @dataclass(eq=False)
 class BadOption(MqError):
-    """An option that is missing, or whose value is none that it can have."""
+    """An option is missing, or its value is not allowed."""
 
     option: str
     expected: str
@@ -54,21 +52,19 @@ class BadOption(MqError):
 
 @dataclass(eq=False)
 class UnknownOption(MqError):
-    """An option that this way of reading or writing does not have."""
+    """This way of reading or writing has no such option."""
 
     option: str
     known: tuple[str, ...]
 
     def __str__(self) -> str:
-        lower = {name.lower(): name for name in self.known}
-        near = get_close_matches(self.option.lower(), lower, n=1, cutoff=0.6)
-        meant = f" did you mean {lower[near[0]]}?" if near else ""
-        return f"mq: no option {self.option};{meant} it knows {', '.join(self.known)}"
+        meant = suggestion(self.option, self.known)
+        return f"mq: no option {self.option}{meant}; known: {', '.join(self.known)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which queues: those named, in order, or all whose whole name fits the pattern."""
+    """The queues to read: the named ones, in order, or all whose whole name matches the pattern."""
 
     queues: tuple[QueueName, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -76,9 +72,9 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """A batch read's. `partitions_min`: None where nothing is said. `lease` is a lease's
-    `{consumer}.{seq}`, for `mq.spark.lease` alone: then there is no subscription, and the state is
-    the lease's.
+    """The options of a batch read. `partitions_min`: None if not given. `lease`: a lease's
+    `{consumer}.{seq}`, for `mq.spark.lease` alone, instead of subscription and state. `where`:
+    conditions that decide before files are opened.
     """
 
     path: Path
@@ -89,26 +85,30 @@ class ReadOptions:
     messages_per_partition_max: int
     read_threads: int
     lease: str | None
+    where: Narrowed
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Raises BadOption and UnknownOption."""
+        """Raises BadOption, UnknownOption."""
         given = _Given(options, _READ)
         lease = given.optional("lease", _lease)
         if lease is not None:
-            given.only_without("lease", "subscribe", "subscribePattern", "state")
+            given.only_without("lease", "subscribe", "subscribePattern", "state", "where")
         return cls(
             path=given.required("path", _path, "the root of an mq"),
             subscription=given.subscription() if lease is None else None,
             state=given.get("state", _one_of("ready", "delayed", "leased", "removed"), "ready"),
             lease=lease,
+            where=given.get("where", _where, NO_CONDITION),
             **given.reading(),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """A stream's read. `consumer` is a name that one query uses at a time; `lease_s` seconds."""
+    """The options of a stream. `consumer`: a name that one query uses at a time; `lease_s`:
+    seconds.
+    """
 
     path: Path
     subscription: Subscription
@@ -123,7 +123,7 @@ class StreamOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Raises BadOption and UnknownOption."""
+        """Raises BadOption, UnknownOption."""
         given = _Given(options, _STREAM)
         return cls(
             path=given.required("path", _path, "the root of an mq"),
@@ -142,7 +142,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """A publish's, by a batch or a stream. Without a queue each row names its own."""
+    """The options of a publish, batch or stream. Without a queue each row names its own."""
 
     path: Path
     queue: QueueName | None
@@ -152,7 +152,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Raises BadOption and UnknownOption."""
+        """Raises BadOption, UnknownOption."""
         given = _Given(options, _WRITE, _SPARKS_OWN)
         return cls(
             path=given.required("path", _path, "the root of an mq"),
@@ -165,7 +165,7 @@ class WriteOptions:
 
 _READING: Final = ("includeValue", "minPartitions", "maxMessagesPerPartition", "readThreads")
 _SELECTING: Final = ("path", "subscribe", "subscribePattern")
-_READ: Final = (*_SELECTING, "state", *_READING, "lease")
+_READ: Final = (*_SELECTING, "state", "where", *_READING, "lease")
 _STREAM: Final = (
     *_SELECTING, "consumer", "maxMessagesPerTrigger", "leaseSeconds", "failOnDataLoss", *_READING
 )  # fmt: skip
@@ -173,7 +173,7 @@ _WRITE: Final = ("path", "queue", "sync", "publishId", "onKeyTaken")
 
 
 class _Given:
-    """Options as they were given, under their names here."""
+    """The given options, under mq's spelling of their names."""
 
     def __init__(
         self, options: Mapping[str, str], known: tuple[str, ...], others: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class _Given:
         )
 
     def reading(self) -> dict[str, Any]:
-        """What a batch and a stream read alike."""
+        """The options that batch reads and streams share."""
         return {
             "include_value": self.get("includeValue", _boolean, True),
             "partitions_min": self.optional("minPartitions", _whole(1, PARTITIONS_MAX)),
@@ -232,7 +232,7 @@ class _Given:
 
 
 def _path(name: str, value: str) -> Path:
-    """A folder on this machine or a shared mount, which every worker sees under the same name."""
+    """A folder of this machine or of a shared mount, at the same path on every worker."""
     uri = _FILE_URI.fullmatch(value)
     text = value if uri is None else unquote(uri.group(1))
     if "\0" in text or not text.startswith("/"):
@@ -241,7 +241,7 @@ def _path(name: str, value: str) -> Path:
 
 
 def _queues(name: str, value: str) -> tuple[QueueName, ...]:
-    """Commas between them, blanks beside them; one that is named twice is there once."""
+    """Names separated by commas, blanks around them ignored; repeated names once."""
     return tuple(dict.fromkeys(_queue(name, part.strip()) for part in value.split(",")))
 
 
@@ -280,6 +280,13 @@ def _lease(name: str, value: str) -> str:
         raise BadOption(name, "a lease's name, consumer.number", value) from None
 
 
+def _where(name: str, value: str) -> Narrowed:
+    try:
+        return Narrowed.parse(value)
+    except ValueError as error:
+        raise BadOption(name, str(error), value) from None
+
+
 def _boolean(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise BadOption(name, "true or false", value)
@@ -302,3 +309,37 @@ def _one_of(*words: str) -> Callable[[str, str], Any]:
         return value.lower()
 
     return parse
+
+
+# Column -> Spark's name of its type, in order. `size`: bytes of the body.
+COLUMNS: Final = {
+    "queue": "string",
+    "id": "string",
+    "key": "string",
+    "value": "binary",
+    "headers": "map<string,string>",
+    "priority": "int",
+    "published": "timestamp",
+    "due": "timestamp",
+    "receives": "int",
+    "size": "bigint",
+    "state": "string",
+}
+SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+
+
+@dataclass(eq=False)
+class OtherSchema(MqError):
+    """The reader has a schema of its own that is not mq's."""
+
+    given: str
+
+    def __str__(self) -> str:
+        return f"mq: a message's columns are fixed, read without schema(...): {SCHEMA}"
+
+
+def check_schema(columns: Iterable[tuple[str, str]]) -> None:
+    """Raises OtherSchema for columns (name, Spark's name of the type) other than a message's."""
+    found = list(columns)
+    if found != list(COLUMNS.items()):
+        raise OtherSchema(", ".join(f"{name} {kind}" for name, kind in found))

@@ -1,9 +1,10 @@
-"""Rows to staged messages: what a task of the sink does, and what its driver does with them.
+"""Turns rows into staged messages: the work of a sink's tasks, and of its driver.
 
-Pure Python and pyarrow, no pyspark. What is wrong with a row is told by its number and its column.
+Pure Python and pyarrow, no pyspark. Errors name a row by its number and its column.
 """
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,11 +12,21 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from mq.model.clock import SystemClock
 from mq.model.errors import BadName, BadParameter, DueTooFar, HeadersTooLarge, MqError
-from mq.model.headers import Headers, kept, print_block
-from mq.model.limits import PRIORITY_MAX
+from mq.model.headers import (
+    FIRED_BY,
+    GROUPED_BY,
+    TAGS,
+    Headers,
+    kept,
+    print_block,
+    tags_of,
+    with_own,
+    with_tags,
+)
+from mq.model.limits import MESSAGE_TTL_S_MAX, PRIORITY_MAX, TAGS_MAX, VISIBILITY_S_MAX
 from mq.model.names import (
+    Group,
     Key,
     MessageId,
     QueueName,
@@ -25,21 +36,20 @@ from mq.model.names import (
     is_default,
 )
 from mq.model.settings import QueueSettings
+from mq.spark.opening import explained
 from mq.spark.options import BadOption, WriteOptions
-from mq.spark.refusals import explained
 from mq.store.bulk.journal import abort, begin_publish, commit, is_published
 from mq.store.bulk.roll_forward import roll_all_forward, roll_forward
 from mq.store.bulk.staging import Staged, StagingWriter
 from mq.store.bulk.windows import WindowIds
-from mq.store.core.root import Root, attach_root
-from mq.store.core.server_clock import ClockFollower
+from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
-from mq.store.disk.files import Files
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import choose_flusher, file_system_of
 from mq.store.format.pipeline import Attempt
 from mq.store.format.settings import DEFAULT_SHAPE, read_fields, settings_in
+from mq.store.totals.writing import write_totals
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -50,11 +60,19 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "at": ("timestamp",),
     "headers": ("map<string,string>",),
     "content_type": ("string",),
+    "group": ("string",),
+    "tags": ("array<string>",),
+    "ttl_s": _WHOLE,
+    "visibility_s": _WHOLE,
 }
-"""What may be written, and of which of Spark's types."""
-_FLUSH_WORKERS: Final = 4
+"""The columns that can be written, and their Spark types."""
+_FLUSH_THREADS: Final = 8
 _CONTENT_TYPE: Final = "content-type"
 _HEADERS_KEPT: Final = "ce-*, x-attribute-*, traceparent, tracestate, content-encoding"
+# Headers that mq itself writes: rows that were read have them.
+_GROUPED_BY: Final = GROUPED_BY.lower()
+_TAGS: Final = TAGS.lower()
+_OWN: Final = frozenset({_GROUPED_BY, _TAGS, FIRED_BY.lower()})
 
 
 _Ids: TypeAlias = Callable[[int, int], tuple[Sequence[str], bool]]
@@ -62,7 +80,7 @@ _Ids: TypeAlias = Callable[[int, int], tuple[Sequence[str], bool]]
 
 @dataclass(eq=False)
 class BadColumns(MqError):
-    """A data frame whose columns are none that can be published."""
+    """The data frame has columns that cannot be published."""
 
     detail: str
 
@@ -85,7 +103,7 @@ class BadRow(MqError):
 
 
 def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> None:
-    """Raises BadColumns or BadOption for (name, Spark's type) of a data frame's columns."""
+    """Raises BadColumns, BadOption for (name, Spark's type) of a data frame's columns."""
     names = [name for name, _ in columns]
     for name, kind in columns:
         if name not in COLUMNS:
@@ -101,18 +119,10 @@ def check_columns(columns: Sequence[tuple[str, str]], options: WriteOptions) -> 
         raise BadOption("queue", "is missing: a queue's name, or a column queue")
 
 
-def open_for(options: WriteOptions) -> Root:
-    """The root that is written to; its clock is that of its mount. Raises StartupError."""
-    files, clock = Files(), SystemClock()
-    root = attach_root(str(options.path), files, clock)
-    ClockFollower(root, clock).follow()
-    return root
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a task knows of the publish that it is a part of. `name`: of the publish, in the ledger;
-    `repeats`: its ids are made of that.
+    """A task's part of a publish. `name`: the publish's name in the ledger, from which `repeats`
+    makes its ids.
     """
 
     job: str
@@ -125,8 +135,8 @@ class Task:
 def stage_rows(
     root: Root, options: WriteOptions, task: Task, batches: Iterable[pa.RecordBatch]
 ) -> Staged:
-    """Stages a partition's rows, unless the publish is committed already. Raises BadRow, and
-    whatever of Unavailable: nothing is left behind then. Durable on return: yes.
+    """Stages a partition's rows, unless the publish is committed already. Raises BadRow, and errors
+    of kind Unavailable; after an error nothing is left behind. Durable on return: yes.
     """
     if task.name is not None and is_published(root, task.name):
         return Staged(task.job, task.partition, task.attempt)
@@ -137,7 +147,8 @@ def stage_rows(
         for batch in batches:
             rows.put(batch)
         staged = writer.finish()
-    # Mostly long over: else a purge right after the publish would leave some.
+    # Ids may be ahead of the time: a purge right after the publish would leave their messages.
+    # Usually that time is over.
     threading.Event().wait(ahead_s())
     return staged
 
@@ -149,10 +160,11 @@ def commit_staged(
     staged: Sequence[Staged],
     name: Key | None,
 ) -> None:
-    """The commit point, then all to its places. After the commit point nothing fails: what is not
-    rolled forward yet is for mq-mover. Raises PublishFailed, Unavailable. Durable on return: yes.
+    """Commits the publish, then moves all messages to their places. After the commit point nothing
+    fails: mq-mover rolls the rest forward. Raises PublishFailed, Unavailable. Durable on return:
+    yes.
     """
-    flusher = choose_flusher(root.layout.root, root.files, _FLUSH_WORKERS)
+    flusher = choose_flusher(root.layout.root, root.files, _FLUSH_THREADS)
     try:
         try:
             point = commit(root, job, staged, name, options.on_key_taken)
@@ -160,25 +172,28 @@ def commit_staged(
         except MqError as error:
             raise explained(error) from error
         _roll(root, flusher, committed.name)
+        write_totals(root, at_end=True)
     finally:
         flusher.close()
 
 
 def abort_staged(root: Root, job: str, name: Key | None) -> None:
-    """Takes away what the job has staged, unless it is committed."""
+    """Removes the messages that the job has staged, unless it is committed."""
     abort(root, job, name)
 
 
 def _roll(root: Root, flusher: Flusher, name: Key) -> None:
-    """Rolls this publish forward, or waits for who does, and then what others have left."""
-    with contextlib.suppress(OSError, MqError):  # Told of with the others.
+    """Rolls this publish forward, or waits for the process that does; then those that
+    others left.
+    """
+    with contextlib.suppress(OSError, MqError):  # Logged with the others.
         roll_forward(root, flusher, name, wait=True)
     roll_all_forward(root, flusher)
 
 
 def _ids(root: Root, options: WriteOptions, task: Task) -> tuple[_Ids, Callable[[], float]]:
-    """What gives so many UUIDs from a row on, and whether they are of a window of their own; and
-    what tells by how many seconds they are ahead of the time.
+    """Two functions: one gives a number of UUIDs from a row on, and whether they have a window of
+    their own; one gives how many seconds they are ahead of the time.
     """
     if task.name is None or not task.repeats:
         if _may_go_whole(root, options.queue):
@@ -186,7 +201,7 @@ def _ids(root: Root, options: WriteOptions, task: Task) -> tuple[_Ids, Callable[
             return lambda _, count: windows.many(count), windows.ahead_s
         uuids = UuidSource(root.clock)
         return lambda _, count: (uuids.many(count), False), lambda: 0.0
-    flusher = choose_flusher(root.layout.root, root.files, 1)
+    flusher = choose_flusher(root.layout.root, root.files, 2)
     try:
         begun_ms = run_alone(begin_publish(root, task.name), flusher)
     finally:
@@ -199,16 +214,16 @@ def _ids(root: Root, options: WriteOptions, task: Task) -> tuple[_Ids, Callable[
 
 
 def _may_go_whole(root: Root, queue: QueueName | None) -> bool:
-    """Whether what comes for the queue, the one that all rows go to, may be staged in folders that
-    go to their places whole.
+    """Whether messages for the queue, to which all rows go, may be staged in folders that move to
+    their places whole.
     """
     if queue is None or not file_system_of(root.layout.root).leaves_one_name:
         return False
-    return root.places.shape(queue) == DEFAULT_SHAPE
+    return root.facts.shape_now(queue) == DEFAULT_SHAPE
 
 
 class _Rows:
-    """Puts a partition's rows, one batch after the other."""
+    """Stages a partition's rows, one batch after the other."""
 
     def __init__(
         self,
@@ -228,26 +243,33 @@ class _Rows:
         self._like: dict[tuple[int, int, str], MessageId] = {}
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Each of the batch's rows."""
         if not batch.num_rows:
             return
         uuids, are_apart = self._ids(self._row, batch.num_rows)
         columns = _columns(batch)
         values = columns.pop("value")
         if not columns and self._queue is not None:
-            self._put_plain(self._queue, uuids, values, are_apart)
-            return
+            queue, settings = self._queue_of(self._queue.text)
+            if not settings.delay_default_s:
+                self._put_plain((queue, settings), uuids, values, are_apart)
+                return
         names = tuple(columns)
-        more: Iterator[tuple[object, ...]] = zip(*columns.values(), strict=True)
+        more: Iterator[tuple[object, ...]] = (
+            zip(*columns.values(), strict=True) if columns else itertools.repeat((), len(values))
+        )
         for uuid, value, facts in zip(uuids, values, more, strict=True):
             self._put_one(uuid, value, dict(zip(names, facts, strict=True)))
             self._row += 1
 
     def _put_plain(
-        self, name: QueueName, uuids: Sequence[str], values: Sequence[object], goes_whole: bool
+        self,
+        to: tuple[QueueName, QueueSettings],
+        uuids: Sequence[str],
+        values: Sequence[object],
+        goes_whole: bool,
     ) -> None:
-        """Rows of which nothing is said but their values."""
-        queue, settings = self._queue_of(name.text)
+        """Stages rows that have only values."""
+        queue, settings = to
         bodies = []
         for value in values:
             bodies.append(self._body(value, settings))
@@ -259,18 +281,33 @@ class _Rows:
         named = facts.get("queue")
         queue, settings = self._queue_of(named if isinstance(named, str) else None)
         body = self._body(value, settings)
-        extension, headers = self._headers(facts.get("headers"), facts.get("content_type"))
+        given = facts.get("headers")
+        pairs = list(given) if isinstance(given, list) else []
+        own = {name.lower(): text for name, text in pairs if name.lower() in _OWN}
+        if own:
+            pairs = [pair for pair in pairs if pair[0].lower() not in _OWN]
+        extension, headers = self._headers(pairs, facts.get("content_type"))
+        group = self._group(facts.get("group") or own.get(_GROUPED_BY))
+        tags = self._tags(facts.get("tags"), own.get(_TAGS))
+        if group is not None or tags:
+            headers = self._with_own(headers, group, tags)
         head = print_block(headers) if headers else b""
         priority = self._priority(facts.get("priority"), settings)
-        like = self._id_like(priority, len(head), extension)
         key = self._key(facts.get("key"))
-        message_id = like.with_uuid(uuid)
-        if key is not None:
-            message_id = MessageId(uuid, priority, key, None, len(head), extension)
+        ttl_s = self._seconds("ttl_s", facts, MESSAGE_TTL_S_MAX)
+        visibility_s = self._seconds("visibility_s", facts, VISIBILITY_S_MAX)
+        if (key, ttl_s, visibility_s, group, tags) == (None, None, None, None, ()):
+            message_id = self._id_like(priority, len(head), extension).with_uuid(uuid)
+        else:
+            of = (visibility_s, len(head), extension, ttl_s)
+            digits = "" if group is None else group.digits
+            message_id = MessageId(uuid, priority, key, *of, digits, len(tags))
         at = facts.get("at")
-        due_ms = None
-        if isinstance(at, int) and at // 1000 > self._root.now_ms():
+        due_ms = settings.due_ms_default(message_id.published_ms)
+        if isinstance(at, int):
             due_ms = at // 1000
+        if due_ms is not None and due_ms <= self._root.now_ms():
+            due_ms = None
         try:
             self._writer.put(queue, message_id, body, head, due_ms)
         except DueTooFar:
@@ -290,7 +327,7 @@ class _Rows:
         try:
             queue = QueueName.parse(name)
         except BadName as error:
-            raise self._bad("queue", f"{name!r} is no queue's name: {error.expected}") from None
+            raise self._bad("queue", f"{name!r} is not a queue name: {error.expected}") from None
         if not queue_exists(self._root, queue):
             raise self._bad("queue", f"there is no queue {name}")
         fields = read_fields(self._root.layout, self._root.files, queue)
@@ -318,10 +355,50 @@ class _Rows:
         try:
             return Key.parse(value)
         except BadName as error:
-            raise self._bad("key", f"{value!r} is no key: {error.expected}") from None
+            raise self._bad("key", f"{value!r} is not a key: {error.expected}") from None
+
+    def _group(self, value: object) -> Group | None:
+        if not isinstance(value, str):
+            return None
+        try:
+            return Group.parse(value)
+        except BadName as error:
+            raise self._bad("group", f"{value!r} is not a group: {error.expected}") from None
+
+    def _tags(self, value: object, written: str | None) -> tuple[Key, ...]:
+        """The tags without repetitions; those of a header if the column has none."""
+        if not isinstance(value, list):
+            return tags_of(written or "")
+        try:
+            found = tuple(dict.fromkeys(map(Key.parse, map(str, value))))
+        except BadName as error:
+            raise self._bad("tags", f"{value!r} are not tags: {error.expected}") from None
+        if None in value or len(found) > TAGS_MAX:
+            raise self._bad(
+                "tags", f"are {value!r}; it takes at most {TAGS_MAX}, none of them null"
+            )
+        return found
+
+    def _with_own(self, headers: Headers, group: Group | None, tags: Sequence[Key]) -> Headers:
+        try:
+            if group is not None:
+                headers = with_own(headers, GROUPED_BY, group.text)
+            return with_tags(headers, tags) if tags else headers
+        except HeadersTooLarge as error:
+            raise self._too_large(error) from None
+
+    def _seconds(self, column: str, facts: Mapping[str, object], most: int) -> int | None:
+        value = facts.get(column)
+        if isinstance(value, int) and not 1 <= value <= most:
+            raise self._bad(column, f"is {value}; it takes 1 to {most} seconds")
+        return value if isinstance(value, int) else None
+
+    def _too_large(self, error: HeadersTooLarge) -> BadRow:
+        most = f"at most {error.headers_max} headers, of {error.bytes_max} bytes together"
+        return self._bad("headers", most)
 
     def _id_like(self, priority: int, header_bytes: int, extension: str) -> MessageId:
-        """A message's id but for its UUID."""
+        """A message's id without its UUID."""
         known = self._like.get((priority, header_bytes, extension))
         if known is None:
             uuid = "00000000-0000-7000-8000-000000000000"
@@ -329,17 +406,18 @@ class _Rows:
             self._like[priority, header_bytes, extension] = known
         return known
 
-    def _headers(self, given: object, content_type: object) -> tuple[str, Headers]:
-        """The extension, and the headers that the name cannot say."""
-        pairs = list(given) if isinstance(given, list) else []
+    def _headers(self, pairs: list[tuple[str, str]], content_type: object) -> tuple[str, Headers]:
+        """The extension, and the headers that the name cannot express."""
         types = [value for name, value in pairs if name.lower() == _CONTENT_TYPE]
         pairs = [pair for pair in pairs if pair[0].lower() != _CONTENT_TYPE]
         if isinstance(content_type, str):
-            # What was read has the default where nothing was said.
+            # Rows that were read have the default type if their message has none.
             types = [each for each in types if each is None or not is_default(each)]
             types.append(content_type)
         if len(types) > 1:
-            raise self._bad("headers", "content-type is told twice; there is a column content_type")
+            raise self._bad(
+                "headers", "content-type is given twice; use the column content_type alone"
+            )
         if not pairs and not types:
             return "", ()
         if any(value is None for _, value in pairs) or None in types:
@@ -350,8 +428,7 @@ class _Rows:
         try:
             found = kept(pairs)
         except HeadersTooLarge as error:
-            most = f"at most {error.headers_max} headers, of {error.bytes_max} bytes together"
-            raise self._bad("headers", most) from None
+            raise self._too_large(error) from None
         except BadParameter as error:
             raise self._bad("headers", f"takes {error.expected}") from None
         if len(found) != len(pairs):
@@ -361,7 +438,7 @@ class _Rows:
 
 
 def _columns(batch: pa.RecordBatch) -> dict[str, Sequence[object]]:
-    """The batch's columns, as Python's values: bytes for values, microseconds for times."""
+    """The batch's columns as Python values: bytes for values, microseconds for times."""
     found: dict[str, Sequence[object]] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name == "value":

@@ -1,7 +1,7 @@
-"""Reading the messages of a partition: names go in, Arrow batches come out. Nothing changes.
+"""Reads the messages of a partition: names in, Arrow batches out. Changes nothing.
 
-A message is seen by its name, then opened: what moves or goes between is passed over, and so is
-what is none. One file that is damaged hides no other: its row has neither value nor size.
+A message is found by its name, then opened: one that moves meanwhile is skipped, and so is a name
+that belongs to no message. A damaged file gives a row without value and size.
 """
 
 import errno
@@ -9,36 +9,103 @@ import logging
 import os
 import stat
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from itertools import repeat
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from mq.model.bulk_limits import READ_BATCH_BYTES, VALUE_BYTES_MAX
 from mq.model.clock import Moment
-from mq.model.errors import BadName, LeaseLost, MqError
-from mq.model.headers import parse_block
+from mq.model.errors import BadName, LeaseLost, MessageUnreadable, MqError
+from mq.model.headers import parse_block, tags_in_block
 from mq.model.lifecycle import State
-from mq.model.names import MessageId, QueueName
-from mq.spark.entries import Entry, Group, entries
-from mq.spark.listing import is_leased
+from mq.model.limits import MIB, PACK_BYTES_MAX, UUID_CHARS
+from mq.model.names import (
+    UUID_V7,
+    UUIDS_END,
+    MessageId,
+    QueueName,
+    are_uuids,
+    items_of,
+    messages_of,
+)
+from mq.model.packs import spans_in
+from mq.spark.listing import Block, is_leased
+from mq.spark.narrowing import NO_CONDITION, Narrowed
 from mq.spark.partitions import Names, groups, lines
-from mq.spark.rows import Row, Rows, with_type
-from mq.store.core.purged import PurgeMark, mark_of
+from mq.spark.rows import DEFAULT_HEADERS, Attributes, Bodies, Row, Rows, due_us, with_type
 from mq.store.core.root import Root
+from mq.store.core.unserved import PurgeMark, mark_of
 from mq.store.disk.files import is_gone
 from mq.store.disk.mounts import file_system_of
+from mq.store.format.layout import split_entry
 from mq.store.format.pipeline import LeaseName
 from mq.store.operations.read import latest
 
+# Spark gets about this many bytes of bodies at once; the last body may exceed it.
+READ_BATCH_BYTES: Final = 16 * MIB
+# The largest body of a row: Spark holds it in Java arrays, below 2 GiB with all copies.
+VALUE_BYTES_MAX: Final = 1024 * MIB
+
+_SOME_UUID: Final = "00000000-0000-7000-8000-000000000000"
+_BARE: Final = Attributes(0, None, 0, DEFAULT_HEADERS)
+
+
+Entry: TypeAlias = tuple[int, str, str, Attributes, str]
+"""A message's name: its index in the group, queue, id, the attributes at the id's end, path."""
+
+
+def entries(top: str, group: Block, at: int, end: int) -> list[Entry]:
+    """The messages among a group's names from `at` up to `end`; skips other names."""
+    base = f"{top}/{group.folder}"
+    names = group.names[at:end]
+    paths = [base + name for name in names]
+    if group.queue:
+        queues, texts = [group.queue] * len(names), names
+    else:
+        pairs = [split_entry(name) for name in names]
+        queues, texts = [queue for queue, _ in pairs], [text for _, text in pairs]
+    if texts and are_uuids(texts):
+        return list(zip(range(at, end), queues, texts, repeat(_BARE), paths))
+    return [
+        (number, queue, text, attributes, path)
+        for number, queue, text, path in zip(range(at, end), queues, texts, paths, strict=True)
+        if (attributes := attributes_of(text[UUID_CHARS:])) is not None and _is_id(text)
+    ]
+
+
+def _is_id(text: str) -> bool:
+    return UUID_V7.fullmatch(text[:UUID_CHARS]) is not None and text < UUIDS_END
+
+
+@lru_cache(4096)
+def attributes_of(end: str) -> Attributes | None:
+    """Parses the part of an id after its uuid; None: it is not an id's."""
+    try:
+        message_id = MessageId.parse(_SOME_UUID + end)
+    except BadName:
+        return None
+    is_said = message_id.extension or not message_id.header_bytes
+    return Attributes(
+        message_id.priority,
+        message_id.key.text if message_id.key else None,
+        message_id.header_bytes,
+        (("content-type", message_id.content_type),) if is_said else (),
+        message_id.group,
+        message_id.tags,
+        message_id.items or message_id.pack_size,
+    )
+
+
 _log = logging.getLogger("mq.spark")
 
-# What a thread reads at a time, and how many of these are ahead for each thread.
+# How many names a thread reads at a time, and how many such slabs are read ahead per thread.
 _SLAB_NAMES: Final = 64
 _SLABS_PER_THREAD: Final = 2
-# What an open says of a symbolic link, and of a socket.
+# The errors of opening a symbolic link, and a socket.
 _NO_FILES: Final = (errno.ELOOP, errno.ENXIO)
 _DAMAGED_SHOWN: Final = 10
 _SERVED: Final = (State.READY, State.DELAYED)
@@ -46,21 +113,25 @@ _SERVED: Final = (State.READY, State.DELAYED)
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How messages are read. `threads` read at a time, for a disk that lets one wait. `receives`
-    is 1 where the read is a delivery of its own, as a lease's is, and is counted.
+    """How to read messages. `threads` read at a time, for a slow disk. `receives`: 1 if the read is
+    itself a delivery, as a lease's is, and is counted. `due` and `tag`: conditions on due times and
+    tags; `ids`: on the ids of packs' items.
     """
 
     state: State
     include_value: bool = True
     threads: int = 1
     receives: int = 0
+    due: Narrowed = NO_CONDITION
+    tag: Narrowed = NO_CONDITION
+    ids: Narrowed = NO_CONDITION
 
 
 def batches(root: Root, names: Names, manner: Manner) -> Iterator[pa.RecordBatch]:
-    """The messages of these names that are still in their state, in their order.
+    """The messages of these names that are still in their state, in order.
 
-    Raises ValueTooLarge for a body that no row can have; OSError: FileNotFoundError when the
-    listing was taken away before it was read.
+    Raises ValueTooLarge for a body too large for a row; OSError: FileNotFoundError if the listing
+    was removed before it was read.
     """
     reader = _Reader(root, manner)
     found = groups(lines(root.files, names))
@@ -73,8 +144,6 @@ def batches(root: Root, names: Names, manner: Manner) -> Iterator[pa.RecordBatch
 
 @dataclass(eq=False)
 class ValueTooLarge(MqError):
-    """A body that no row can have."""
-
     queue: str
     id: str
     size: int
@@ -89,8 +158,8 @@ class ValueTooLarge(MqError):
 def leased_batches(
     root: Root, lease: LeaseName, names: Names, manner: Manner
 ) -> Iterator[pa.RecordBatch]:
-    """The same of names in a lease, all of them but what was deleted by its id. Raises LeaseLost
-    at the end when the lease is no longer open: then some may be missing.
+    """The same for names in a lease: all messages that were not deleted by id. Raises LeaseLost at
+    the end if the lease is no longer open: then some may be missing.
     """
     yield from batches(root, names, manner)
     if not is_leased(root, lease):
@@ -98,32 +167,34 @@ def leased_batches(
 
 
 class _Reader:
-    """One partition's reader."""
-
     def __init__(self, root: Root, manner: Manner) -> None:
         self._root = root
         self._manner = manner
         self._marks: dict[str, PurgeMark | None] = {}
         self.damaged: list[str] = []
-        """The messages whose value and size nobody can tell."""
-        self._is_swift = manner.include_value and file_system_of(root.layout.root).has_own_times
+        """The messages without value and size."""
+        self._is_swift = (
+            manner.include_value
+            and not manner.due.conditions
+            and file_system_of(root.layout.root).has_own_times
+        )
         self._rows_bytes = READ_BATCH_BYTES // (_SLABS_PER_THREAD * manner.threads)
 
-    def in_turn(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
-        """All of them, one after the other."""
+    def in_turn(self, found: Iterable[Block]) -> Iterator[Rows]:
+        """Reads all of them, one after the other."""
         rows = Rows(READ_BATCH_BYTES)
         for group in found:
             at = 0
-            while at < len(group[2]):
-                at = self._take(rows, Group(*group), at)
+            while at < len(group.names):
+                at = self._take(rows, group, at)
                 if rows.is_full:
                     yield rows
                     rows = Rows(READ_BATCH_BYTES)
         if rows.ids:
             yield rows
 
-    def at_once(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
-        """The same by threads, in the same order."""
+    def at_once(self, found: Iterable[Block]) -> Iterator[Rows]:
+        """The same with threads, in the same order."""
         rows = Rows(READ_BATCH_BYTES)
         for more in self._slabs(found):
             rows.extend(more)
@@ -133,8 +204,8 @@ class _Reader:
         if rows.ids:
             yield rows
 
-    def _slabs(self, found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Rows]:
-        ahead: deque[tuple[Group, Future[tuple[Rows, int]]]] = deque()
+    def _slabs(self, found: Iterable[Block]) -> Iterator[Rows]:
+        ahead: deque[tuple[Block, Future[tuple[Rows, int]]]] = deque()
         threads = ThreadPoolExecutor(self._manner.threads)
         try:
             for group in _parted(found):
@@ -146,33 +217,36 @@ class _Reader:
         finally:
             threads.shutdown(cancel_futures=True)
 
-    def _finished(self, group: Group, slab: "Future[tuple[Rows, int]]") -> Iterator[Rows]:
-        """A slab's rows, and those that it had no room for."""
+    def _finished(self, group: Block, slab: "Future[tuple[Rows, int]]") -> Iterator[Rows]:
+        """A slab's rows, and those for which it had no room."""
         rows, at = slab.result()
         yield rows
         while at < len(group.names):
             rows, at = self._slab(group, at)
             yield rows
 
-    def _slab(self, group: Group, at: int) -> tuple[Rows, int]:
+    def _slab(self, group: Block, at: int) -> tuple[Rows, int]:
         rows = Rows(self._rows_bytes)
         return rows, self._take(rows, group, at)
 
-    def _take(self, rows: Rows, group: Group, at: int) -> int:
-        """Reads from a name on until there are no more, or the rows are full: up to which."""
+    def _take(self, rows: Rows, group: Block, at: int) -> int:
+        """Reads from a name on, until the end or until the rows are full; returns where it
+        stopped.
+        """
         top, last = self._root.layout.root, len(group.names)
-        read = self._swiftly if self._is_swift else self._surely
         while at < last:
             end = min(at + _SLAB_NAMES, last)
-            full_at = read(rows, self._served(entries(top, group, at, end)))
+            found = self._served(entries(top, group, at, end))
+            is_swift = self._is_swift and not any(map(_is_pack, found))
+            full_at = self._swiftly(rows, found) if is_swift else self._surely(rows, found)
             if full_at is not None:
                 return full_at
             at = end
         return last
 
     def _swiftly(self, rows: Rows, found: list[Entry]) -> int | None:
-        """Like `_surely`, without asking by the name: the message was there when it was opened, and
-        what its file says then is of its state, where the file did not change since.
+        """Like `_surely`, without a stat by name: the message existed when it was opened, and its
+        file's status is that of its state if the file did not change since.
         """
         begun, mark = Moment.now(), rows.mark()
         full_at = None
@@ -206,26 +280,77 @@ class _Reader:
         return self._surely(rows, found)
 
     def _surely(self, rows: Rows, found: list[Entry]) -> int | None:
-        """Reads these until the rows are full: up to which; None: all of them."""
+        """Reads these until the rows are full; returns where it stopped, None: it read all
+        of them.
+        """
         for entry in found:
             if rows.is_full:
                 return entry[0]
-            row = self._row(entry)
-            if row is not None:
+            if _is_pack(entry):
+                self._add_pack(rows, entry)
+            elif (row := self._row(entry)) is not None:
                 rows.add(row)
         return None
 
-    def _row(self, entry: Entry) -> Row | None:
-        """A message's row; None: it is none, or gone. Raises ValueTooLarge.
+    def _add_pack(self, rows: Rows, entry: Entry) -> None:
+        """Adds the rows of a pack's items; none if it is gone. As `_row` reads a message."""
+        _, queue, text, _, path = entry
+        status = self._root.files.status(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return
+        if not self._is_chosen(status) or (
+            status.st_nlink > 1 and not self._is_latest(queue, text, status)
+        ):
+            return
+        try:
+            content = self._root.files.read_file(path, PACK_BYTES_MAX + 1)
+        except OSError as error:
+            if is_gone(error):
+                return
+            raise
+        self._add_items(rows, entry, status, content)
 
-        What a file says of itself is asked before it is opened: while the name is there, that
-        belongs to its state, and what is in the file never changes.
+    def _add_items(self, rows: Rows, entry: Entry, status: os.stat_result, content: bytes) -> None:
+        """Adds the rows of the items of a pack with this content; of a damaged one a row of the
+        pack itself, without value and size.
+        """
+        _, queue, text, attributes, _ = entry
+        pack, headers = MessageId.parse(text), attributes.headers
+        common = (queue, text, attributes, status.st_mtime_ns, headers, None, None)
+        takes = self._manner.ids
+        try:
+            spans = spans_in(content, pack)
+        except MessageUnreadable:
+            if takes.take(id=text):
+                self.damaged.append(f"{queue} {text}")
+                rows.add(common)
+            return
+        if pack.header_bytes:
+            headers = with_type(parse_block(content[: pack.header_bytes]), headers)
+            common = (queue, text, attributes, status.st_mtime_ns, headers, None, None)
+        ids = messages_of(text)
+        if takes.conditions:
+            spans = [span for each, span in zip(ids, spans, strict=True) if takes.take(id=each)]
+            ids = [each for each in ids if takes.take(id=each)]
+        values: Sequence[bytes | None] = [None] * len(ids)
+        if self._manner.include_value:
+            values = [content[begins : begins + size] for begins, size in spans]
+        rows.add_items(common, ids, Bodies([size for _, size in spans], values))
+
+    def _row(self, entry: Entry) -> Row | None:
+        """A message's row; None: it is not a message, or is gone. Raises ValueTooLarge.
+
+        The status is read before the file is opened: while the name exists, it belongs to its
+        state, and the content never changes.
         """
         _, queue, text, attributes, path = entry
         status = self._root.files.status(path)
-        if status is None or not stat.S_ISREG(status.st_mode):
-            return None
-        if status.st_nlink > 1 and not self._is_latest(queue, text, status):
+        if (
+            status is None
+            or not stat.S_ISREG(status.st_mode)
+            or not self._is_chosen(status)
+            or (status.st_nlink > 1 and not self._is_latest(queue, text, status))
+        ):
             return None
         headers, head_bytes = attributes.headers, attributes.header_bytes
         size = status.st_size - head_bytes
@@ -242,14 +367,21 @@ class _Reader:
                 return None
             raise
         if size < 0 or len(content) != wanted:
+            if self._manner.tag.conditions:
+                return None
             self.damaged.append(f"{queue} {text}")
             return queue, text, attributes, status.st_mtime_ns, headers, None, None
         return self._whole(entry, status, content)
 
-    def _whole(self, entry: Entry, status: os.stat_result, content: bytes) -> Row:
-        """The row of a file that begins so, all of it where the value is wanted."""
+    def _whole(self, entry: Entry, status: os.stat_result, content: bytes) -> Row | None:
+        """The row of a file that begins with this content; reads all of it if the value is
+        wanted. None if its tags are not chosen.
+        """
         _, queue, text, attributes, _ = entry
         headers, head_bytes = attributes.headers, attributes.header_bytes
+        tag = self._manner.tag
+        if tag.conditions and not tag.takes_tags(tags_in_block(content[:head_bytes])):
+            return None
         if head_bytes:
             headers = with_type(parse_block(content[:head_bytes]), headers)
             content = content[head_bytes:]
@@ -257,8 +389,12 @@ class _Reader:
         size = status.st_size - head_bytes
         return queue, text, attributes, status.st_mtime_ns, headers, size, value
 
+    def _is_chosen(self, status: os.stat_result) -> bool:
+        due = self._manner.due
+        return not due.conditions or due.take(due=due_us(status.st_mtime_ns))
+
     def _served(self, found: list[Entry]) -> list[Entry]:
-        """Those that are not purged since the listing, and whose queues' names are such."""
+        """Those that were not purged since the listing, and whose queues have valid names."""
         is_all = self._is_all_served
         if all(is_all(queue) for queue in {each[1] for each in found}):
             return found
@@ -268,7 +404,7 @@ class _Reader:
         return queue in self._marks and self._marks[queue] is None
 
     def _is_served(self, queue: str, text: str) -> bool:
-        """Whether it is not purged since the listing; and whether its queue's name is one."""
+        """Whether it was not purged since the listing, and its queue has a valid name."""
         if queue not in self._marks:
             try:
                 name = QueueName.parse(queue)
@@ -280,14 +416,18 @@ class _Reader:
         return mark is None or not mark.covers(text)
 
     def _is_latest(self, queue: str, text: str, status: os.stat_result) -> bool:
-        """Whether the state is the message's, of a file that has two names."""
+        """Whether the message is in this state, when its file has two names."""
         state = self._manner.state
         message_id = MessageId.parse(text)
         return latest(self._root, state, QueueName.parse(queue), message_id, status) is state
 
 
-def _parted(found: Iterable[tuple[str, str, list[str]]]) -> Iterator[Group]:
-    """What a thread reads at a time."""
-    for queue, folder, names in found:
-        for at in range(0, len(names), _SLAB_NAMES):
-            yield Group(queue, folder, names[at : at + _SLAB_NAMES])
+def _is_pack(entry: Entry) -> bool:
+    return entry[3].pack_size > 0 and items_of(entry[2]) > 1
+
+
+def _parted(found: Iterable[Block]) -> Iterator[Block]:
+    """Splits the names into the slabs that a thread reads at a time."""
+    for block in found:
+        for at in range(0, len(block.names), _SLAB_NAMES):
+            yield block._replace(names=block.names[at : at + _SLAB_NAMES])

@@ -1,8 +1,7 @@
-"""Spark sessions that know `format("mq")`: on this machine, on a cluster, or a server's."""
+"""Spark sessions with `format("mq")`: on this machine, on a cluster, or on a server."""
 
 import os
 import site
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -15,7 +14,7 @@ from mq.spark.java import ensure_java
 from mq.spark.listener import install
 from mq.spark.source import MqDataSource
 
-# Set where spark-submit has started both the JVM and this process.
+# Set if spark-submit has started both the JVM and this process.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
@@ -26,16 +25,16 @@ def session(
     remote: str | None = None,
     **conf: str | float | bool,
 ) -> SparkSession:
-    """The process's Spark session, made where there is none; `format("mq")` is known to it.
+    """The process's Spark session with `format("mq")`; makes one if there is none.
 
-    `master` is where it runs: without one it is what spark-submit, MASTER or spark-defaults.conf
-    say, and else `local[*]`, in this process's machine. `remote`, or SPARK_REMOTE, is a Spark
-    Connect server (`sc://host:port`), whose machines have mq installed. `conf` is Spark's own
-    configuration, `**{"spark.driver.memory": "4g"}`. A local session has no web page unless
-    `spark.ui.enabled` is set.
+    `master`: where it runs; by default as spark-submit, MASTER or spark-defaults.conf say, else
+    `local[*]`, on this machine. `remote`, or SPARK_REMOTE: a Spark Connect server
+    (`sc://host:port`), on whose machines mq is installed. `conf`: Spark's own configuration,
+    `**{"spark.driver.memory": "4g"}`. A local session has no web page unless `spark.ui.enabled` is
+    set.
 
-    Raises NoJava where a JVM is needed and there is none that does, and ValueError when both
-    `master` and `remote` are given.
+    Raises NoJava if a JVM is needed and no suitable one is found, and ValueError if both `master`
+    and `remote` are given.
     """
     made = batch_session(app_name, master=master, remote=remote, **conf)
     install(made)
@@ -49,7 +48,7 @@ def batch_session(
     remote: str | None = None,
     **conf: str | float | bool,
 ) -> SparkSession:
-    """Like `session`, for a program that streams nothing: no listener waits for queries' ends."""
+    """Like `session`, for a program without streams: no listener waits for queries to end."""
     if master is not None and remote is not None:
         raise ValueError("a session has a master or a remote server, not both")
     builder = SparkSession.builder.appName(app_name)
@@ -58,7 +57,7 @@ def batch_session(
     if master is not None:
         builder = builder.master(master)
     remote = remote or os.environ.get("SPARK_REMOTE")
-    # A local "server" is begun by this process.
+    # This process starts a local "server".
     here = (remote is None or remote.startswith("local")) and _SUBMITTED not in os.environ
     told = False
     if here and SparkContext._gateway is None:  # noqa: SLF001
@@ -71,35 +70,35 @@ def batch_session(
     for name, value in conf.items():
         builder = builder.config(name, value)
     made = builder.getOrCreate()
-    # Where Spark finds it as this process does, to register it again would only make it warn.
+    # Where Spark finds the format by itself, registering it again would only cause a warning.
     if remote is not None or not (told or find_spec("pyspark_mq") is not None):
         made.dataSource.register(MqDataSource)
     return made
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("mq")` known to a session, classic or of Spark Connect, that was made without
-    `session`. Where mq is installed, and not only on the path, Spark knows the format by itself,
-    and this adds that a query's last batch is acknowledged when the query ends.
+    """Adds `format("mq")` to a session, classic or of Spark Connect, that was not made by
+    `session`. If mq is installed, and not only on the path, Spark finds the format by itself, and
+    this only adds that a query's last batch is acknowledged when the query ends.
     """
     spark.dataSource.register(MqDataSource)
     install(spark)
 
 
-def _is_local(master: str | None, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the JVM to be started is all of Spark. What is configured for the machine is let
-    be: it may say otherwise.
+def _is_local(master: str | None) -> bool:
+    """Whether Spark will run in this machine's JVM alone. The machine's own Spark configuration
+    takes precedence.
     """
     if master:
         return master.startswith("local") and not master.startswith("local-cluster")
-    home = environment.get("SPARK_HOME")
-    folder = environment.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     return folder is None or not Path(folder, "spark-defaults.conf").exists()
 
 
 def _told_of_checkout() -> bool:
-    """Where mq runs from a checkout that is only on this process's path, the JVM that starts next
-    has it on its workers' path, and what makes the format known beside it: whether that was so.
+    """If mq runs from a checkout that is only on this process's path, puts it on the path of the
+    workers of the next JVM, with the module that makes the format known. Returns whether it did.
     """
     package = Path(mq.__file__).resolve().parent
     installed = [Path(folder) for folder in (*site.getsitepackages(), site.getusersitepackages())]

@@ -1,8 +1,8 @@
-"""The sink of `format("mq")`: a batch, or each batch of a stream, is published as a whole.
+"""The sink of `format("mq")`: publishes a batch, or each batch of a stream, as a whole.
 
-What a task does is in `publishing`. A writer is made by Spark where a query is planned and goes to
-its tasks and its commit; a stream's commit runs on another one, so that its facts come with the
-tasks' messages.
+The tasks' work is in `publishing`. Spark makes a writer where it plans a query, and sends it to the
+tasks and the commit. A stream's commit runs on another writer, so it gets its facts from the tasks'
+messages.
 """
 
 import hashlib
@@ -22,16 +22,15 @@ from pyspark.sql.types import StructType
 
 from mq.model.errors import StorageFailed
 from mq.model.names import Key
+from mq.spark.opening import check_queue, following
 from mq.spark.options import BadOption, WriteOptions
 from mq.spark.publishing import (
     Task,
     abort_staged,
     check_columns,
     commit_staged,
-    open_for,
     stage_rows,
 )
-from mq.spark.refusals import check_queue
 from mq.store.bulk.staging import Staged
 
 _QUERY: Final = "sql.streaming.queryId"
@@ -41,7 +40,7 @@ _JOB_DIGITS: Final = 32
 
 @dataclass
 class StagedMessage(WriterCommitMessage):
-    """What a task's attempt has staged, and the name of the publish that it belongs to."""
+    """What a task's attempt has staged, and the name of its publish."""
 
     staged: Staged
     name: str | None = None
@@ -65,26 +64,28 @@ class BatchWriter(DataSourceArrowWriter):
             self._options.publish_id,
             repeats=True,
         )
-        return StagedMessage(stage_rows(open_for(self._options), self._options, task, iterator))
+        return StagedMessage(
+            stage_rows(following(self._options.path), self._options, task, iterator)
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The commit point, and all to its places."""
-        root = open_for(self._options)
+        """Commits the publish and moves all messages to their places. Durable on return: yes."""
+        root = following(self._options.path)
         staged = [message.staged for message in _staged(messages)]
         commit_staged(root, self._options, self._job, staged, self._options.publish_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Takes away what was staged; nothing after the commit point, whatever failed then."""
-        abort_staged(open_for(self._options), self._job, self._options.publish_id)
+        """Removes what the job staged; after the commit point, nothing."""
+        abort_staged(following(self._options.path), self._job, self._options.publish_id)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Publishes a stream: each of its batches as a whole, and once."""
+    """Publishes a stream: each batch as a whole, and once."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        _check(options, schema, overwrite=False)  # Complete mode is none of the data's.
+        _check(options, schema, overwrite=False)  # Complete mode does not suit messages.
         if overwrite:
-            raise BadOption("outputMode", "append or update: what was published stays", "complete")
+            raise BadOption("outputMode", "append or update: published messages stay", "complete")
         if options.publish_id is not None:
             raise BadOption("publishId", "is a batch's; a stream's batches have names of their own")
         self._options = options
@@ -97,15 +98,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query is None or batch is None:
             raise StorageFailed("Spark does not say which batch this is")
         name = f"{query}-{batch}"
-        # Each batch is a job of its own: what is left of the last one may be rolled forward later.
+        # Each batch is a job of its own: the previous one may be rolled forward later.
         job = hashlib.sha256(f"{self._run}\n{name}".encode()).hexdigest()[:_JOB_DIGITS]
         task = Task(job, context.partitionId(), context.taskAttemptId(), Key.parse(name))
-        staged = stage_rows(open_for(self._options), self._options, task, iterator)
+        staged = stage_rows(following(self._options.path), self._options, task, iterator)
         return StagedMessage(staged, name)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The commit point of a batch, and all to its places; one that was published before is
-        not again.
+        """Commits a batch and moves all its messages to their places. Skips a batch that was
+        published before. Durable on return: yes.
         """
         found = _staged(messages)
         if not found:
@@ -113,28 +114,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         first = found[0]
         name = None if first.name is None else Key.parse(first.name)
         staged = [message.staged for message in found]
-        commit_staged(open_for(self._options), self._options, first.staged.job, staged, name)
+        commit_staged(following(self._options.path), self._options, first.staged.job, staged, name)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """As of a batch. What no message tells of is forgotten after a day."""
+        """As for a batch. What no message mentions is removed after a day."""
         for message in _staged(messages)[:1]:
             name = None if message.name is None else Key.parse(message.name)
-            abort_staged(open_for(self._options), message.staged.job, name)
+            abort_staged(following(self._options.path), message.staged.job, name)
 
 
 def _check(options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-    """Raises what is wrong before any task runs."""
+    """Checks options and columns before any task runs."""
     if overwrite:
         raise BadOption("mode", "append: a queue is not overwritten", "overwrite")
     columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
     check_columns(columns, options)
-    check_queue(open_for(options), options.queue)
+    check_queue(following(options.path), options.queue)
 
 
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise StorageFailed("this is no task of Spark's")
+        raise StorageFailed("this code runs outside a Spark task")
     return context
 
 

@@ -1,11 +1,10 @@
-"""Spark's micro-batches of `format("mq")`: `streaming` decides, this speaks with Spark.
+"""Spark's micro-batches of `format("mq")`: `streaming` decides, this module talks to Spark.
 
-Spark runs all but `read` in one process of a query's run, a child of the JVM, which it kills
-(SIGTERM) when the run ends: `stop` is called only when the JVM itself has died. After a restart the
-first call may be `partitions`, of the batch that was not committed.
+Spark runs everything but `read` in one process per run of a query, a child of the JVM, which it
+kills (SIGTERM) when the run ends: it calls `stop` only when the JVM itself has died. After a
+restart the first call may be `partitions`, for the batch that was not committed.
 """
 
-import os
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -19,20 +18,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from mq.model.clock import SystemClock
 from mq.model.errors import LeaseLost
 from mq.model.lifecycle import State
 from mq.model.names import ConsumerName
+from mq.spark.leasing import Renewing
+from mq.spark.listener import report
 from mq.spark.listing import is_leased, lease_blocks
-from mq.spark.opening import open_for_leases
+from mq.spark.opening import attached, open_for_leases
 from mq.spark.options import StreamOptions
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches, leased_batches
-from mq.spark.renewing import Renewing
-from mq.spark.reports import report
 from mq.spark.streaming import LeaseStream
-from mq.store.core.root import attach_root
-from mq.store.disk.files import Files
+from mq.store.totals.writing import write_totals
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -48,31 +45,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial_seq: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins; Spark asks twice, and the same is said."""
+        """The offset of a query without a checkpoint. Spark asks twice, and gets the same."""
         if self._initial_seq is None:
             self._initial_seq = self._of_root().initial_seq()
         return {"seq": self._initial_seq}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxMessagesPerTrigger`."""
         return ReadMaxRows(self._options.messages_per_trigger_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is published from now on is for another run."""
+        """Leaves messages published from now on to another run."""
         self._of_root().only_what_is_ready()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Acknowledges what was processed, and leases the next batch. Spark asks when the batch up
-        to `start` is committed.
+        """Acknowledges the processed batch and leases the next one. Spark calls this once the batch
+        up to `start` is committed.
         """
-        return {"seq": self._of_root().latest_seq(start["seq"], self._limit(limit))}
+        stream = self._of_root()
+        seq = stream.latest_seq(start["seq"], self._limit(limit))
+        write_totals(stream.root)
+        return {"seq": seq}
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """What a query's progress says beside its offsets: whose they are, for the listener."""
+        """Adds the consumer and root of the offsets to the query's progress, for the listener."""
         return report(self._options.path, self._options.consumer)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Lists a batch's leases. Raises DataLost, LeaseLost."""
+        """The partitions of a batch's leases. Raises DataLost, LeaseLost."""
         stream = self._of_root()
         leases = stream.batch(start["seq"], end["seq"])
         found = []
@@ -87,21 +86,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
-        """A partition's rows; in a task. Raises LeaseLost, or with failOnDataLoss=false passes over
-        what went back to its queue.
+        """A partition's rows; in a task. Raises LeaseLost; with failOnDataLoss=false, skips
+        messages that returned to their queue.
         """
         if partition.value is None:
             return iter(())
         lease, names = partition.value
         options = self._options
-        root = attach_root(os.fspath(options.path), Files(), SystemClock())
+        root = attached(options.path)
         manner = Manner(State.LEASED, options.include_value, options.read_threads, receives=1)
         if options.fail_on_data_loss:
             return leased_batches(root, lease, names, manner)
         return batches(root, names, manner)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledges what was processed; Spark says so when the next batch begins."""
+        """Acknowledges the processed batch; Spark calls this when the next one begins."""
         self._of_root().commit(end["seq"])
 
     def stop(self) -> None:
@@ -110,6 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._renewing.close()
             self._renewing = None
         if self._stream is not None:
+            write_totals(self._stream.root, at_end=True)
             self._stream.close()
             self._stream = None
 

@@ -1,8 +1,8 @@
-"""A stream's decisions: which leases a batch is of, and when they are acknowledged. No Spark here.
+"""A stream's decisions: which leases a batch has, and when they are acknowledged. No Spark here.
 
-An offset is the number of a consumer's lease; a batch from one to another is of the leases behind
-the first up to the last. What a batch is of does not change while its leases are open, so that one
-that is read again has the same messages. `PIPELINE.md` has the guarantees and their limits.
+An offset is the number of a consumer's lease; a batch from one offset to another has the leases
+after the first, up to the last. A batch does not change while its leases are open, so reading it
+again gives the same messages. `PIPELINE.md` has the guarantees and their limits.
 """
 
 import itertools
@@ -11,25 +11,37 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mq.model.bulk_limits import LEASED_MESSAGES_MAX, LEASES_OPEN_MAX, OWNER_RETRY_S, OWNER_WAIT_S
 from mq.model.errors import ConsumerBusy, LeaseLost, MqError
 from mq.model.lifecycle import State
 from mq.model.limits import UUID_CHARS
 from mq.model.names import ConsumerName, MessageId, QueueName
 from mq.runtime.upkeep import Pace
+from mq.spark.leasing import renew_open
 from mq.spark.listing import Wanted, blocks_of
 from mq.spark.options import StreamOptions
-from mq.spark.renewing import renew_open
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps
 from mq.store.format.pipeline import LeaseName
 from mq.store.leases.lapses import adopt
-from mq.store.leases.lease import Lease, LeaseState, acknowledge, claim, finish_claim, leases_of
-from mq.store.leases.manifest import read_manifest
-from mq.store.leases.owning import Owner, own
+from mq.store.leases.lease import (
+    LEASES_OPEN_MAX,
+    Lease,
+    LeaseState,
+    Owner,
+    acknowledge,
+    claim,
+    finish_claim,
+    leases_of,
+    own,
+)
+from mq.store.leases.manifest import LEASED_MESSAGES_MAX, read_manifest
 from mq.store.leases.releasing import release
+
+# How long a query waits for its predecessor with the same consumer name to end.
+OWNER_WAIT_S: Final = 5.0
+OWNER_RETRY_S: Final = 0.1
 
 _log: Final = logging.getLogger("mq.spark")
 
@@ -39,7 +51,7 @@ _WENT_BACK: Final = (LeaseState.RETURNING, LeaseState.LAPSED)
 
 @dataclass(eq=False)
 class DataLost(MqError):
-    """Leases of a batch that can be read no more, and did not go back to their queues."""
+    """A batch's leases can no longer be read, and did not return to their queues."""
 
     consumer: str
     seqs: tuple[int, ...]
@@ -55,7 +67,7 @@ class DataLost(MqError):
 
 @dataclass(eq=False)
 class ForeignCheckpoint(MqError):
-    """A checkpoint that is ahead of the consumer's leases: it is of another root or consumer."""
+    """The checkpoint is ahead of the consumer's leases: it belongs to another root or consumer."""
 
     consumer: str
     start: int
@@ -71,8 +83,8 @@ class ForeignCheckpoint(MqError):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a look at the leases behind an offset says is to be done, in this order. `adopt` are
-    open leases that no committed batch is of: of a process that died, or of a lost checkpoint.
+    """What to do with the leases after an offset, in this order. `adopt`: open leases of no
+    committed batch, left by a process that died or by a lost checkpoint.
     """
 
     acknowledge: tuple[Lease, ...]
@@ -80,7 +92,7 @@ class Plan:
 
 
 def plan(leases: Sequence[Lease], start: int) -> Plan:
-    """What is to be done when all up to `start` has been processed."""
+    """The leases to acknowledge and to adopt when all up to `start` is processed."""
     still_open = [lease for lease in leases if lease.is_open]
     return Plan(
         tuple(lease for lease in still_open if lease.seq <= start),
@@ -89,8 +101,8 @@ def plan(leases: Sequence[Lease], start: int) -> Plan:
 
 
 def initial_seq(leases: Sequence[Lease]) -> int:
-    """Where a stream without a checkpoint begins: before the first open lease, which was perhaps
-    not processed, else behind the last one there was.
+    """The offset of a stream without a checkpoint: before the first open lease, which may not have
+    been processed; without one, the last lease.
     """
     first_open = min((lease.seq for lease in leases if lease.is_open), default=None)
     return last_seq(leases) if first_open is None else first_open - 1
@@ -103,8 +115,8 @@ def last_seq(leases: Sequence[Lease]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a batch is of: open leases, in order; those whose messages went back to their queues,
-    where they are delivered again; and those that cannot be read, some of them where they are many.
+    """A batch's contents: its open leases, in order; those whose messages returned to their queues,
+    where they are delivered again; and those that cannot be read (if many, some of them).
     """
 
     readable: tuple[Lease, ...]
@@ -113,8 +125,8 @@ class Contents:
 
 
 def contents(leases: Sequence[Lease], start: int, end: int) -> Contents:
-    """The leases behind `start` up to `end`. A lease that held nothing is missed by nobody. Where
-    the start lies behind the end (all that was behind it ended since), the last is asked for.
+    """The leases after `start` up to `end`. A missing lease that held nothing is no loss. If the
+    start is after the end, because all leases since have ended, it asks for the last one.
     """
     if start == end:
         return Contents((), (), ())
@@ -133,9 +145,25 @@ def contents(leases: Sequence[Lease], start: int, end: int) -> Contents:
     )
 
 
+def acknowledge_all(root: Root, flusher: Flusher, leases: Sequence[Lease]) -> int:
+    """Acknowledges the leases; returns how many messages. Logs a lease that lapsed. Raises
+    Unavailable, OSError. Durable on return: yes.
+    """
+    done = 0
+    for lease in leases:
+        try:
+            done += run_alone(acknowledge(root, lease.name), flusher)
+        except LeaseLost:
+            _log.warning(
+                "lease %s lapsed before it was acknowledged: its messages come again",
+                lease.name.text,
+            )
+    return done
+
+
 def take_name(root: Root, consumer: ConsumerName, wait: Callable[[float], object]) -> Owner:
-    """Has this process be the one that uses the consumer's name. Waits for a predecessor that is
-    ending. Raises ConsumerBusy when it does not end; OSError.
+    """Makes this process the only user of the consumer's name. Waits for a predecessor that is
+    ending. Raises ConsumerBusy if it does not end; OSError.
     """
     for _ in range(round(OWNER_WAIT_S / OWNER_RETRY_S)):
         try:
@@ -149,8 +177,8 @@ def take_name(root: Root, consumer: ConsumerName, wait: Callable[[float], object
 class LeaseStream:
     """One run of a query, in its source's process. Durable on return of each method: yes.
 
-    `wait` sleeps so many seconds; `on_owned` is called once, when this process has the consumer's
-    name: from then on open leases must be renewed.
+    `wait` sleeps a number of seconds. `on_owned` is called once, when this process owns the
+    consumer's name: from then on open leases must be renewed.
     """
 
     root: Root
@@ -161,22 +189,21 @@ class LeaseStream:
     pace: Pace = field(default_factory=Pace)
     _owner: Owner | None = None
     _until: str | None = None
-    """The greatest uuid that is taken; None: any."""
+    """The greatest uuid to take; None: any."""
     _idle_s: float = 0.0
     _are_queues_checked: bool = False
 
     @property
     def consumer(self) -> ConsumerName:
-        """Whose leases these are."""
         return ConsumerName.parse(self.options.consumer)
 
     def initial_seq(self) -> int:
-        """Where a stream without a checkpoint begins; it changes nothing."""
+        """The offset of a stream without a checkpoint. Changes nothing."""
         return initial_seq(self._leases())
 
     def only_what_is_ready(self) -> None:
-        """From here on only messages are taken whose ids are not behind all that is ready now.
-        Raises QueueNotFound, OSError.
+        """Takes, from now on, only messages with ids up to the last one that is ready now. Raises
+        QueueNotFound, OSError.
         """
         names = (
             name[:UUID_CHARS]
@@ -186,9 +213,9 @@ class LeaseStream:
         self._until = max(filter(MessageId.is_written, names), default="")
 
     def latest_seq(self, start: int, limit: int | None) -> int:
-        """Acknowledges all up to `start`, and gives up to which lease the next batch goes: `start`
-        when nothing is ready. `limit` is how many messages it may have; None: all that are ready,
-        but no more than the leases that may be open hold.
+        """Acknowledges all up to `start`, leases the next messages, and returns the end of the next
+        batch: `start` if nothing is ready. `limit`: how many messages it may have; None: all that
+        are ready, within what the open leases may hold.
 
         Raises ConsumerBusy, QueueNotFound, ForeignCheckpoint, TooManyLeases, Unavailable, OSError.
         """
@@ -210,7 +237,7 @@ class LeaseStream:
         return end
 
     def batch(self, start: int, end: int) -> tuple[LeaseName, ...]:
-        """The leases that hold the batch's messages. Raises DataLost; ConsumerBusy, OSError."""
+        """The leases that hold the batch's messages. Raises DataLost, ConsumerBusy, OSError."""
         self._take_name()
         leases = self._leases()
         found = contents(leases, start, end)
@@ -233,7 +260,7 @@ class LeaseStream:
         self._acknowledge(self._leases(), end)
 
     def close(self) -> None:
-        """Others may use the consumer's name. Open leases stay: another run goes on with them."""
+        """Releases the consumer's name. Open leases stay: another run continues with them."""
         if self._owner is not None:
             self._owner.close()
             self._owner = None
@@ -248,7 +275,9 @@ class LeaseStream:
             self.on_owned(self.consumer)
 
     def _check_history(self, leases: Sequence[Lease], start: int) -> None:
-        """What is numbered up to an offset of another history was not processed: it goes back."""
+        """Raises ForeignCheckpoint if the offset is ahead of all leases; with failOnDataLoss=false
+        it releases the open ones, which were not processed.
+        """
         last = last_seq(leases)
         if start <= last:
             return
@@ -261,22 +290,15 @@ class LeaseStream:
                 run_alone(release(self.root, lease.name), self.flusher)
 
     def _acknowledge(self, leases: Sequence[Lease], seq: int) -> None:
-        for lease in plan(leases, seq).acknowledge:
-            try:
-                run_alone(acknowledge(self.root, lease.name), self.flusher)
-            except LeaseLost:
-                _log.warning(
-                    "lease %s lapsed before it was acknowledged: its messages come again",
-                    lease.name.text,
-                )
+        acknowledge_all(self.root, self.flusher, plan(leases, seq).acknowledge)
 
     def _finish(self, leases: Sequence[Lease]) -> None:
-        """Has claims that a process died over be whole, as they are."""
+        """Completes claims that a dead process left unfinished, as they are."""
         for lease in leases:
             if lease.state is not LeaseState.CLAIMING:
                 continue
             try:
-                if read_manifest(self.root, lease.name) is None:  # Lost with the power.
+                if read_manifest(self.root, lease.name) is None:  # Lost in a power cut.
                     due_ms = self.root.now_ms() + self.options.lease_s * 1000
                     run_alone(adopt(self.root, lease.name, due_ms), self.flusher)
                 run_alone(finish_claim(self.root, lease.name), self.flusher)
@@ -284,7 +306,7 @@ class LeaseStream:
                 _log.warning("lease %s lapsed: its messages come again", lease.name.text)
 
     def _claim(self, start: int, limit: int | None) -> int:
-        """Takes what is ready; the last lease's number, or `start`."""
+        """Leases ready messages; returns the last lease's number, or `start`."""
         queues = self._queues()
         end, left, leases = start, limit, 0
         while queues and (left is None or left > 0) and leases < LEASES_OPEN_MAX:
@@ -312,7 +334,7 @@ class LeaseStream:
         )
 
     def _queues(self) -> Sequence[QueueName]:
-        """One that was named and is deleted while the query runs is passed over."""
+        """The subscription's queues; skips a named one that was deleted while the query runs."""
         if self._are_queues_checked and self.options.subscription.pattern is None:
             return self.options.subscription.queues
         queues = Wanted(self.root, self.options.subscription, State.READY).queues()
@@ -321,6 +343,5 @@ class LeaseStream:
 
 
 def _named(consumer: str, seqs: Sequence[int]) -> str:
-    """Some leases, in a sentence."""
     names = ", ".join(f"{consumer}.{seq}" for seq in seqs[:_NAMED_MAX])
     return f"lease {names}" + (" and more" if len(seqs) > _NAMED_MAX else "")

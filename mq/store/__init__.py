@@ -1,4 +1,4 @@
 """The disk. Names to paths, the calls that change files, and the durable operations.
 
-FORMAT.md, beside this file, is the format that the code here keeps.
+FORMAT.md, beside this file, is the format, PROTOCOL.md what each operation does.
 """

@@ -1,21 +1,25 @@
-"""The policies, one a file; what runs them is `mq_mover.policy.Policies`."""
+"""All policies. `mq_mover.policy.Policies` runs them."""
 
 from typing import Final
 
-from mq_mover.policies.buckets import Buckets
-from mq_mover.policies.bulk import BulkPublishes
-from mq_mover.policies.deleted import DeletedQueues
-from mq_mover.policies.forgotten import ForgottenPublishes
-from mq_mover.policies.histories import Histories
-from mq_mover.policies.keys import Keys
-from mq_mover.policies.leftovers import Leftovers
-from mq_mover.policies.message_expiry import MessageExpiry
+from mq_mover.policies.expiry import MessageExpiry, QueueExpiry
 from mq_mover.policies.misplaced import Misplaced
 from mq_mover.policies.overdue import Overdue
-from mq_mover.policies.pipeline import Pipeline
-from mq_mover.policies.purges import Purges
-from mq_mover.policies.queue_expiry import QueueExpiry
+from mq_mover.policies.overflow import Overflow
 from mq_mover.policies.shovel import Shovel
+from mq_mover.policies.sweeps import (
+    Buckets,
+    BulkPublishes,
+    DeletedQueues,
+    Failures,
+    ForgottenPublishes,
+    Histories,
+    Keys,
+    Leftovers,
+    Pipeline,
+    Purges,
+    Totals,
+)
 from mq_mover.policy import Policies, Policy, Work
 
 ALL: Final[tuple[type[Policy], ...]] = (
@@ -27,16 +31,18 @@ ALL: Final[tuple[type[Policy], ...]] = (
     Purges,
     MessageExpiry,
     QueueExpiry,
+    Overflow,
     Keys,
     Pipeline,
     Histories,
+    Failures,
     Leftovers,
     Overdue,
     Shovel,
+    Totals,
 )
-"""In the order in which they have their turns after a start."""
+"""In the order of their first turns after a start."""
 
 
 def policies_of(work: Work) -> Policies:
-    """All of them, at work."""
     return Policies(work.root, [policy(work) for policy in ALL])

@@ -1,15 +1,15 @@
-"""Shovels by schedule: the sidelines' messages back to their queues, again and again.
+"""Scheduled shovels: move messages of sidelines back to their queues at intervals.
 
-Runs go on beside the turns, in threads of their own, a few at a time: a turn begins what is due and
-gathers what has ended. One run a queue goes on in all processes, whoever began it.
+Runs have threads of their own, a few at a time: a turn begins due runs and collects ended ones. A
+queue has one run at a time in all processes, by request or schedule.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from mq.model.errors import ShovelRunning
+from mq.model.log import logger
 from mq.model.names import QueueName, UuidSource
 from mq.model.settings import QueueSettings
 from mq.model.shovel import (
@@ -21,20 +21,19 @@ from mq.model.shovel import (
     due_in_s,
     interval_s,
 )
+from mq.store.core.moves import sidelines_of
 from mq.store.core.standing import queue_exists
-from mq.store.shovel.beginning import Asked, begin
 from mq.store.shovel.files import read_record, scheduled_since_ms
-from mq.store.shovel.hearing import Heard, Stopping
-from mq.store.shovel.run import Run
+from mq.store.shovel.run import Asked, Heard, Run, Stopping, begin
 from mq_mover.policy import Policy, Turn, Work
 
-_log = logging.getLogger("mq-mover.shovel")
+_log = logger("mq-mover.shovel")
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """When a queue's shovel is due, in steady time; since when that counts, milliseconds since the
-    epoch, and how long.
+    """When a queue's shovel is due, in steady time; the time from which that counts, in
+    milliseconds since the epoch; and its interval.
     """
 
     at_s: float
@@ -44,7 +43,7 @@ class Due:
 
 @dataclass(slots=True)
 class Going:
-    """A run that goes on, how often there is one, and how many messages were counted."""
+    """A run in progress, its interval, and the number of its messages that were counted."""
 
     run: Run
     every_s: float
@@ -52,13 +51,13 @@ class Going:
 
 
 def decide(dues: Mapping[QueueName, Due], now_s: float, room: int) -> list[QueueName]:
-    """Which are to begin now: those that are due longest, as many as there is room for."""
+    """The queues whose runs begin now: those that are due longest, up to `room`."""
     due = sorted((each.at_s, queue) for queue, each in dues.items() if each.at_s <= now_s)
     return [queue for _, queue in due[:room]]
 
 
 class Shovel(Policy):
-    """Has them run when they are due."""
+    """Begins scheduled runs when they are due."""
 
     name: ClassVar[str] = "shovel"
     every_s: ClassVar[float] = SHOVEL_SCHEDULES_LOOK_S
@@ -68,10 +67,12 @@ class Shovel(Policy):
         self._uuids = UuidSource(work.root.clock)
         self._dues: dict[QueueName, Due] = {}
         self.runs: dict[QueueName, Going] = {}
-        """Those that go on, as of the last turn."""
+        """The runs in progress, as of the last turn."""
 
     def act(self) -> Turn:
-        """Begins what is due; what was moved since the last turn. Raises OSError."""
+        """Begins due runs. Returns the number of messages moved since the last turn. Raises
+        OSError.
+        """
         moved = self._gather()
         self._dues = self._followed()
         now_s = self.root.clock.steady_s()
@@ -81,7 +82,7 @@ class Shovel(Policy):
         return Turn(moved)
 
     def stop(self) -> None:
-        """Ends the runs; whoever has their queues next begins them anew."""
+        """Stops the runs; the next member of their queues begins them anew."""
         for each in self.runs.values():
             each.run.stop(Stopping.LEFT)
         ends_s = self.root.clock.steady_s() + SHOVEL_END_S
@@ -89,7 +90,7 @@ class Shovel(Policy):
             each.run.ended.wait(max(0.0, ends_s - self.root.clock.steady_s()))
 
     def _gather(self) -> int:
-        """How many messages were moved since."""
+        """Collects ended runs. Returns the number of messages moved since the last turn."""
         moved = 0
         for queue, going in list(self.runs.items()):
             is_over = going.run.ended.is_set()
@@ -98,19 +99,20 @@ class Shovel(Policy):
             going.counted = now.moved
             if is_over:
                 del self.runs[queue]
-                # Also where that could not be written.
+                # Also if the record could not be written.
                 if now.ended_ms is not None and going.run.scheduled_ms == now.ended_ms:
                     at_s = self.root.clock.steady_s() + going.every_s
                     self._dues[queue] = Due(at_s, now.ended_ms, going.every_s)
         return moved
 
     def _followed(self) -> dict[QueueName, Due]:
-        """When each of this member's is due, as its settings say by now; but for those that go
-        on.
+        """The due times of this member's queues by their current settings, without those with a run
+        in progress.
         """
         dues: dict[QueueName, Due] = {}
         for queue, registered in list(self.work.registry.queues.items()):
-            # Each second, of all queues: whose one is costs more, and nearly none has a schedule.
+            # Runs each second for all queues: check the schedule first, which is cheap and nearly
+            # always missing.
             every_s = _every_s(queue, registered.settings)
             if every_s is None or queue in self.runs or not self.work.coordinator.has(queue):
                 continue
@@ -126,7 +128,7 @@ class Shovel(Policy):
         return Due(self.root.clock.steady_s() + after_s, since_ms, every_s)
 
     def _begin_if_due(self, queue: QueueName, now_s: float) -> None:
-        """Its settings are read again, and when it last ran: another may have done so since."""
+        """Reads the settings and the last run again: another process may have run it since."""
         settings = self.work.registry.settings(queue)
         every_s = _every_s(queue, settings)
         if settings is None or every_s is None:
@@ -136,9 +138,9 @@ class Shovel(Policy):
         if due.at_s > now_s and due.since_ms != self._dues[queue].since_ms:
             self._dues[queue] = due
             return
-        # Where nothing is, it is as if it had run.
+        # Without a sideline the run counts as done.
         self._dues[queue] = Due(now_s + every_s, due.since_ms, every_s)
-        if queue_exists(self.root, queue.sideline()):
+        if any(queue_exists(self.root, each) for each in sidelines_of(self.root, queue)):
             self._begin(queue, settings, every_s)
 
     def _begin(self, queue: QueueName, settings: QueueSettings, every_s: float) -> None:
@@ -153,14 +155,18 @@ class Shovel(Policy):
             run = begin(self.root, self.work.flusher, asked, self._uuids.next(), heard)
         except ShovelRunning as error:
             fields = {"queue": queue.text, "run": error.id}
-            _log.info("a shovel's turn is skipped: one runs", extra={"fields": fields})
+            _log.info(
+                "skipped a shovel's run: the last one is still running", extra={"fields": fields}
+            )
             return
-        # Once it has ended, when it is due next is asked of what it has left.
+        # The record of the ended run decides when the next one is due.
         del self._dues[queue]
         self.runs[queue] = Going(run, every_s)
 
     def _may_go_on(self, queue: QueueName) -> bool:
-        """Whether the queue is this member's still, and has a schedule. From the run's threads."""
+        """Whether the queue is still this member's and has a schedule. Called in the run's
+        threads.
+        """
         registered = self.work.registry.queues.get(queue)
         if registered is None or _every_s(queue, registered.settings) is None:
             return False
@@ -168,5 +174,5 @@ class Shovel(Policy):
 
 
 def _every_s(queue: QueueName, settings: QueueSettings | None) -> float | None:
-    """How often it runs; None: not by itself, or nobody can tell."""
+    """The interval; None: no schedule, or unknown settings."""
     return None if settings is None or queue.is_sideline else interval_s(settings)

@@ -96,16 +96,19 @@ def test_nobody_is_who_shows_none_or_one_that_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("[[client]", "no TOML"),
+        ("[[client]", "not valid TOML"),
         ("[clients]", "unknown"),
-        ("client = 7", "a list of tables"),
-        ("client = [7]", "client 1: a table of"),
+        ("client = 7", "must be a list of"),
+        ("client = [7]", "client 1: must be a table of"),
         ('[[client]]\ncertificate = "worker"\ngrants = []', "begins with CN= or"),
         ("[[client]]\ngrants = []", "client 1: certificate"),
-        ('[[client]]\ncertificate = "CN=a"', "client 1: grants is a list"),
+        ('[[client]]\ncertificate = "CN=a"', "client 1: grants must be a list"),
         ('[[client]]\ncertificate = "CN=a"\ngrants = ["typo"]', "client 1: .*typo"),
         ('[[client]]\ncertificate = "CN=a"\nname = ""\ngrants = []', "client 1: name"),
-        ('[[client]]\ncertificate = "CN=a"\ngrant = []\ngrants = []', "client 1: a table of"),
+        (
+            '[[client]]\ncertificate = "CN=a"\ngrant = []\ngrants = []',
+            "client 1: must be a table of",
+        ),
         (FILE + '[[client]]\ncertificate = "CN=worker-1"\ngrants = []', "client 3:.*twice"),
     ],
 )
@@ -142,7 +145,7 @@ def test_a_file_is_read_again_when_asked_and_a_bad_one_changes_nothing(tmp_path:
     path.chmod(0o644)
     # Python's parser says this in an error of its own.
     path.write_text("[[client]]\ncertificate = " + "1" * 5000)
-    with pytest.raises(StartupError, match="no TOML"):
+    with pytest.raises(StartupError, match="not valid TOML"):
         ClientsFile(path)
     path.write_bytes(b"\xff")
     with pytest.raises(StartupError, match="UTF-8"):

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.access.callers import Right
+from mq.access.callers import CALLER_NAME_CHARS_MAX, GRANTS_MAX, Right
 from mq.access.claims import BadClaims, caller_of
-from mq.access.limits import GRANTS_MAX
-from mq.model.serving_limits import CALLER_NAME_CHARS_MAX
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -19,9 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.access.callers import Caller, Right
-from mq.access.jwt import JwtVerifier
-from mq.access.keys import BadKeys, FileKeys, PublicKey, parse_keys
-from mq.model.serving_limits import JWKS_KEYS_MAX, JWTS_KNOWN_MAX
+from mq.access.jwt import JWTS_KNOWN_MAX, JwtVerifier
+from mq.access.keys import JWKS_KEYS_MAX, BadKeys, FileKeys, PublicKey, parse_keys
 
 ONE = SigningKey()
 CLOCK = FakeClock()

@@ -1,6 +1,5 @@
 """Keys that an issuer serves, over real HTTP."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -8,21 +7,20 @@ import pytest
 from harness.clock import FakeClock
 from harness.issuer import Issuer, SigningKey, jwk_set
 from harness.waiting import comes_true
+from pytest_aiohttp import AiohttpServer
 
 from mq.access.jwt import JwtVerifier
-from mq.access.key_url import UrlKeys, check_url
+from mq.access.key_url import JWKS_AGAIN_S, UrlKeys, check_url
 from mq.access.keys import BadKeys
-from mq.model.serving_limits import JWKS_AGAIN_S
 
 ONE, TWO = SigningKey(), SigningKey(kid="two")
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Issuer]:
+async def issuer(aiohttp_server: AiohttpServer) -> Issuer:
     made = Issuer(jwk_set(ONE.public()))
-    await made.start()
-    yield made
-    await made.stop()
+    await made.start(aiohttp_server)
+    return made
 
 
 def token(key: SigningKey, clock: FakeClock) -> str:

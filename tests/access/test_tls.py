@@ -13,7 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 from harness.certificates import HERE, Authority, Pair, encrypt
-from harness.internals import consumers
+from harness.faults import FaultyFiles
+from harness.internals import connections, consumers
+from harness.processes import PATIENCE_S
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
@@ -140,7 +142,7 @@ async def test_a_server_that_the_client_does_not_believe_is_left(
     url = f"https://localhost:{secure.port}"
     other = Authority(tmp_path, "other")
     async with AsyncClient(url, ca_file=other.ca, retry=ONCE) as client:
-        with pytest.raises(CouldNotConnect, match="certificate is not believed"):
+        with pytest.raises(CouldNotConnect, match="certificate is not trusted"):
             await client.queue("orders").create()
 
 
@@ -224,6 +226,44 @@ async def test_whoever_does_not_end_its_handshake_is_hung_up_on(
         assert await silent.ended() == b""
         await halting.ended()
     assert await status(server, authority.context()) == 200
+
+
+async def test_a_handshake_that_ends_during_a_drain_does_not_hold_it_up(
+    serve: Serve, pair: Pair, authority: Authority
+) -> None:
+    files = FaultyFiles()
+    tls = TlsFiles(pair.cert, pair.key)
+    server = await serve(tls=tls, files=files, commit="fsync", drain_s=2 * PATIENCE_S)
+    base = f"https://localhost:{server.port}"
+    came, leaves = ssl.MemoryBIO(), ssl.MemoryBIO()
+    late = authority.context().wrap_bio(came, leaves, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        late.do_handshake()
+    hello = leaves.read()
+    async with session(authority.context()) as made:
+        await (await made.put(f"{base}/q")).read()
+        gate = files.hold("sync", "/new/")
+        publishing = asyncio.create_task(made.post(f"{base}/q/messages", data=b"x"))
+        await comes_true(gate.reached.is_set)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(hello[:20])
+        await comes_true(lambda: connections(server) == 1)
+        draining = asyncio.create_task(server.daemon.drain())
+        await comes_true(lambda: server.daemon.server is not None and server.daemon.server.drains)
+        writer.write(hello[20:])
+        while True:
+            came.write(await reader.read(16384))
+            try:
+                late.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                continue
+        writer.write(leaves.read())
+        await comes_true(lambda: connections(server) == 2)
+        gate.open()
+        assert (await publishing).status == 201
+        await asyncio.wait_for(draining, PATIENCE_S)
+        writer.close()
 
 
 async def test_a_certificate_is_read_again_and_a_bad_one_changes_nothing(

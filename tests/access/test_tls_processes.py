@@ -62,7 +62,7 @@ def test_all_processes_read_their_certificate_again_on_sighup(
     replace(pair, authority.pair("new", *HERE))
     mq.popen.send_signal(signal.SIGHUP)
     for index in range(2):
-        mq.wait_for_log(rf"TLS read again.*process={index}|process={index}.*TLS read again")
+        mq.wait_for_log(rf"TLS files reloaded.*process={index}|process={index}.*TLS files reloaded")
     after = {shown(mq.port, context) for _ in range(20)}
     assert len(after) == 1
     assert after.isdisjoint(before)
@@ -76,15 +76,15 @@ def test_one_process_goes_on_with_what_it_had_when_the_new_is_no_good(
     before = shown(mq.port, authority.context())
     pair.cert.write_bytes(b"torn")
     mq.popen.send_signal(signal.SIGHUP)
-    mq.wait_for_log("TLS stays as it was")
+    mq.wait_for_log("TLS files not reloaded")
     assert shown(mq.port, authority.context()) == before
     replace(pair, authority.pair("new", *HERE))
     mq.popen.send_signal(signal.SIGHUP)
-    mq.wait_for_log("TLS read again")
+    mq.wait_for_log("TLS files reloaded")
     assert shown(mq.port, authority.context()) != before
     # Nothing else was to be read, once with TLS and once without.
     assert mq.terminate() == 0
-    assert not mq.logged("mq.access: read again")
+    assert not mq.logged("mq.access: callers reloaded")
 
 
 def test_publish_consume_and_work_by_mutual_tls(
@@ -187,8 +187,8 @@ def test_mqctl_says_what_is_wrong_with_its_files(authority: Authority, tmp_path:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (("--tls-cert", "a.pem"), "say both"),
-        (("--tls-key", "a.key"), "say both"),
+        (("--tls-cert", "a.pem"), "use both"),
+        (("--tls-key", "a.key"), "use both"),
         (("--tls-client-ca", "ca.pem"), "needs --tls-cert"),
     ],
 )

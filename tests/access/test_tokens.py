@@ -9,14 +9,21 @@ from harness.access import Tokens
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.access.bearer import challenge, token_of
-from mq.access.callers import Caller, Grant, Right
+from mq.access.callers import (
+    GRANTS_MAX,
+    RIGHTS,
+    Caller,
+    Grant,
+    Needs,
+    Right,
+    is_allowed,
+    parse_grant,
+    printed,
+)
 from mq.access.errors import BadGrant, Forbidden, TokensUnusable, Unauthenticated
-from mq.access.grants import parse_grant, printed
-from mq.access.limits import GRANTS_MAX, TOKENS_FILE_BYTES_MAX, TOKENS_MAX
-from mq.access.rules import RIGHTS, Needs, is_allowed
-from mq.access.token_file import read_tokens
 from mq.access.tokens import (
+    TOKENS_FILE_BYTES_MAX,
+    TOKENS_MAX,
     BadLine,
     TokenVerifier,
     digest_of,
@@ -25,6 +32,8 @@ from mq.access.tokens import (
     name_of,
     new_token,
     parse_tokens,
+    read_tokens,
+    token_of,
 )
 
 PATTERNS = st.text(string.ascii_letters + string.digits + "_.-*", min_size=1, max_size=64)
@@ -178,8 +187,8 @@ DIGEST = "sha256:" + "0" * 64
         (f"{'n' * 65} {DIGEST} a:publish", "name"),
         (f"shop {DIGEST} a:write", "rights"),
         (f"shop {DIGEST} " + "a:publish " * (GRANTS_MAX + 1), "grants"),
-        (f"known {DIGEST} a:publish", "above"),
-        (f"shop sha256:{digest_of('mq_known').hex()} a:publish", "above"),
+        (f"known {DIGEST} a:publish", "earlier line"),
+        (f"shop sha256:{digest_of('mq_known').hex()} a:publish", "earlier line"),
     ],
 )
 def test_a_line_that_cannot_be_meant_is_told_by_its_number(line: str, why: str) -> None:
@@ -229,7 +238,7 @@ def test_what_is_no_file_of_tokens_is_refused_with_its_name(tmp_path: Path) -> N
     path = tmp_path / "tokens"
     for make, why in (
         (lambda: None, "No such file"),
-        (path.mkdir, "is no file"),
+        (path.mkdir, "not a regular file"),
         (path.rmdir, "No such file"),
         (lambda: path.write_bytes(b"\xff"), "UTF-8"),
         (lambda: path.write_bytes(b"#" * (TOKENS_FILE_BYTES_MAX + 1)), "larger"),
@@ -284,7 +293,7 @@ def test_a_malformed_header_shows_a_bad_one(values: list[str]) -> None:
 
 
 def test_a_challenge_says_what_was_wrong_only_to_those_who_showed_something() -> None:
-    assert challenge(Unauthenticated(shown=False)) == 'Bearer realm="mq"'
-    assert challenge(Unauthenticated(shown=True)) == 'Bearer realm="mq", error="invalid_token"'
-    forbidden = challenge(Forbidden("publish", "shop"))
+    assert Unauthenticated(shown=False).challenge == 'Bearer realm="mq"'
+    assert Unauthenticated(shown=True).challenge == 'Bearer realm="mq", error="invalid_token"'
+    forbidden = Forbidden("publish", "shop").challenge
     assert forbidden == 'Bearer realm="mq", error="insufficient_scope"'

@@ -14,8 +14,8 @@ from deploy.bench.backlog import SHARD_FILES, Backlog, write_backlog
 from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
 from mq.model.names import MessageId
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 BEGAN_MS = 1_767_225_600_000
 

@@ -1,6 +1,7 @@
 """The load tool's figures: they agree with the disk, and a wrong answer is never a message."""
 
 import os
+import shlex
 import socket
 import threading
 import urllib.request
@@ -9,11 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from harness.access import Tokens
 from harness.needs import program
+from harness.pages import CURL, check_shown, examples_in, run_examples, script_of, section
 from harness.processes import PATIENCE_S, Processes
 
 from deploy.bench.load import BenchError, Latency, Run, load
 
+TOP = Path(__file__).parents[2]
 QUEUE = "q"
 CONNECTIONS = 7
 BODY_BYTES = 123
@@ -103,6 +107,29 @@ def test_an_error_status_is_no_message(messages_url: str) -> None:
     assert run.first_error.startswith("publish: HTTP/1.1 404")
     with pytest.raises(BenchError, match="404"):
         load("publish", missing, messages=100)
+
+
+def test_the_token_of_mq_token_is_sent(
+    root: Path, daemons: Processes, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"{daemons.mq(root, '--tokens', str(tokens.path)).url}/{QUEUE}/messages"
+    (root / "queues" / QUEUE).mkdir()
+    monkeypatch.setenv("MQ_TOKEN", tokens.of["everybody"])
+    assert_sound(load("cycle", url, messages=20, connections=2), 20)
+    monkeypatch.setenv("MQ_TOKEN", "x")
+    refused = load("publish", url, messages=1, connections=1, errors_allowed=True)
+    assert refused.first_error is not None
+    assert refused.first_error.startswith("publish: HTTP/1.1 401")
+
+
+def test_the_page_measures_a_users_machine(
+    daemons: Processes, root: Path, tmp_path: Path, curl: str
+) -> None:
+    examples = examples_in(section("deploy/bench/RESULTS.md", "Benchmarks"))
+    script = script_of(examples).replace("http://127.0.0.1:8080", daemons.mq(root).url)
+    script = script.replace("/tmp/load", str(tmp_path / "load")).replace("=10 ", "=0.2 ")
+    check_shown(examples, run_examples(f"cd {shlex.quote(str(TOP))}\n{CURL}{script}"))
+    assert files(root / "queues") == set()
 
 
 def test_a_body_of_another_length_is_no_message(messages_url: str) -> None:

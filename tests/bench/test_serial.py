@@ -1,4 +1,4 @@
-"""The bare protocol does what FORMAT.md says, however it flushes."""
+"""The bare protocol does what PROTOCOL.md says, however it flushes."""
 
 from pathlib import Path
 

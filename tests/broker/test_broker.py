@@ -3,7 +3,9 @@ goes just as they begin.
 """
 
 import asyncio
+import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,15 +16,17 @@ from harness.messages import new_id, put_file
 from harness.waiting import comes_true
 
 from mq.broker.broker import Broker
-from mq.model.limits import LOOKS_PER_SHARD
-from mq.model.names import MessageId, QueueName
+from mq.broker.scanning import LOOKS_PER_SHARD
+from mq.model.names import MessageId, QueueName, UuidSource
 from mq.model.settings import QueueSettings
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
+from mq.store.disk.group import run_alone
 from mq.store.format.bucket_names import shard_of
-from mq.store.operations.queues import WantedShape
+from mq.store.opening import open_root
+from mq.store.operations.queues import WantedShape, create_queue, delete_queue
 
 QUEUE = QueueName.parse("q")
 SHARDS = 4
@@ -100,3 +104,34 @@ async def test_nothing_stays_open_of_an_upload_that_just_began(tmp_path: Path, t
     await broker.drain()
     assert not files.open_paths("/new/")
     assert message_files(tmp_path)["new"] == []
+
+
+class Deleting(Files):
+    """Lets the queue be deleted before the second look at its folder."""
+
+    def __init__(self, delete: Callable[[], None]) -> None:
+        super().__init__()
+        self._delete = delete
+        self._looks = 0
+
+    def status(self, path: str) -> os.stat_result | None:
+        if path.endswith(f"/queues/{QUEUE}"):
+            self._looks += 1
+            if self._looks == 2:
+                self._delete()
+        return super().status(path)
+
+
+async def test_a_queue_is_made_that_is_deleted_while_it_is_made(tmp_path: Path) -> None:
+    other = open_root(str(tmp_path), Files(), FakeClock())
+    shaped, uuid = WantedShape(7), UuidSource(FakeClock()).next()
+    run_alone(create_queue(other, QUEUE, shaped), NoFlusher())
+
+    def delete() -> None:
+        run_alone(delete_queue(other, QUEUE, uuid), NoFlusher())
+
+    root = open_root(str(tmp_path), Deleting(delete), FakeClock())
+    broker = Broker(root, Committer(NoFlusher()), QueueSettings())
+    assert await broker.create_queue(QUEUE, shaped)
+    assert root.facts.shape_now(QUEUE) == shaped.shape()
+    await broker.drain()

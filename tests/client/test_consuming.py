@@ -5,10 +5,13 @@ import traceback
 from typing import Any
 
 import pytest
+from harness.faults import FaultyFiles
 from harness.lossy import Fault, Lossy, answer, problem
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
+from mq import AsyncClient
+from mq.client.consuming.patience import CONSUME_AGAIN_S_MAX
 from mq.client.errors import (
     ClientError,
     ConnectionLost,
@@ -18,7 +21,6 @@ from mq.client.errors import (
     TimedOut,
     UpgradeRefused,
 )
-from mq.client.limits import CONSUME_AGAIN_S_MAX
 from mq.client.options import Retry, Timeouts
 
 IN_THE_WAY = {
@@ -184,7 +186,7 @@ async def test_a_hung_connection_neither_settles_nor_is_waited_for(
 async def test_closing_does_not_wait_for_a_hung_connection(
     opened: Any, between: Lossy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("web_socket", "http_transport", "consuming.by_socket"):
+    for module in ("http_transport", "consuming.by_socket"):
         monkeypatch.setattr(f"mq.client.{module}.CLOSE_S", 0.1)
     client = opened(timeouts=Timeouts(connect_s=5, answer_s=60))
     queue = client.queue("orders")
@@ -200,6 +202,31 @@ async def test_closing_does_not_wait_for_a_hung_connection(
     with pytest.raises(ClientError):
         await settling
     assert await consumer.next() is None
+
+
+async def test_what_a_consumer_held_is_released_when_it_is_closed(serve: Serve) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    async with AsyncClient(server.url) as client:
+        queue = client.queue("orders")
+        await queue.create()
+        await queue.publish_many([b"1", b"2", b"3"])
+        consumer = queue.consume(via="websocket", prefetch=3)
+        assert await consumer.next() is not None
+
+        async def has_all() -> bool:
+            return (await queue.describe()).in_flight == 3
+
+        await comes_true(has_all, "all were delivered")
+        gate = files.hold("rename", "/delay/")
+        closing = asyncio.create_task(consumer.close())
+        await comes_true(gate.reached.is_set, "the first release")
+        # It would be over long before this is answered.
+        assert await client.is_alive()
+        assert not closing.done()
+        gate.open()
+        await closing
+        assert len(await queue.peek()) == 3
 
 
 async def test_who_is_cancelled_in_a_block_leaves_nothing_behind(

@@ -15,6 +15,7 @@ from harness.waiting import comes_true
 
 from mq import AsyncClient
 from mq.client.errors import (
+    AnswerTooLarge,
     ConnectionLost,
     CouldNotConnect,
     DeliveredAgain,
@@ -221,7 +222,7 @@ async def test_nobody_is_there(slept: Any, opened: Any, between: Lossy) -> None:
     await secret.close()
     assert len(slept.pauses_s) == 4
     assert await client.is_alive() is False
-    found = await client.queue("orders").publish_many([b"x"] * 100, concurrency=2)
+    found = await client.queue("orders").publish_many([b"x"] * 300, concurrency=2)
     assert {type(each.problem) for each in found} == {CouldNotConnect}
     # Those that follow are not tried.
     assert len(slept.pauses_s) == 4 + 2 * 4
@@ -283,6 +284,38 @@ async def test_an_answer_that_is_not_mq_s(queue: Any, between: Lossy) -> None:
             await queue.describe()
         assert len(str(strange.value)) < 400
         assert len(between.seen) == 1
+
+
+@pytest.mark.parametrize("kind", ["text/html", "application/problem+json"])
+async def test_an_error_is_read_no_further_than_a_problem_goes(
+    opened: Any, between: Lossy, kind: str
+) -> None:
+    queue = opened(retry=Retry(attempts=1)).queue("orders")
+    head = f"HTTP/1.1 502 No\r\nContent-Type: {kind}\r\nContent-Length: {1 << 40}\r\n\r\n"
+    # Only its beginning comes: a client that reads on would wait for the rest.
+    between.faults.append(head.encode() + b"x" * 1_000_000)
+    with pytest.raises(NotMq) as strange:
+        await queue.describe()
+    assert strange.value.status == 502
+
+
+async def test_an_answer_is_read_up_to_a_bound(opened: Any, between: Lossy) -> None:
+    queue = opened(answer_bytes_max=5000).queue("orders")
+    await queue.create()
+    for size in (4900, 5000):
+        await queue.publish(b"x" * size)
+        message = await queue.fetch()
+        assert len(message.body) == size
+        await message.delete()
+    await queue.publish(b"x" * 5001)
+    requests = len(between.seen)
+    with pytest.raises(AnswerTooLarge, match="5000 bytes"):
+        await queue.fetch()
+    # It is no failure of the connection: a repeat would be as large.
+    assert len(between.seen) == requests + 1
+    assert (await queue.describe()).in_flight == 1
+    with pytest.raises(ValueError, match="answer_bytes_max"):
+        opened(answer_bytes_max=0)
 
 
 async def test_an_answer_that_is_no_http(queue: Any, between: Lossy) -> None:
@@ -423,7 +456,7 @@ async def test_a_path_before_mq_s_own(opened: Any, between: Lossy) -> None:
     ],
 )
 def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(ValueError, match="no URL"):
+    with pytest.raises(ValueError, match="not the URL"):
         AsyncClient(url)
 
 

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from harness import sync_client
 from harness.in_threads import in_thread
 from harness.processes import Processes, eventually
 from harness.server import Server
@@ -16,7 +17,7 @@ from harness.waiting import comes_true
 import mq
 from mq import Client
 from mq.client.errors import NotUsable
-from mq.client.sync.portal import Portal
+from mq.client.portal import Portal
 
 NOTHING = "nothing"
 
@@ -42,6 +43,16 @@ def run(daemons: Processes, root: Path, program: str) -> str:
     return done.stdout
 
 
+def test_all_that_mq_has_is_in_its_dir() -> None:
+    assert set(mq.__all__) <= set(dir(mq))
+    assert all(hasattr(mq, each) for each in dir(mq))
+
+
+def test_the_client_for_threads_is_what_the_one_for_event_loops_makes_of_it() -> None:
+    why = f"it is generated: run `{sync_client.COMMAND}`"
+    assert sync_client.TARGET.read_text(encoding="utf-8") == sync_client.generated(), why
+
+
 async def test_a_client_has_a_thread_from_its_first_call_to_its_end(server: Server) -> None:
     client = Client(server.url)
     assert threads() == []
@@ -61,7 +72,7 @@ async def test_a_client_that_is_dropped_ends_its_thread(server: Server) -> None:
     assert len(threads()) == 1
     del client
     await in_thread(gc.collect)
-    assert threads() == []
+    await comes_true(lambda: not threads(), "its thread ends")
 
 
 async def test_a_queue_keeps_its_client(server: Server) -> None:

@@ -2,8 +2,11 @@
 what a client raises comes.
 """
 
+import asyncio
 import contextlib
 import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -14,18 +17,22 @@ from hypothesis import settings as few
 from hypothesis import strategies as st
 from multidict import MultiDict
 
-from mq.client.calls import fetching, publishing, queues, schedules, settings, settling, shovels
-from mq.client.calls import upkeep as upkeep_calls
+from mq import AsyncClient
+from mq.client import wire
+from mq.client.consuming import frames
+from mq.client.consuming.frames import Header, Malformed, Results, Unsubscribed
 from mq.client.errors import ClientError, NotMq, Problem, problem_of
-from mq.client.transport import Answer, Request
-from mq.client.values import NewMessage, Subscription
-from mq.client.wire import frames, reading, rows, writing
-from mq.client.wire.frames import Header, Malformed, Results, Unsubscribed, Verb
-from mq.client.wire.reading import Members
+from mq.client.options import Retry
+from mq.client.queue import AsyncQueue
+from mq.client.transport import Answer, Limits, Request, Socket
+from mq.client.values import Subscription
+from mq.client.wire import Members
 from mq.model.clock import rfc3339
 from mq.protocol import parameters
 from mq.protocol import rows as served
 from mq.protocol.consume import frames as spoken
+from mq.protocol.endpoints import ENDPOINTS
+from mq.protocol.routes import Routes, bound
 
 ID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab,p=3,k=a=20b.json"
 JSON = st.recursive(
@@ -41,35 +48,66 @@ MESSAGE = {
     "due": "2026-01-31T12:00:30.000Z",
     "headers": {"content-type": "text/plain", "ce-id": "7"},
 }
-CALLS = [
-    queues.create("q", 8, 1),
-    queues.describe("q"),
-    queues.purge("q"),
-    queues.page(None, None),
-    publishing.publish("q", NewMessage(b"x"), "k"),
-    fetching.fetch_many("q", 3, 0, None, None),
-    fetching.fetch("q", 0, None, None),
-    fetching.read("q", ID, 0, 5),
-    fetching.peek("q", ["ready"], 3, None),
-    fetching.history("q", ID),
-    settling.delete_many("q", [ID]),
-    settling.extend("q", ID, 5, 1),
-    settling.sideline("q", ID, "rejected", 1),
-    settings.read("q"),
-    schedules.read("q", "s"),
-    schedules.read_all("q"),
-    shovels.read("q"),
-    upkeep_calls.readiness(),
-    upkeep_calls.members("q"),
-    upkeep_calls.refresh(),
-    upkeep_calls.is_alive(),
+ASKS: list[Callable[[AsyncClient, AsyncQueue], Awaitable[object]]] = [
+    lambda client, queue: queue.create(bucket=8, shards=1),
+    lambda client, queue: queue.publish(b"x", delay_s=1, priority=2, key="k", visibility_s=3),
+    lambda client, queue: queue.fetch(wait_s=1, visibility_s=2, select="key:k"),
+    lambda client, queue: queue.shovel(limit=1, rate=2, older_than_s=3, key="k", dry_run=True),
+    lambda client, queue: queue.change_settings({"history": True}, if_match='"x"'),
+    lambda client, queue: queue.describe(),
+    lambda client, queue: queue.purge(),
+    lambda client, queue: anext(client.queues()),
+    lambda client, queue: queue.publish(b"x"),
+    lambda client, queue: queue.publish_lines(b"x\ny"),
+    lambda client, queue: queue.fetch_many(3),
+    lambda client, queue: queue.fetch(),
+    lambda client, queue: queue.read(ID, length=5),
+    lambda client, queue: queue.peek(),
+    lambda client, queue: queue.history(ID),
+    lambda client, queue: queue.delete_messages([ID]),
+    lambda client, queue: queue.extend(ID, 5, receives=1),
+    lambda client, queue: queue.sideline(ID, receives=1),
+    lambda client, queue: queue.settings(),
+    lambda client, queue: queue.schedule("s", b"x", every_s=1),
+    lambda client, queue: queue.get_schedule("s"),
+    lambda client, queue: queue.schedules(),
+    lambda client, queue: queue.shovel(),
+    lambda client, queue: queue.shovel_progress(),
+    lambda client, queue: client.readiness(),
+    lambda client, queue: client.members("q"),
+    lambda client, queue: client.refresh(),
+    lambda client, queue: client.is_alive(),
+    lambda client, queue: client.memory(),
 ]
 
 
+@dataclass
+class Answers:
+    """A transport that answers everything so."""
+
+    answer: Answer
+    asked: list[Request] = field(default_factory=list)
+
+    async def request(self, request: Request, limits: Limits) -> Answer:
+        self.asked.append(request)
+        return self.answer
+
+    async def connect(self, request: Request, limits: Limits) -> Socket:
+        raise AssertionError("a consumer was not asked for")
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+def asking(answer: Answer) -> AsyncClient:
+    """A client whose every request has this answer."""
+    return AsyncClient(transport=Answers(answer), retry=Retry(attempts=1))
+
+
 def read_rows(answer: Answer) -> None:
-    for members in rows.lines(answer):
-        rows.body_of(answer, members)
-        rows.row(answer, members)
+    for members in wire.rows_in(answer):
+        members.body()
+        members.row()
 
 
 def in_query(request: Request) -> MultiDict[str]:
@@ -82,8 +120,8 @@ def in_query(request: Request) -> MultiDict[str]:
 @example(b'"\\\n')
 def test_a_row_that_mq_writes_is_read(body: bytes) -> None:
     answer = Answer(200, (), served.row(MESSAGE, body) * 2)
-    for members in rows.lines(answer):
-        found = rows.row(answer, members)
+    for members in wire.rows_in(answer):
+        found = members.row()
         assert (found.id, found.receives, found.body) == (ID, 2, body)
         assert found.due - found.published == timedelta(seconds=30)
         assert found.headers == MESSAGE["headers"]
@@ -97,9 +135,37 @@ def test_an_answer_of_anything_raises_only_what_a_client_raises(
     body = said if isinstance(said, bytes) else json.dumps(said).encode() + b"\n"
     kind = "application/problem+json" if is_problem else "application/json"
     answer = Answer(status, (("Content-Type", kind),), body)
-    for call in CALLS:
-        with contextlib.suppress(ClientError):
-            call.read(answer)
+
+    async def ask() -> None:
+        client = asking(answer)
+        for each in ASKS:
+            # No page of queues is the end of all.
+            with contextlib.suppress(ClientError, StopAsyncIteration):
+                await each(client, client.queue("q"))
+
+    asyncio.run(ask())
+
+
+def test_requests_are_those_that_mq_declares() -> None:
+    names = {each.name.removesuffix("_head") for each in ENDPOINTS}
+    routes = Routes(bound(dict.fromkeys(names, "")))
+    asked: list[Request] = []
+
+    async def ask() -> None:
+        transport = Answers(Answer(500), asked)
+        client = AsyncClient(transport=transport, retry=Retry(attempts=1))
+        for each in ASKS:
+            with contextlib.suppress(ClientError):
+                await each(client, client.queue("q"))
+
+    asyncio.run(ask())
+    assert len(asked) == len(ASKS)
+    for request in asked:
+        found = routes.find(request.path)
+        assert found is not None, request
+        endpoint = found[0].operations[request.method].endpoint
+        assert {name for name, _ in request.query} <= endpoint.names
+        assert request.expected == tuple(each.status for each in endpoint.answers)
 
 
 @given(st.sampled_from(sorted(MESSAGE)), JSON)
@@ -138,10 +204,10 @@ def test_a_time_is_written_as_mq_reads_it(moment: datetime, hours: int) -> None:
         return
     if in_utc.year < 1970:
         return
-    request = Request("GET", "/q", (("at", writing.time(said) or ""),))
+    request = Request("GET", "/q", (("at", wire.time_text(said)),))
     found = parameters.time_ms(in_query(request), "at")
     assert found == (in_utc - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    assert reading.time(rfc3339(found)) == in_utc - timedelta(
+    assert wire.time_of(rfc3339(found)) == in_utc - timedelta(
         microseconds=in_utc.microsecond % 1000
     )
 
@@ -151,14 +217,15 @@ def test_a_time_is_written_as_mq_reads_it(moment: datetime, hours: int) -> None:
 @example(1e-9)
 @example(604800.0)
 def test_seconds_are_written_as_mq_reads_them(value: float) -> None:
-    request = Request("GET", "/q", (("delay", writing.seconds(value) or ""),))
+    request = Request("GET", "/q", (("delay", wire.seconds_text(value)),))
     found = parameters.seconds(in_query(request), "delay", 0)
     assert found == pytest.approx(value, abs=0.0006)
 
 
 @given(TEXT, TEXT)
 def test_what_is_said_comes_through_a_url(key: str, value: str) -> None:
-    request = Request("GET", writing.path("q", "keys", key), (("select", value),))
+    made = wire.request_to("read_by_key", "q", key)
+    request = replace(made, query=(("select", value),))
     assert request.target.isascii()
     assert " " not in request.target
     path, _, query = request.target.partition("?")
@@ -185,13 +252,13 @@ def test_what_is_said_comes_through_a_url(key: str, value: str) -> None:
     ],
 )
 def test_retry_after(value: str | None, date: str | None, expected: float | None) -> None:
-    assert reading.retry_after_s(value, date) == expected
+    assert wire.retry_after_s(value, date) == expected
 
 
 @few(max_examples=40)
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_retry_after_is_anything(value: str, date: str) -> None:
-    found = reading.retry_after_s(value, date)
+    found = wire.retry_after_s(value, date)
     assert found is None or 0 <= found <= 604800
 
 
@@ -206,9 +273,9 @@ def test_commands_are_those_that_mq_understands() -> None:
         (spoken.Wanted("a", 0, 7), spoken.Wanted("b", 3, 1, 1.5, "key:x*"))
     )
     assert spoken.parse(frames.grant(2, {"a": 5})).does == spoken.Grant({"a": 5})
-    for verb in Verb:
+    for verb in spoken.Verb:
         found = spoken.parse(frames.settle(3, verb, [ID]))
-        assert found.does == spoken.Settle(spoken.Verb(verb.value), (ID,))
+        assert found.does == spoken.Settle(verb, (ID,))
 
 
 def test_what_mq_says_on_a_websocket_is_understood() -> None:
@@ -237,14 +304,14 @@ def test_a_frame_of_anything(said: Any) -> None:
 
 
 def test_what_an_id_says() -> None:
-    assert rows.priority_and_key(ID) == (3, "a b")
-    assert rows.priority_and_key("of a newer mq") == (0, None)
+    assert wire.priority_and_key(ID) == (3, "a b")
+    assert wire.priority_and_key("of a newer mq") == (0, None)
 
 
-def test_members_that_nobody_knows_are_passed_over() -> None:
+async def test_members_that_nobody_knows_are_passed_over() -> None:
     answer = Answer(
         200, (), json.dumps({"queues": 1, "new": 2, "changed": 3, "gone": 4, "x": 5}).encode()
     )
-    assert upkeep_calls.refresh().read(answer).gone == 4
+    assert (await asking(answer).refresh()).gone == 4
     with pytest.raises(NotMq):
         Members(answer, [])

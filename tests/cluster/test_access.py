@@ -25,18 +25,18 @@ def test_sighup_has_tokens_read_again(daemons: Processes, root: Path, tokens: To
     tokens.remove("root")
     assert status(mq.url, newcomer) == 401
     mq.popen.send_signal(signal.SIGHUP)
-    mq.wait_for_log(r"INFO.* read again")
+    mq.wait_for_log(r"INFO.* callers reloaded")
     assert (status(mq.url, newcomer), status(mq.url, tokens.of["root"])) == (404, 401)
     # A file that says nothing that can be meant changes nothing, and the log says why.
     tokens.damage()
     mq.popen.send_signal(signal.SIGHUP)
-    mq.wait_for_log(r"ERROR.* not read again .*line 2")
+    mq.wait_for_log(r"ERROR.* callers not reloaded; the old ones stay .*line 2")
     assert (status(mq.url, newcomer), status(mq.url, tokens.of["root"])) == (404, 401)
     # And so does one that others may write.
     tokens.add("last", "orders:consume")
     tokens.path.chmod(0o666)
     mq.popen.send_signal(signal.SIGHUP)
-    mq.wait_for_log(r"not read again .*others may write it")
+    mq.wait_for_log(r"callers not reloaded; the old ones stay .*others may write it")
     assert status(mq.url, newcomer) == 404
     assert status(mq.url, tokens.of["last"]) == 401
     assert mq.terminate() == 0
@@ -73,7 +73,7 @@ async def test_all_processes_hear_of_a_sighup(
     pids = server_pids(mq, 2)
     assert len(pids) == 2
     heard = "both processes say so"
-    await comes_true(lambda: sum(" read again" in line for line in mq.lines) == 2, heard)
+    await comes_true(lambda: sum(" callers reloaded" in line for line in mq.lines) == 2, heard)
     # Nobody took it for an end.
     assert mq.popen.poll() is None
     assert await asyncio.to_thread(mq.terminate) == 0
@@ -85,7 +85,7 @@ def test_the_log_says_whom_it_was_refused_to_and_no_token(
     mq = daemons.mq(root, "--tokens", str(tokens.path))
     assert status(mq.url, tokens.of["stranger"], "/orders/peek") == 403
     assert status(mq.url, "mq_secret", "/orders/peek") == 401
-    mq.wait_for_log(r"WARNING.* refused .*problem=forbidden .*stranger has not the right: consume")
+    mq.wait_for_log(r"WARNING.* refused .*problem=forbidden .*stranger lacks the right 'consume'")
     mq.wait_for_log(r"refused .*problem=unauthenticated .*path=/orders/peek")
     shown = (tokens.of["stranger"], "mq_secret")
     assert not any(token in line for line in mq.lines for token in shown)
@@ -147,7 +147,7 @@ def test_a_reload_ends_nothing_where_there_is_nothing_to_read(
         mq = daemons.start(*said, env=told.environment(60))
         told.hears("READY")
         mq.popen.send_signal(signal.SIGHUP)
-        mq.wait_for_log(" read again")
+        mq.wait_for_log("nothing to reload")
         assert mq.terminate() == 0
 
 
@@ -160,6 +160,6 @@ def test_a_process_that_has_just_started_hears_of_it_too(
     pid = int(mq.wait_for_log(r"started daemon=mq-0 pid=(\d+)").group(1))
     os.kill(pid, signal.SIGHUP)
     mq.wait_for_log(r" listening .*port=")
-    mq.wait_for_log(" read again")
+    mq.wait_for_log(" callers reloaded")
     assert mq.terminate() == 0
     assert not mq.logged("starts again")

@@ -18,6 +18,9 @@ from harness.raw import RawConnection, RawResponse, raw_head, raw_request
 from harness.siblings import connection_to_each, served, started
 from harness.waiting import comes_true
 
+from mq import AsyncClient
+from mq.client.values import FollowedMessage
+
 MESSAGES = 300
 CLIENTS = 8
 
@@ -245,3 +248,58 @@ async def test_kills_lose_no_message_and_give_none_to_two(daemons: Processes, ro
     assert max(Counter(load.deliveries).values()) == 1
     assert load.unanswered > 0
     assert not mq.logged("Traceback")
+
+
+async def test_each_lists_the_consumers_of_all_and_ends_those_of_others(
+    each: list[RawConnection], mq: Process
+) -> None:
+    async with aiohttp.ClientSession() as session:
+        poll = asyncio.create_task(session.get(f"{mq.url}/orders/messages?wait=60"))
+
+        async def is_listed_by_each() -> list[str]:
+            found = [(await _ask(one, "GET", "/orders/consumers")).json() for one in each]
+            assert all(answer["complete"] for answer in found)
+            ids = [[row["id"] for row in answer["consumers"]] for answer in found]
+            return ids[0] if ids[0] == ids[1] else []
+
+        await comes_true(is_listed_by_each, "the poll, as each process sees it")
+        [consumer] = await is_listed_by_each()
+        statuses = [
+            (await _ask(one, "DELETE", f"/orders/consumers/{consumer}")).status for one in each
+        ]
+        assert statuses == [200, 404]
+        assert (await poll).status == 410
+
+
+async def test_what_others_consume_at_once_is_seen_by_who_follows(
+    each: list[RawConnection], mq: Process
+) -> None:
+    async with AsyncClient(mq.url) as client:
+        queue = client.queue("orders")
+        follows = [queue.follow() for _ in range(4)]  # By either process, or nearly so.
+        first = [asyncio.ensure_future(anext(one)) for one in follows]
+
+        async def seen(follow: AsyncIterator[FollowedMessage]) -> set[str]:
+            """What one saw of those that were published once all follow."""
+            ids: set[str] = set()
+            async for message in follow:
+                ids |= {message.id} if message.body != b"try" else set()
+                if len(ids) == MESSAGES:
+                    break
+            return ids
+
+        async def all_follow() -> bool:
+            await queue.publish("try")
+            return all(one.done() for one in first)
+
+        await comes_true(all_follow, "their first message")
+        await queue.purge()
+        seeing = [asyncio.create_task(seen(each)) for each in follows]
+        async with queue.consume(prefetch=100) as consumer:
+            published = asyncio.create_task(
+                queue.publish_many([b"%d" % number for number in range(MESSAGES)])
+            )
+            for _ in range(MESSAGES):
+                await (await consumer.next()).delete()
+        ids = {one.id for one in await published}
+        assert [await one for one in seeing] == [ids] * len(follows)

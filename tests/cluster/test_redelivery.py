@@ -13,9 +13,9 @@ from harness.processes import PATIENCE_S
 from harness.server import Serve
 from harness.waiting import comes_true
 
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 

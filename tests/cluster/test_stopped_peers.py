@@ -11,10 +11,10 @@ from harness.messages import put_entry
 from harness.server import Serve
 from harness.waiting import comes_true
 
-from mq.model.limits import LOOK_PAUSE_S_MAX
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.format.walk import LOOK_PAUSE_S_MAX
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 

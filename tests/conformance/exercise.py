@@ -10,10 +10,10 @@ from harness.api import UNKNOWN_ID, Reply, call
 from harness.clock import FakeClock
 from harness.server import Server
 
-from mq.coordination.alone import Alone
-from mq.store.core.root import open_root
+from mq.coordination.coordinator import Alone
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.rounds import Rounds
 from mq_reaper.reaper import Reaper
@@ -50,6 +50,8 @@ async def ask_all(server: Server, queue: str, message_id: str = UNKNOWN_ID) -> l
         await call(server, "POST", f"/{queue}/shovel"),
         await call(server, "GET", f"/{queue}/shovel"),
         await call(server, "GET", "/-/queues"),
+        await call(server, "GET", "/-/trends"),
+        await call(server, "GET", f"/-/trends?range=week&queue={queue}"),
         await call(server, "GET", "/-/members"),
         await call(server, "GET", "/-/readyz"),
         await call(server, "POST", "/-/refresh"),

@@ -6,52 +6,49 @@ import pytest
 from harness.access import CALLERS, Tokens
 from harness.api import UNKNOWN_ID, assert_problem, call, fetch, publish
 from harness.clock import FakeClock
-from harness.internals import in_hand_directly
 from harness.raw import raw_connection, raw_head, raw_request
 from harness.server import Serve, Server
-from harness.waiting import comes_true
 
-from mq.access.callers import Caller, Right
-from mq.access.grants import parse_grants
-from mq.access.limits import CALLER_KNOWN_S
-from mq.access.rules import Needs, is_allowed
+from mq.access.callers import Caller, Needs, Right, is_allowed, parse_grants
 from mq.access.tokens import new_token
-from mq.http.routes import ROUTES
+from mq.http.access import CALLER_KNOWN_S
+from mq.protocol.endpoints import ENDPOINTS
 
-OPERATIONS = [
-    (method, route.pattern, operation.right)
-    for route in ROUTES
-    for method, operation in route.operations.items()
-]
+OPERATIONS = [(each.method, each.path, each.right) for each in ENDPOINTS]
 # What each operation is to need: said a second time, by hand.
-ANYBODY = (
+ANONYMOUS = (
     "GET HEAD /; GET HEAD /-/livez; GET HEAD /-/readyz; GET HEAD /-/openapi.json; "
     "GET HEAD /-/; GET HEAD /-/page/{asset}"
 )
-KNOWN = "GET HEAD /-/queues; GET /-/consume"
+KNOWN = "GET HEAD /-/queues; GET HEAD /-/trends; GET /-/consume"
 ANY = "GET HEAD /{queue}; GET HEAD /{queue}/settings; GET HEAD /-/metrics"
 PUBLISH = (
     "POST /{queue}/messages; GET /{queue}/schedules; "
     "PUT GET HEAD DELETE /{queue}/schedules/{schedule}"
 )
 CONSUME = (
-    "GET /{queue}/messages; POST /{queue}/acks; GET HEAD PATCH DELETE /{queue}/messages/{id}; "
+    "GET /{queue}/messages; POST /{queue}/acks; POST /{queue}/extensions; "
+    "POST /{queue}/releases; POST /{queue}/sidelines; "
+    "GET HEAD PATCH DELETE /{queue}/messages/{id}; "
     "POST /{queue}/messages/{id}/sideline; GET HEAD /{queue}/messages/{id}/history; "
-    "GET /{queue}/peek; GET HEAD DELETE /{queue}/keys/{key}"
+    "GET HEAD /{queue}/messages/{id}/failures; GET /{queue}/groups; "
+    "GET DELETE /{queue}/tags/{tag}; POST /{queue}/tags/{tag}/sideline; "
+    "GET HEAD /{queue}/tags/{tag}/history; "
+    "GET /{queue}/peek; GET /{queue}/consumers; GET HEAD DELETE /{queue}/keys/{key}"
 )
 ADMIN = (
-    "PUT DELETE /{queue}; DELETE /{queue}/messages; PATCH /{queue}/settings; "
+    "PUT DELETE /{queue}; DELETE /{queue}/messages; DELETE /{queue}/consumers/{consumer}; "
+    "PATCH /{queue}/settings; "
     "POST GET HEAD DELETE /{queue}/shovel; GET HEAD /-/memory; GET HEAD /-/members; POST /-/refresh"
 )
 NEEDED = {
-    Needs.NOTHING: ANYBODY,
+    Needs.NOTHING: ANONYMOUS,
     Needs.CALLER: KNOWN,
     Needs.ANY: ANY,
     Right.PUBLISH: PUBLISH,
     Right.CONSUME: CONSUME,
     Right.ADMIN: ADMIN,
 }
-LONG_WAY = "X-Unlisted: 1"
 
 
 @pytest.fixture
@@ -65,7 +62,9 @@ async def guarded(serve: Serve, tokens: Tokens) -> Server:
 
 
 def path_of(pattern: str, queue: str) -> str:
-    return pattern.format(queue=queue, id=UNKNOWN_ID, key="k", schedule="s", asset="page.css")
+    return pattern.format(
+        queue=queue, id=UNKNOWN_ID, key="k", schedule="s", consumer="c", tag="t", asset="page.css"
+    )
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -148,44 +147,6 @@ async def test_paths_and_methods_that_are_not_there_are_told_to_everybody(guarde
 def plain(method: str, path: str, token: str, *more: str, body: bytes = b"") -> bytes:
     length = [f"Content-Length: {len(body)}"] if method == "POST" else []
     return raw_head(method, path, f"Authorization: Bearer {token}", *length, *more) + body
-
-
-PLAIN = (
-    ("POST", "/orders/messages"),
-    ("GET", "/orders/messages"),
-    ("GET", "/orders/messages?wait=0.01"),
-    ("DELETE", f"/orders/messages/{UNKNOWN_ID}"),
-)
-
-
-async def test_both_ways_answer_alike(guarded: Server, tokens: Tokens) -> None:
-    for method, path in PLAIN:
-        for name in (*CALLERS, "nobody"):
-            token = tokens.of.get(name) or new_token()
-            answers = []
-            for more in ((), (LONG_WAY,)):
-                async with raw_connection(guarded.port) as connection:
-                    # The queue is known then, and aiohttp waits for the next request.
-                    await connection.send(plain("GET", "/orders/peek", tokens.of["root"]))
-                    await connection.response()
-                    await connection.send(plain(method, path, token, *more, body=b"x"))
-                    answers.append(await connection.response())
-            direct, other = answers
-            case = (method, path, name)
-            assert direct.status == other.status, case
-            assert set(direct.headers) == set(other.headers), case
-            if direct.status in (401, 403):
-                assert direct.body == other.body, case
-                challenges = {each.headers["www-authenticate"] for each in answers}
-                assert len(challenges) == 1, case
-
-
-async def test_a_token_leaves_a_request_on_the_direct_way(guarded: Server, tokens: Tokens) -> None:
-    async with raw_connection(guarded.port) as connection:
-        await connection.send(plain("GET", "/orders", tokens.of["root"]))
-        await connection.response()
-        await connection.send(plain("GET", "/orders/messages?wait=60", tokens.of["consumer"]))
-        await comes_true(lambda: in_hand_directly(guarded))
 
 
 async def test_a_connection_may_be_of_several_callers(guarded: Server, tokens: Tokens) -> None:

@@ -91,7 +91,7 @@ def test_each_way_lets_in_whom_it_knows_and_all_are_read_again(
     mq.popen.send_signal(signal.SIGHUP)
     for index in range(processes):
         mark = "" if processes == 1 else rf".*process={index}"
-        mq.wait_for_log(rf"mq.access: read again.*{mark}")
+        mq.wait_for_log(rf"mq.access: callers reloaded.*{mark}")
 
     assert asked.statuses(shop) == [401, 401, 401]
     assert asked.statuses(again)[2] == 200
@@ -116,10 +116,10 @@ def test_one_file_that_is_no_good_keeps_no_other_from_being_read_again(
     os.mkfifo(keys)  # Nobody writes to it.
     tokens.remove("gone")
     mq.popen.send_signal(signal.SIGHUP)
-    mq.wait_for_log("keys stay as they were")
+    mq.wait_for_log("keys not reloaded")
 
     eventually(lambda: status(mq.url, gone, "/-/queues") == 401, "that a token is gone")
     assert status(mq.url, stays, "/-/queues") == 200
     assert status(mq.url, issued(ONE, "*:admin"), "/-/queues") == 200
-    assert not mq.logged("mq.access: read again")
+    assert not mq.logged("mq.access: callers reloaded")
     assert mq.terminate() == 0

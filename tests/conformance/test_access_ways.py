@@ -2,7 +2,6 @@
 
 import secrets
 import ssl
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from harness.certificates import HERE, Authority
 from harness.issuer import Issuer, SigningKey, jwk_set
 from harness.server import Serve, Server
 from harness.waiting import comes_true
+from pytest_aiohttp import AiohttpServer
 
 from mq import AsyncClient
-from mq.access.jwt_settings import JwtSettings
 from mq.access.tls import TlsFiles
 from mq.model.clock import SystemClock
+from mq.runtime.server_settings import JwtSettings
 
 ONE, TWO = SigningKey(), SigningKey(kid="two")
 CLIENTS = """
@@ -27,11 +27,10 @@ grants = ["orders:consume"]
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Issuer]:
+async def issuer(aiohttp_server: AiohttpServer) -> Issuer:
     made = Issuer(jwk_set(ONE.public()))
-    await made.start()
-    yield made
-    await made.stop()
+    await made.start(aiohttp_server)
+    return made
 
 
 class Callers:

@@ -20,7 +20,8 @@ from harness.folders import message_files
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server, commit_modes
 
-from mq.model.limits import BATCH_MESSAGES_MAX, JSON_BYTES_MAX
+from mq.http.bodies import JSON_BYTES_MAX
+from mq.model.limits import BATCH_MESSAGES_MAX
 
 JSON = {"Content-Type": "application/json"}
 

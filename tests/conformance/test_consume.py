@@ -23,7 +23,7 @@ from harness.waiting import comes_true
 from websockets.asyncio.client import connect
 
 from mq.model.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
-from mq.protocol.consume.limits import CREDIT_MAX
+from mq.protocol.consume.frames import CREDIT_MAX
 
 LARGE = BODY_HELD_BYTES_MAX + 3 * CHUNK_BYTES + 7
 

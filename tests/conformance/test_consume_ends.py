@@ -25,7 +25,8 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 from websockets.frames import Frame, Opcode
 
-from mq.protocol.consume.limits import CLOSE_ANSWER_S, COMMAND_BYTES_MAX, COMMANDS_IN_HAND_MAX
+from mq.http.consume.connection import CLOSE_ANSWER_S
+from mq.http.consume.socket import COMMAND_BYTES_MAX, COMMANDS_IN_FLIGHT_MAX
 
 HANDSHAKE = raw_head(
     "GET",
@@ -163,7 +164,7 @@ async def test_more_commands_than_go_on_at_once_are_all_answered(serve: Serve) -
     files = FaultyFiles()
     server = await serve(files=files)
     await make_queue(server)
-    count = COMMANDS_IN_HAND_MAX * 3
+    count = COMMANDS_IN_FLIGHT_MAX * 3
     ids = await publish_lines(server, [b"x"] * count)
     async with consuming(server, "q", credit=count) as consumer:
         await consumer.bodies(count)

@@ -12,23 +12,30 @@ import pytest
 from harness.api import call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
 from harness.folders import leased_files, message_files
-from harness.internals import background_work
+from harness.internals import background_work, broker
 from harness.server import Serve, Server
 from harness.ticking import TickingFiles
+from harness.upkeep import work_of
 from harness.waiting import comes_true
 
-from mq.model.limits import DESCRIBE_AGE_S, OVERDUE_AFTER_S
+from mq.broker.describing import DESCRIBE_AGE_S
 from mq.model.message import Stamp
 from mq.model.names import ConsumerName, QueueName
-from mq.store.core.purged import PurgeMark
-from mq.store.core.root import open_root
+from mq.model.totals import Total
+from mq.store.core.unserved import PurgeMark
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import split_entry
 from mq.store.leases.lease import Lease, acknowledge, claim
 from mq.store.leases.releasing import release
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
+from mq.store.scan.tally import OVERDUE_AFTER_S
+from mq.store.totals.folding import fold_totals
+from mq.store.totals.ledger import Ledger
+from mq.store.totals.writing import write_totals
 from mq_mover.mover import Mover
+from mq_mover.policies.sweeps import Purges
 
 QUEUES = ("a", "b", "a_SIDELINE")
 CONSUMER = ConsumerName.parse("c")
@@ -53,6 +60,8 @@ class Place:
         self.mover = Mover(self.root, NoFlusher(), Timer())
         self.ids: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.leases: list[Lease] = []
+        self.leased: Counter[str] = Counter()
+        """How many messages of each queue leases have taken."""
         self.done: dict[tuple[int, str], Counter[str]] = {
             (index, queue): Counter() for index in range(len(servers)) for queue in QUEUES
         }
@@ -106,6 +115,7 @@ class Place:
         operation = claim(self.root, CONSUMER, [QueueName.parse(queue)], 4, 10_000)
         if (lease := run_alone(operation, NoFlusher())) is not None:
             self.leases.append(lease)
+            self.leased[queue] += lease.messages
 
     async def end_lease(self, index: int, queue: str) -> None:
         if self.leases:
@@ -114,6 +124,15 @@ class Place:
                 run_alone(release(self.root, lease.name), NoFlusher())
             else:
                 run_alone(acknowledge(self.root, lease.name), NoFlusher())
+
+    def settle(self) -> None:
+        """Every lease ends, what was purged goes, and all write what they have counted."""
+        for lease in self.leases:
+            run_alone(release(self.root, lease.name), NoFlusher())
+        Purges(work_of(self.root, NoFlusher())).act()
+        for root in (self.root, *(broker(server).root for server in self.servers)):
+            write_totals(root)
+        run_alone(fold_totals(self.root), NoFlusher())
 
     async def pass_time(self, index: int, queue: str) -> None:
         self.clock.advance(self.chance.choice([0.5, 3, 20, 70]))
@@ -199,6 +218,16 @@ async def test_the_counts_are_what_lies_in_the_folders(serve: Serve, root: Path,
                 assert {what: said["totals"][what] for what in done} == dict(done)
             seen.update(expected)
     assert all(seen[figure] for figure in expected if figure != "foreign"), seen
+    place.settle()
+    for queue in QUEUES:
+        totals = Ledger(place.root).of(QueueName(queue))
+        done = sum((place.done[index, queue] for index in range(len(servers))), Counter())
+        assert totals[Total.PUBLISHED] == done["published"]
+        assert totals[Total.EXTENDED] == done["extended"]
+        assert totals[Total.FETCHED] == done["fetched"] + place.leased[queue]
+        gone, left = totals[Total.DELETED] + totals[Total.PURGED], place.in_folders(queue)
+        stays = left["ready"] + left["delayed"] + left["in_flight"]
+        assert (totals[Total.PUBLISHED], left["leased"]) == (gone + stays, 0), totals
 
 
 async def test_each_figure_says_of_when_it_is(serve: Serve) -> None:
@@ -237,6 +266,7 @@ async def test_the_totals_are_of_what_was_done(server: Server) -> None:
         "released": 1,
         "sidelined": 0,
         "expired": 0,
+        "dropped": 0,
         "lost_races": 0,
     }
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from harness.api import assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
-from harness.faults import FaultyFiles
+from harness.faults import FaultyFiles, UntilTheYear2106
 from harness.folders import message_files, mtime_ns, nothing_anywhere
 from harness.server import Serve, Server, body_sizes
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.model.limits import DUE_IN_S_MAX
 from mq.model.message import Stamp
+from mq.protocol.envelopes import DUE_IN_S_MAX
 
 DAY_S = 24 * 3600
 
@@ -31,16 +31,8 @@ def at(ms: int) -> str:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-async def server(serve: Serve, clock: FakeClock) -> Server:
-    """An mq with a queue, in the test's own time."""
-    started = await serve(clock=clock)
-    await make_queue(started)
-    return started
+def server(timed: Server) -> Server:
+    return timed
 
 
 # Delay
@@ -83,6 +75,31 @@ async def test_at_says_the_time_itself(
 async def test_no_delay_is_no_delay(server: Server) -> None:
     ids = [await post(server, "delay=0"), await post(server, "delay=0.000")]
     assert [(await fetch(server)).id for _ in ids] == ids
+
+
+@body_sizes
+@pytest.mark.parametrize("default_s", [60, 10.25])
+async def test_a_queue_says_how_long_a_publish_waits_that_says_no_time(
+    server: Server, root: Path, clock: FakeClock, default_s: float, size: int
+) -> None:
+    reply = await call(server, "PATCH", "/q/settings", json={"delay_default_s": default_s})
+    assert reply.status == 200, reply.body
+    said_ms = clock.now_ms() + 5_000
+    ids = [
+        await post(server, "", b"x" * size),
+        await post(server, "priority=3&key=k", b"x" * size),
+        (await call(server, "POST", "/q/messages?split=lines", data=b"x")).json()["id"],
+    ]
+    said = [await post(server, "delay=5"), await post(server, f"at={at(said_ms)}")]
+    at_once = await post(server, "delay=0", b"x" * size)
+    due_ms = {name: clock.now_ms() + round(default_s * 1000) for name in ids}
+    due_ms |= dict.fromkeys(said, said_ms)
+    for name, wanted in due_ms.items():
+        assert Stamp.from_mtime_ns(mtime_ns(root / "delay" / f"q:{name}")) == Stamp(wanted)
+    assert (await fetch(server)).id == at_once
+    assert (await fetch(server)).status == 204
+    clock.advance(60)
+    assert move_due(root, clock) == len(due_ms) + 1  # The one that was fetched comes back.
 
 
 async def test_a_scheduled_message_outlives_a_restart(
@@ -149,13 +166,6 @@ async def test_a_time_that_the_file_system_cannot_keep_leaves_nothing_behind(
     assert message_files(root) == nothing_anywhere()
     message_id = await post(server, "at=2105-01-01T00:00:00Z", b"x" * size)
     assert message_files(root)["delay"] == [f"q:{message_id}"]
-
-
-class UntilTheYear2106(FaultyFiles):
-    """A file system whose times end there, as an old one's do earlier: later ones are cut."""
-
-    def stamp(self, descriptor: int, mtime_ns: int) -> None:
-        super().stamp(descriptor, min(mtime_ns, 2**32 * 10**9))
 
 
 # Priority

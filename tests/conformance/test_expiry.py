@@ -24,10 +24,12 @@ from harness.clock import FakeClock
 from harness.consuming import consuming
 from harness.internals import interested
 from harness.server import Serve, Server
+from harness.upkeep import expire_due, move_due
 from harness.waiting import comes_true
 
+from mq.broker.ready import BACKLOG_IDS_MAX
 from mq.model.clock import SystemClock, rfc3339
-from mq.model.limits import BACKLOG_IDS_MAX, SETTINGS_AGE_S
+from mq.store.core.facts import SETTINGS_AGE_S
 
 MERGE_PATCH = "application/merge-patch+json"
 TTL_S = 60
@@ -49,11 +51,6 @@ async def patch(server: Server, message_id: str, due_in_s: float) -> Reply:
     body = json.dumps({"due_in_s": due_in_s}).encode()
     headers = {"Content-Type": "application/json"}
     return await call(server, "PATCH", f"/q/messages/{message_id}", data=body, headers=headers)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture
@@ -107,6 +104,83 @@ async def test_however_many_have_expired_what_is_behind_them_is_the_next(
     assert (await fetch(aged)).id == young
     assert (await totals(aged))["lost_races"] == 0
     assert (await fetch(aged)).status == 204
+
+
+OWN_S = 20
+WAYS: dict[str, Callable[[Server, str], Awaitable[Reply]]] = {
+    "held": lambda server, query: call(server, "POST", f"/q/messages?{query}", data=b"x"),
+    "streamed": lambda server, query: call(
+        server, "POST", f"/q/messages?{query}", data=b"x" * (2 << 20)
+    ),
+    "keyed": lambda server, query: call(server, "POST", f"/q/messages?{query}&key=k", data=b"x"),
+    "lines": lambda server, query: call(
+        server, "POST", f"/q/messages?{query}&split=lines", data=b"x\ny"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("queue_s", "own_s", "ends_s"), [(0, OWN_S, OWN_S), (60, OWN_S, OWN_S), (60, 600, 60)]
+)
+async def test_the_sooner_end_of_the_queue_s_and_its_own_counts(
+    aged: Server, clock: FakeClock, way: str, queue_s: int, own_s: int, ends_s: int
+) -> None:
+    await configure(aged, message_ttl_s=queue_s)
+    for _ in range(2):
+        assert (await WAYS[way](aged, f"ttl={own_s}")).status in (200, 201)
+        if way == "keyed":
+            break
+    clock.advance(ends_s - 0.5)
+    lives = await fetch(aged)
+    assert f",e={own_s}" in lives.id
+    assert (await patch(aged, lives.id, 0)).status == 200
+    clock.advance(0.6)
+    assert (await fetch(aged)).status == 204
+    for _ in range(3):
+        expire_due(aged.root, clock)
+    assert (await call(aged, "GET", f"/q/messages/{lives.id}")).status in (200, 404)
+    assert (await call(aged, "GET", "/q")).json()["ready"] == 0
+    if own_s == ends_s:
+        assert not [*(aged.root / "expiring" / "q").rglob("*,e=*")]
+    assert_audits_clean(aged.root, clock)
+
+
+@pytest.mark.parametrize("select", ["", "&select=priority:3.."])
+async def test_living_messages_do_not_wait_behind_those_that_have_outlived_their_own(
+    aged: Server, clock: FakeClock, select: str
+) -> None:
+    await configure(aged, message_ttl_s=0)
+    for _ in range(2):
+        body = b"old\n" * (BACKLOG_IDS_MAX // 2 + 500)
+        path = f"/q/messages?split=lines&ttl={OWN_S}&priority=3"
+        assert (await call(aged, "POST", path, data=body)).status == 200
+    assert (await fetch(aged)).body == b"old"
+    clock.advance(OWN_S + 2)
+    young = (await call(aged, "POST", "/q/messages?ttl=60&priority=3", data=b"young")).id
+    assert (await call(aged, "GET", f"/q/messages?wait=0{select}")).id == young
+    assert (await fetch(aged)).status == 204
+    assert (await totals(aged))["lost_races"] == 0
+
+
+async def test_a_message_that_was_fetched_does_not_come_back_past_its_own_end(
+    aged: Server, clock: FakeClock
+) -> None:
+    await configure(aged, message_ttl_s=0, visibility_s=30, expired_to="sideline")
+    message_id = (await call(aged, "POST", f"/q/messages?ttl={OWN_S}", data=b"x")).id
+    assert (await fetch(aged)).id == message_id
+    clock.advance(31)
+    await call(aged, "PUT", "/q_SIDELINE")
+    move_due(aged.root, clock)
+    reply = await fetch(aged, "q_SIDELINE")  # There its own end does not count.
+    assert (reply.id, reply.headers["X-Message-Sidelined"]) == (message_id, "expired")
+    assert_audits_clean(aged.root, clock)
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "x", "", str(366 * 24 * 3600 + 1)])
+async def test_a_ttl_that_is_none(aged: Server, wrong: str) -> None:
+    reply = await call(aged, "POST", f"/q/messages?ttl={wrong}", data=b"x")
+    assert_problem(reply, 400, "bad-ttl")
 
 
 @pytest.mark.parametrize("urgent", ["old", "young"])

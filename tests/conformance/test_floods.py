@@ -4,11 +4,13 @@ import asyncio
 import contextlib
 import json
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from harness.access import Tokens
 from harness.api import call, id_at, make_queue, publish
+from harness.internals import protocols
 from harness.raw import (
     RawConnection,
     RawResponse,
@@ -21,9 +23,11 @@ from harness.raw import (
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import FRAMED_PER_TURN_MAX, HEAD_BYTES_MAX, KIB, MIB
-from mq.model.serving_limits import UNPARSED_BYTES_MAX
-from mq.protocol.consume.limits import CONTROL_FRAMES_MAX
+from mq.http.acceptor import UNPARSED_BYTES_MAX
+from mq.http.connection import REQUESTS_PER_TURN_MAX
+from mq.http.consume.socket import CONTROL_FRAMES_MAX, CONTROL_FRAMES_PER_S
+from mq.http.request import FRAMED_PER_TURN_MAX, HEAD_BYTES_MAX
+from mq.model.limits import KIB, MIB
 
 LIVE = raw_head("GET", "/-/livez")
 PING, PONG, TEXT, CONTINUATION = 9, 10, 1, 0
@@ -74,10 +78,12 @@ async def test_a_websocket_that_says_nothing_too_often_is_closed(
     server: Server, frames: bytes
 ) -> None:
     async with raw_websocket(server.port) as connection:
+        began_s = asyncio.get_running_loop().time()
         await connection.send(frames)
         code, pongs = await connection.close_code()
+        took_s = asyncio.get_running_loop().time() - began_s
         assert code == 1008
-        assert pongs <= CONTROL_FRAMES_MAX
+        assert pongs <= CONTROL_FRAMES_MAX + took_s * CONTROL_FRAMES_PER_S
         assert await connection.ended() == b""
     assert (await call(server, "GET", "/-/livez")).status == 200
 
@@ -113,6 +119,71 @@ async def test_small_fragments_leave_the_loop_its_turns(server: Server) -> None:
         await connection.send(fragments)
         assert json.loads((await connection.frame())[1])["problem"]["status"] == 400
         assert had() - before >= count // FRAMED_PER_TURN_MAX
+
+
+async def test_a_command_in_the_smallest_fragments_takes_little_more_than_its_bytes(
+    server: Server,
+) -> None:
+    await make_queue(server)
+    text = json.dumps({"subscribe": [{"queue": "q"}], "ref": 1}).encode()
+    command = text.rjust(64 * KIB)
+    parts = [command[at : at + 2] for at in range(0, len(command), 2)]
+    frames = [raw_frame(part, CONTINUATION, is_last=False) for part in parts[1:-1]]
+    first = raw_frame(parts[0], TEXT, is_last=False)
+    all_but_last = first + b"".join(frames) + raw_frame(b"?", PING)
+    async with raw_websocket(server.port) as connection:
+        tracemalloc.start()
+        try:
+            await connection.send(all_but_last)
+            assert (await connection.frame())[0] == PONG
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        await connection.send(raw_frame(parts[-1], CONTINUATION))
+        answer = json.loads((await connection.frame())[1])
+    assert (answer["ref"], answer["results"][0]["status"]) == (1, 200)
+    assert held < 8 * len(command)
+
+
+# Answers
+
+
+async def test_a_client_that_leaves_a_small_last_answer_unread_is_hung_up_on(serve: Serve) -> None:
+    """So little waits for it that its transport never paused."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as unread:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        server = await serve(descriptors=(listening.fileno(),), unread_s=0.3)
+        unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        unread.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(unread, ("127.0.0.1", server.port))
+
+        async def waits() -> bool:
+            await loop.sock_sendall(unread, LIVE)
+            return any(
+                each.transport is not None and each.transport.get_write_buffer_size()
+                for each in protocols(server)
+            )
+
+        await comes_true(waits)
+        await loop.sock_sendall(unread, raw_head("GET", "/-/livez", "Connection: close"))
+        assert not any(each.is_full for each in protocols(server))
+        await comes_true(lambda: not protocols(server), "the connection is gone")
+
+
+# Requests
+
+
+async def test_many_requests_at_once_leave_the_loop_its_turns(server: Server) -> None:
+    count = 60 * REQUESTS_PER_TURN_MAX
+    async with raw_connection(server.port) as connection, turns() as had:
+        await connection.send(LIVE)
+        assert (await connection.response()).status == 200
+        before = had()
+        await connection.send(LIVE * count)
+        for _ in range(count):
+            assert (await connection.response()).status == 200
+        assert had() - before >= count // REQUESTS_PER_TURN_MAX
 
 
 # Bodies

@@ -1,16 +1,13 @@
 """What servers may read differently is refused, and ends its connection."""
 
-import asyncio
 import json
-from pathlib import Path
 
 import pytest
 from harness.api import call, make_queue, publish
-from harness.processes import Processes
 from harness.raw import raw_connection, raw_frame, raw_head, raw_request, raw_websocket
 from harness.server import Server
 
-from mq.protocol.consume.limits import COMMAND_BYTES_MAX
+from mq.http.consume.socket import COMMAND_BYTES_MAX
 
 LIVE = raw_head("GET", "/-/livez")
 SMUGGLED = raw_head("PUT", "/smuggled")
@@ -115,30 +112,6 @@ async def test_a_chunk_with_an_extension_and_trailers_is_taken(server: Server) -
         await connection.send(head + chunks + LIVE)
         assert [(await connection.response()).status for _ in range(2)] == [201, 200]
     assert (await call(server, "GET", "/q/messages")).body == b"hello"
-
-
-@pytest.mark.parametrize("extensions", ["", "1"], ids=["C", "Python"])
-def test_either_parser_says_that_it_runs_and_takes_the_same(
-    daemons: Processes, root: Path, extensions: str
-) -> None:
-    env = {"AIOHTTP_NO_EXTENSIONS": extensions}
-    mq = daemons.start("mq", "--root", str(root), "--port", "0", env=env)
-    parser = "Python" if extensions else "C"
-    mq.port = int(mq.wait_for_log(rf"listening .*port=(\d+).* parser={parser}\b").group(1))
-    asyncio.run(_sends_long_extensions(mq.port))
-    assert not mq.logged("ERROR")
-    assert mq.terminate() == 0
-
-
-async def _sends_long_extensions(port: int) -> None:
-    assert (await raw_request(port, raw_head("PUT", "/q"))).status == 201
-    head = raw_head("POST", "/q/messages", "Transfer-Encoding: chunked")
-    for size, status in ((500, 201), (9_000, 400)):
-        chunks = b"5;" + b"x" * size + b"\r\nhello\r\n0\r\n\r\n"
-        assert (await raw_request(port, head + chunks)).status == status
-    for coding in ("gzip, chunked", ""):
-        odd = raw_head("POST", "/q/messages", f"Transfer-Encoding: {coding}")
-        assert (await raw_request(port, odd)).status == 400
 
 
 # WebSockets

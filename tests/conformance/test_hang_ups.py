@@ -17,7 +17,7 @@ from harness.raw import RawConnection, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import SETTINGS_AGE_S
+from mq.store.core.facts import SETTINGS_AGE_S
 
 # The first goes the direct way, once the queue is known, the second the long one.
 WAYS = ["wait=60", "wait=60&visibility=30"]
@@ -86,10 +86,12 @@ async def test_what_is_claimed_for_one_who_goes_is_released_at_once(
     async with raw_connection(server.port) as connection:
         await begin(server, connection, query)
         claim = files.hold("lock", "/queues/q/")
-        message_id = await publish(server)
+        # The claim may hold the commit thread before the publish is flushed.
+        publishing = asyncio.create_task(publish(server))
         await comes_true(claim.reached.is_set, "a claim")
     await comes_true(lambda: connections(server) <= 1, "the connection is gone")
     claim.open()
+    message_id = await publishing
     reply = await comes_true(lambda: _found(server), "it is back")
     assert (reply.id, reply.headers["X-Message-Receives"]) == (message_id, "2")
 
@@ -123,10 +125,13 @@ async def test_who_loses_a_race_waits_on(serve: Serve, query: str) -> None:
     async with raw_connection(server.port) as connection:
         await begin(server, connection, query)
         claim = files.hold("open_claimed", "/queues/q/")
-        first = await publish(server)
+        # The claim may hold the commit thread before the publish is flushed.
+        publishing = asyncio.create_task(publish(server))
         await comes_true(claim.reached.is_set, "a claim")
-        assert (await fetch(other)).id == first
+        fetched = await fetch(other)
         claim.open()
+        first = await publishing
+        assert fetched.id == first
         await comes_true(lambda: interested(server, "q") == 1, "it waits again")
         second = await publish(server)
         assert (await connection.response()).headers["x-message-id"] == second
@@ -156,9 +161,9 @@ async def test_settings_that_changed_meanwhile_count(serve: Serve, query: str) -
     await make_queue(server)
     async with raw_connection(server.port) as connection:
         await begin(server, connection, query)
-        clock.advance(SETTINGS_AGE_S)
         patch = {"visibility_s": 600}
         assert (await call(other, "PATCH", "/q/settings", json=patch)).status == 200
+        clock.advance(SETTINGS_AGE_S)
         await publish(other)
         answer = await connection.response()
         assert answer.status == 200

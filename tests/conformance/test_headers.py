@@ -12,7 +12,8 @@ from harness.folders import files_below
 from harness.raw import RawResponse, raw_connection, raw_head, raw_request
 from harness.server import Serve, Server
 
-from mq.model.limits import FIELD_BYTES_MAX, FIELDS_MAX, HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
+from mq.http.request import FIELD_BYTES_MAX, FIELDS_MAX
+from mq.model.limits import HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
 
 LARGE = b"0123456789abcdef" * (3 << 16)
 KEPT = ("ce-", "x-attribute-", "traceparent", "tracestate", "content-type", "content-encoding")

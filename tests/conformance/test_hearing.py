@@ -15,7 +15,7 @@ from harness.processes import PATIENCE_S
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import WATCH_KEPT_S
+from mq.broker.watching import WATCH_KEPT_S
 
 
 def hears(server: Server) -> bool:

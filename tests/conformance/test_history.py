@@ -29,8 +29,8 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 from mq.model.clock import SystemClock
-from mq.model.limits import SETTINGS_AGE_S
 from mq.model.names import ConsumerName, QueueName
+from mq.store.core.facts import SETTINGS_AGE_S
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.leases.lease import acknowledge, claim
@@ -138,6 +138,24 @@ async def test_a_life_is_told_event_by_event(server: Server) -> None:
     assert path.parent.name == events[0]["time"][:10]
     head = await call(server, "HEAD", f"/q/messages/{message_id}/history")
     assert (head.status, head.body) == (200, b"")
+
+
+@pytest.mark.parametrize("is_fetched", [False, True])
+async def test_a_release_is_told_as_one_whoever_has_the_message(
+    server: Server, is_fetched: bool
+) -> None:
+    await record(server)
+    message_id = await publish(server)
+    if is_fetched:
+        await fetch(server)
+    body = {"due_in_s": 60, "release": True, "reason": "not now"}
+    reply = await call(server, "PATCH", f"/q/messages/{message_id}", json=body)
+    assert reply.status == 200
+    assert (await past(server, message_id))[-1]["event"] == "released"
+    reply = await call(server, "GET", f"/q/messages/{message_id}/failures")
+    assert [each["event"] for each in reply.json()["failures"]] == ["released"]
+    totals = (await call(server, "GET", "/q")).json()["totals"]
+    assert (totals["released"], totals["extended"]) == (1, 0)
 
 
 async def test_a_scheduled_message_says_when_it_is_due(server: Server) -> None:

@@ -14,9 +14,9 @@ from harness.folders import message_files
 from harness.raw import raw_head, raw_request
 from harness.server import Serve, Server, body_sizes, commit_modes
 
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 from mq_reaper.reaper import Reaper

@@ -15,7 +15,7 @@ from harness.raw import RawConnection, RawResponse, raw_connection, raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.serving_limits import QUEUES_COUNTED_S, QUEUES_FULL_S
+from mq.broker.queue_room import QUEUES_COUNTED_S, QUEUES_FULL_S
 
 LIVE = raw_head("GET", "/-/livez")
 # Of a connection that was turned away a while ago.
@@ -82,6 +82,20 @@ async def test_who_takes_nothing_of_its_answers_is_hung_up_on(serve: Serve) -> N
             with contextlib.suppress(ConnectionError):
                 await asking
         assert (await call(server, "GET", "/-/livez")).status == 200
+
+
+async def test_heads_that_end_in_time_are_not_late_though_each_comes_with_the_next(
+    serve: Serve,
+) -> None:
+    server = await serve(head_s=0.2)
+    request = raw_head("GET", "/-/livez")
+    now_s = asyncio.get_running_loop().time
+    async with raw_connection(server.port) as connection:
+        await connection.send(request[:20])
+        until_s = now_s() + 3 * 0.2
+        while now_s() < until_s:
+            await connection.send(request[20:] + request[:20])
+            assert (await connection.response()).status == 200
 
 
 async def test_bytes_that_trickle_do_not_help_a_slow_head(serve: Serve) -> None:

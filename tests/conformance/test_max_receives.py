@@ -15,20 +15,15 @@ from harness.server import Serve, Server
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.model.limits import FIRST_SIGHT_S
 from mq.model.message import Stamp
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
+from mq_mover.full_passes import FIRST_SIGHT_S
 from mq_mover.mover import Mover
 
 SIDELINE = "q_SIDELINE"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture(params=[10_000, 1], ids=["flat", "in buckets"])

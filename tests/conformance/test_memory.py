@@ -9,19 +9,15 @@ from typing import Any
 
 import pytest
 from harness.api import Reply, assert_problem, call, fetch, make_queue, publish
+from harness.faults import FaultyFiles
 from harness.internals import interested
 from harness.raw import raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import (
-    BODY_OVERHEAD_BYTES,
-    KIB,
-    MEMORY_BYTES_DEFAULT,
-    MEMORY_IN_HAND_BYTES_MIN,
-    MIB,
-    SELECTIONS_PER_QUEUE_MAX,
-)
+from mq.broker.claims import SELECTIONS_PER_QUEUE_MAX
+from mq.broker.memory import BODY_OVERHEAD_BYTES, MEMORY_IN_HAND_BYTES_MIN
+from mq.model.limits import KIB, MEMORY_BYTES_DEFAULT, MIB
 
 
 async def memory(server: Server) -> dict[str, Any]:
@@ -60,7 +56,7 @@ def listening() -> Iterator[socket.socket]:
 async def test_nothing_is_held_at_first(server: Server) -> None:
     found = await memory(server)
     assert found["budget_bytes"] == MEMORY_BYTES_DEFAULT
-    assert set(found["holders"]) == {"head", "pending", "direct", "publishing"}
+    assert set(found["holders"]) == {"publishing", "kept", "delivering"}
     assert (found["held_bytes"], found["ids"], found["queues"]) == (0, 0, [])
 
 
@@ -106,7 +102,7 @@ async def test_what_gave_way_is_read_from_its_file(serve: Serve) -> None:
         bodies[name].append(body)
     before = await memory(server)
     assert before["held_bytes"] <= 64 * KIB
-    assert sum(each["evicted"] for each in before["holders"].values()) > 0
+    assert before["evicted"] > 0
     for name, expected in bodies.items():
         assert [(await fetch(server, name)).body for _ in expected] == expected
     after = await memory(server)
@@ -164,15 +160,18 @@ def _body(row: dict[str, Any]) -> bytes:
     return str(row["body"]).encode()
 
 
-async def test_lines_that_must_be_held_and_find_no_room_are_refused(serve: Serve) -> None:
+@pytest.mark.parametrize("split", ["lines", "rows"])
+async def test_lines_that_must_be_held_and_find_no_room_are_refused(
+    serve: Serve, split: str
+) -> None:
     server = await serve(memory_bytes=0)
     await make_queue(server)
     part = b"x" * (7 * MIB)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    head = raw_head("POST", "/q/messages?split=lines", f"Content-Length: {len(part) + 1}")
+    head = raw_head("POST", f"/q/messages?split={split}", f"Content-Length: {len(part) + 1}")
     writer.write(head + part)
     await comes_true(lambda: _publishes(server, len(part)))
-    refused = await call(server, "POST", "/q/messages?split=lines", data=part)
+    refused = await call(server, "POST", f"/q/messages?split={split}", data=part)
     assert_problem(refused, 503, "no-memory")
     assert await publish(server, b"meanwhile")
     writer.write(b"\n")
@@ -264,6 +263,62 @@ async def test_what_is_published_while_a_consumer_waits_is_served_from_memory(
         assert (reply.body, reply.headers["ce-id"]) == (body, str(number))
     found = await memory(server)
     assert (found["hits"], found["misses"]) == (20, 0)
+    await comes_true(lambda: _holds_nothing(server))
+
+
+async def test_what_is_published_is_kept_for_the_selection_that_takes_it(server: Server) -> None:
+    await make_queue(server)
+    select = "/q/messages?select=header:ce-type%3Dpaid"
+    assert (await call(server, "GET", select)).status == 204
+    for number in range(10):
+        await publish(server, body_of(number, 4 * KIB), headers={"ce-type": "paid"})
+        await publish(server, b"of no selection", headers={"ce-type": "sent"})
+    for number in range(10):
+        assert (await call(server, "GET", select)).body == body_of(number, 4 * KIB)
+    found = await memory(server)
+    assert (found["hits"], found["misses"]) == (10, 0)
+    await comes_true(lambda: _holds_nothing(server))
+
+
+async def test_what_other_processes_took_is_kept_no_more_after_the_next_scan(
+    serve: Serve,
+) -> None:
+    server, other = await serve(), await serve()
+    await make_queue(server)
+    assert (await fetch(server)).status == 204
+    for number in range(5):
+        await publish(server, body_of(number, 4 * KIB))
+    assert (await memory(server))["holders"]["kept"]["bodies"] == 5
+    for _ in range(5):
+        assert (await fetch(other)).status == 200
+    assert (await fetch(server)).status == 204
+    await comes_true(lambda: _holds_nothing(server))
+
+
+@pytest.mark.parametrize("is_fetched", [False, True])
+async def test_what_is_on_its_way_to_the_disk_counts_until_it_is_there(
+    serve: Serve, is_fetched: bool
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    await make_queue(server)
+    if is_fetched:
+        assert (await fetch(server)).status == 204
+    await publish(server, b"the queue is known from here on")
+    gate = files.hold("create", "/new/")
+    publishing = asyncio.create_task(publish(server, b"x" * 1000))
+    await comes_true(gate.reached.is_set, "a publish")
+    held = (await memory(server))["holders"]["publishing"]
+    assert (held["bodies"], held["bytes"]) == (1, 1000 + BODY_OVERHEAD_BYTES)
+    gate.open()
+    await publishing
+    assert (await memory(server))["holders"]["publishing"]["bodies"] == 0
+
+
+async def test_of_a_queue_that_no_client_fetches_from_nothing_is_kept(server: Server) -> None:
+    await make_queue(server)
+    for number in range(5):
+        await publish(server, body_of(number, 4 * KIB))
     await comes_true(lambda: _holds_nothing(server))
 
 

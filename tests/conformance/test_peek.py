@@ -10,7 +10,9 @@ from harness.api import UNKNOWN_ID, assert_problem, call, delete, fetch, make_qu
 from harness.server import Serve, Server
 from multidict import CIMultiDict
 
-from mq.model.limits import BATCH_MESSAGES_MAX, PEEK_BODY_BYTES, PEEK_MESSAGES_DEFAULT
+from mq.client.client import AsyncClient
+from mq.model.limits import BATCH_MESSAGES_MAX, PEEK_BODY_BYTES
+from mq.protocol.fetching import PEEK_MESSAGES_DEFAULT
 
 
 async def peek(server: Server, query: str = "", queue: str = "q") -> list[dict[str, Any]]:
@@ -178,3 +180,75 @@ async def test_a_folder_that_is_away_is_no_empty_page(server: Server) -> None:
         reply = await call(server, "GET", f"/q/peek?state={state}")
         assert_problem(reply, 503, "storage-failed")
         (server.root / "elsewhere").rename(server.root / folder)
+
+
+async def test_a_selection_of_any_state(server: Server) -> None:
+    await make_queue(server)
+    headers = [{"ce-type": "paid"}, {"ce-type": "new"}, {"ce-type": "paid"}]
+    ids = [await publish(server, headers=each) for each in headers]
+    late = await publish(server, headers=headers[0], params={"delay": "60", "priority": "5"})
+    select = "select=header:ce-type=paid"
+    assert [row["id"] for row in await peek(server, f"?{select}")] == [ids[0], ids[2]]
+    assert [row["id"] for row in await peek(server, f"?{select}&count=1")] == [ids[0]]
+    rows = await peek(server, f"?{select}&count=1&after={ids[0]}")
+    assert [row["id"] for row in rows] == [ids[2]]
+    rows = await peek(server, f"?{select}&select=priority:5..&state=delayed")
+    assert [row["id"] for row in rows] == [late]
+    assert await peek(server, "?select=priority:9") == []
+    for query, parameter in (
+        ("select=colour:red", "select"), (f"{select}&state=ready,delayed", "select"),
+        ("tag=%00", "tag"),
+    ):  # fmt: skip
+        reply = await call(server, "GET", f"/q/peek?{query}")
+        assert assert_problem(reply, 400, f"bad-{parameter}")["parameter"] == parameter
+
+
+@pytest.mark.parametrize("select", ["priority:5", "header:ce-type=paid"])
+async def test_what_does_not_match_is_looked_through_in_pages(
+    server: Server, monkeypatch: pytest.MonkeyPatch, select: str
+) -> None:
+    """A page ends where its work does, and says behind which message the next begins."""
+    monkeypatch.setattr("mq.store.operations.peek.PEEK_WORK_MAX", 40)
+    monkeypatch.setattr("mq.store.operations.peek.PEEK_LISTED_MAX", 7)
+    await make_queue(server)
+    for _ in range(50):
+        await publish(server, headers={"ce-type": "new"})
+    wanted = {"header": {"ce-type": "paid"}, "priority": {}}[select.partition(":")[0]]
+    params = {"priority": "5"} if not wanted else {}
+    ids = [await publish(server, headers=wanted, params=params) for _ in range(2)]
+    found: list[str] = []
+    after, pages = "", 0
+    while True:
+        query = f"select={select}{after and f'&after={after}'}"
+        reply = await call(server, "GET", f"/q/peek?{query}")
+        found += [json.loads(line)["id"] for line in reply.body.splitlines()]
+        pages += 1
+        after = reply.headers.get("X-Peek-After", "")
+        if not after:
+            break
+    assert found == ids
+    assert pages >= 2
+    async with AsyncClient(server.url) as client:
+        assert [each.id for each in await client.queue("q").peek(select=select)] == ids
+        assert [each.id for each in await client.queue("q").peek(select=select, count=1)] == ids[:1]
+
+
+async def test_messages_of_a_tag_with_their_bodies(server: Server) -> None:
+    await make_queue(server)
+    tagged = [
+        await publish(server, b"%d" % number, params={"tag": "eu", "priority": str(number)})
+        for number in range(3)
+    ]
+    await publish(server)
+    late = await publish(server, params={"tag": "eu", "delay": "60"})
+    rows = await peek(server, "?tag=eu")
+    assert [(row["id"], row["body"]) for row in rows] == [
+        (each, str(number)) for number, each in enumerate(tagged)
+    ]
+    rows = await peek(server, "?tag=eu&state=ready,delayed")
+    assert [row["id"] for row in rows] == [*tagged, late]
+    rows = await peek(server, f"?tag=eu&state=ready,delayed&count=2&after={tagged[1]}")
+    assert [row["id"] for row in rows] == [tagged[2], late]
+    rows = await peek(server, "?tag=eu&select=priority:1..")
+    assert [row["id"] for row in rows] == tagged[1:]
+    assert await peek(server, "?tag=us") == []

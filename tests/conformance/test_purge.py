@@ -24,7 +24,9 @@ from harness.folders import message_files
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import LOOK_INTERVAL_S, PURGED_PER_HOP_MAX, SETTINGS_AGE_S
+from mq.model.limits import LOOK_INTERVAL_S
+from mq.store.core.facts import FACTS_SETTLE_S, SETTINGS_AGE_S
+from mq.store.operations.purge import PURGED_PER_HOP_MAX
 
 
 async def purge(server: Server, queue: str = "q") -> Reply:
@@ -176,12 +178,14 @@ async def test_another_process_serves_nothing_of_it_either(serve: Serve) -> None
 
 async def test_another_process_publishes_behind_it(serve: Serve) -> None:
     """Though its clock is behind: what it would publish before the mark is refused once."""
-    server, other = await serve(), await serve(clock=StillClock())
+    clock = StillClock()
+    server, other = await serve(), await serve(clock=clock)
     await make_queue(server)
     await publish(other)
     mark = server.root / "purged" / "q"
     mark.touch()  # By one whose clock is half an hour ahead.
     os.utime(mark, ns=((STILL_MS + 1_800_000) * 10**6,) * 2)
+    clock.steady += FACTS_SETTLE_S
     assert_problem(await call(other, "POST", "/q/messages", data=b"x"), 503, "publish-purged")
     assert message_files(server.root)["new"] == []
     message_id = await publish(other)
@@ -336,3 +340,15 @@ async def test_a_purge_during_the_last_look_of_another_is_taken_away_too(serve: 
     assert (await call(server, "DELETE", "/q/messages")).status == 202
     gate.open()
     await comes_true(lambda: len(message_files(server.root)["remove"]) == 1)
+
+
+async def test_it_is_answered_once_every_process_knows_it(serve: Serve) -> None:
+    """Another process may know for half a second that the queue was not purged."""
+    server = await serve()
+    await make_queue(server)
+    now_s = asyncio.get_running_loop().time
+    for _ in range(2):
+        await publish(server)
+        began_s = now_s()
+        await purged(server)
+        assert now_s() - began_s >= FACTS_SETTLE_S

@@ -19,9 +19,9 @@ from harness.waiting import comes_true
 
 from mq.model.clock import SystemClock
 from mq.model.limits import BODY_HELD_BYTES_MAX, MIB
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
@@ -135,6 +135,7 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
         ("sync_folder", "keys"),
         ("sync_folder", "idempotency"),
         ("sync_folder", "firings"),
+        ("sync_folder", "groups"),
         ("mkdir", "queues/q"),
         ("sync_folder", "queues"),
     ]

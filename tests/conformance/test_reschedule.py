@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 from harness.api import UNKNOWN_ID, Reply, assert_problem, call, delete, fetch, make_queue, publish
 from harness.clock import FakeClock
-from harness.faults import FaultyFiles
+from harness.faults import FaultyFiles, UntilTheYear2106
 from harness.folders import message_files, mtime_ns
 from harness.raw import raw_head, raw_request
 from harness.server import Serve, Server
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.model.limits import DUE_IN_S_MAX, JSON_BYTES_MAX
+from mq.http.bodies import JSON_BYTES_MAX
 from mq.model.message import Stamp
-from mq.store.core.root import open_root
+from mq.protocol.envelopes import DUE_IN_S_MAX
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
@@ -44,11 +45,6 @@ def stamp_of(root: Path, state: str, message_id: str) -> Stamp:
     folder = root / "queues" / "q" if state == "queues" else root / state
     [path] = folder.rglob(name)
     return Stamp.from_mtime_ns(mtime_ns(path))
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture(params=[10_000, 1], ids=["flat", "in buckets"])
@@ -317,13 +313,6 @@ async def test_only_fetch_and_publish_have_parameters(serve: Serve) -> None:
     await make_queue(server)
     reply = await call(server, "PATCH", f"/q/messages/{UNKNOWN_ID}?delay=1")
     assert_problem(reply, 400, "unknown-parameter")
-
-
-class UntilTheYear2106(FaultyFiles):
-    """A file system whose times end there, as an old one's do earlier: later ones are cut."""
-
-    def stamp(self, descriptor: int, mtime_ns: int) -> None:
-        super().stamp(descriptor, min(mtime_ns, 2**32 * 10**9))
 
 
 @pytest.mark.parametrize("state", ["queues", "delay"])

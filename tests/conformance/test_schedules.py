@@ -1,6 +1,7 @@
 """Schedules over HTTP: what they say, when they are next, and what their messages are."""
 
 import asyncio
+import json
 import os
 from datetime import datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 from harness.api import Reply, assert_problem, call, delete, fetch, make_queue, publish
+from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.processes import Processes
 from harness.server import Serve, Server
@@ -50,16 +52,8 @@ async def fetched(server: Server) -> list[bytes]:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-async def server(serve: Serve, clock: FakeClock) -> Server:
-    """An mq with a queue, in the test's own time."""
-    started = await serve(clock=clock)
-    await make_queue(started)
-    return started
+def server(timed: Server) -> Server:
+    return timed
 
 
 # What is said and told
@@ -76,12 +70,18 @@ async def test_a_schedule_is_made_and_told(server: Server, clock: FakeClock) -> 
         "fired": 0,
         "skipped": 0,
         "last": None,
+        "waiting": False,
         "count": None,
         "until": None,
         "overlap": "allow",
+        "after": "due",
+        "misfire": "once",
         "priority": None,
         "key": None,
         "visibility": None,
+        "ttl": None,
+        "group": None,
+        "tags": [],
         "size": 5,
         "headers": {"content-type": "application/octet-stream"},
         "body": "again",
@@ -102,9 +102,13 @@ async def test_all_that_may_be_said_is_told_again(server: Server) -> None:
         "count": "7",
         "until": "2099-12-31T23:59:59+01:00",
         "overlap": "skip",
+        "after": "done",
+        "misfire": "all",
         "priority": "9",
         "key": "night/run",
         "visibility": "600",
+        "ttl": "86400",
+        "group": "store/7",
     }
     assert (await put(server, more=more, **said)).status == 201
     found = await read(server)
@@ -115,11 +119,61 @@ async def test_all_that_may_be_said_is_told_again(server: Server) -> None:
         "count": 7,
         "until": "2099-12-31T22:59:59.000Z",
         "overlap": "skip",
+        "after": "done",
+        "misfire": "all",
         "priority": 9,
         "key": "night/run",
         "visibility": 600,
+        "ttl": 86400,
+        "group": "store/7",
         "headers": {"content-type": "text/plain; charset=utf-8", "x-attribute-shop": "north"},
     }
+
+
+async def test_its_messages_have_its_group_tags_and_time_to_live(
+    server: Server, root: Path, clock: FakeClock
+) -> None:
+    query = "every=60&delay=0&ttl=100&group=stove&tag=caf%C3%A9&tag=a,+b&tag=a,+b"
+    path = f"{SCHEDULE}?{query}"
+    more = {"headers": {"x-attribute-shop": "north"}}
+    assert (await call(server, "PUT", path, data=b"again", **more)).status == 201
+    said = await read(server)
+    assert (said["ttl"], said["group"], said["tags"]) == (100, "stove", ["café", "a, b"])
+    assert "x-message-group" not in said["headers"]
+    assert fire_due(root, clock) == 1
+    clock.advance(60)
+    assert fire_due(root, clock) == 1
+    assert (await call(server, "PUT", path, data=b"again", **more)).status == 200
+    first = await fetch(server)
+    assert first.headers["X-Message-Group"] == "stove"
+    assert first.headers["X-Attribute-Shop"] == "north"
+    assert "number=1" in first.headers["X-Message-Schedule"]
+    found = (await call(server, "GET", "/q/tags/a,%20b")).json()["messages"]
+    assert [each["id"] for each in found] == [first.id, (await read(server))["last"]]
+    # The second one waits for the first of its group, which expires once it was given back.
+    assert (await fetch(server)).status == 204
+    assert (await delete(server, first.id)).status == 202
+    second = await fetch(server)
+    assert (second.id, second.headers["X-Message-Tags"]) == (
+        found[1]["id"],
+        first.headers["X-Message-Tags"],
+    )
+    assert (
+        await call(server, "PATCH", f"/q/messages/{second.id}", json={"due_in_s": 0})
+    ).status == 200
+    clock.advance(100)
+    assert (await fetch(server)).status == 204
+    assert_audits_clean(root, clock)
+
+
+@pytest.mark.parametrize(
+    ("query", "slug"), [("group=", "bad-group"), ("ttl=0", "bad-ttl"), ("tag=", "bad-tag")]
+)
+async def test_what_no_message_may_have_no_schedule_has(
+    server: Server, query: str, slug: str
+) -> None:
+    reply = await call(server, "PUT", f"{SCHEDULE}?every=60&{query}", data=b"again")
+    assert_problem(reply, 400, slug)
 
 
 async def test_the_same_said_again_changes_nothing(
@@ -238,10 +292,12 @@ async def test_a_body_has_its_bounds(serve: Serve, clock: FakeClock, root: Path)
         ({"cron": ""}, "bad-cron"),
         ({"cron": "* * * *"}, "bad-cron"),
         ({"cron": "0 0 30 2 *"}, "bad-cron"),
-        ({"cron": "0 0 15W * *"}, "bad-cron"),
+        ({"cron": "0 0 32W * *"}, "bad-cron"),
         ({"every": "60", "count": "0"}, "bad-count"),
         ({"every": "60", "until": "tomorrow"}, "bad-until"),
         ({"every": "60", "overlap": "no"}, "bad-overlap"),
+        ({"every": "60", "after": "ack"}, "bad-after"),
+        ({"every": "60", "misfire": "twice"}, "bad-misfire"),
         ({"every": "60", "priority": "10"}, "bad-priority"),
         ({"every": "60", "key": ""}, "bad-key"),
         ({"every": "60", "visibility": "0"}, "bad-visibility"),
@@ -312,11 +368,17 @@ async def test_a_message_is_what_its_schedule_says(
     more = {"Content-Type": "application/json", "ce-id": "1", "X-Attribute-A": "b", "X-Other": "c"}
     said = {"priority": "4", "key": "k", "visibility": "90"}
     await put(server, b"{}", more=more, every="60", delay="0", **said)
-    plain = await publish(server)
+    # No publish writes what a firing does.
+    plain = await publish(server, headers={"X-Message-Schedule": 'name="x", due="", number=1'})
+    due_ms = clock.now_ms()
     clock.advance(1)
     assert fire_due(root, clock) == 1
+    row = json.loads((await call(server, "GET", "/q/peek")).body.splitlines()[0])
+    fired = f'name="nightly", due="{rfc3339(due_ms)}", number=1'
+    assert row["headers"]["x-message-schedule"] == fired
     reply = await fetch(server)
     assert reply.body == b"{}"
+    assert reply.headers["X-Message-Schedule"] == fired
     assert (",p=4" in reply.id, reply.headers["Content-Type"]) == (True, "application/json")
     assert (reply.headers["ce-id"], reply.headers["X-Attribute-A"]) == ("1", "b")
     assert "X-Other" not in reply.headers
@@ -324,7 +386,9 @@ async def test_a_message_is_what_its_schedule_says(
     assert reply.headers["X-Message-Due"] == rfc3339(clock.now_ms() + 90_000)
     assert (await call(server, "GET", "/q/keys/k")).id == reply.id
     assert (await read(server))["last"] == reply.id
-    assert (await fetch(server)).id == plain
+    reply = await fetch(server)
+    assert reply.id == plain
+    assert "X-Message-Schedule" not in reply.headers
 
 
 async def test_each_firing_is_a_message_of_its_own(

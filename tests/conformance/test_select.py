@@ -19,7 +19,8 @@ from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 import mq.broker.watching
-from mq.model.limits import SELECT_CHARS_MAX, SELECTIONS_PER_QUEUE_MAX
+from mq.broker.claims import SELECTIONS_PER_QUEUE_MAX
+from mq.model.limits import SELECT_CHARS_MAX
 from mq.store.disk.files import Files
 
 CREATED = {"ce-type": "order.created", "ce-id": "1"}
@@ -76,6 +77,16 @@ async def test_each_kind_of_term(server: Server) -> None:
     assert (await select(server, "priority:5..")).status == 204
     assert (await fetch(server)).id == plain
     assert (await fetch(server)).status == 204
+
+
+async def test_groups_and_ranges(server: Server) -> None:
+    cheap = await put(server, "priority=9", headers={"x-attribute-eur": "9.50"})
+    dear = await put(server, "key=eu-1", headers={"x-attribute-eur": "100"})
+    text = "not(any(key:eu-*,header:x-attribute-eur<5)),header:x-attribute-eur"
+    assert (await select(server, text)).headers["X-Message-Id"] == cheap
+    assert (await select(server, "header:x-attribute-eur:10..")).headers["X-Message-Id"] == dear
+    bad = await select(server, "key:a,any(key:b,colour:red)")
+    assert "wrong from character 17 on" in bad.json()["detail"]
 
 
 async def test_all_terms_must_hold_with_commas_or_said_one_by_one(server: Server) -> None:

@@ -3,26 +3,24 @@
 import asyncio
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.api import assert_problem, call, fetch, make_queue, publish
+from harness.api import assert_problem, call, fetch, id_at, make_queue, publish
 from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.internals import interested
+from harness.logged import event
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 from mq.model.shovel import SHOVEL_AGAIN_S, SHOVEL_BATCH_MAX, SHOVEL_RUNS_MAX
+from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.disk.files import Files
 
 SIDELINE = "q_SIDELINE"
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture(params=[10_000, 1], ids=["flat", "in buckets"])
@@ -121,6 +119,17 @@ async def test_what_was_sidelined_comes_back_in_its_own_place(
     assert_audits_clean(root, clock)
 
 
+async def test_it_begins_once_every_process_knows_of_the_sideline(server: Server) -> None:
+    """Another process may know for half a second that the queue has none."""
+    await sidelined(server, [""])
+    now_s = asyncio.get_running_loop().time
+    began_s = now_s()
+    assert (await ended(server, await shovel(server, "?dry_run=true")))["moved"] == 1
+    run_id = await shovel(server)
+    assert (await ended(server, run_id))["moved"] == 1
+    assert now_s() - began_s >= FACTS_SETTLE_S
+
+
 async def test_who_waits_hears_of_it(server: Server) -> None:
     (message_id,) = await sidelined(server, [""])
     waiting = asyncio.create_task(call(server, "GET", "/q/messages?wait=30"))
@@ -149,7 +158,8 @@ async def test_filters(server: Server, clock: FakeClock) -> None:
         ("?priority=9&older_than=30", [young], {"not-selected": 4, "too-young": 1}),
         ("?priority=3&older_than=30", [three], {"not-selected": 4}),
         ("?key=eu-1", [eu_1], {"not-selected": 3}),
-        ("?older_than=60", [us_1, plain], {"too-young": 1}),
+        (f"?id={us_1}&id={young}&priority=..7", [us_1], {"not-selected": 2}),
+        ("?older_than=60", [plain], {"too-young": 1}),
     ):
         is_there = "too-young" not in stayed or young not in moved
         done = await ended(server, await shovel(server, query))
@@ -317,6 +327,8 @@ async def test_what_it_is_not(server: Server, root: Path) -> None:
         ("priority=7..3", "bad-priority"),
         ("max_receives=1000", "bad-max-receives"),
         ("dry_run=maybe", "bad-dry-run"),
+        ("id=nothing", "bad-id"),
+        ("&".join(f"id={id_at(n=number)}" for number in range(101)), "bad-id"),
         ("reason=rejected", "unknown-parameter"),
     ],
 )
@@ -375,6 +387,48 @@ async def test_a_queue_that_is_deleted_ends_its_run(server: Server) -> None:
     assert (await call(server, "GET", "/q/messages")).status == 204
 
 
+class SlowFiles(Files):
+    """A look that has found a run's turn taken waits, once, when it is armed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_armed = False
+        self.has_read, self.goes_on = threading.Event(), threading.Event()
+
+    def lock(self, descriptor: int) -> bool:
+        is_free = super().lock(descriptor)
+        if self.is_armed and not is_free:
+            self.is_armed = False
+            self.has_read.set()
+            assert self.goes_on.wait(30)
+        return is_free
+
+
+async def test_a_run_that_ends_during_a_look_is_shown_as_it_ended(
+    serve: Serve, clock: FakeClock
+) -> None:
+    files = SlowFiles()
+    server = await serve(files=files, clock=clock)
+    await make_queue(server)
+    await sidelined(server, [""] * 2)
+    run_id = await shovel(server, "?rate=1")
+    files.is_armed = True
+    look = asyncio.create_task(shown(server))
+    await asyncio.to_thread(files.has_read.wait, 30)
+
+    async def is_over() -> bool:
+        clock.advance(1)
+        return bool((await shown(server))["state"] == "done")
+
+    await comes_true(is_over, "its end")
+    service = server.daemon.service
+    assert service is not None
+    await comes_true(lambda: not service.shovels.running, "it is gone")
+    files.goes_on.set()
+    found = await look
+    assert (found["id"], found["state"], found["moved"]) == (run_id, "done", 2)
+
+
 class FailingFiles(Files):
     """Renames out of a sideline fail, where they are told to."""
 
@@ -401,9 +455,7 @@ async def test_after_an_error_it_waits_and_goes_on(
 
     await comes_true(waits, "that it waits")
     assert (await shown(server))["error"] == "storage-failed"
-    [told] = [
-        vars(each)["fields"] for each in caplog.records if each.getMessage() == "a shovel waits"
-    ]
+    [told] = [vars(each)["fields"] for each in caplog.records if event(each) == "a shovel waits"]
     assert (told["state"], told["dry_run"]) == ("waiting", False)
     assert os.strerror(5) in told["cause"]
     files.error = None

@@ -24,14 +24,13 @@ from harness.server import Serve, Server
 from harness.upkeep import move_due
 from harness.waiting import comes_true
 
-from mq.model.limits import QUEUE_NAME_CHARS_MAX
 from mq.model.message import Stamp
-from mq.model.names import QueueName
-from mq.store.core.root import open_root
+from mq.model.names import QUEUE_NAME_CHARS_MAX, QueueName
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.leases.lease import claim
+from mq.store.opening import open_root
 
 SIDELINE = "q_SIDELINE"
 
@@ -41,11 +40,6 @@ async def sideline(
 ) -> Reply:
     path = f"/{queue}/messages/{message_id}/sideline{query}"
     return await call(server, "POST", path, **more)
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture(params=[10_000, 1], ids=["flat", "in buckets"])

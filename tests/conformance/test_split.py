@@ -24,7 +24,8 @@ from harness.raw import raw_connection, raw_head, raw_request
 from harness.server import Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-from mq.model.limits import BATCH_BYTES_MAX, BATCH_GROUP_MESSAGES, MIB, SPLIT_LINES_MAX
+from mq.broker.batches import BATCH_GROUP_MESSAGES
+from mq.model.limits import BATCH_BYTES_MAX, MIB, SPLIT_LINES_MAX
 from mq.model.settings import QueueSettings
 
 SPLIT = "/q/messages?split=lines"

@@ -1,5 +1,6 @@
 """Deliveries that are given back unhandled: they do not count towards `max_receives`."""
 
+import json
 import os
 import signal
 import subprocess
@@ -15,17 +16,13 @@ from harness.consuming import consuming
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import FIRST_SIGHT_S, RETURNED_MAX
-from mq.store.core.root import open_root
+from mq.model.message import RETURNED_MAX
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
+from mq_mover.full_passes import FIRST_SIGHT_S
 from mq_mover.mover import Mover
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 async def served(serve: Serve, max_receives: int, **more: Any) -> Server:
@@ -76,6 +73,20 @@ async def test_a_returned_delivery_is_no_attempt(
     counts = (await call(server, "GET", "/q")).json()
     assert (counts["ready"], counts["sidelined"]) == (0, 1)
     assert_audits_clean(root, clock)
+
+
+async def test_a_message_says_its_attempts_where_some_deliveries_were_none(serve: Serve) -> None:
+    server = await served(serve, 0)
+    await publish(server)
+    reply = await fetch(server)
+    assert "X-Message-Attempts" not in reply.headers
+    assert reply.headers["X-Message-Receives"] == "1"
+    await give_back(server, reply.id, **{"If-Match": '"1"'})
+    for path in ("/q/peek", "/q/messages?count=1&visibility=1"):
+        row = json.loads((await call(server, "GET", path)).body)
+        assert (row["attempts"], row["receives"]) in ((0, 1), (1, 2))
+    read = await call(server, "GET", f"/q/messages/{reply.id}")
+    assert (read.headers["X-Message-Attempts"], read.headers["X-Message-Receives"]) == ("1", "2")
 
 
 async def test_what_has_lapsed_counts(serve: Serve, root: Path, clock: FakeClock) -> None:
@@ -154,6 +165,29 @@ async def test_a_connection_that_tells_nothing_has_handled_all(serve: Serve) -> 
         return bool(found["in_flight"] + found["sidelined"] == 2 and found["ready"] == 0)
 
     await comes_true(is_over)
+
+
+async def test_what_was_prefetched_by_requests_and_not_begun_is_returned(serve: Serve) -> None:
+    server = await served(serve, 1)
+    await publish_lines(server, [b"0", b"1", b"2", b"3"])
+    (begun, _), (waiting, _), (released, etag), (unknown, _) = [
+        await fetched(server) for _ in range(4)
+    ]
+    async with consuming(server) as consumer:
+        named = [{"queue": "q", "id": each, "receives": 1} for each in (begun, waiting, released)]
+        stale = {"queue": "q", "id": unknown, "receives": 2}
+        await consumer.socket.send_json({"prefetched": [*named, stale]})
+        await consumer.socket.send_json({"begin": [begun]})
+        reply = await give_back(server, released, **{"If-Match": etag})
+        assert reply.status == 200
+
+    async def is_back() -> bool:
+        found = (await call(server, "GET", "/q")).json()
+        return (found["ready"], found["in_flight"]) == (2, 2)
+
+    await comes_true(is_back)
+    again = dict([await fetched(server) for _ in range(2)])
+    assert again == {waiting: '"2"', released: '"2"'}
 
 
 PROGRAM = """

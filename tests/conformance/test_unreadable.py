@@ -16,15 +16,10 @@ from harness.internals import connections
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.store.audit.breaches import Breach
+from mq.store.audit.findings import Breach
 
 SIDELINE = "q_SIDELINE"
 HEADERS = {"x-attribute-a": "b" * 50}
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
 
 
 @pytest.fixture

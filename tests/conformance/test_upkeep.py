@@ -14,17 +14,13 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 from mq.model.clock import rfc3339
-from mq.model.members import Acted, Doing
+from mq.model.members import TOLD_GONE_S, Acted, Doing
 from mq.model.names import QueueName
-from mq.model.upkeep_limits import (
-    MEMBER_QUEUES_SHOWN_MAX,
-    QUEUES_LISTED_DEFAULT,
-    REFRESH_FIRST_S,
-    TOLD_GONE_S,
-)
-from mq.store.core.root import open_root
+from mq.protocol.queues import MEMBER_QUEUES_SHOWN_MAX, QUEUES_LISTED_DEFAULT
 from mq.store.disk.files import Files
 from mq.store.members.files import MemberFile
+from mq.store.opening import open_root
+from mq.store.settings.registry import REFRESH_FIRST_S
 
 
 async def listed(server: Server, query: str = "") -> dict[str, Any]:
@@ -75,7 +71,7 @@ async def test_a_page_of_queues_goes_on_behind_the_last(server: Server) -> None:
     assert len((await listed(server, "?after=q097a&count=2"))["queues"]) == 2
 
 
-@pytest.mark.parametrize("path", ["/-/queues", "/-/members"])
+@pytest.mark.parametrize("path", ["/-/queues", "/-/members", "/-/trends"])
 async def test_a_head_says_that_there_is_an_answer(server: Server, path: str) -> None:
     reply = await call(server, "HEAD", path)
     assert (reply.status, reply.body) == (200, b"")
@@ -88,6 +84,8 @@ async def test_a_head_says_that_there_is_an_answer(server: Server, path: str) ->
         ("/-/queues?after=", "bad-after"),
         ("/-/queues?count=0", "bad-count"),
         ("/-/queues?count=1001", "bad-count"),
+        ("/-/trends?queue=a/b", "bad-queue"),
+        ("/-/trends?range=month", "bad-range"),
         ("/-/members?queue=a/b", "bad-queue"),
         ("/-/members?queue=a&queue=b", "bad-queue"),
         ("/-/members?member=a", "unknown-parameter"),

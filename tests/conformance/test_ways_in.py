@@ -1,6 +1,6 @@
 """Whichever way a message takes, its id finds it: each way by each combination of priority, key,
-delay and shards, flat, in a bucket and below one. Each id is asked for by GET and DELETE, and the
-root is audited at the end.
+delay and shards, flat, in a bucket and below one; as a file of its own, as an item of a pack, and
+of a parted one. Each id is asked for by GET and DELETE, and the root is audited at the end.
 """
 
 import itertools
@@ -17,16 +17,17 @@ from harness.consuming import consuming
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.model.limits import FIRST_SIGHT_S
-from mq.model.names import ConsumerName, Key, QueueName
+from mq.model.names import ConsumerName, Key, MessageId, QueueName
 from mq.spark.options import WriteOptions
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.leases.lease import claim
 from mq.store.leases.releasing import release
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
+from mq_mover.full_passes import FIRST_SIGHT_S
 from mq_mover.mover import Mover
 from mq_mover.scheduler import Scheduler
 
@@ -36,6 +37,9 @@ ROUNDS = 3
 ROWS = 4
 DELAY_S = 3600
 VISIBILITY_S = 30
+TTL_S = 30 * 24 * 3600
+TAG = "a"
+TAGGED_EVERY = 3
 
 PRIORITIES = {"none": (0,), "one": (3,), "mixed": (0, 5, 9)}
 COMBINATIONS = list(itertools.product(PRIORITIES, (False, True), (False, True), (1, 3)))
@@ -47,9 +51,13 @@ class Row(NamedTuple):
     priority: int
     key: str | None
     delay_s: int
+    tags: tuple[str, ...] = ()
+    ttl_s: int = TTL_S
 
     def query(self) -> str:
         said: dict[str, object] = {"priority": self.priority, "delay": self.delay_s}
+        if self.tags:
+            said |= {"tag": self.tags[0], "ttl": self.ttl_s}
         if self.key is not None:
             said["key"] = self.key
         return "&".join(f"{name}={value}" for name, value in said.items())
@@ -57,6 +65,9 @@ class Row(NamedTuple):
 
 class Place:
     """One root: its mq, what else works on it, and their time."""
+
+    stored = "single"
+    """Or `pack`, or `parted`."""
 
     def __init__(self, server: Server, clock: FakeClock) -> None:
         self.server = server
@@ -82,9 +93,29 @@ Way = Callable[[Place, str, list[Row]], Awaitable[list[str]]]
 
 
 async def one_by_one(place: Place, queue: str, rows: list[Row]) -> list[str]:
+    if place.stored != "single":
+        return await in_packs(place, queue, rows)
     return [
         (await place.call("POST", f"/{queue}/messages?{row.query()}", data=b"x")).id for row in rows
     ]
+
+
+async def in_packs(place: Place, queue: str, rows: list[Row]) -> list[str]:
+    """As lines that share files. A spare one of each is deleted where the packs are parted."""
+    ids = []
+    await place.call("PATCH", f"/{queue}/settings", json={"pack_messages_max": 1000})
+    is_parted = place.stored == "parted"
+    for row, alike in itertools.groupby(sorted(rows)):
+        count = len(list(alike))
+        body = b"x\n" * (count + is_parted)
+        path = f"/{queue}/messages?split=lines&pack=true&{row.query()}"
+        reply = await place.call("POST", path, data=body)
+        published = [json.loads(line)["id"] for line in reply.body.splitlines()]
+        assert len(published) < 2 or all(",n=" in each for each in published)
+        if is_parted:
+            await place.call("DELETE", f"/{queue}/messages/{published.pop()}")
+        ids += published
+    return ids
 
 
 async def by_lines(place: Place, queue: str, rows: list[Row]) -> list[str]:
@@ -94,6 +125,15 @@ async def by_lines(place: Place, queue: str, rows: list[Row]) -> list[str]:
         reply = await place.call("POST", path, data=body)
         ids += [json.loads(line)["id"] for line in reply.body.splitlines()]
     return ids
+
+
+async def by_rows(place: Place, queue: str, rows: list[Row]) -> list[str]:
+    said = [
+        row._asdict() | {"body": "x", "headers": {"ce-id": str(n)}} for n, row in enumerate(rows)
+    ]
+    body = "\n".join(map(json.dumps, said)).encode()
+    reply = await place.call("POST", f"/{queue}/messages?split=rows", data=body)
+    return [json.loads(line)["id"] for line in reply.body.splitlines()]
 
 
 def bulk(place: Place, queue: str, rows: list[Row], name: str | None) -> list[str]:
@@ -163,15 +203,27 @@ async def by_schedules(place: Place, queue: str, rows: list[Row]) -> list[str]:
 
 async def to_the_sideline(place: Place, queue: str, rows: list[Row]) -> list[str]:
     ids = await one_by_one(place, queue, rows)
+    if place.stored == "pack":
+        await together(place, queue, "sidelines", ids)
+        return ids
     for message_id in ids:
         await place.call("POST", f"/{queue}/messages/{message_id}/sideline")
     return ids
 
 
+async def together(place: Place, queue: str, way: str, ids: list[str]) -> None:
+    said = {"messages": [{"id": each} for each in ids]}
+    results = (await place.call("POST", f"/{queue}/{way}", json=said)).json()["results"]
+    assert {each["status"] for each in results} == {200}
+
+
 async def fetched(place: Place, queue: str, rows: list[Row]) -> list[str]:
     """All that is ready, and these."""
     await one_by_one(place, queue, rows)
-    ids = []
+    ids: list[str] = []
+    if place.stored == "pack":
+        reply = await place.call("GET", f"/{queue}/messages?count=1000&packs=true")
+        return [json.loads(line)["id"] for line in reply.body.splitlines()]
     while (reply := await fetch(place.server, queue)).status == 200:
         ids.append(reply.id)
     return ids
@@ -191,9 +243,13 @@ async def by_the_last_receive(place: Place, queue: str, rows: list[Row]) -> list
 
 
 async def by_release(place: Place, queue: str, rows: list[Row]) -> list[str]:
+    """One by one, and many together."""
     ids = await fetched(place, queue, rows)
-    for message_id in ids:
+    many = ids if place.stored == "pack" else ids[1::2]
+    for message_id in ids[::2] if place.stored != "pack" else ():
         await place.call("PATCH", f"/{queue}/messages/{message_id}", json={"due_in_s": 0})
+    if many:
+        await together(place, queue, "releases", many)
     return ids
 
 
@@ -201,7 +257,8 @@ async def by_a_consumer_that_goes(place: Place, queue: str, rows: list[Row]) -> 
     """What it had comes back at once, all together."""
     await one_by_one(place, queue, rows)
     count = len(ids_of(place, queue))
-    async with consuming(place.server, queue, credit=count) as consumer:
+    packs = place.stored == "pack"
+    async with consuming(place.server, queue, credit=count, packs=packs) as consumer:
         ids = [(await consumer.message()).id for _ in range(count)]
 
     async def are_ready() -> bool:
@@ -229,7 +286,8 @@ def ids_of(place: Place, queue: str) -> set[str]:
     top = Path(place.root.layout.root)
     ready = (path.name for path in (top / "queues" / queue).rglob("*-*-*-*-*") if path.is_file())
     delayed = (path.name.partition(":")[2] for path in (top / "delay").rglob(f"{queue}:*"))
-    return {*ready, *delayed}
+    files = map(MessageId.parse, (*ready, *delayed))
+    return {one.text for each in files for one in (each.all_items() or (each,))}
 
 
 class How(NamedTuple):
@@ -238,16 +296,18 @@ class How(NamedTuple):
     way: Way
     keys: bool = True
     delays: bool = True
+    tags: bool = True
     sideline: bool = False
 
 
 WAYS = [
     How(one_by_one),
     How(by_lines, keys=False),
-    pytest.param(How(by_the_sink), marks=pytest.mark.certificate),
-    pytest.param(How(by_a_load_or_a_replay), marks=pytest.mark.certificate),
+    How(by_rows),
+    pytest.param(How(by_the_sink, tags=False), marks=pytest.mark.certificate),
+    pytest.param(How(by_a_load_or_a_replay, tags=False), marks=pytest.mark.certificate),
     How(by_a_shovel),
-    How(by_schedules, delays=False),
+    How(by_schedules, delays=False, tags=False),
     How(to_the_sideline, sideline=True),
     How(by_redelivery, delays=False),
     How(by_the_last_receive, delays=False, sideline=True),
@@ -255,6 +315,25 @@ WAYS = [
     How(by_a_consumer_that_goes, delays=False),
     How(by_a_lease, delays=False),
 ]
+
+
+OF_PACKS = [
+    How(one_by_one),
+    How(by_a_shovel),
+    How(to_the_sideline, sideline=True),
+    How(by_redelivery, delays=False),
+    How(by_the_last_receive, delays=False, sideline=True),
+    How(by_release, delays=False),
+    How(by_a_consumer_that_goes, delays=False),
+    How(by_a_lease, delays=False),
+]
+
+
+async def are_tagged(place: Place, queue: str, ids: list[str]) -> None:
+    """Those that have a tag are found by it, in the order of their publishes."""
+    tagged = sorted(each for each in ids if ",t=1" in each)
+    said = (await place.call("GET", f"/{queue}/tags/{TAG}?count=1000")).json()
+    assert [each["id"] for each in said["messages"]] == tagged
 
 
 @pytest.fixture
@@ -267,6 +346,17 @@ async def place(serve: Serve) -> Place:
 
 @pytest.mark.parametrize("how", WAYS, ids=lambda how: how.way.__name__)
 async def test_an_id_finds_its_message_whichever_way_it_took(place: Place, how: How) -> None:
+    await assert_found(place, how)
+
+
+@pytest.mark.parametrize("stored", ["pack", "parted"])
+@pytest.mark.parametrize("how", OF_PACKS, ids=lambda how: how.way.__name__)
+async def test_an_id_finds_its_message_of_a_pack(place: Place, how: How, stored: str) -> None:
+    place.stored = stored
+    await assert_found(place, how._replace(keys=False, tags=False))
+
+
+async def assert_found(place: Place, how: How) -> None:
     found: dict[str, list[str]] = {}
     depths = set()
     for number, (priority, keyed, delayed, shards) in enumerate(COMBINATIONS):
@@ -276,8 +366,10 @@ async def test_an_id_finds_its_message_whichever_way_it_took(place: Place, how: 
         await place.call("PUT", f"/{queue}?shards={shards}")
         ids: dict[str, None] = {}
         for turn in range(ROUNDS):
+            tags = (TAG,) if how.tags and number % TAGGED_EVERY else ()
+            delay_s = DELAY_S if delayed else 0
             rows = [
-                Row(next(values), f"{turn}-{at}" if keyed else None, DELAY_S if delayed else 0)
+                Row(next(values), f"{turn}-{at}" if keyed else None, delay_s, tags)
                 for at in range(ROWS)
             ]
             ids |= dict.fromkeys(await how.way(place, queue, rows))
@@ -293,6 +385,7 @@ async def test_an_id_finds_its_message_whichever_way_it_took(place: Place, how: 
             await place.call("GET", f"/{queue}/messages/{message_id}")
     assert_audits_clean(top, place.clock)
     for queue, ids in found.items():
+        await are_tagged(place, queue, ids)
         for message_id in ids[::2]:
             reply = await delete(place.server, message_id, queue)
             assert reply.status == 202, (queue, message_id, reply.body)

@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.coordination.assigning import NOBODY, Deal, assign, pair_of
+from mq.coordination.assigning import NO_DEAL, Deal, assign, pair_of
 from mq.model.names import QueueName
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,5}(_SIDELINE)?", fullmatch=True).map(QueueName.parse)
@@ -83,7 +83,7 @@ def test_what_the_leader_does_not_say_of_itself_is_its_own(
 
 def test_nobody_there_is_nobody_assigned() -> None:
     assert assign([QueueName.parse("orders")], []) == {}
-    assert NOBODY.owner(QueueName.parse("orders")) is None
+    assert NO_DEAL.owner(QueueName.parse("orders")) is None
 
 
 def test_of_two_that_have_one_more_than_their_part_one_may_keep_it() -> None:

@@ -5,7 +5,7 @@ tests, that no queue is of two members.
 import pytest
 from harness.members import Bench, many_queues, queues_named
 
-from mq.coordination.alone import Alone
+from mq.coordination.coordinator import Alone
 from mq.model.names import QueueName
 
 

@@ -9,10 +9,10 @@ import pytest
 from harness.faults import FaultyFiles
 from harness.members import FileBench, queues_named
 
+from mq.coordination.coordinator import ASSIGN_EVERY_S, Pacing
 from mq.coordination.file import FileCoordinator
-from mq.coordination.pacing import Pacing
+from mq.coordination.leases import MEMBER_FORGOTTEN_S
 from mq.model.errors import StartupError
-from mq.model.upkeep_limits import ASSIGN_EVERY_S, MEMBER_FORGOTTEN_S
 from mq.store.disk.files import Files
 
 ORDERS = queues_named("orders")[0]

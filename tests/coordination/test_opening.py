@@ -8,15 +8,15 @@ import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 
-from mq.coordination.alone import Alone
+from mq.coordination.coordinator import Alone
 from mq.coordination.file import FileCoordinator
-from mq.coordination.opening import open_coordinator
-from mq.coordination.root_id import root_id
+from mq.coordination.opening import open_coordinator, root_id
 from mq.coordination.zookeeper import ZooKeeperCoordinator
 from mq.coordination.zookeeper_address import Address, Nodes
 from mq.model.errors import StartupError
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def test_the_kinds(opened: Root) -> None:
 @pytest.mark.parametrize("text", ["", "File", "zookeeper", "zookeeper:", "etcd://x", "file://x"])
 def test_another_is_told_which_there_are(opened: Root, text: str) -> None:
     with pytest.raises(
-        StartupError, match=r"say (file, alone, or )?zookeeper://HOST:PORT|say file"
+        StartupError, match=r"use (file, alone, or )?zookeeper://HOST:PORT|use file"
     ):
         open_coordinator(text, opened, "a")
 
 
 @pytest.mark.parametrize("member", ["", ".", "a/b", "-a", "ä", "a" * 101, "a b", "a\n"])
 def test_a_member_has_a_name_that_a_file_can_have(opened: Root, member: str) -> None:
-    with pytest.raises(StartupError, match="no member can be called"):
+    with pytest.raises(StartupError, match="is not a member name"):
         open_coordinator("file", opened, member)
 
 
@@ -100,7 +100,7 @@ def test_addresses(text: str, address: Address) -> None:
     ],
 )
 def test_bad_addresses_are_told_what_is_right_and_nothing_secret(text: str) -> None:
-    with pytest.raises(StartupError, match="say zookeeper://HOST:PORT") as raised:
+    with pytest.raises(StartupError, match="use zookeeper://HOST:PORT") as raised:
         Address.parse(text)
     assert "secret" not in str(raised.value)
     assert "secret" not in repr(Address("h", credentials="u:secret"))
@@ -125,7 +125,7 @@ def test_something_else_in_its_place_is_left_alone(opened: Root, says: str) -> N
         path.symlink_to(says)
     else:
         path.touch()
-    with pytest.raises(StartupError, match="root-id is not what mq makes there"):
+    with pytest.raises(StartupError, match="root-id must be the symbolic link"):
         root_id(opened)
 
 

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mq.coordination.assigning import NOBODY, Deal, assign
+from mq.coordination.assigning import NO_DEAL, Deal, assign
 from mq.coordination.settling import Settling
 from mq.model.names import QueueName
 
@@ -25,7 +25,7 @@ def settling(deal: Deal, *members: str, now_s: float = 0.0) -> Settling:
 def test_of_what_nobody_has_said_nothing_is_ours() -> None:
     made = Settling("me", BELIEVE_S)
     assert not made.has(ORDERS, 1e9)
-    assert (made.deal, made.members) == (NOBODY, ())
+    assert (made.deal, made.members) == (NO_DEAL, ())
 
 
 def test_one_who_is_alone_waits_for_nobody() -> None:
@@ -102,7 +102,7 @@ class SettlingMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.now_s = 0.0
         self.members = [Member(name, Settling(name, BELIEVE_S)) for name in NAMES]
-        self.deal = NOBODY
+        self.deal = NO_DEAL
         self.unseen: dict[str, int] = dict.fromkeys(NAMES, 0)
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 14.0, 29.5]))

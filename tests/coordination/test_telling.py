@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.coordination.assigning import NOBODY, Deal
-from mq.coordination.leader_file import parse_deal, print_deal
-from mq.coordination.telling import NOTHING, Told, parse_told, print_told
-from mq.model.upkeep_limits import NODE_BYTES_MAX, NODE_PLAIN_BYTES_MAX
+from mq.coordination.assigning import NO_DEAL, Deal
+from mq.coordination.telling import (
+    NODE_BYTES_MAX,
+    NODE_PLAIN_BYTES_MAX,
+    NOTHING,
+    Told,
+    parse_deal,
+    parse_told,
+    print_deal,
+    print_told,
+)
 
 QUEUES = st.frozensets(st.from_regex(r"[a-z][a-z0-9.]{0,9}", fullmatch=True), max_size=20)
 MEMBERS = st.sampled_from(["a", "host-1.example-77-f00d", "b"])
@@ -32,7 +39,7 @@ def test_a_deal_is_read_as_it_was_written(leader: str, assigned: dict[str, str])
 def test_what_is_neither_is_nothing(data: bytes) -> None:
     assert parse_told(data) == NOTHING
     assert parse_told(zlib.compress(data)) == NOTHING
-    assert parse_deal(data) == NOBODY
+    assert parse_deal(data) == NO_DEAL
 
 
 @pytest.mark.parametrize(
@@ -51,7 +58,7 @@ def test_what_is_neither_is_nothing(data: bytes) -> None:
 )
 def test_another_version_and_what_is_broken_are_nothing(text: bytes) -> None:
     assert parse_told(text) == NOTHING
-    assert parse_deal(text) == NOBODY
+    assert parse_deal(text) == NO_DEAL
 
 
 def test_a_large_assignment_is_compressed_and_fits() -> None:

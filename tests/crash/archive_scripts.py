@@ -70,11 +70,11 @@ class _CutShort(NoFlusher):
         self._session = flusher.session()
         self._left = flushes
 
-    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
         if not self._left:
             raise _Cut
         self._left -= 1
-        return self._session.flush(asked, begun)
+        return self._session.flush(asked)
 
 
 def _archive(on: Stage) -> Path:

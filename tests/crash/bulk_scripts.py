@@ -9,6 +9,7 @@ from crash.stage import ORDERS, SOON_S, Stage
 from harness.messages import make_body
 
 from mq.model.errors import StagedFileGone
+from mq.model.headers import parse_block, tags_in
 from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.store.bulk.journal import abort, begin_publish, commit, read_journal
 from mq.store.bulk.roll_forward import roll_all_forward
@@ -28,11 +29,18 @@ class _Bulk:
     """One publish of two partitions with a message each; a third attempt loses."""
 
     def __init__(
-        self, on: Stage, *, key: str = "", is_scheduled: bool = False, in_folds: bool = False
+        self,
+        on: Stage,
+        *,
+        key: str = "",
+        is_scheduled: bool = False,
+        in_folds: bool = False,
+        head: bytes = b"",
     ) -> None:
         self._on = on
         self._in_folds = in_folds
         self._key = key
+        self._head = head
         self._is_scheduled = is_scheduled
         self._facts: list[tuple[str, int, int]] = []
 
@@ -73,7 +81,12 @@ class _Bulk:
         found = []
         for number, attempt in enumerate((Attempt(0, 0), Attempt(0, 2), Attempt(1, 1))):
             has_key = self._key and attempt.partition == 0
-            message_id = MessageId(uuids.next(), key=Key.parse(self._key) if has_key else None)
+            key = Key.parse(self._key) if has_key else None
+            ttl_s = TTL_S if self._head else None
+            tags = len(tags_in(parse_block(self._head)))
+            message_id = MessageId(
+                uuids.next(), 0, key, None, len(self._head), ttl_s=ttl_s, tags=tags
+            )
             is_later = self._is_scheduled and attempt.partition == 1
             due_ms = root.now_ms() + SOON_S * 1000 if is_later else None
             with StagingWriter(root, JOB, attempt, "fsync") as writer:
@@ -82,7 +95,7 @@ class _Bulk:
                     uuids_of = (message_id.uuid,)
                     writer.put_alike(QueueName(ORDERS), message_id, uuids_of, (body,), True)
                 else:
-                    writer.put(QueueName(ORDERS), message_id, body, due_ms=due_ms)
+                    writer.put(QueueName(ORDERS), message_id, body, self._head, due_ms)
                 staged = writer.finish()
             if number > 0:
                 self._facts.append((message_id.text, 100 + number, due_ms or 0))
@@ -90,20 +103,40 @@ class _Bulk:
         return found
 
 
+TTL_S = 30 * 24 * 3600
+HEAD = b"X-Message-Tags: a, b\n"
+
+
 class _DiesBefore(FsyncFlusher):
     """Flushes the buckets that messages are to go to, and nothing that came there."""
 
-    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
         before = {index: flush for index, flush in asked.items() if not flush.covered}
-        return super().flush(before, begun)
+        return super().flush(before)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def publish_in_bulk_with_a_key_and_for_later(on: Stage) -> None:
     await on.begin(ORDERS)
     ids = await _Bulk(on, key="night", is_scheduled=True).publish(roll_all_forward)
     await on.clients.delete(ids[0])
     await on.clients.publish_keyed(300, key="night")
+
+
+@script(FLAT, BUCKETS)
+async def publish_in_bulk_with_entries(on: Stage) -> None:
+    """One with a key, and one that a process that died has moved and not flushed: an audit reports
+    a living message without its entries.
+    """
+    await on.begin(ORDERS)
+
+    def roll_twice(root: Root, flusher: FsyncFlusher) -> None:
+        on.known()
+        _roll(root, _DiesBefore(root.files, 1))
+        roll_all_forward(root, flusher)
+
+    ids = await _Bulk(on, key="night", head=HEAD).publish(roll_twice)
+    await on.clients.delete(ids[1])
 
 
 @script(FLAT, BUCKETS)
@@ -126,7 +159,7 @@ def _roll(root: Root, flusher: FsyncFlusher, leaves_one_name: bool = False) -> N
     Roller(root, flusher, journal, leaves_one_name).run()
 
 
-@script(FLAT, BUCKETS, legal=Legal.WHOLE_RENAMES)
+@script(legal=Legal.WHOLE_RENAMES)
 async def roll_folds_forward(on: Stage) -> None:
     """The first goes to its place whole, which the second finds taken."""
     await on.begin(ORDERS)
@@ -139,7 +172,7 @@ async def roll_folds_forward(on: Stage) -> None:
     await on.clients.delete(ids[0])
 
 
-@script(FLAT, BUCKETS, legal=Legal.WHOLE_RENAMES)
+@script(legal=Legal.WHOLE_RENAMES)
 async def roll_folds_forward_that_another_has(on: Stage) -> None:
     """Which died before it flushed anything of what it had moved."""
     await on.begin(ORDERS)
@@ -160,7 +193,7 @@ async def unfold_where_both_names_may_stay(on: Stage) -> None:
     await on.clients.delete(ids[0])
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def give_up_a_bulk(on: Stage) -> None:
     await on.begin(ORDERS)
     await _Bulk(on).give_up()

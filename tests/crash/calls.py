@@ -1,7 +1,8 @@
 """Calls that change a file system, as a log holds them: on inodes, in one order, marks between."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 from crash.images import Mark
@@ -87,3 +88,32 @@ class Sync:
 
 Call: TypeAlias = Make | Write | Truncate | Stamp | Rename | Link | Remove | Sync
 Log: TypeAlias = Sequence[Call | Mark]
+
+# Ids and digests, and the folders that are named by parts of them.
+_NAMED = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\b[0-9a-f]{12,64}\b"
+    r"|\b[0-9a-f]{8}(?:\.[0-9a-f]{2})?\b|(?<=name=')[0-9a-f]{2}(?=')"
+)
+_TIME = re.compile(r"\b\d{10,}\b|\d{4}-\d\d-\d\dT[0-9:.]+Z")
+
+
+def places_alike(log: Log, other: Log) -> int:
+    """Up to which place two logs say the same, but for ids and times."""
+    both = zip(_told(log), _told(other), strict=False)
+    differ = (place for place, (one, two) in enumerate(both) if one != two)
+    return next(differ, min(len(log), len(other)))
+
+
+def _told(log: Log) -> Iterator[str]:
+    """Each entry, with the number of its first appearance for an id or a digest."""
+    named: dict[str, str] = {}
+    for entry in log:
+        facts = entry.facts if isinstance(entry, Mark) else _facts(entry)
+        text = " ".join(f"{name}={value!r}" for name, value in facts.items() if name != "at_ms")
+        text = _TIME.sub("T", text)
+        text = _NAMED.sub(lambda found: named.setdefault(found[0], f"<{len(named)}>"), text)
+        yield f"{type(entry).__name__} {text}"
+
+
+def _facts(call: Call) -> dict[str, object]:
+    return {each.name: getattr(call, each.name) for each in fields(call) if each.name != "mtime_ns"}

@@ -1,5 +1,6 @@
 """Taking chosen messages from one queue to another, each in a script like those of `scripts.py`."""
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -10,8 +11,7 @@ from crash.stage import ORDERS, Stage
 
 from mq.model.lifecycle import State
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName
-from mq.model.replay_id import ReplayId
+from mq.model.names import MessageId, QueueName, ReplayId
 from mq.model.shovel import ALL, Why
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
@@ -19,6 +19,7 @@ from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.crossings import Crossing
 from mq.store.leases.lease import acknowledge, claim
+from mq.store.operations.remove import remove
 from mq.store.shovel.crossing_files import (
     Chosen,
     candidate_of,
@@ -106,6 +107,7 @@ async def _chosen_by_another(on: Stage, ids: Sequence[str], *, is_flushed: bool 
 async def _moved_by_another(on: Stage, ids: Sequence[str]) -> None:
     """Which died before it flushed that."""
     await _chosen_by_another(on, ids)
+    on.settle()
     _asked(on, "shovel_asked", ids)
     for message_id in ids:
         os.rename(on.ready(message_id), on.root / "queues" / OTHER / message_id)
@@ -122,7 +124,7 @@ async def cross(on: Stage) -> None:
         await on.clients.delete(message_id, OTHER)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def cross_keyed(on: Stage) -> None:
     """It takes its key along: there it has it, and here another gets it."""
     await on.begin(ORDERS, OTHER)
@@ -149,6 +151,7 @@ async def go_on_with_a_crossing_that_another_began(on: Stage) -> None:
     await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300, 16)
     await _chosen_by_another(on, ids)
+    on.settle()
     _asked(on, "shovel_asked", ids)
     os.rename(on.ready(ids[0]), on.root / "queues" / OTHER / ids[0])
     await _crossed(on, ids[1:], ids=())
@@ -156,7 +159,7 @@ async def go_on_with_a_crossing_that_another_began(on: Stage) -> None:
     await on.clients.delete(ids[0], OTHER)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def fetch_what_another_crossed(on: Stage) -> None:
     await on.begin(ORDERS, OTHER)
     ids = await _published(on, 300)
@@ -171,6 +174,23 @@ async def delete_what_another_crossed(on: Stage) -> None:
     ids = await _published(on, 300)
     await _moved_by_another(on, ids)
     await on.clients.delete(ids[0], OTHER)
+
+
+@script()
+async def delete_what_crossed_beside_one_that_did_not_know(on: Stage) -> None:
+    """It looked at the queue before the run wrote down what it had chosen."""
+    await on.begin(ORDERS, OTHER)
+    ids = await _published(on, 300)
+    bystander = await on.bystander(OTHER)
+    await _moved_by_another(on, ids)
+    on.disk.mark("delete_asked", queue=OTHER, id=ids[0])
+
+    def work() -> None:
+        operation = remove(bystander.root, CROSSING.target, MessageId.parse(ids[0]))
+        assert run_alone(operation, bystander.flusher)
+
+    await asyncio.to_thread(work)
+    on.disk.mark("deleted", queue=OTHER, id=ids[0])
 
 
 @script()

@@ -1,4 +1,4 @@
-"""Expiry of messages and of queues, each in a script like those of `scripts.py`.
+"""Expiry of messages and of queues, and making room, each in a script like those of `scripts.py`.
 
 Where a message must live in the end, only the mover that expires it is told that it has lived long
 enough: the settings on the disk do not say so, and what comes after the cut delivers it.
@@ -14,11 +14,12 @@ from crash.stage import LATER_S, ORDERS, Stage
 from mq.model.clock import rfc3339
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.model.settings import REMOVE, SIDELINE, QueueSettings
-from mq.store.core.known_settings import KnownSettings
+from mq.model.settings import REMOVE, SIDELINE, Overflow, QueueSettings
+from mq.store.core.facts import Facts
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
+from mq.store.format.crossings import JoinedQueues
 from mq.store.operations.expire import (
     Expiry,
     delete_expired_queue,
@@ -26,6 +27,7 @@ from mq.store.operations.expire import (
     expire_bucket,
     expired_ready,
 )
+from mq.store.operations.overflow import make_room, oldest_ready
 from mq.store.operations.queues import retire_delayed
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq.store.settings.configure import change_settings
@@ -37,13 +39,13 @@ ASIDE = QUEUE.sideline().text
 Work = Callable[[Root, FsyncFlusher], object]
 
 
-class _Aged(KnownSettings):
+class _Aged(Facts):
     """Those of a root in which nothing lives longer than a moment."""
 
     expired_to: str = REMOVE
 
-    def of(self, queue: QueueName) -> QueueSettings:
-        known = super().of(queue)
+    def settings(self, queue: QueueName) -> QueueSettings:
+        known = super().settings(queue)
         return dataclasses.replace(known, message_ttl_s=0.001, expired_to=self.expired_to)
 
 
@@ -51,9 +53,10 @@ async def _aged(on: Stage, expired_to: str, work: Work) -> None:
     """What a mover does, to whom all has expired."""
 
     def aged(root: Root, flusher: FsyncFlusher) -> None:
-        settings = _Aged(root.layout, root.files, root.clock)
-        settings.expired_to = expired_to
-        work(dataclasses.replace(root, settings=settings), flusher)
+        joined = JoinedQueues(root.layout, root.files, root.clock)
+        facts = _Aged(root.layout, root.files, root.clock, joined)
+        facts.expired_to = expired_to
+        work(dataclasses.replace(root, facts=facts), flusher)
 
     await on.other(aged)
 
@@ -101,7 +104,7 @@ async def expire_to_remove(on: Stage) -> None:
     await on.clients.publish(300)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def expire_keyed(on: Stage) -> None:
     """The next message of its key makes the removal durable before it takes the key."""
     await on.begin(ORDERS)
@@ -112,7 +115,7 @@ async def expire_keyed(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def expire_fetched_keyed(on: Stage) -> None:
     await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, KEY)
@@ -137,7 +140,7 @@ async def expire_to_the_sideline(on: Stage) -> None:
         on.disk.mark("sidelined", queue=ORDERS, id=message_id, is_timeless=True)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def expire_keyed_to_the_sideline(on: Stage) -> None:
     await on.begin(ORDERS, ASIDE)
     first = await on.clients.publish_keyed(300, KEY)
@@ -161,7 +164,6 @@ async def expire_a_bucket(on: Stage) -> None:
         def configure(ttl_s: float | None) -> None:
             fields: dict[str, object] = {"message_ttl_s": ttl_s}
             run_alone(change_settings(root, QUEUE, fields, QueueSettings()), flusher)
-            root.settings.look_again(QUEUE)
 
         configure(TTL_S)
         while expire_bucket(root, QUEUE):
@@ -194,3 +196,40 @@ async def delete_an_expired_queue(on: Stage) -> None:
     await on.other(lambda root, flusher: run_alone(retire_delayed(root, QUEUE), flusher))
     await on.clients.make(ORDERS)
     await on.clients.publish_keyed(300, KEY)
+
+
+def _make_room(overflow: Overflow, count: int) -> Work:
+    """The oldest ready messages go but the newest."""
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        found = oldest_ready(root, QUEUE, with_bytes=True)
+        assert len(found) == count
+        settings = QueueSettings(messages_max=1, overflow=overflow)
+        for old in found:
+            assert run_alone(make_room(root, old.place, settings), flusher)
+
+    return work
+
+
+@script(FLAT, BUCKETS)
+async def drop_oldest(on: Stage) -> None:
+    """The newest, and what a consumer has, stay."""
+    await on.begin(ORDERS)
+    ids = [await on.clients.publish(size) for size in (16, 300, 300, 16)]
+    assert await on.fetched() == ids[0]
+    _may_go(on, ids[1:3])
+    await on.other(_make_room("drop-oldest", 2))
+    await on.clients.publish(300)
+
+
+@script(FLAT, BUCKETS)
+async def sideline_oldest(on: Stage) -> None:
+    await on.begin(ORDERS, ASIDE)
+    ids = [await on.clients.publish(size) for size in (16, 300, 300, 16)]
+    assert await on.fetched() == ids[0]
+    for message_id in ids[1:3]:
+        on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
+    await on.other(_make_room("sideline-oldest", 2))
+    for message_id in ids[1:3]:
+        on.disk.mark("sidelined", queue=ORDERS, id=message_id, is_timeless=True)
+    await on.clients.publish(300)

@@ -10,7 +10,7 @@ import io
 import itertools
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,11 +18,13 @@ import aiohttp
 from harness.messages import check_headers, make_body, make_headers, number_in
 from harness.raw import raw_connection, raw_head
 
+from mq.model.headers import FIRED_BY, GROUPED_BY
 from mq.model.lifecycle import State
 from mq.model.names import MessageId
 
 QUEUE = "orders"
 SIZES = (16, 300, 300, 300, 5000, 70_000)
+PACK_SIZES = (16, 300, 5000)
 LARGE = 1_300_000  # Streams to the disk.
 PUBLISHERS, CONSUMERS = 8, 4
 
@@ -99,6 +101,23 @@ class Clients:
             await _check(response, 200)
         self._mark("configured", queue=queue, visibility_s=visibility_s)
 
+    async def allow_packs(self, queue: str = QUEUE) -> None:
+        url = self._url(queue, "settings")
+        async with self._session.patch(url, json={"pack_messages_max": 100}) as response:
+            await _check(response, 200)
+
+    async def publish_pack(self, sizes: Sequence[int], queue: str = QUEUE) -> None:
+        await self.publish_lines(sizes, queue, more={"pack": "true"})
+
+    async def consume_packs(self, chance: random.Random, queue: str = QUEUE) -> None:
+        """Fetches whole packs, or singly what they hold, and acknowledges all of it, some or
+        none.
+        """
+        ids = await self.fetch_many(8, queue, packs=chance.random() < 0.7)
+        ids = ids[: chance.choice([0, 1, 3, 100, 100])]
+        if ids:
+            await self.acknowledge(ids, queue)
+
     async def purge(self, queue: str = QUEUE) -> None:
         self._mark("purge_asked", queue=queue)
         async with self._session.delete(self._url(queue, "messages")) as response:
@@ -153,14 +172,42 @@ class Clients:
             await _check(response, 202, 404)
         self._mark("deleted", queue=queue, id=message_id)
 
+    async def delete_tagged(self, tag: str, ids: Sequence[str], queue: str = QUEUE) -> None:
+        """`ids` are those that have the tag."""
+        for message_id in ids:
+            self._mark("delete_asked", queue=queue, id=message_id)
+        async with self._session.delete(self._url(queue, "tags", tag)) as response:
+            await _check(response, 200)
+        for message_id in ids:
+            self._mark("deleted", queue=queue, id=message_id)
+
+    async def post(self, path: str) -> None:
+        """A request without a body."""
+        async with self._session.post(self._url(*path.strip("/").split("/"))) as response:
+            await _check(response, 200)
+
     async def publish_lines(
-        self, sizes: Sequence[int], queue: str = QUEUE, due_in_s: int = 0
+        self,
+        sizes: Sequence[int],
+        queue: str = QUEUE,
+        due_in_s: int = 0,
+        as_rows: bool = False,
+        more: Mapping[str, object] | None = None,
     ) -> list[str]:
-        """A line of each size; the ids of those that were published."""
+        """A line of each size; the ids of those that were published. `as_rows`: every second one
+        has headers. `more`: what else is said of each, by the names of a row or of parameters.
+        """
         numbers = [next(self._numbers) for _ in sizes]
         bodies = [make_body(number, size) for number, size in zip(numbers, sizes, strict=True)]
         due_ms = _from_now_ms(due_in_s) if due_in_s else 0
         query = f"?split=lines{f'&at={_time(due_ms)}' if due_in_s else ''}"
+        query += "".join(f"&{name}={value}" for name, value in (more or {}).items())
+        if as_rows:
+            query, at = "?split=rows", {"at": _time(due_ms)} if due_in_s else {}
+            said = [{"body": body.decode(), **at, **(more or {})} for body in bodies]
+            for row, number in list(zip(said, numbers, strict=True))[1::2]:
+                row["headers"] = dict(make_headers(number))
+            bodies = [json.dumps(row).encode() for row in said]
         url = self._url(queue, "messages") + query
         async with self._session.post(url, data=io.BytesIO(b"\n".join(bodies))) as response:
             await _check(response, 200)
@@ -172,8 +219,8 @@ class Clients:
             self._mark("published", queue=queue, id=message_id, number=number, due_ms=due_ms)
         return [message_id for message_id, _ in published]
 
-    async def fetch_many(self, count: int, queue: str = QUEUE) -> list[str]:
-        query = f"?count={count}"
+    async def fetch_many(self, count: int, queue: str = QUEUE, packs: bool = False) -> list[str]:
+        query = f"?count={count}" + ("&packs=true" if packs else "")
         async with self._session.get(self._url(queue, "messages") + query) as response:
             await _check(response, 200, 204)
             rows = [json.loads(row) for row in (await response.read()).splitlines()]
@@ -200,35 +247,52 @@ class Clients:
             if result["status"] != 503:
                 self._mark("deleted", queue=queue, id=result["id"])
 
-    async def reschedule(self, message_id: str, due_in_s: int, queue: str = QUEUE) -> None:
-        """PATCH: a message that is not found is deleted."""
-        said = {"queue": queue, "id": message_id}
-        self._mark("reschedule_asked", **said, due_ms=_from_now_ms(due_in_s))
+    async def reschedule(
+        self, message_id: str, due_in_s: int, queue: str = QUEUE, said: str = ""
+    ) -> None:
+        """PATCH: a message that is not found is deleted. `said`: what is kept of its failure."""
+        body = {"due_in_s": due_in_s, **({"release": True, "reason": said} if said else {})}
+        facts = {"queue": queue, "id": message_id}
+        self._mark("reschedule_asked", **facts, due_ms=_from_now_ms(due_in_s))
         url = self._url(queue, "messages", message_id)
-        async with self._session.patch(url, json={"due_in_s": due_in_s}) as response:
+        async with self._session.patch(url, json=body) as response:
             if await _check(response, 200, 404) == 404:
-                self._mark("deleted", **said)
+                self._mark("deleted", **facts)
                 return
             due_ms = _epoch_ms((await response.json())["due"])
         to = {} if due_in_s else {"to": State.READY.value}
-        self._mark("rescheduled", **said, due_ms=due_ms, **to)
+        self._mark("rescheduled", **facts, due_ms=due_ms, **to)
+        if said:
+            self._mark("failed", **facts, said=said)
 
     async def sideline(
-        self, message_id: str, queue: str = QUEUE, is_timeless: bool = False
+        self,
+        message_id: str,
+        queue: str = QUEUE,
+        is_timeless: bool = False,
+        said: str = "",
+        into: str = "",
     ) -> None:
-        """`is_timeless`: another has moved it, and perhaps not set its time."""
-        self._mark("sideline_asked", queue=queue, id=message_id)
+        """`is_timeless`: another has moved it, and perhaps not set its time. `said`: what is kept
+        of its failure. `into`: a sideline that the queue shares.
+        """
+        self._mark("sideline_asked", queue=queue, id=message_id, into=into)
         url = self._url(queue, "messages", message_id, "sideline")
-        async with self._session.post(url) as response:
+        more = {"json": {"reason": said}} if said else {}
+        async with self._session.post(url, **more) as response:
             await _check(response, 200)
-        self._mark("sidelined", queue=queue, id=message_id, is_timeless=is_timeless)
+        facts = {"is_timeless": is_timeless, "into": into}
+        self._mark("sidelined", queue=queue, id=message_id, **facts)
+        if said:
+            self._mark("failed", queue=queue, id=message_id, said=said)
 
     async def fetch(self, queue: str = QUEUE) -> str | None:
         async with self._session.get(self._url(queue, "messages")) as response:
             if await _check(response, 200, 204) == 204:
                 return None
             number, facts = number_in(await response.read()), response.headers
-            if MessageId.parse(facts["X-Message-Id"]).header_bytes:
+            has_others = FIRED_BY in facts or GROUPED_BY in facts
+            if MessageId.parse(facts["X-Message-Id"]).header_bytes and not has_others:
                 expected = {name: facts.get(name, "") for name, _ in make_headers(number)}
                 check_headers(tuple(expected.items()), number)
         message_id, receives = facts["X-Message-Id"], int(facts["X-Message-Receives"])
@@ -266,6 +330,7 @@ class Load:
 
     async def run(self) -> None:
         await self.clients.make(QUEUE)
+        await self.clients.allow_packs()
         await asyncio.gather(*(self.clients.publish(self._size()) for _ in range(2 * self.amount)))
         await asyncio.to_thread(self.sync)
         await asyncio.gather(
@@ -282,6 +347,8 @@ class Load:
         for n in range(self.amount // 2):
             size = LARGE if n == self.amount // 4 else self._size()
             message_id = await self.clients.publish(size)
+            if n % 4 == 0:
+                await self.clients.publish_pack(PACK_SIZES)
             if self.chance.random() < 0.15:
                 await self._delete(message_id)
 
@@ -289,6 +356,9 @@ class Load:
         for n in itertools.count():
             if n >= self.amount and self.clients.redelivered >= self.redelivered:
                 return
+            if n % 4 == 0:
+                with contextlib.suppress(Busy):
+                    await self.clients.consume_packs(self.chance)
             message_id = await self.clients.fetch()
             if message_id is not None and self.chance.random() < 0.7:
                 times = self.chance.choice([1, 1, 1, 2])

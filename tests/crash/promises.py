@@ -7,9 +7,9 @@ the two and says, in a line each, what was promised and is not so.
 import json
 import os
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,25 @@ from crash.images import Mark
 from harness.folders import files_below
 from harness.messages import number_in, number_in_file
 
+from mq.model.clock import SystemClock
 from mq.model.errors import MqError, SidelineMissing
 from mq.model.lifecycle import State
 from mq.model.limits import SIDELINE_SUFFIX
 from mq.model.message import Delivery, Stamp
 from mq.model.names import MessageId, QueueName
+from mq.model.packs import bodies_in
 from mq.model.shovel import ALL
-from mq.store.core.expired import message_expired
+from mq.model.totals import Total
+from mq.store.core.failures import came_from
 from mq.store.core.root import Root
+from mq.store.core.unserved import message_expired
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps
+from mq.store.format.layout import Layout
+from mq.store.format.packs import parse_try
+from mq.store.opening import root_of
 from mq.store.operations.expire import expire
 from mq.store.operations.fetch import fetch
 from mq.store.operations.purge import take_purged
@@ -39,6 +46,7 @@ from mq.store.operations.remove import remove
 from mq.store.operations.sideline import sideline
 from mq.store.scan.order import STRICT, Candidate
 from mq.store.shovel.shovel import Aim, shovel_many
+from mq.store.totals.ledger import Ledger as TotalsLedger
 
 Operation = Callable[[FsyncFlusher], object]
 _Next = tuple[str, Operation, State]
@@ -46,6 +54,7 @@ _Next = tuple[str, Operation, State]
 NEW, READY, DELAYED, REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
 LEASED = State.LEASED
 ALIVE = (READY, DELAYED, LEASED)
+PARTS = ".parts"
 
 
 @dataclass
@@ -107,6 +116,13 @@ class Ledger:
     archived: dict[int, set[str]] = field(default_factory=dict)
     """The messages of each batch that an archive has on stable media."""
 
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    """By message: what its consumers said and were answered."""
+    counted: Counter[str] = field(default_factory=Counter)
+    """By queue: messages that were to be counted."""
+    folded: Counter[str] = field(default_factory=Counter)
+    """By queue: messages whose count was folded."""
+
     @classmethod
     def of(cls, marks: Iterable[Mark], until_ms: int) -> "Ledger":
         ledger = cls(until_ms=until_ms)
@@ -150,6 +166,12 @@ class Ledger:
             self.bulks.append(facts["ids"])
         elif what == "broken":
             self.is_broken = True
+        elif what == "failed":
+            self.failures.setdefault(facts["id"], []).append(facts["said"])
+        elif what == "count_asked":
+            self.counted[facts["queue"]] += 1
+        elif what == "folded":
+            self.folded[facts["queue"]] = facts["count"]
         elif what == "archived":
             self.archived[facts["seq"]] = set(facts["ids"])
         elif what.startswith("archive_"):
@@ -178,12 +200,12 @@ class Ledger:
         told.lies_in = State(to) if to else None
 
     def _note_sideline(
-        self, what: str, queue: str, is_timeless: bool = False, **facts: Any
+        self, what: str, queue: str, is_timeless: bool = False, into: str = "", **facts: Any
     ) -> None:
         """It is due once it was asked for, wherever it is; and the sideline is there once that was
         answered, whoever made it.
         """
-        told, into = self._message(queue, **facts), f"{queue}{SIDELINE_SUFFIX}"
+        told, into = self._message(queue, **facts), into or f"{queue}{SIDELINE_SUFFIX}"
         told.due_ms, told.lies_in, told.is_timeless = 0, None, is_timeless
         self.queues.setdefault(into, "make_asked")
         if what == "sidelined":
@@ -266,6 +288,21 @@ class Place:
     id: str
     path: Path
     status: os.stat_result = field(repr=False)
+    pack: str = ""
+    """The id of the pack whose file it is, of a message that is in one."""
+
+    @property
+    def file_id(self) -> MessageId:
+        """By which operations take the file."""
+        return MessageId.parse(self.pack or self.id)
+
+    def content(self) -> bytes:
+        """The message's header block and body. Raises MqError."""
+        content = self.path.read_bytes()
+        if not self.pack:
+            return content
+        pack, place = MessageId.parse(self.pack), MessageId.parse(self.id).place
+        return content[: pack.header_bytes] + bodies_in(content, pack)[place - 1]
 
     @property
     def stamp(self) -> Stamp:
@@ -276,28 +313,39 @@ class Found:
     """The messages' files in a root, by id, and its queues."""
 
     def __init__(self, root: Path) -> None:
-        self.queues = {
-            path.name for path in (root / "queues").iterdir() if not path.name.startswith(".")
-        }
+        self.queues = queues_of(root)
         self.tombstones = {path.name for path in (root / "deleted").iterdir()}
         self.marks_ms = {path.name: _due_ms(path) for path in _files(root / "purged")}
-        self.visibility_s = {
-            path.stem: json.loads(path.read_bytes()).get("visibility_s")
-            for path in _files(root / "settings")
-        }
-        self.schedules = {
-            tuple(path.name.split(":")): schedule_number(path.read_bytes())
-            for path in _files(root / "schedules")
-        }
+        self.torn: list[str] = []
+        """Queues whose settings cannot be parsed."""
+        self.visibility_s: dict[str, float | None] = {}
+        for path in _files(root / "settings"):
+            try:
+                self.visibility_s[path.stem] = json.loads(path.read_bytes()).get("visibility_s")
+            except ValueError:
+                self.torn.append(path.stem)
+        self.schedules = schedules_of(root)
         self.crossing = {
             queue.removesuffix(SIDELINE_SUFFIX)
             for path in _files(root / "crossings")
-            for queue in path.name.split(":")[1:]
+            for queue in path.name.split(":")[-2:]
         }
-        """The queues that messages are taken from and to, by runs that are not over."""
+        """The queues that messages are taken from and to, by runs that are not over, or to a
+        shared sideline.
+        """
+        self.heads = {
+            (path.parts[-3], path.name): os.readlink(path)
+            for path in (root / "groups").glob("*/*/*")
+            if path.is_symlink()
+        }
+        """What the links of groups say, by queue and group."""
+        self.failures = {path.name: path.read_text() for path in files_below(root / "failures")}
+        """By uuid: what is kept of its message."""
+        self.top = root
         self.places: dict[str, list[Place]] = defaultdict(list)
-        for place in _places(root):
-            self.places[place.id].append(place)
+        for file in _places(root):
+            for place in _unpacked(file):
+                self.places[place.id].append(place)
 
     def states(self, message_id: str) -> set[State]:
         return {place.state for place in self.places.get(message_id, [])}
@@ -325,6 +373,19 @@ class Found:
         return [places for places in self.places.values() if len(places) > 1]
 
 
+def queues_of(root: Path) -> set[str]:
+    """The names of its queues."""
+    return {path.name for path in (root / "queues").iterdir() if not path.name.startswith(".")}
+
+
+def schedules_of(root: Path) -> dict[tuple[str, ...], int]:
+    """The numbers of its schedules' bodies, by queue and name."""
+    return {
+        tuple(path.name.split(":")): schedule_number(path.read_bytes())
+        for path in _files(root / "schedules")
+    }
+
+
 def schedule_number(content: bytes) -> int:
     """The number of a schedule's body. AssertionError when the file is torn."""
     line, _, rest = content.partition(b"\n")
@@ -343,6 +404,25 @@ def _files(folder: Path) -> list[Path]:
 
 def _due_ms(path: Path) -> int:
     return Stamp.from_mtime_ns(path.stat().st_mtime_ns).due_ms
+
+
+def _unpacked(place: Place) -> Iterator[Place]:
+    """The messages of a file. What waits for a pack's parting is one once the pack is there."""
+    pack, folder = MessageId.parse(place.id), place.path.parent
+    if folder.parent.name == PARTS:
+        tried = parse_try(folder.name)
+        parted = folder / f"{tried.queue}:{tried.pack}"
+        # A second name here means nothing.
+        is_here = not pack.items and place.status.st_nlink == 1
+        if is_here and parted.exists():
+            # Before the pack's other name is gone no item moves: it counts for them.
+            file = parted.lstat() if parted.lstat().st_nlink > 1 else place.status
+            yield replace(place, state=tried.state, status=file)
+    elif not pack.items:
+        yield place
+    else:
+        for item in pack.all_items():
+            yield replace(place, id=item.text, pack=pack.text)
 
 
 FOLDERS = ((NEW, "new"), (DELAYED, "delay"), (LEASED, "leases"), (REMOVED, "remove"))
@@ -366,7 +446,7 @@ def broken(
 
     `two_names_allowed`: whether a rename that was not answered may leave both of its names;
     `new_returns`: whether the name in new/ may come back although its end was flushed
-    (FORMAT.md, "Two names").
+    (PROTOCOL.md, "Two names").
     """
     return [
         *_queues(ledger, found),
@@ -375,8 +455,11 @@ def broken(
         *_bodies(ledger, found),
         *_names(found, two_names_allowed),
         *_keys(found),
+        *_groups(ledger, found),
         *_purged(ledger, found),
         *_bulks(ledger, found),
+        *_failures(ledger, found),
+        *_totals(ledger, found),
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
@@ -395,7 +478,31 @@ def _queues(ledger: Ledger, found: Found) -> Iterator[str]:
             yield f"the tombstone of {queue} came back"
 
 
+def _failures(ledger: Ledger, found: Found) -> Iterator[str]:
+    """What was answered is kept as long as its message lives."""
+    for message_id, said in ledger.failures.items():
+        places = found.places.get(message_id, [])
+        of = places[0].file_id if places else MessageId.parse(message_id)
+        kept = found.failures.get(of.uuid, "")
+        if found.states(message_id) & set(ALIVE) and not all(f'"{each}"' in kept for each in said):
+            yield f"the failures {said} of {message_id} were kept, and are {kept!r}"
+
+
+def _totals(ledger: Ledger, found: Found) -> Iterator[str]:
+    """Nothing is counted twice, and what was folded is kept."""
+    if not ledger.counted:
+        return
+    totals = TotalsLedger(root_of(Layout.of(found.top), Files(), SystemClock()))
+    for queue, counted in ledger.counted.items():
+        total = totals.of(QueueName(queue))[Total.PUBLISHED]
+        if not ledger.folded[queue] <= total <= counted:
+            folded = ledger.folded[queue]
+            yield f"of {queue} {counted} were counted, {folded} folded; it has {total}"
+
+
 def _settings(ledger: Ledger, found: Found) -> Iterator[str]:
+    for queue in found.torn:
+        yield f"the settings of {queue} are torn"
     for queue, allowed in ledger.visibility_s.items():
         if (visibility_s := found.visibility_s.get(queue)) not in allowed:
             yield f"the visibility of {queue} is {visibility_s}, none of {allowed}"
@@ -413,7 +520,7 @@ def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
             if place.state not in ALIVE:
                 continue
             try:
-                number = number_in_file(place.path.read_bytes(), message_id)
+                number = number_in_file(place.content(), message_id)
             except (AssertionError, ValueError, MqError) as error:
                 yield f"{message_id} in {place.path}: {error}"
                 continue
@@ -445,11 +552,21 @@ def _keys(found: Found) -> Iterator[str]:
             yield f"{sorted(ids)} of {queue} have the key {key}"
 
 
+def _groups(ledger: Ledger, found: Found) -> Iterator[str]:
+    """What was claimed of a group, and not removed, is what its link says."""
+    for message_id, told in ledger.messages.items():
+        group = MessageId.parse(message_id).group
+        if not group or found.states(message_id) != {DELAYED} or told.queue not in found.queues:
+            continue
+        if (head := found.heads.get((told.queue, group))) != message_id:
+            yield f"{message_id} was claimed, and its group's link says {head}"
+
+
 def _bulks(ledger: Ledger, found: Found) -> Iterator[str]:
     """All of a bulk publish, or nothing. What was deleted since may be reaped."""
     for ids in ledger.bulks:
         told = [ledger.messages.get(message_id) for message_id in ids]
-        if any(each is not None and (each.delete_asked or each.dropped) for each in told):
+        if any(each and (each.delete_asked or each.dropped or each.purge_asked) for each in told):
             continue
         there = [message_id for message_id in ids if found.states(message_id)]
         if len(there) not in (0, len(ids)):
@@ -521,9 +638,14 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
     """Lets the next operation come to each message of two names, which leaves one; the problems."""
     flusher = FsyncFlusher(Files(), 1)
     problems = []
+    seen: set[str] = set()
     for places in found.with_two_names():
+        if places[0].file_id.text in seen:
+            continue
         if {place.state for place in places} == {NEW}:
             continue  # Staged, by two names of its job's folder: only the sweep comes to it.
+        if any(place.path.parent.parent.name == PARTS for place in places):
+            continue  # The roll-forward comes to it.
         exists = places[0].queue in found.queues
         if len({place.queue for place in places}) > 1:
             operations = [each for place in places for each in _next_of_place(root, place)]
@@ -537,6 +659,7 @@ def unresolved(root: Root, found: Found, chance: random.Random) -> list[str]:
             continue
         name, operation, left = chance.choice(operations)
         operation(flusher)
+        seen.add(places[0].file_id.text)
         states = Found(Path(root.layout.root)).states(places[0].id)
         if states != {left}:
             before = [place.path for place in places]
@@ -556,7 +679,7 @@ def _bucket(root: Root, places: list[Place], state: State) -> str:
 def _next_of_purged(root: Root, places: list[Place], exists: bool) -> list[_Next]:
     """As below, for a message that is served no more."""
     states = {place.state for place in places}
-    queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
+    queue, message_id = QueueName.parse(places[0].queue), places[0].file_id
     operations: list[_Next] = []
     if exists and states & {READY, DELAYED}:
         operations.append(("take", lambda flusher: take_purged(root, queue), REMOVED))
@@ -574,7 +697,7 @@ def _has_expired(root: Root, place: Place) -> bool:
 def _next_of_expired(root: Root, places: list[Place]) -> list[_Next]:
     """As below, for a message that nobody is given any more."""
     states = {place.state for place in places}
-    queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
+    queue, message_id = QueueName.parse(places[0].queue), places[0].file_id
     operations: list[_Next] = []
     if states & set(ALIVE):
         operations.append(("remove", partial(run_alone, remove(root, queue, message_id)), REMOVED))
@@ -605,7 +728,7 @@ def _next_of_place(root: Root, place: Place) -> Iterator[_Next]:
     """As below, for one name of a message of which the other is its sideline's, or its queue's,
     or of a queue that it was moved to.
     """
-    queue, message_id = QueueName.parse(place.queue), MessageId.parse(place.id)
+    queue, message_id = QueueName.parse(place.queue), place.file_id
     yield "remove", partial(run_alone, remove(root, queue, message_id)), REMOVED
     if place.state is READY:
         claim = fetch(root, queue, message_id, 60, _bucket(root, [place], READY))
@@ -621,15 +744,16 @@ def _next_of_place(root: Root, place: Place) -> Iterator[_Next]:
 
 
 def _shovel(root: Root, place: Place, flusher: FsyncFlusher) -> None:
-    queue = QueueName.parse(place.queue).counterpart()
-    candidate = Candidate(STRICT.key(place.id), _bucket(root, [place], READY))
-    shovel_many(root, flusher, Aim(queue, ALL, root.now_ms()), [candidate])
+    source = QueueName.parse(place.queue)
+    queue = came_from(root, MessageId.parse(place.id)) or source.counterpart()
+    candidate = Candidate(STRICT.key(place.file_id.text), _bucket(root, [place], READY))
+    shovel_many(root, flusher, Aim(queue, ALL, root.now_ms(), source), [candidate])
 
 
 def _next_operations(root: Root, places: list[Place], queue_exists: bool) -> list[_Next]:
     """What may come to the message next, and where it is then."""
     states = {place.state for place in places}
-    queue, message_id = QueueName.parse(places[0].queue), MessageId.parse(places[0].id)
+    queue, message_id = QueueName.parse(places[0].queue), places[0].file_id
     latest = next(state for state in (REMOVED, DELAYED, LEASED, READY) if state in states)
     operations: list[_Next] = []
     if NEW in states:

@@ -1,18 +1,23 @@
 """Purges and changes of settings, each in a script like those of `scripts.py`."""
 
+import asyncio
 import os
 
+import pytest
 from crash.load import Refused
 from crash.registry import BUCKETS, FLAT, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 
+from mq.model.errors import MessageNotFound
 from mq.model.message import Stamp
-from mq.model.names import QueueName
+from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
+from mq.store.operations.fetch import fetch
 from mq.store.operations.purge import purge as mark
 from mq.store.operations.purge import take_purged, take_purged_buckets
+from mq.store.operations.remove import remove
 
 
 async def _publish(on: Stage, count: int) -> list[str]:
@@ -52,6 +57,7 @@ async def _marked_by_another(on: Stage, takes: bool = False) -> None:
             take_purged(root, queue, 2)
 
     await on.other(work)
+    on.settle()
     on.disk.mark("purged", queue=ORDERS)
 
 
@@ -89,6 +95,7 @@ async def delete_purged(on: Stage) -> None:
     os.fsync(descriptor)
     os.close(descriptor)
     written.rename(path)
+    on.settle()
     for message_id in ids[:2]:
         await on.clients.delete(message_id)
 
@@ -119,6 +126,33 @@ async def forget_a_purge(on: Stage) -> None:
 
 
 @script(FLAT, BUCKETS)
+async def purge_beside_one_that_does_not_know(on: Stage) -> None:
+    """It serves what it finds until the purge is answered, and nothing of it from then on."""
+    ids = await _published(on)
+    bystander = await on.bystander(ORDERS)
+    queue, root = QueueName(ORDERS), bystander.root
+
+    def fetched(message_id: str) -> bool:
+        taken = run_alone(fetch(root, queue, MessageId.parse(message_id), 600), bystander.flusher)
+        if taken is not None and taken.descriptor is not None:
+            root.files.close(taken.descriptor)
+        return taken is not None
+
+    def removed(message_id: str) -> None:
+        with pytest.raises(MessageNotFound):
+            run_alone(remove(root, queue, MessageId.parse(message_id)), bystander.flusher)
+
+    on.disk.mark("purge_asked", queue=ORDERS)
+    await on.other(lambda at, flusher: run_alone(mark(at, queue, at.now_ms()), flusher))
+    on.disk.mark("fetch_asked", queue=ORDERS)
+    assert await asyncio.to_thread(fetched, ids[1])
+    on.settle()
+    on.disk.mark("purged", queue=ORDERS)
+    assert not await asyncio.to_thread(fetched, ids[2])
+    await asyncio.to_thread(removed, ids[3])
+
+
+@script(FLAT, BUCKETS)
 async def redeliver_purged(on: Stage) -> None:
     """A mover comes before a sweeper."""
     await _published(on)
@@ -137,7 +171,7 @@ async def make_anew_after_a_purge(on: Stage) -> None:
     await on.stop()
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def make_anew_where_a_mark_was_left(on: Stage) -> None:
     """By another, which died before it had deleted the queue."""
     await on.begin()
@@ -154,7 +188,7 @@ async def make_anew_where_a_mark_was_left(on: Stage) -> None:
     await on.clients.publish(300)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def configure(on: Stage) -> None:
     await on.begin()
     await on.clients.make(ORDERS, "?shards=2")
@@ -163,7 +197,31 @@ async def configure(on: Stage) -> None:
     await on.clients.publish(300)
 
 
-@script(FLAT, BUCKETS)
+@script(BUCKETS)
+async def make_in_another_shape_beside_one_that_does_not_know(on: Stage) -> None:
+    """What came to a bucket of the new shape does not come back there once it is deleted."""
+    await on.begin(ORDERS)
+    bystander = await on.bystander(ORDERS)
+    await on.clients.drop(ORDERS)
+    on.settle()  # As making it waits, where it is to have a shape of its own.
+    await on.clients.make(ORDERS, "?shards=2")
+    ids = [await on.clients.publish(300) for _ in range(4)]
+    for message_id in ids[2:]:
+        on.disk.mark("fetch_asked", queue=ORDERS)
+        os.rename(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
+        on.disk.mark("delete_asked", queue=ORDERS, id=message_id)
+
+    def work() -> None:
+        for message_id in map(MessageId.parse, ids[2:]):
+            operation = remove(bystander.root, QueueName(ORDERS), message_id)
+            assert run_alone(operation, bystander.flusher)
+
+    await asyncio.to_thread(work)
+    for message_id in ids[2:]:
+        on.disk.mark("deleted", queue=ORDERS, id=message_id)
+
+
+@script()
 async def configure_by_default(on: Stage) -> None:
     """A file that comes and goes."""
     await on.begin()
@@ -175,7 +233,7 @@ async def configure_by_default(on: Stage) -> None:
     await on.clients.make(ORDERS)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def configure_what_another_has(on: Stage) -> None:
     """Which died before it flushed that: the same again is answered once it is."""
     await on.begin()

@@ -18,6 +18,7 @@ from crash.blocks import logged_disk
 from crash.images import Cut, Entry, Mark, read_log
 from crash.load import Clients, Load
 from crash.promises import Ledger
+from crash.sqs_load import SqsLoad
 from harness.mounts import mounted, run_tool
 from harness.processes import Process, Processes, processes
 
@@ -68,6 +69,8 @@ class Setting:
     left_out: str = ""
     """Flushes that mq leaves out, as `unflushed.py` takes them."""
     amount: int = 40
+    through_sqs: bool = False
+    """Whether the load is that of `sqs_load.py`."""
     folder_max: int = FOLDER_FILES_MAX
 
 
@@ -141,14 +144,20 @@ async def record(
         descriptor = files.open_folder(str(root))
         cleanup.callback(files.close, descriptor)
         mqs = cleanup.enter_context(_daemons(root, setting))
+
+        def sync() -> None:
+            files.sync_file_system(descriptor)
+
         async with aiohttp.ClientSession() as session:
-            await Load(
+            load = Load(
                 Clients(disk.mark, session, [mq.port for mq in mqs]),
                 setting.amount,
                 redelivered=setting.amount // 2 if setting.in_company else 0,
-                sync=lambda: files.sync_file_system(descriptor),
+                sync=sync,
                 chance=random.Random(kind.name),
-            ).run()
+            )
+            through_sqs = SqsLoad(disk.mark, [mq.url for mq in mqs], setting.amount, sync)
+            await (through_sqs if setting.through_sqs else load).run()
         disk.mark("end")
     with log.open("rb") as written:
         entries = list(read_log(written))

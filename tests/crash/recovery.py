@@ -5,41 +5,55 @@ then mq-mover's and mq-reaper's passes, hours later.
 """
 
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crash.archived import stored_and_reaped, unkept
-from crash.promises import ALIVE, Found, Ledger, broken, unresolved
+from crash.promises import (
+    ALIVE,
+    Found,
+    Ledger,
+    broken,
+    queues_of,
+    schedules_of,
+    unresolved,
+)  # fmt: skip
 from harness.audits import Audit, audit
 from harness.checking import checked
 from harness.clock import FakeClock
 from harness.messages import check_headers, number_in, number_in_file
 from harness.upkeep import all_policies
 
-from mq.model.errors import KeyTaken, MqError
+from mq.model.errors import GroupHeld, KeyTaken, MqError
+from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName, ScheduleName, UuidSource
-from mq.store.audit.breaches import Breach
+from mq.store.audit.findings import Breach
 from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
-from mq.store.core.purged import mark_of
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
+from mq.store.core.unserved import mark_of
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps, T
-from mq.store.format.layout import FORMAT_LINE
+from mq.store.format.layout import FORMAT_LINES, Place
+from mq.store.format.packs import tries
+from mq.store.opening import open_root
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import create_queue
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Timer
 from mq.store.operations.remove import remove
+from mq.store.packs.parting import part
+from mq.store.packs.rolling import roll_all_on
 from mq.store.scan.order import list_ready
 from mq.store.schedules.schedules import list_schedules, read_schedule
 from mq.tools.fsck.checking import Doing
 from mq.tools.fsck.report import Outcome
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
+from mq_mover.policy import Policies
 from mq_mover.scheduler import Scheduler
 
 VISIBILITY_S = 60.0
@@ -54,7 +68,7 @@ def recovered(top: Path, ledger: Ledger, two_names: bool, seed: int) -> list[str
     """What is broken in the root at `top`, which is used up. `two_names`: as in `broken`."""
     answered = any(last in ("made", "made_anew") for last in ledger.queues.values())
     try:
-        if answered and (top / "format").read_text() != FORMAT_LINE:
+        if answered and (top / "format").read_text() not in FORMAT_LINES:
             return ["clients were answered, and its format is not written"]
         return _Recovery(top, ledger, two_names, random.Random(seed)).problems()
     except (MqError, OSError, AssertionError, ValueError) as error:
@@ -75,6 +89,8 @@ class _Recovery:
             assert checked(self._root, Doing.REPAIR).outcome is not Outcome.BROKEN
         # As an mq does before it serves, and beside that.
         drop_second_names(self._root)
+        if self._chance.random() < 0.5:
+            roll_all_on(self._root, self._flusher)
         roll_all_forward(self._root, self._flusher)
         self._uuids = UuidSource(self._clock)
         self._resolved: set[str] = set()
@@ -101,7 +117,7 @@ class _Recovery:
             self._resolved = {places[0].id for places in found.with_two_names()}
             for place, *_ in found.with_two_names():
                 if found.states(place.id) & set(ALIVE):
-                    number = number_in_file(place.path.read_bytes(), place.id)
+                    number = number_in_file(place.content(), place.id)
                     self._fired[number].add(place.id)
             problems = unresolved(self._root, found, self._chance)
         return problems
@@ -139,6 +155,8 @@ class _Recovery:
             if self._ready(queue) != sorted([*before, message_id], key=lambda each: each.text):
                 problems.append(f"{message_id} was published, and is not ready alone beside others")
             problems += self._drain(queue, limit=1)
+        if self._ledger.keys or self._ledger.idempotent:
+            problems += _breaches(audit(self._root, _NEVER_S), self._may_be)
         return problems
 
     def _serves_keys(self, queue: QueueName, made: bool) -> list[str]:
@@ -167,7 +185,6 @@ class _Recovery:
             may_be_gone = said in self._resolved or (told is not None and told.delete_asked)
             if not alive and not may_be_gone:
                 problems.append(f"{said} is answered for {key}, and does not live; {told}")
-        problems += _breaches(audit(self._root, _NEVER_S), self._may_be)
         return problems
 
     def _publish(
@@ -182,6 +199,7 @@ class _Recovery:
 
     def _settles(self) -> list[str]:
         """Hours later all that lives was delivered, and nothing else is left."""
+        roll_all_on(self._root, self._flusher)
         self._clock.advance(_HOURS_S)
         mover = Mover(self._root, self._flusher, Timer())
         leases = LeaseMover(self._root, self._flusher)
@@ -205,6 +223,7 @@ class _Recovery:
         reap(self._root.files, removed, self._clock.now_ms(), 0, root=self._root)
         # What the sweeper does beside its passes, in a thread of its own, is at its end by then.
         roll_all_forward(self._root, self._flusher)
+        problems += self._parts_nothing(sweeper)
         end = audit(self._root)
         problems += _breaches(end, lambda breach, name: False)
         if any(end.messages.values()):
@@ -226,29 +245,56 @@ class _Recovery:
                 problems.append(f"{message_id} was delivered after its delete; {told}")
         return [*problems, *self._misfired()]
 
+    def _parts_nothing(self, sweeper: Policies) -> Iterator[str]:
+        """What did not end of partings is given up, and gone after another hour."""
+        for _ in range(2):
+            if any(tries(self._root.layout, self._root.files)):
+                self._clock.advance(_HOURS_S)
+                sweeper.run_once()
+        for each in tries(self._root.layout, self._root.files):
+            yield f"a parting is left: {each.name}"
+
     def _misfired(self) -> Iterator[str]:
         """A schedule publishes as many messages as it says, whatever was cut off; one that was
         replaced or taken away since, no more than that.
         """
         for number, count in self._ledger.firings.items():
-            published = len(self._fired[number])
+            by_clients = {
+                message_id
+                for message_id, told in self._ledger.messages.items()
+                if told.number == number and told.delete_asked
+            }
+            published = len(self._fired[number] | by_clients)
             stays = any(allowed == {number} for allowed in self._ledger.schedules.values())
             if published > count or (stays and published < count):
                 yield f"a schedule of {count} messages has published {published}"
-        for (queue, name), number in Found(self._top).schedules.items():
+        for (queue, name), number in schedules_of(self._top).items():
             armed = read_schedule(self._root, QueueName(queue), ScheduleName(name))
             if armed.next_ms is not None or armed.fired != self._ledger.firings[number]:
                 yield f"the schedule {name} has not ended: {armed}"
 
     def _drain_all(self) -> list[str]:
-        queues = sorted(Found(self._top).queues)
+        queues = sorted(queues_of(self._top))
         return [problem for name in queues for problem in self._drain(QueueName.parse(name))]
 
     def _drain(self, queue: QueueName, limit: int = 1000) -> list[str]:
         """Fetches and deletes the first ready messages; torn ones are problems."""
         problems = []
-        for message_id in self._ready(queue)[:limit]:
-            delivery = self._run(fetch(self._root, queue, message_id, VISIBILITY_S))
+        waiting = deque(self._ready(queue)[:limit])
+        held: set[MessageId] = set()
+        while waiting:
+            message_id = waiting.popleft()
+            if message_id.items:
+                waiting.extendleft(reversed(self._parted(queue, message_id)))
+                continue
+            try:
+                delivery = self._run(fetch(self._root, queue, message_id, VISIBILITY_S))
+            except GroupHeld as error:
+                # It has its turn once the other was delivered, where that is ready.
+                if message_id not in held and error.head in [each.text for each in waiting]:
+                    waiting.append(message_id)
+                held.add(message_id)
+                continue
             if delivery is None or not self._run(remove(self._root, queue, message_id)):
                 problems.append(f"{message_id} is ready, and was not fetched and deleted")
                 continue
@@ -263,6 +309,13 @@ class _Recovery:
                 if message_id.header_bytes:
                     check_headers(delivery.headers, number)
         return problems
+
+    def _parted(self, queue: QueueName, pack: MessageId) -> list[MessageId]:
+        for spot in self._root.places.spots(State.READY, queue, pack):
+            place = Place(State.READY, queue, pack, spot)
+            if (items := self._run(part(self._root, place))) is not None:
+                return items
+        return []
 
     def _ready(self, queue: QueueName) -> list[MessageId]:
         listing = list_ready(self._root, queue, 1000)

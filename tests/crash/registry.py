@@ -61,6 +61,11 @@ class Script:
         place = "flat" if self.folder_max == FLAT else "buckets"
         return f"{self.play.__name__}-{place}"
 
+    @property
+    def flat(self) -> str:
+        """The name of the same script in flat folders."""
+        return f"{self.play.__name__}-flat"
+
 
 _scripts: dict[str, Script] = {}
 

@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 from crash.recovery import FIRES_EVERY_S
 from crash.registry import Legal, script
@@ -11,15 +12,17 @@ from harness.faults import CrashingFiles
 from harness.messages import make_body, new_id
 
 from mq.model.errors import ScheduleNotFound
+from mq.model.limits import MESSAGE_TTL_S_MAX
 from mq.model.message import Stamp
-from mq.model.names import Key, QueueName, ScheduleName, UuidSource
+from mq.model.names import Group, Key, QueueName, ScheduleName, UuidSource
 from mq.model.recurrence import Every
-from mq.model.schedule import Armed, Schedule
+from mq.model.schedule import After, Armed, Schedule
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone, run_group
 from mq.store.disk.steps import Steps
+from mq.store.opening import root_of
 from mq.store.schedules.firing import Firing, fire, rearm
 from mq.store.schedules.line import print_schedule
 from mq.store.schedules.schedules import delete_schedule, put_schedule
@@ -34,15 +37,20 @@ def _fire(root: Root) -> Steps[Firing]:
     return fire(root, UuidSource(root.clock), QUEUE, NAME)
 
 
-def schedule(number: int, count: int = 1, key: Key | None = None) -> Schedule:
-    return Schedule(Every(FIRES_EVERY_S), count=count, body=make_body(number, 100), key=key)
+def schedule(number: int, count: int = 1, key: Key | None = None, after: After = "due") -> Schedule:
+    body = make_body(number, 100)
+    return Schedule(Every(FIRES_EVERY_S), count=count, body=body, key=key, after=after)
 
 
-async def _put(on: Stage, count: int = 1, key: str = "") -> int:
+async def _put(
+    on: Stage, count: int = 1, key: str = "", after: After = "due", tag: str = ""
+) -> int:
     """By a client; the number of its body."""
     number = next(_NUMBERS)
     on.disk.mark("schedule_asked", queue=ORDERS, name=NAME.text, number=number, count=count)
-    said = schedule(number, count, Key.parse(key) if key else None)
+    said = schedule(number, count, Key.parse(key) if key else None, after)
+    if tag:
+        said = replace(said, ttl_s=MESSAGE_TTL_S_MAX, group=Group(tag), tags=(Key.parse(tag),))
     await on.other(lambda root, flusher: run_alone(put_schedule(root, QUEUE, NAME, said), flusher))
     on.disk.mark("schedule_told", queue=ORDERS, name=NAME.text, number=number, count=count)
     return number
@@ -64,10 +72,11 @@ def _dies(on: Stage, root: Root, begin: Callable[[Root], Steps[object]], flushes
     """Another begins it: so many of its flushes are made, and it dies while it waits for one."""
     files = CrashingFiles()
     flusher = FsyncFlusher(files, 1)
-    steps = begin(Root.of(root.layout, files, root.clock, folder_max=on.folder_max))
+    steps = begin(root_of(root.layout, files, root.clock, folder_max=on.folder_max))
     session = flusher.session()
     for _ in range(flushes):
-        assert not session.flush({0: next(steps)}, session.begin())
+        session.begin()
+        assert not session.flush({0: next(steps)})
     next(steps)
     files.is_dead = True
     steps.close()
@@ -160,11 +169,34 @@ async def fire_twice(on: Stage) -> None:
 
 
 @script()
+async def fire_after_the_last_message(on: Stage) -> None:
+    """Which a client has deleted."""
+    await on.begin(ORDERS)
+    number = await _put(on, count=2, after="done")
+    await _fired(on)
+    message_id = await on.fetched()
+    on.disk.mark("published", queue=ORDERS, id=message_id, number=number)
+    await on.clients.delete(message_id)
+    on.known()
+    await _fired(on)
+    await _fired(on)
+
+
+@script()
 async def fire_with_a_key(on: Stage) -> None:
     """Which a living message has at first: it is skipped."""
     await on.begin(ORDERS)
     await on.clients.publish_keyed(300, "night")
     await _put(on, key="night")
+    on.known()
+    await _fired(on)
+
+
+@script()
+async def fire_with_a_tag(on: Stage) -> None:
+    """Its entries are there before its link, and go with what is not fired."""
+    await on.begin(ORDERS)
+    await _put(on, tag="late")
     on.known()
     await _fired(on)
 

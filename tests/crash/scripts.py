@@ -130,7 +130,7 @@ async def publish_with_headers(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def release(on: Stage) -> None:
     """The client is gone before its claim is flushed."""
     files = FaultyFiles()
@@ -269,7 +269,7 @@ async def two_names(on: Stage) -> None:
     assert await on.fetched() == ids[0]
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def redeliver(on: Stage) -> None:
     await on.begin(ORDERS)
     message_id = await on.clients.publish(300)
@@ -301,7 +301,7 @@ async def schedule_to_what_another_made(on: Stage) -> None:
     await on.clients.publish(300, due_in_s=SOON_S)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def redeliver_scheduled(on: Stage) -> None:
     await on.begin(ORDERS)
     message_id = await on.clients.publish(300, due_in_s=SOON_S)
@@ -394,6 +394,13 @@ async def publish_lines(on: Stage) -> None:
     await on.begin(ORDERS)
     for sizes in ((16, 5000, 300), (16,), (300, 300)):
         await on.clients.publish_lines(sizes)
+
+
+@script()
+async def publish_rows(on: Stage) -> None:
+    await on.begin(ORDERS)
+    await on.clients.publish_lines((16, 5000, 300), as_rows=True)
+    await on.clients.publish_lines((300, 16), due_in_s=SOON_S, as_rows=True)
 
 
 @script()

@@ -17,6 +17,7 @@ from mq.store.format.settings import write_fields
 from mq.store.operations.fetch import fetch
 from mq.store.operations.giving_back import release_many
 from mq.store.operations.purge import purge as mark
+from mq.store.operations.reap import reap
 
 SIDELINE = f"{ORDERS}_SIDELINE"
 
@@ -39,7 +40,45 @@ async def sideline(on: Stage) -> None:
     await on.clients.delete(await on.fetched(SIDELINE), SIDELINE)
 
 
-@script(FLAT, BUCKETS)
+@script(FLAT)
+async def fail(on: Stage) -> None:
+    """Each time with what its consumer says, in a folder of failures that the first one makes."""
+    await on.begin(ORDERS)
+    message_id = await on.clients.publish(300)
+    for said in ("first", "second"):
+        assert await on.fetched() == message_id
+        await on.clients.reschedule(message_id, 0, said=said)
+    assert await on.fetched() == message_id
+    await on.clients.sideline(message_id, said="last")
+    await on.clients.delete(message_id, SIDELINE)
+
+
+@script(FLAT)
+async def fail_in_a_folder_that_another_made(on: Stage) -> None:
+    """Which died before it flushed that."""
+    await on.begin(ORDERS)
+    message_id = await on.clients.publish(16)
+    assert await on.fetched() == message_id
+    uuid = MessageId.parse(message_id).uuid
+    (on.root / "failures" / uuid[-2:]).mkdir(mode=0o700, parents=True)
+    await on.clients.reschedule(message_id, 0, said="first")
+
+
+@script(FLAT)
+async def reap_what_failed(on: Stage) -> None:
+    await on.begin(ORDERS)
+    message_id = await on.clients.publish(16)
+    assert await on.fetched() == message_id
+    await on.clients.reschedule(message_id, 0, said="first")
+    await on.clients.delete(message_id)
+
+    def work(root: Root, flusher: FsyncFlusher) -> None:
+        reap(root.files, root.layout.remove, root.now_ms() + 1000, 0, root=root)
+
+    await on.other(work)
+
+
+@script()
 async def sideline_in_what_another_made(on: Stage) -> None:
     """Which died before it flushed that."""
     await on.begin(ORDERS)
@@ -69,7 +108,7 @@ async def delete_what_another_sidelined(on: Stage) -> None:
         await on.clients.delete(message_id, SIDELINE)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def fetch_what_another_sidelined(on: Stage) -> None:
     await on.begin(ORDERS, SIDELINE)
     message_id = await on.clients.publish(16)
@@ -87,7 +126,7 @@ async def sideline_keyed(on: Stage) -> None:
     await on.clients.publish_keyed(300, KEY)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def key_of_one_that_another_sidelined(on: Stage) -> None:
     await on.begin(ORDERS, SIDELINE)
     first = await on.clients.publish_keyed(300, KEY)
@@ -96,7 +135,7 @@ async def key_of_one_that_another_sidelined(on: Stage) -> None:
     assert await on.clients.publish_keyed(300, KEY) != first
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def sideline_after_a_purge(on: Stage) -> None:
     """Whose mark another took away, and died before it flushed that."""
     await on.begin(ORDERS, SIDELINE)

@@ -15,13 +15,17 @@ from harness.server import Server
 from harness.upkeep import all_policies
 
 from mq.daemon.daemon import Daemon
+from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
 from mq.model.limits import FOLDER_FILES_MAX
+from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
 from mq.runtime.server_settings import ServerSettings
-from mq.store.core.root import Root, open_root
+from mq.store.core.facts import FACTS_SETTLE_S
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 from mq_reaper.reaper import Reaper
@@ -36,6 +40,26 @@ ROOT = "srv/mq/root"
 """The root's place on the disk; nothing of it is there when a script begins."""
 
 
+class _StageClock(SystemClock):
+    """The machine's clock, whose steady time a script moves on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead_s = 0.0
+
+    def steady_s(self) -> float:
+        return super().steady_s() + self.ahead_s
+
+
+@dataclass
+class Bystander:
+    """A process that stands by, and knows what it has looked at until its clock is moved on."""
+
+    root: Root
+    clock: FakeClock
+    flusher: FsyncFlusher
+
+
 @dataclass
 class Stage:
     """A disk, clients, and the daemons that a script starts."""
@@ -46,6 +70,8 @@ class Stage:
     ports: list[int]
     folder_max: int = FOLDER_FILES_MAX
     _running: list[Daemon] = field(default_factory=list)
+    _clock: _StageClock = field(default_factory=_StageClock)
+    _bystanders: list[Bystander] = field(default_factory=list)
 
     @property
     def root(self) -> Path:
@@ -66,7 +92,7 @@ class Stage:
         )
         # Made by an operator, who flushes nothing.
         self.root.parent.mkdir(parents=True, exist_ok=True)
-        daemon = Daemon(settings, files)
+        daemon = Daemon(settings, files, clock=self._clock)
         self._running.append(daemon)
         self.ports[:] = [await daemon.start()]
         url = f"http://127.0.0.1:{self.ports[0]}"
@@ -98,6 +124,8 @@ class Stage:
         """Ends what runs, with all that it does in the background."""
         while self._running:
             await self._running.pop().drain()
+        while self._bystanders:
+            self._bystanders.pop().flusher.close()
 
     async def other(self, work: "Callable[[Root, FsyncFlusher], object]") -> None:
         """What another daemon does, as late as it is by the disk's marks."""
@@ -111,6 +139,27 @@ class Stage:
             flusher.close()
 
         await asyncio.to_thread(run)
+
+    async def bystander(self, *queues: str) -> Bystander:
+        """Another process, which has looked at the facts of these queues just now."""
+
+        def stands() -> Bystander:
+            clock = FakeClock()
+            clock.advance(self.disk.ahead_s)
+            root = open_root(str(self.root), Files(), clock, folder_max=self.folder_max)
+            for queue in queues:
+                root.facts.of(QueueName(queue))
+            return Bystander(root, clock, FsyncFlusher(Files(), 2))
+
+        bystander = await asyncio.to_thread(stands)
+        self._bystanders.append(bystander)
+        return bystander
+
+    def settle(self) -> None:
+        """Advances the clocks until every process must look at the disk again."""
+        self._clock.ahead_s += FACTS_SETTLE_S
+        for each in self._bystanders:
+            each.clock.advance(FACTS_SETTLE_S)
 
     async def move_due(self) -> None:
         """mq-mover's passes: what is due goes back."""

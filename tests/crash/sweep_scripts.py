@@ -12,7 +12,8 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
-from mq.store.operations.overdue import Swept, sweep_overdue
+from mq.store.format.layout import Place
+from mq.store.operations.redeliver import Swept, sweep_overdue
 
 
 async def _sweep(on: Stage, message_id: str, queue: str, expected: Swept) -> None:
@@ -20,9 +21,8 @@ async def _sweep(on: Stage, message_id: str, queue: str, expected: Swept) -> Non
     bucket = _bucket(on.delayed(message_id, queue))
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
-        swept = sweep_overdue(
-            root, QueueName(queue), MessageId.parse(message_id), bucket, lambda status: True
-        )
+        place = Place(State.DELAYED, QueueName(queue), MessageId.parse(message_id), bucket)
+        swept = sweep_overdue(root, place, lambda status: True)
         assert run_alone(swept, flusher) is expected
 
     await on.other(work)
@@ -47,7 +47,7 @@ async def sweep_what_is_overdue(on: Stage) -> None:
     await on.clients.delete(await on.fetched(SIDELINE), SIDELINE)
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def sweep_keyed(on: Stage) -> None:
     """Its key is the next one's."""
     await on.begin(ORDERS, SIDELINE)

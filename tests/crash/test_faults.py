@@ -20,12 +20,12 @@ from harness.waiting import comes_true
 
 from mq.model.errors import Busy, Unavailable
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import open_root
 from mq.store.disk.commit import Committer
 from mq.store.disk.files import Files
 from mq.store.disk.flush import Failures, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Flush
+from mq.store.opening import open_root
 from mq.store.operations.fetch import fetch as fetch_steps
 from mq.store.operations.publish import Draft
 from mq.store.operations.publish import publish as publish_steps
@@ -249,7 +249,7 @@ async def test_a_queue_is_deleted_to_the_end_though_its_client_went(
 
 async def test_a_group_that_cannot_run_answers_and_leaves_nothing(root: Path) -> None:
     class ThreadlessFlusher(NoFlusher):
-        def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+        def flush(self, asked: Mapping[int, Flush]) -> Failures:
             raise RuntimeError("can't start new thread")
 
     opened = open_root(str(root), Files(), FakeClock())

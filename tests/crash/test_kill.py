@@ -6,6 +6,7 @@ acknowledgement: of a publish in one round, of a delete in another.
 
 import asyncio
 import itertools
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -127,6 +128,9 @@ class Client:
     async def publish(self, chance: random.Random) -> None:
         try:
             while True:
+                if chance.random() < 0.2:
+                    await self._publish_rows(chance)
+                    continue
                 number = next(self._ledger.numbers)
                 body = make_body(number, chance.choice([16, 300, 300, 5000, 70_000]))
                 self._ledger.attempted[number] = body
@@ -136,6 +140,22 @@ class Client:
                 self._acknowledged("publish")
         except (aiohttp.ClientError, ConnectionError):
             return
+
+    async def _publish_rows(self, chance: random.Random) -> None:
+        """Some with a key of either kind, and each answered one is there."""
+        numbers = [next(self._ledger.numbers) for _ in range(chance.randint(1, 20))]
+        rows = []
+        for number in numbers:
+            self._ledger.attempted[number] = make_body(number, chance.choice([16, 300, 5000]))
+            key = chance.choice([{}, {}, {"idempotency_key": f"{number}"}, {"key": f"{number}"}])
+            rows.append(json.dumps({"body": self._ledger.attempted[number].decode(), **key}))
+        url = f"{self._messages}?split=rows"
+        async with self._session.post(url, data="\n".join(rows).encode()) as response:
+            assert response.status == 200
+            answer = [json.loads(row) for row in (await response.read()).splitlines()]
+        for row, number in zip(answer, numbers, strict=True):
+            self._ledger.published[row["id"]] = number
+        self._acknowledged("publish")
 
     async def consume(self, chance: random.Random) -> None:
         try:

@@ -21,7 +21,7 @@ import aiohttp
 import pytest
 from crash.faulty_disk import FaultyDisk, faulty_disk
 from crash.legal_states import Model
-from crash.load import QUEUE, SIZES, Clients, Refused
+from crash.load import PACK_SIZES, QUEUE, SIZES, Busy, Clients, Refused
 from crash.promises import DELAYED, READY, Found, Ledger, broken
 from harness.chance import TIMES
 from harness.folders import make_folders_tiny
@@ -40,6 +40,11 @@ CONSUMERS = 4
 ALIVE_MAX = 150
 CALLS_BEFORE_A_CUT = 600
 MARKS_BEFORE_A_KILL = 120
+# One round of kills in five is of two mqs.
+ROUNDS_PER_SECOND_MQ = 5
+FLAGS = ("--commit", "fsync", "--visibility", "1")
+# Answers in a row that others are at a message, after which a client gives up.
+BUSY_MAX = 20
 # Operations run side by side here: see `test_states.models`.
 MODELS = [Model.JOURNAL, Model.ATOMIC, Model.HALVES]
 
@@ -86,19 +91,29 @@ class Herd:
         )
 
     async def _go_on(self, step: Callable[[], Any]) -> None:
+        busy = 0
         try:
-            while True:
-                await step()
+            while busy < BUSY_MAX:
+                try:
+                    await step()
+                    busy = 0
+                except Busy:  # Another process is at a pack.
+                    busy += 1
         except GONE:
             return
 
     async def _publish(self, clients: Clients) -> None:
-        if self.alive < ALIVE_MAX:
+        if self.alive < ALIVE_MAX and self.chance.random() < 0.2:
+            await clients.publish_pack(PACK_SIZES)
+        elif self.alive < ALIVE_MAX:
             await clients.publish(self.chance.choice(SIZES))
         else:
             await self._consume(clients)
 
     async def _consume(self, clients: Clients) -> None:
+        if self.chance.random() < 0.2:
+            await clients.consume_packs(self.chance)
+            return
         message_id = await clients.fetch()
         if message_id is not None and self.chance.random() < 0.85:
             await clients.delete(message_id)
@@ -151,9 +166,8 @@ def session() -> aiohttp.ClientSession:
 
 async def start(daemons: Processes, root: Path) -> tuple[Process, Process]:
     """An mq and a mover. AssertionError when one does not start, once the other has or has not."""
-    flags = ("--commit", "fsync", "--visibility", "1")
     mq, mover = await asyncio.gather(
-        asyncio.to_thread(daemons.mq, root, *flags),
+        asyncio.to_thread(daemons.mq, root, *FLAGS),
         asyncio.to_thread(daemons.mover, "--root", str(root)),
         return_exceptions=True,
     )
@@ -185,6 +199,7 @@ async def work_until_the_power_goes(
         if not soon:
             disk.cut_after(herd.chance.randrange(CALLS_BEFORE_A_CUT))
         await clients.make(QUEUE)
+        await clients.allow_packs()
         await herd.run(clients)
     except AssertionError:
         if not disk.is_cut():  # A daemon that cannot reach its root does not start.
@@ -228,14 +243,19 @@ async def test_a_hundred_kills(root: Path, tiny: bool, monkeypatch: pytest.Monke
         mq, mover = await start(daemons, herd.root)
         async with session() as requests:
             clients = Clients(herd.mark, requests, herd.ports)
-            for _ in range(OUTAGES):
-                herd.ports[:] = [mq.port]
+            for number in range(OUTAGES):
+                mqs = [mq]
+                if number % ROUNDS_PER_SECOND_MQ == 0:
+                    mqs.append(await asyncio.to_thread(daemons.mq, root, *FLAGS))
+                herd.ports[:] = [each.port for each in mqs]
                 await clients.make(QUEUE)
+                await clients.allow_packs()
                 herd.at_mark(
-                    herd.marks + herd.chance.randint(1, MARKS_BEFORE_A_KILL), mq.popen.kill
+                    herd.marks + herd.chance.randint(1, MARKS_BEFORE_A_KILL),
+                    lambda mqs=mqs: [each.popen.kill() for each in mqs],
                 )
                 await herd.run(clients)
-                assert mq.popen.wait() == -9
+                assert [each.popen.wait() for each in mqs] == [-9] * len(mqs)
                 mover.kill()
                 herd.check(two_names=False)
                 mq, mover = await start(daemons, herd.root)

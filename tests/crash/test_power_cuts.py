@@ -28,6 +28,7 @@ from crash.recording import (
     make_file_system,
     record,
 )
+from crash.sqs_load import drained, named
 from harness.chance import TIMES
 from harness.fuse import check_fuse
 from harness.messages import number_in
@@ -37,8 +38,8 @@ from harness.processes import Processes
 from harness.tally import tally
 
 from mq.model.clock import SystemClock
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 IMAGES = {EXT4.name: 60, BTRFS.name: 20, XFS.name: 12}
 SERVED_EVERY = 20
@@ -146,6 +147,36 @@ async def test_a_second_cut_breaks_no_promise(
     count = IMAGES[kind.name] * TIMES // 3
     problems = await check(second, count, work, daemons)
     tally(f"images of {kind.name}", count)
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(("kind", "commit"), [(EXT4, "fsync"), (XFS, "syncfs")])
+async def test_a_cut_breaks_no_promise_to_clients_of_sqs(
+    work: Path, daemons: Processes, kind: Kind, commit: str
+) -> None:
+    setting = Setting(commit, in_company=True, amount=12, through_sqs=True)
+    make_file_system(kind, work / "image")
+    recording = await record(work, kind, setting, work / "image")
+    images, image = Images(recording.log, recording.stable), work / "cut"
+    cuts = choose_cuts(recording.log, 24 * TIMES, kind.sector_bytes, random.Random(24))
+    problems = []
+    for number, cut in enumerate(cuts):
+        images.write(cut, image)
+        with mounted(image, work / "checked", "loop", *kind.image) as top:
+            open_root(str(top), Files(), SystemClock())
+            found = Found(top)
+            told = named(recording.ledger(cut), found)
+            here = broken(told, found, kind.two_names, kind.two_names)
+            if not here and number % 8 == 6:
+                mq = await asyncio.to_thread(daemons.mq, top, "--standalone")
+                try:
+                    here = await asyncio.to_thread(
+                        drained, mq.url, recording.marks(cut), setting.amount
+                    )
+                finally:
+                    daemons.end_all()
+        problems += [f"{cut}: {problem}" for problem in here]
+    tally(f"images of {kind.name}", len(cuts))
     assert not problems, "\n".join(problems)
 
 

@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from crash.calls import Log
 from crash.changes import Change, Choice, Tree
@@ -46,9 +46,20 @@ def left_behind(log: Log, model: Model) -> Iterator[tuple[int, Tree]]:
             disk.apply(entry)
 
 
-def fingerprint(tree: Tree) -> int:
-    """Equal for equal trees."""
-    return hash(frozenset(tree.items()))
+def fingerprint(tree: Tree, stamps: Container[int] | None = None) -> int:
+    """Equal for equal trees. With `stamps`, no other mtimes count."""
+    if stamps is None:
+        return hash(frozenset(tree.items()))
+    return hash(
+        frozenset(
+            (
+                path,
+                file
+                and (file.inode, file.data, file.mtime_ns in stamps and file.mtime_ns, file.target),
+            )
+            for path, file in tree.items()
+        )
+    )
 
 
 def _ways_to_choose(

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from harness.clock import FakeClock
 
-from mq.access.callers import ANYBODY, Caller
+from mq.access.callers import ANONYMOUS, Caller, parse_grants
 from mq.access.errors import Unauthenticated
-from mq.access.grants import parse_grants
 from mq.access.tokens import Entry, TokenVerifier, digest_of
 from mq.daemon.admission import check_exposure, is_loopback
 from mq.http.access import Access
@@ -55,7 +54,7 @@ def test_beyond_it_access_is_controlled_or_it_is_meant(address: str) -> None:
 
 
 def test_one_of_both_is_said() -> None:
-    with pytest.raises(StartupError, match="one of them"):
+    with pytest.raises(StartupError, match="limit callers; use either"):
         check_exposure(ServerSettings(ROOT, tokens=ROOT, allow_anonymous=True))
 
 
@@ -119,7 +118,7 @@ def access_by(*tokens: str, with_certificates: bool = True) -> Access:
 def test_without_verifiers_anybody_may_everything() -> None:
     access = Access(FakeClock())
     assert not access.is_on
-    assert access.caller(["Bearer x"], None) is ANYBODY
+    assert access.caller(["Bearer x"], None) is ANONYMOUS
 
 
 def test_of_several_verifiers_any_may_know_the_token() -> None:

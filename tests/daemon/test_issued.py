@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from harness.clock import FakeClock
 from harness.issuer import Issuer, SigningKey, jwk_set
 from harness.waiting import comes_true
+from pytest_aiohttp import AiohttpServer
 
-from mq.access.jwt_settings import JwtSettings
 from mq.daemon.caller_options import caller_options
 from mq.daemon.issued import IssuedTokens
 from mq.model.errors import StartupError
+from mq.runtime.server_settings import JwtSettings
 
 ONE = SigningKey()
 
@@ -24,26 +25,25 @@ def token(clock: FakeClock) -> str:
     return ONE.token(sub="shop", aud="mq", exp=clock.now_ms() // 1000 + 60)
 
 
-async def test_keys_of_a_file_and_of_a_url(tmp_path: Path) -> None:
+async def test_keys_of_a_file_and_of_a_url(tmp_path: Path, aiohttp_server: AiohttpServer) -> None:
     clock = FakeClock()
     path = tmp_path / "keys.json"
     path.write_bytes(jwk_set(ONE.public()))
     issuer = Issuer(jwk_set(ONE.public()))
-    await issuer.start()
+    await issuer.start(aiohttp_server)
     for settings in (JwtSettings("mq", file=path), JwtSettings("mq", url=issuer.url)):
         issued = IssuedTokens(settings, clock)
         issued.start()
         await comes_true(lambda issued=issued: issued.verifier.caller(token(clock)))
         await issued.reload()
         await issued.stop()
-    await issuer.stop()
 
 
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        (JwtSettings("mq", file=Path("none.json")), "none.json: No such file"),
-        (JwtSettings("mq", url="http://issuer/keys"), "no https URL"),
+        (JwtSettings("mq", file=Path("none.json")), "none.json: cannot read it: No such file"),
+        (JwtSettings("mq", url="http://issuer/keys"), "the URL must be https"),
     ],
 )
 async def test_what_cannot_be_keys_is_told_of(settings: JwtSettings, why: str) -> None:
@@ -56,10 +56,10 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 import importlib.util
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "jwt" else found(name, *more)
-from mq.access.jwt_settings import JwtSettings
 from mq.model.clock import SystemClock
 from mq.model.errors import StartupError
 from mq.daemon.issued import IssuedTokens
+from mq.runtime.server_settings import JwtSettings
 try:
     IssuedTokens(JwtSettings("mq", url="https://issuer/keys"), SystemClock())
 except StartupError as error:
@@ -98,7 +98,7 @@ def test_flags_become_settings() -> None:
     [
         (("--jwks", "k.json"), "need --jwt-audience"),
         (("--jwks", "k.json", "--jwt-audience", ""), "need --jwt-audience"),
-        (("--jwks", "k", "--jwks-url", "https://a", "--jwt-audience", "mq"), "say one of them"),
+        (("--jwks", "k", "--jwks-url", "https://a", "--jwt-audience", "mq"), "use one of them"),
         (("--jwt-issuer", "me"), "need --jwks"),
         (("--jwks", "k.json", "--jwt-audience", "mq", "--jwt-leeway", "1e9"), "jwt-leeway"),
     ],

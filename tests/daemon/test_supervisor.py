@@ -21,6 +21,8 @@ from harness.raw import RawConnection, raw_head, raw_request
 from harness.siblings import are_gone, connection_to_each, served, server_pids, started
 from harness.waiting import comes_true
 
+from mq.runtime.cores import processes_auto
+
 TWO = ("--processes", "2")
 CHILDREN = ("mq-0", "mq-1", "mq-mover", "mq-reaper")
 BODY = b"first half, second half"
@@ -80,7 +82,7 @@ async def test_all_listen_on_the_one_port_before_it_is_said(daemons: Processes, 
     assert [served(mq, index) for index in range(3)] == [1, 1, 1]
     said = [line for line in mq.lines if "listening" in line]
     assert len(said) == 1
-    assert said[0].endswith("processes=3")
+    assert said[0].endswith(f" processes=3 page=http://localhost:{mq.port}/-/")
     await asyncio.to_thread(_put_queue, mq)
     async with connection_to_each(mq.port, 3) as connections:
         for connection in connections:
@@ -114,11 +116,31 @@ async def test_one_alone_has_no_supervisor(daemons: Processes, root: Path) -> No
     assert answer.json()["process"] == {"index": 0, "of": 1}
 
 
+def test_auto_is_a_process_for_each_core(daemons: Processes, root: Path) -> None:
+    flags = ("--root", str(root), "--port", "0", "--processes", "auto")
+    mq = daemons.start("mq", *flags)
+    said = mq.wait_for_log("listening .*").group()
+    assert f"processes={processes_auto()}" in said or processes_auto() == 1
+
+
+def test_auto_on_one_core_is_one_process_alone(daemons: Processes, root: Path) -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        flags = ("--root", str(root), "--port", "0")
+        mq = daemons.start("mq", *flags, env={"MQ_PROCESSES": "auto"})
+        mq.wait_for_log("listening")
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert not mq.logged("processes=")
+
+
 def test_the_number_comes_from_the_environment_too(daemons: Processes, root: Path) -> None:
     flags = ("--root", str(root), "--port", "0", "--log-format", "json")
     mq = daemons.start("mq", *flags, env={"MQ_PROCESSES": "2", "MQ_STANDALONE": "1"})
     said = json.loads(mq.wait_for_log('"listening"').string)
     assert said["processes"] == 2
+    assert said["page"] == f"http://localhost:{said['port']}/-/"
     mq.wait_for_log("mq-reaper.*reaping")
     assert mq.terminate() == 0
     eventually(lambda: mq.logged("all drained"))
@@ -242,10 +264,10 @@ def test_one_that_cannot_be_started_is_tried_again(daemons: Processes, root: Pat
 def test_a_start_that_fails_later_is_tried_again(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, *TWO)
     form = (root / "format").read_text()
-    (root / "format").write_text("mq 2\n")
+    (root / "format").write_text("mq 3\n")
     os.kill(server_pids(mq, 2)[0], signal.SIGKILL)
     mq.wait_for_log('starts again daemon=mq-0 why="exit 1"')
-    assert mq.logged("ERROR .*mq 2.* process=0")
+    assert mq.logged("ERROR .*mq 3.* process=0")
     (root / "format").write_text(form)
     eventually(lambda: served(mq, 0) == 2)
 
@@ -253,7 +275,7 @@ def test_a_start_that_fails_later_is_tried_again(daemons: Processes, root: Path)
 @pytest.mark.parametrize("also", [(), ("--standalone",)], ids=["alone", "standalone"])
 def test_what_keeps_all_from_starting_is_said_once(root: Path, also: tuple[str, ...]) -> None:
     root.mkdir()
-    (root / "format").write_text("mq 2\n")
+    (root / "format").write_text("mq 3\n")
     flags = ("--root", str(root), "--port", "0", *also)
     ended = run_command("mq", *flags, "--processes", "3")
     alone = run_command("mq", *flags)
@@ -360,7 +382,7 @@ async def test_a_second_signal_kills_what_still_drains(daemons: Processes, root:
         for connection in connections:
             assert await connection.ended() == b""
     assert not any(map(is_running, pids))
-    assert mq.logged("asked twice")
+    assert mq.logged("second signal to end")
 
 
 @pytest.mark.certificate
@@ -369,7 +391,7 @@ def test_one_that_does_not_end_in_time_is_killed(daemons: Processes, root: Path)
     pids = server_pids(mq, 2)
     os.kill(pids[1], signal.SIGSTOP)
     assert mq.terminate() == 0
-    assert mq.logged("does not end, killed daemon=mq-1")
+    assert mq.logged("a daemon did not end in time; killed it daemon=mq-1")
     assert not mq.logged("killed daemon=mq-0")
     assert not any(map(is_running, pids))
 

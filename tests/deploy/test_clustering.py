@@ -1,4 +1,4 @@
-"""The page about several machines: its commands on two mq over one root, and its proxy's
+"""The section about several machines: its commands on two mq over one root, and its proxy's
 configuration in a real nginx before them.
 """
 
@@ -6,16 +6,15 @@ import asyncio
 import re
 import shlex
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import pytest
-from examples.test_examples import Example, as_shown, examples_in
 from harness.folders import message_files
 from harness.lossy import Fault, lossy
+from harness.pages import CURL, Example, check_shown, examples_in, run_examples, script_of, section
 from harness.processes import Process, Processes
 from harness.proxy import serving
 
@@ -27,9 +26,8 @@ from mq.daemon.cli import main as mq
 from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
 
-PAGE = (Path(__file__).parents[2] / "deploy" / "CLUSTERING.md").read_text(encoding="utf-8")
+PAGE = section("deploy/OPERATE.md", "Several machines")
 FIRST = "alpha=localhost:8081 beta=localhost:8082"
-MARK = "== the next example"
 (SITES,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS: dict[str, click.Command] = {"mq": mq, "mq-mover": mq_mover, "mq-reaper": mq_reaper}
 
@@ -88,21 +86,11 @@ async def machines(
 @pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(pair: tuple[Process, Process]) -> None:
     examples = [each for each in examples_in(PAGE) if not begins_daemons(each)]
-    script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in examples)
+    script = script_of(examples)
     assert FIRST in script
     alpha, beta = pair
     script = script.replace(FIRST, f"alpha={alpha.url} beta={beta.url}")
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f'curl() {{ command curl -sS "$@"; echo; }}\n{script}'],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    for example, output in zip(examples, done.stdout.split(f"\n{MARK}\n")[:-1], strict=True):
-        lines = iter(output.splitlines())
-        for shown in example.lines:
-            assert any(as_shown(shown).fullmatch(line) for line in lines), (shown, output)
+    check_shown(examples, run_examples(CURL + script))
 
 
 @pytest.mark.parametrize("command", DAEMONS)

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from harness.commands import run_command
 from harness.composition import CONTAINER, composition
+from harness.pages import section
 from harness.processes import PATIENCE_S, Process, Processes, eventually
 from harness.zookeeper import ZooKeeper, zookeeper
 
 from mq import Client
 
 pytestmark = pytest.mark.certificate
-PAGE = (CONTAINER / "CONTAINERS.md").read_text(encoding="utf-8")
+PAGE = section("deploy/OPERATE.md", "Containers")
 # What each says once it is up.
 SAYS = {"mq": r"listening .*port=(\d+)", "mq-mover": "moving", "mq-reaper": "reaping"}
 SHOWS = r"metrics.*?port=(\d+)"

@@ -13,13 +13,14 @@ import pytest
 import yaml
 from harness.commands import COMMANDS, variables
 from harness.composition import COMPOSE, CONTAINER, TOP, composition, docker_compose, program
+from harness.pages import section
 from packaging.requirements import Requirement
 
 from mq import __version__
 from mq.model.limits import CHILD_END_S
 
 DOCKERFILE = (CONTAINER / "Dockerfile").read_text(encoding="utf-8")
-PAGE = (CONTAINER / "CONTAINERS.md").read_text(encoding="utf-8")
+PAGE = section("deploy/OPERATE.md", "Containers")
 MANIFESTS = sorted((CONTAINER / "kubernetes").glob("*.yaml"))
 KUBERNETES = ("1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37")
 YAML_RULES = "{extends: default, rules: {document-start: disable, line-length: {max: 120}}}"
@@ -167,7 +168,8 @@ def test_values_of_the_settings_are_ones(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_variables_that_the_page_names_are_known() -> None:
-    known = set().union(*map(variables, COMMANDS.values())) | {"MQ_URL", "MQ_CA_FILE", "MQ_TAG"}
+    known = set().union(*map(variables, COMMANDS.values()))
+    known |= {"MQ_URL", "MQ_CA_FILE", "MQ_TOKEN_FILE", "MQ_TAG"}
     assert set(re.findall(r"\bMQ_[A-Z_]+", PAGE)) <= known
 
 
@@ -280,7 +282,7 @@ def test_peers_are_the_others(composed: dict[str, Any]) -> None:
 
 def test_what_the_page_points_to_is_there() -> None:
     for linked in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (CONTAINER / linked).exists(), linked
+        assert (TOP / "deploy" / linked).exists(), linked
     table = re.findall(r"^\| (`.*?`) \|", PAGE, re.MULTILINE)
     named = re.findall(r"`([\w./-]+\.(?:yaml|txt|cfg)|Dockerfile)`", " ".join(table))
     assert len(named) > 10
@@ -298,9 +300,10 @@ def test_docker_compose_knows_every_command_of_the_page(composed: dict[str, Any]
         named = set(re.findall(r"\bmq-\w+\b", line)) - {"mq-backup"}
         assert named <= composed["services"].keys(), line
         # Behind the command, as what is behind a service's name is a command of its own.
-        done = docker_compose(*arguments[:3], "--help", *arguments[3:])
+        done = docker_compose(arguments[0], "--help", *arguments[1:])
         assert done.returncode == 0, f"{line}: {done.stderr}"
-        assert f"docker compose {arguments[2]} [" in done.stdout
+        assert f"docker compose {arguments[0]} [" in done.stdout
+    assert f"export COMPOSE_FILE={COMPOSE.relative_to(TOP)}\n" in PAGE
 
 
 def test_a_flag_that_docker_compose_does_not_know_would_be_seen() -> None:

@@ -4,11 +4,13 @@ shows to be typed in is read by a test.
 
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
+from harness.pages import section, sections_of
 from harness.processes import Processes
 
 from mq.daemon.cli import main as mq
@@ -24,39 +26,37 @@ PAGES = {
 }
 TYPED = re.compile(r"^```(?:sh|python|nginx)$", re.MULTILINE)
 
-# Of each page with something to type in, the test that takes it from there and runs it.
+# Of each page, or section, with something to type in, the test that reads and runs it.
 RUN_BY = {
     "README.md": "examples/test_readme.py",
-    "deploy/ACCESS.md": "examples/test_access.py",
-    "deploy/CLUSTERING.md": "deploy/test_clustering.py",
-    "deploy/DAEMONS.md": "deploy/test_documents.py",
-    "deploy/METRICS.md": "deploy/test_metrics_page.py",
-    "deploy/MIGRATING.md": "deploy/test_migrating.py",
-    "deploy/MOUNTS.md": "deploy/test_pages.py",
-    "deploy/OPERATING.md": "examples/test_operating.py",
-    "deploy/RELEASING.md": "deploy/test_release.py",
-    "deploy/SECURITY.md": "deploy/test_pages.py",
-    "deploy/TLS.md": "examples/test_tls.py",
-    "deploy/TRACES.md": "http/test_traces.py",
-    "deploy/container/CONTAINERS.md": "deploy/test_composition.py",
-    "deploy/systemd/SYSTEMD.md": "deploy/test_units.py",
+    "deploy/MIGRATE.md": "deploy/test_migrating.py",
+    "deploy/OBSERVE.md#Metrics": "deploy/test_metrics_page.py",
+    "deploy/OBSERVE.md#Traces": "http/test_traces.py",
+    "deploy/OBSERVE.md#Web page": "page/test_serving.py",
+    "deploy/OPERATE.md#Daemons": "deploy/test_documents.py",
+    "deploy/OPERATE.md#How messages move": "examples/test_operating.py",
+    "deploy/OPERATE.md#Sidelines (dead-letter queues) and shovels (redrive)": (
+        "examples/test_operating.py"
+    ),
+    "deploy/OPERATE.md#Archives": "examples/test_operating.py",
+    "deploy/OPERATE.md#Troubleshooting": "examples/test_operating.py",
+    "deploy/OPERATE.md#systemd": "deploy/test_units.py",
+    "deploy/OPERATE.md#Containers": "deploy/test_composition.py",
+    "deploy/OPERATE.md#Several machines": "deploy/test_clustering.py",
+    "deploy/OPERATE.md#Mounts": "deploy/test_pages.py",
+    "deploy/bench/RESULTS.md#Benchmarks": "bench/test_load.py",
+    "deploy/CONTRIBUTING.md#Make a release": "deploy/test_release.py",
+    "deploy/SECURE.md#Tokens and rights": "examples/test_access.py",
+    "deploy/SECURE.md#TLS": "examples/test_tls.py",
+    "deploy/SECURE.md#Threat model": "deploy/test_pages.py",
+    "mq/CONCEPTS.md": "examples/test_started.py",
+    "mq/GETTING_STARTED.md": "examples/test_started.py",
     "mq/client/CLIENT.md": "examples/test_client.py",
     "mq/client/fake/FAKE.md": "client/fake/test_fake_page.py",
     "mq/client/worker/WORKER.md": "client/worker/test_worker_page.py",
-    "mq/tools/doctor/DOCTOR.md": "examples/test_doctor.py",
-    "mq/tools/fsck/FSCK.md": "examples/test_fsck.py",
-    "mq/http/EXAMPLES.md": "examples/test_examples.py",
     "mq/http/HTTP.md": "deploy/test_documents.py",
-    "mq/http/page/PAGE.md": "page/test_serving.py",
     "mq/tools/mqctl/MQCTL.md": "examples/test_mqctl.py",
     "mq/spark/PIPELINE.md": "spark/test_pipeline_page.py",
-    "mq/spark/jobs/ARCHIVE.md": "spark/jobs/test_archive_page.py",
-    "mq/spark/jobs/AUDIT.md": "examples/test_audit.py",
-    "mq/spark/jobs/DRAIN.md": "spark/jobs/test_drain_page.py",
-    "mq/spark/jobs/HISTORY.md": "spark/jobs/test_history_page.py",
-    "mq/spark/jobs/SHOVEL.md": "spark/jobs/test_shovel_page.py",
-    # Its commands run these tests themselves.
-    "tests/crash/DURABILITY.md": "deploy/test_documents.py",
 }
 COMMANDS: tuple[click.Command, ...] = (mq, mq_mover, mq_reaper, mqctl)
 # Flags of other programs that pages name: JuiceFS's; systemd-analyze's; Celery's, beside those of
@@ -83,6 +83,15 @@ def links(page: str) -> Iterator[str]:
             yield target
 
 
+def places(page: str) -> Iterator[tuple[str, str]]:
+    """A page that one test reads, or the sections of one that several read; with the text."""
+    if not any(place.startswith(f"{page}#") for place in RUN_BY):
+        yield page, PAGES[page]
+        return
+    for heading, text in sections_of(PAGES[page]).items():
+        yield f"{page}#{heading}", text
+
+
 def anchors(page: Path) -> set[str]:
     """Of its headings, as forges make them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -99,6 +108,37 @@ def test_every_link_leads_somewhere(page: str) -> None:
         assert not anchor or anchor in anchors(found), target
 
 
+REFERENCE = re.compile(r'\b(FORMAT|PROTOCOL)\.md`?\)?, ((?:"[^"]+"(?:, | and )?)+)')
+
+
+def references(text: str) -> Iterator[tuple[str, str]]:
+    """The sections of the store's pages that a text names: page and heading."""
+    for page, named in REFERENCE.findall(re.sub(r"\s+(?:# )?", " ", text)):
+        for heading in re.findall(r'"([^"]+)"', named):
+            yield f"{page}.md", heading
+
+
+def test_a_section_that_code_or_a_page_names_is_a_heading() -> None:
+    headings = {
+        name: re.findall(r"^#+ (.+)$", PAGES[f"mq/store/{name}"].lower(), re.MULTILINE)
+        for name in ("FORMAT.md", "PROTOCOL.md")
+    }
+    sources = [
+        path
+        for top in ("mq", "mq_mover", "mq_reaper", "deploy", "tests")
+        for kind in ("py", "md", "txt")
+        for path in sorted((TOP / top).rglob(f"*.{kind}"))
+        if path != Path(__file__)
+    ]
+    named = {
+        (str(path.relative_to(TOP)), *reference)
+        for path in sources
+        for reference in references(path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    assert {each for each in named if each[2].lower() not in headings[each[1]]} == set()
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
     reached, coming = set(), ["README.md"]
     while coming:
@@ -112,10 +152,26 @@ def test_every_page_is_reached_from_the_readme() -> None:
     assert set(PAGES) - reached == set()
 
 
+def test_the_page_of_dependencies_has_each_of_them() -> None:
+    project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    needed = [*project["dependencies"]]
+    for extra in ("spark", "connect", "zookeeper", "jwt", "tracing"):
+        needed += extras[extra]
+    names = {re.split(r"[\[<>=]", each)[0] for each in needed} - {"mq"}
+    tables = "".join(re.findall(r"^\| .*$", PAGES["deploy/CONTRIBUTING.md"], re.MULTILINE))
+    named = set(re.findall(r"[\w-]+", tables))
+    assert names - named == set()
+
+
 def test_what_is_to_be_typed_in_is_read_by_a_test() -> None:
-    assert {page for page, text in PAGES.items() if TYPED.search(text)} == set(RUN_BY)
-    for page, test in RUN_BY.items():
-        assert Path(page).name in (TOP / "tests" / test).read_text(encoding="utf-8"), test
+    typed = {place for page in PAGES for place, text in places(page) if TYPED.search(text)}
+    assert typed == set(RUN_BY)
+    for place, test in RUN_BY.items():
+        page, _, heading = place.partition("#")
+        text = (TOP / "tests" / test).read_text(encoding="utf-8")
+        assert Path(page).name in text, test
+        assert heading in text, (test, heading)
 
 
 def flags_of(command: click.Command) -> set[str]:
@@ -151,13 +207,15 @@ def test_every_flag_that_a_page_says_is_one() -> None:
 
 def test_the_tables_have_every_flag_of_the_daemons() -> None:
     for daemon in (mq, mq_mover, mq_reaper):
-        said = set(re.findall(r"`(--[a-z-]+)", PAGES["deploy/DAEMONS.md"]))
+        said = set(re.findall(r"`(--[a-z-]+)", section("deploy/OPERATE.md", "Daemons")))
         assert flags_of(daemon) - said == set(), daemon.name
 
 
-@pytest.mark.parametrize("page", ["README.md", "deploy/DAEMONS.md"])
-def test_the_daemons_that_a_page_begins_run(daemons: Processes, root: Path, page: str) -> None:
-    (shown,) = re.findall(r"```sh\n(mq .*?)```", PAGES[page], re.DOTALL)
+@pytest.mark.parametrize(
+    "text", [PAGES["README.md"], section("deploy/OPERATE.md", "Daemons")], ids=["README", "OPERATE"]
+)
+def test_the_daemons_that_a_page_begins_run(daemons: Processes, root: Path, text: str) -> None:
+    (shown,) = re.findall(r"```sh\n(mq .*?)```", text, re.DOTALL)
     shown = shown.replace("/var/lib/mq", str(root)).replace("8080", "0")
     for line in shown.splitlines():
         name, *flags = line.partition("#")[0].split()

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 from harness.container import Container, container
-from harness.image import DOCKERFILE, Image, image
+from harness.image import Image, image
+from harness.pages import section
 from harness.processes import eventually
 
 from mq import __version__
 
 # Building takes a minute, most of it waiting for packages.
 pytestmark = [pytest.mark.certificate, pytest.mark.needs_root, pytest.mark.timeout(900)]
-PAGE = DOCKERFILE.with_name("CONTAINERS.md")
+PAGE = section("deploy/OPERATE.md", "Containers")
 ANONYMOUS = {"MQ_ALLOW_ANONYMOUS": "1"}
 
 
@@ -134,7 +135,7 @@ def kept(volume: Path, work: Path) -> dict[str, int]:
     copy = work / "copy"
     copy.mkdir()
     archive = str(work / "root.tar")
-    making = re.search(r" (tar --format=posix .*)", PAGE.read_text())
+    making = re.search(r" (tar --format=posix .*)", PAGE)
     assert making is not None
     command = making.group(1).replace("/backup/root.tar", archive)
     subprocess.run(command.replace("/var/lib/mq", str(volume)).split(), check=True)

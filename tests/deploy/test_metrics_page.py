@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click import BadParameter
 from harness.needs import program
+from harness.pages import section
 from harness.processes import PATIENCE_S, Process, Processes, eventually
 from harness.prometheus import RULES
 from harness.scraped import Scraped
@@ -20,7 +21,7 @@ from mq_mover.cli import main as mq_mover
 from mq_reaper.cli import main as mq_reaper
 
 DEPLOY = RULES.parents[1]
-PAGE = (DEPLOY / "METRICS.md").read_text(encoding="utf-8")
+PAGE = section("deploy/OBSERVE.md", "Metrics", "Alerts")
 BOARD = DEPLOY / "grafana" / "mq.json"
 ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \|", re.MULTILINE)
 NAMES = re.compile(r"\b(?:mq|process)_[a-z_]+")
@@ -157,7 +158,7 @@ def test_a_port_that_is_taken_ends_a_daemon_with_a_reason(daemons: Processes, ro
     mq = daemons.mq(root)
     for module in ("mq_mover", "mq_reaper"):
         daemon = daemons.start(module, "--root", str(root), "--metrics", str(mq.port))
-        daemon.wait_for_log("cannot show metrics on 127.0.0.1 port")
+        daemon.wait_for_log("cannot serve metrics on 127.0.0.1 port")
         assert daemon.popen.wait(PATIENCE_S) == 1
 
 

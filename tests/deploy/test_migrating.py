@@ -2,9 +2,11 @@
 of; and mq has what the tables say.
 """
 
+import os
 import re
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -14,17 +16,15 @@ import greenstalk
 import pika
 import pytest
 from harness import sources
+from harness.pages import sections_of
 from harness.processes import Process, Processes
 
 from mq import Client
-from mq.http.openapi.document import document_of
-from mq.http.routes import ROUTES
+from mq.http.openapi.document import document
 from mq.model.settings import QueueSettings
 
 TOP = Path(__file__).parents[2]
-PAGE = (TOP / "deploy" / "MIGRATING.md").read_text(encoding="utf-8")
-BEFORE, *SECTIONS = PAGE.split("\n## ")
-SECTION = {each.partition("\n")[0]: each for each in SECTIONS}
+SECTION = sections_of((TOP / "deploy" / "MIGRATE.md").read_text(encoding="utf-8"))
 BLOCK = re.compile(r"```(python|sh|)\n(.*?)```", re.DOTALL)
 REQUEST = re.compile(r"`(GET|HEAD|PUT|POST|PATCH|DELETE) (/[^`?\s]*|\.\.\.\S*?)(?:\?([^`]*))?`")
 WORD = re.compile(r"`([a-z]+_[a-z_]+)`")
@@ -119,11 +119,41 @@ def test_before_and_after_do_the_same_and_what_is_left_is_moved(
         ).replace(" ", "")
 
 
-@pytest.mark.parametrize("name", WAYS)
+def test_messages_of_the_original_s_folders_are_published(mq: Process, tmp_path: Path) -> None:
+    folder = tmp_path / "queues" / "orders"
+    folder.mkdir(parents=True)
+    for number, body in enumerate(BODIES):
+        path = folder / str(uuid.uuid1())
+        path.write_text(body)
+        os.utime(path, (number, number))
+    ((_, commands),) = blocks(SECTION["SoftLayer's mq"])
+    with Client(mq.url) as client:
+        orders = client.queue("orders")
+        orders.create()
+        run_in_shell(f"old={tmp_path} mq={mq.url}\n{commands}")
+        assert [each.text() for each in orders.browse(["ready"])] == list(BODIES)
+    assert not list(folder.iterdir())
+
+
+TABLES = [
+    name
+    for name, text in SECTION.items()
+    if text.lstrip("\n").count("\n| ") > 5 and name != "Keep an SQS client"
+]
+
+
+def test_each_source_has_a_table() -> None:
+    assert set(TABLES) == {
+        *WAYS, "Celery", "SoftLayer's mq", "Astyanax's message queue", "IgnisMQ",
+        "Qpid Broker-J", "ActiveMQ",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_mq_has_what_the_table_says(name: str) -> None:
     rows = [line.split(" | ") for line in SECTION[name].splitlines() if line.startswith("| ")]
-    assert len(rows) > 15
-    paths = document_of(ROUTES)["paths"]
+    assert len(rows) >= (16 if name in WAYS else 10)
+    paths = document()["paths"]
     fields = set(QueueSettings.__dataclass_fields__)
     for row in rows[1:]:
         assert len(row) == 3, row
@@ -133,4 +163,10 @@ def test_mq_has_what_the_table_says(name: str) -> None:
             operation = paths[full].get(method.lower()) or paths[full]["get"]
             names = {each["name"] for each in operation.get("parameters", ()) if "name" in each}
             assert {each.partition("=")[0] for each in query.split("&") if each} <= names, row
-        assert set(WORD.findall(row[1])) <= fields | {"publish_many", "due_in_s"}, row
+        assert set(WORD.findall(row[1])) <= fields | {
+            "publish_many",
+            "due_in_s",
+            "on_error",
+            "on_false",
+            "follow_setting",
+        }, row

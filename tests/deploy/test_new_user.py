@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from harness.debian import Machine
 from harness.distributions import TOP, checkout
+from harness.pages import section
 
 pytestmark = [pytest.mark.certificate, pytest.mark.needs_root, pytest.mark.timeout(900)]
 
 README = (TOP / "README.md").read_text(encoding="utf-8")
-SYSTEMD = (TOP / "deploy" / "systemd" / "SYSTEMD.md").read_text(encoding="utf-8")
-RELEASING = (TOP / "deploy" / "RELEASING.md").read_text(encoding="utf-8")
+SYSTEMD = section("deploy/OPERATE.md", "systemd")
+RELEASING = section("deploy/CONTRIBUTING.md", "Make a release")
 PINS = TOP / "deploy" / "requirements.txt"
 HOME = "/home/ada"
 # A function that waits for what a command says, and what is put before each walk.
@@ -64,9 +65,8 @@ def walk(machine: Machine, script: str) -> str:
 
 def test_a_new_user_comes_to_a_queue_a_worker_a_schedule_and_a_shovel(machine: Machine) -> None:
     set_up = one(README, "mq --standalone\n").strip()
-    tour = one(README, "# a queue\n")
-    client = one(README, "with Client(", "python")
-    worker = one(README, "Worker(", "python")
+    tour = one(README, "two pizzas")
+    program = one(README, "Worker(", "python")
     said = walk(
         machine,
         f"""
@@ -76,17 +76,16 @@ curl() {{ command curl -sSf "$@"; }}
 {tour}
 unset -f curl
 PATH=$PWD/.venv/bin:$PATH
-cat >$HOME/client.py <<'END'
-{client}END
-python $HOME/client.py
 cat >$HOME/app.py <<'END'
-{worker}END
+{program}END
 python -u $HOME/app.py >$HOME/worker.log 2>&1 &
 working=$!
+comes table cat $HOME/worker.log
 mqctl schedules add orders stock '{{"take": "stock"}}' --every 1h --delay 0
 comes take cat $HOME/worker.log
 kill -TERM $working
 wait $working
+cat $HOME/worker.log
 mqctl schedules remove orders stock
 id=$(mqctl send orders 'burnt pizza')
 mqctl sideline orders "$id" --reason exception
@@ -99,7 +98,7 @@ mqctl fsck /tmp/mq
 echo walked to the end
 """,
     )
-    for shown in ("two pizzas", "X-Message-Receives: 1", "{'table': 7}", "burnt pizza", "moved"):
+    for shown in ("two pizzas", "in flight", "{'table': 7}", "burnt pizza", "moved"):
         assert shown in said, said
     assert said.endswith("walked to the end\n")
     assert "Traceback" not in said + (machine.folder / HOME[1:] / "worker.log").read_text()

@@ -1,4 +1,4 @@
-"""The pages about mounts and security: what they point to is there, and their commands work."""
+"""The operators' pages: what they point to is there; mounts and threats: their commands work."""
 
 import re
 import shlex
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness.pages import section
 from harness.processes import Processes
 
 from mq.store.disk.mounts import FileSystem
@@ -14,9 +15,10 @@ from mq.tools.doctor.findings import Level
 from mq.tools.doctor.options import NFS_GOOD, judge_mount
 
 TOP = Path(__file__).parents[2]
-NAMES = ("MOUNTS.md", "SECURITY.md", "TRACES.md")
+NAMES = ("OPERATE.md", "SECURE.md", "OBSERVE.md", "MIGRATE.md")
 PAGES = {name: (TOP / "deploy" / name).read_text(encoding="utf-8") for name in NAMES}
-MOUNTS, SECURITY = PAGES["MOUNTS.md"], PAGES["SECURITY.md"]
+MOUNTS = section("deploy/OPERATE.md", "Mounts")
+THREATS = section("deploy/SECURE.md", "Threat model")
 
 
 def commands(page: str) -> list[str]:
@@ -32,9 +34,6 @@ def test_what_a_page_points_to_is_there(name: str) -> None:
         assert re.search(rf"^(?:def|class) {symbol}\b", content, re.MULTILINE) or not symbol, path
     for linked in re.findall(r"\]\(([^)#]+)\)", page):
         assert (TOP / "deploy" / linked).exists(), linked
-    form = (TOP / "mq/store/FORMAT.md").read_text(encoding="utf-8").lower()
-    for section in re.findall(r'FORMAT\.md, "([^"]+)"', page):
-        assert section.lower() in form, section
 
 
 def test_the_options_over_nfs_are_those_that_the_doctor_wants() -> None:
@@ -75,7 +74,7 @@ def test_the_doctor_s_commands_are_as_the_page_says(tmp_path: Path) -> None:
 
 def test_the_checklist_s_commands_work_on_a_root(daemons: Processes, root: Path) -> None:
     daemons.mq(root)
-    (script,) = [each for each in commands(SECURITY) if "stat -c" in each]
+    (script,) = [each for each in commands(THREATS) if "stat -c" in each]
     mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{mqctl}\nroot={root}\n{script}"],
@@ -89,7 +88,7 @@ def test_the_checklist_s_commands_work_on_a_root(daemons: Processes, root: Path)
 
 
 def test_the_longer_search_is_a_command() -> None:
-    (said,) = [each for each in commands(SECURITY) if "tests.fuzz" in each]
+    (said,) = [each for each in commands(THREATS) if "tests.fuzz" in each]
     arguments = shlex.split(said)[3:]
     ran = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", *arguments, "--help"],

@@ -1,4 +1,7 @@
-"""What a release is made of: built, compared, looked at, and used on each Python that is here."""
+"""What a release is made of: built, compared, looked at, and used on each Python that is here.
+
+CONTRIBUTING.md, "Make a release", has the steps.
+"""
 
 import contextlib
 import hashlib
@@ -136,7 +139,7 @@ def test_the_sdist_has_what_the_tests_and_the_pages_need(release: Distributions)
         names = {name.partition("/")[2] for name in archive.getnames()}
         owners = {(each.uid, each.uname) for each in archive.getmembers()}
     assert {"pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "deploy/check"} <= names
-    assert {"tests/conftest.py", "deploy/requirements.txt", "deploy/RELEASING.md"} <= names
+    assert {"tests/conftest.py", "deploy/requirements.txt", "deploy/CONTRIBUTING.md"} <= names
     assert owners == {(0, "")}
 
 

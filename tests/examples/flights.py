@@ -47,7 +47,7 @@ from mq.client.values import NewMessage
 from mq.client.worker import Backoff
 from mq.model.names import QueueName
 from mq.spark.jobs.archived import reading
-from mq.spark.jobs.report import render
+from mq.spark.jobs.report.page import render
 
 DAY = date(2013, 7, 10)
 AIRLINE_WITH_A_BUG = "EV"

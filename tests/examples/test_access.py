@@ -3,21 +3,18 @@
 import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import click
 import pytest
 from harness.mqctl import Mqctl, mqctl_for, mqctl_server_at
+from harness.pages import CURL, check_shown, examples_in, run_examples, script_of, section
 
 from mq.daemon.cli import main as mq_command
 from mq.tools.mqctl.cli import mqctl as mqctl_command
 
-from .test_examples import as_shown, examples_in
-
-PAGE = (Path(__file__).parents[2] / "deploy" / "ACCESS.md").read_text(encoding="utf-8")
+PAGE = section("deploy/SECURE.md", "Tokens and rights")
 EXAMPLES = examples_in(PAGE)
-MARK = "== the next example"
 HANG_UP = "kill -HUP $(pgrep -o -f 'mq --root /tmp/mq')"
 URL = "mq=http://localhost:8080"
 
@@ -25,20 +22,9 @@ URL = "mq=http://localhost:8080"
 def outputs(begin: str, script: str, folder: Path) -> list[str]:
     """What each example of a script says, whose files are in the folder."""
     script = begin + script.replace("/tmp/", f"{folder}/")
-    done = subprocess.run(
-        ["bash", "-eu", "-c", f"exec 2>&1\n{script}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={name: value for name, value in os.environ.items() if not name.startswith("MQ_")},
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout.replace(str(folder), "/tmp").split(f"\n{MARK}\n")[:-1]
-
-
-def marked(commands: str) -> str:
-    return f"{commands}printf '\\n{MARK}\\n'\n"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MQ_")}
+    said = run_examples(f"exec 2>&1\n{script}", strict="-eu", env=env)
+    return [each.replace(str(folder), "/tmp") for each in said]
 
 
 @pytest.mark.usefixtures("curl")
@@ -49,24 +35,17 @@ def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     with mqctl_server_at(tmp_path / "before"):
         # The page's file is there before mq is.
         function = function_at(tmp_path / "before")
-        said = outputs(function, marked(first.commands), folder)
+        said = outputs(function, script_of([first]), folder)
     with mqctl_for(tmp_path, "--tokens", str(folder / "tokens")) as (mqctl, mq):
-        script = "".join(marked(each.commands) for each in others)
+        script = script_of(others)
         assert script.count(HANG_UP) == 1
         assert script.count(URL) == 1
         script = script.replace(HANG_UP, f"kill -HUP {mq.popen.pid}")
         script = script.replace(URL, f"mq={mq.url}\nexport MQ_URL={mq.url}")
-        curl = 'curl() { command curl -sS "$@"; echo; }\n'
         again = first.commands.splitlines()[0]
-        said += outputs(mqctl.function() + curl, f"{again}\n{script}", folder)
-        mq.wait_for_log(" read again")
-    for example, output in zip(EXAMPLES, said, strict=True):
-        lines = iter(output.replace("\r", "").splitlines())
-        for shown in example.lines:
-            pattern = as_shown(shown)
-            assert any(pattern.fullmatch(line) for line in lines), (
-                f"{example.commands}shows no more:\n{shown}\nbut:\n{output}"
-            )
+        said += outputs(mqctl.function() + CURL, f"{again}\n{script}", folder)
+        mq.wait_for_log(" callers reloaded")
+    check_shown(EXAMPLES, said)
 
 
 def function_at(path: Path) -> str:

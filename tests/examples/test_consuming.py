@@ -1,4 +1,4 @@
-"""The program of EXAMPLES.md that consumes by a WebSocket, as it stands there."""
+"""The program of HTTP.md that consumes by a WebSocket, as it stands there."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from harness.raw import raw_head, raw_request
 
 import mq.http
 
-PAGE = Path(mq.http.__file__).with_name("EXAMPLES.md").read_text(encoding="utf-8")
+PAGE = Path(mq.http.__file__).with_name("HTTP.md").read_text(encoding="utf-8")
 
 
 async def test_the_program_consumes(daemons: Processes, root: Path, tmp_path: Path) -> None:

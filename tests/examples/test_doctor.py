@@ -1,49 +1,36 @@
 """The doctor's page: every command of it, in order, on a real folder with two names."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
-from examples.test_examples import as_shown, examples_in
+from harness.pages import Example, check_shown, examples_in, run_examples, script_of, section
 
-import mq.tools.doctor
 from mq.model.clock import SystemClock
 from mq.store.disk.files import Files
 from mq.tools.doctor.examine import examine
 from mq.tools.doctor.findings import Level
 from mq.tools.mqctl.exits import ExitCode
 
-PAGE = Path(mq.tools.doctor.__file__).with_name("DOCTOR.md").read_text(encoding="utf-8")
-MARK = "== the next example"
+PAGE = section("mq/tools/mqctl/MQCTL.md", "doctor: what a disk or mount can promise")
 EXAMPLES = examples_in(PAGE)
 
 
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     root, second = tmp_path / "mq", tmp_path / "again"
     second.symlink_to(root)
-    script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in EXAMPLES)
+    script = script_of(EXAMPLES)
     for said, real in (("/srv/mq", root), ("/mnt/mq-again", second)):
         assert f"={said}\n" in script
         script = script.replace(said, str(real))
     mqctl = f'mqctl() {{ {sys.executable} -m mq.tools.mqctl "$@"; }}'
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"{mqctl}\n{script}"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    outputs = done.stdout.split(f"\n{MARK}\n")[:-1]
-    for example, output in zip(EXAMPLES, outputs, strict=True):
-        lines = iter(output.splitlines())
-        for shown in example.lines:
-            # How a busy machine does is not the page's: it may be a warning there.
-            line = re.sub("^ok\t", "...\t", shown.replace("/srv/mq", str(root)))
-            pattern = as_shown(line)
-            assert any(pattern.fullmatch(line) for line in lines), (
-                f"{example.commands}shows no more:\n{shown}\nbut:\n{output}"
-            )
+    # How a busy machine does is not the page's: it may be a warning there.
+    shown = [
+        Example(each.commands, tuple(re.sub("^ok\t", "...\t", line) for line in each.lines))
+        for each in EXAMPLES
+    ]
+    outputs = run_examples(f"{mqctl}\n{script}")
+    check_shown(shown, [each.replace(str(root), "/srv/mq") for each in outputs])
 
 
 def test_every_probe_is_told_of(tmp_path: Path) -> None:

@@ -2,27 +2,33 @@
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 from harness.clock import FakeClock
+from harness.pages import CURL, Example, check_shown, examples_in, run_examples, script_of, section
 from harness.processes import Processes
 
 from mq.coordination.opening import open_coordinator
-from mq.http.routes import ROUTES
-from mq.http.routing import Routes
+from mq.http.dispatcher import ROUTES
 from mq.model.settings import SETTINGS
-from mq.store.core.root import open_root
+from mq.protocol.routes import Routes
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 from mq_mover.cli import main as mq_mover
 from mq_mover.policies import ALL
 
-from .test_examples import Example, as_shown, examples_in, requests
+from .test_examples import requests
 
-PAGE = (Path(__file__).parents[2] / "deploy" / "OPERATING.md").read_text(encoding="utf-8")
+TOP = Path(__file__).parents[2]
+PAGE = section(
+    "deploy/OPERATE.md",
+    "How messages move",
+    "Sidelines (dead-letter queues) and shovels (redrive)",
+    "Archives",
+    "Troubleshooting",
+)
 FIRST = "mq=localhost:8080 root=/tmp/mq"
-MARK = "== the next example"
 
 
 def begins_daemons(example: Example) -> bool:
@@ -43,27 +49,13 @@ def test_every_command_says_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path
 ) -> None:
     mq = daemons.mq(root, "--standalone")
-    script = "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in EXAMPLES)
+    script = script_of(EXAMPLES)
     assert FIRST in script
     script = script.replace(FIRST, f"mq={mq.url} root={root}").replace(
         "/tmp/published", str(tmp_path / "published")
     )
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f'curl() {{ command curl -sS "$@"; echo; }}\n{script}'],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    outputs = done.stdout.split(f"\n{MARK}\n")[:-1]
-    for example, output in zip(EXAMPLES, outputs, strict=True):
-        lines = iter(output.splitlines())
-        for shown in example.lines:
-            pattern = as_shown(shown.replace("/tmp/mq", str(root)))
-            assert any(pattern.fullmatch(line) for line in lines), (
-                f"{example.commands}shows no more:\n{shown}\nbut:\n{output}"
-            )
+    outputs = run_examples(CURL + script)
+    check_shown(EXAMPLES, [each.replace(str(root), "/tmp/mq") for each in outputs])
 
 
 @pytest.mark.parametrize("command", DAEMONS)
@@ -89,3 +81,15 @@ def test_every_request_of_the_page_is_one() -> None:
         found = routes.find(re.sub(r"\$\w+", "x", path))
         assert found is not None, path
         assert method in found[0].operations
+
+
+def test_every_log_line_of_the_page_is_logged() -> None:
+    told = re.findall(r"^\| log: `([^`]+)`", PAGE, re.MULTILINE)
+    told += re.findall(r"^\| `([a-z]+ [^`]+)` \|", PAGE, re.MULTILINE)
+    assert len(told) > 4
+    code = "".join(
+        path.read_text(encoding="utf-8")
+        for package in ("mq", "mq_mover", "mq_reaper")
+        for path in (TOP / package).rglob("*.py")
+    )
+    assert [each for each in told if each not in code] == []

@@ -1,31 +1,27 @@
-"""The page of TLS: every command of it, in order, with the daemon that it starts."""
+"""TLS and resource limits: every command of it, in order, with the daemon that it starts."""
 
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import pytest
+from harness.pages import Example, check_shown, examples_in, run_examples, script_of, section
 from harness.processes import Processes
 
 from mq.daemon.cli import main as mq
-from mq.model.serving_limits import (
+from mq.model.limits import JWT_LEEWAY_S_DEFAULT, WAITERS_MAX_DEFAULT
+from mq.runtime.server_settings import (
     CONNECTIONS_MAX_DEFAULT,
     HANDSHAKE_S_DEFAULT,
     HEAD_S_DEFAULT,
-    JWT_LEEWAY_S_DEFAULT,
     QUEUES_MAX_DEFAULT,
-    WAITERS_MAX_DEFAULT,
 )
 
-from .test_examples import Example, as_shown, examples_in
-
-PAGE = (Path(__file__).parents[2] / "deploy" / "TLS.md").read_text(encoding="utf-8")
+PAGE = section("deploy/SECURE.md", "TLS", "Resource limits")
 EXAMPLES = examples_in(PAGE)
-MARK = "== the next example"
 FOLDER = "/tmp/mq-tls"
 
 
@@ -53,34 +49,19 @@ def test_every_command_says_what_the_page_shows(
         if line.startswith(("new=", "by="))
     )  # fmt: skip
     run(EXAMPLES[begin + 1 :], folder, f"cd {FOLDER} && umask 077\n{before}", (port, started.port))
-    assert started.logged("TLS read again")
+    assert started.logged("TLS files reloaded")
 
 
 def run(
     examples: Sequence[Example], folder: Path, before: str, ports: tuple[str, int] | None = None
 ) -> None:
-    script = before + "".join(f"{each.commands}printf '\\n{MARK}\\n'\n" for each in examples)
+    script = before + script_of(examples)
     assert FOLDER in script
     script = script.replace(FOLDER, str(folder))
     if ports is not None:
         script = script.replace(*map(str, ports))
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    outputs = done.stdout.split(f"\n{MARK}\n")[:-1]
-    for example, output in zip(examples, outputs, strict=True):
-        lines = iter(output.splitlines())
-        for shown in example.lines:
-            pattern = as_shown(shown)
-            assert any(pattern.fullmatch(line) for line in lines), (
-                f"{example.commands}shows no more:\n{shown}\nbut:\n{output}"
-            )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    check_shown(examples, run_examples(script, env=env))
 
 
 def test_every_flag_of_the_page_is_one_with_its_default() -> None:
@@ -103,4 +84,4 @@ def test_every_flag_of_the_page_is_one_with_its_default() -> None:
     }
     for flag, variable, _ in told:
         assert variable == "MQ_" + flag.removeprefix("--").replace("-", "_").upper()
-    assert f"handshake within {HANDSHAKE_S_DEFAULT:g} s" in PAGE
+    assert f"handshake within {HANDSHAKE_S_DEFAULT:g} s" in PAGE.replace("\n", " ")

@@ -17,12 +17,13 @@ from harness.faults import FaultyFiles
 from harness.server import Serve, Server
 
 from mq.model.limits import FOLDER_FILES_MAX
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import FileSystem
 from mq.store.disk.steps import Steps, T
+from mq.store.opening import open_root
 
 TABLE = Path(__file__).with_name("calls.txt")
 VERBS = frozenset(
@@ -36,7 +37,7 @@ Row = list[tuple[str, ...]]
 
 
 def read_table() -> dict[str, Row]:
-    """Each operation's row: "{heading of FORMAT.md}: {which}"."""
+    """Each operation's row: "{heading of PROTOCOL.md}: {which}"."""
     rows: dict[str, Row] = {}
     parts: dict[str, Row] = {}
     section = name = ""
@@ -58,7 +59,7 @@ def read_table() -> dict[str, Row]:
 
 
 def sections() -> list[str]:
-    """The headings of FORMAT.md under which the table has its rows."""
+    """The headings of PROTOCOL.md under which the table has its rows."""
     return re.findall(r"^== (.*) ==$", TABLE.read_text(), re.MULTILINE)
 
 
@@ -157,8 +158,10 @@ _SHORTER = [
     (re.compile(pattern), shorter)
     for pattern, shorter in (
         (r"\.[0-9a-f]{16}(?:-\d+)?$", ""),  # Of a process's dotfile.
-        (rf"{_UUID}(?=\.[dkif](?:/|$)|\.l/|:)", "UUID"),
-        (r"^((?:keys|idempotency|firings)/[^/]+)/[0-9a-f]{2}(?=/)", r"\1/HH"),
+        (rf"{_UUID}(?=\.[dkifet](?:/|$)|\.l/|:)", "UUID"),
+        (r"^failures/[0-9a-f]{2}(?=/)", "failures/HH"),
+        (r"^((?:keys|idempotency|firings|groups|tags)/[^/]+)/[0-9a-f]{2}(?=/)", r"\1/HH"),
+        (r"^(expiring/[^/]+)/[0-9a-f]{8}(?=/)", r"\1/WINDOW"),
         (rf"^({_IN_BUCKETS})/{_BUCKET}(?=/)", r"\1/\2BUCKET"),
         (rf"^((?:{_IN_BUCKETS})/(?:p\d-)?BUCKET)/[0-9a-f]{{2}}(?=/)", r"\1/HH"),
         (rf":{_BUCKET}\.[0-9a-f]{{2}}(?=/)", r":\1BUCKET.HH"),

@@ -1,5 +1,6 @@
 """Every request that uses the disk: what it needs, how it is made, and what its answer promises."""
 
+import base64
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -209,12 +210,30 @@ def _rescheduled(case: Case, reply: Reply) -> None:
 async def _post_lines(case: Case) -> Reply:
     """Two lines. Where one is refused, that is what the reply says."""
     lines = _lines_of(case)
-    path = f"{case.path}/messages?split=lines"
-    reply = await call(case.server, "POST", path, data=b"\n".join(lines))
-    rows = [json.loads(row) for row in reply.body.splitlines()] if reply.status == 200 else [{}, {}]
-    case.owed |= {line for line, row in zip(lines, rows, strict=True) if "id" in row}
+    return await _posted(case, f"{case.path}/messages?split=lines", b"\n".join(lines), lines)
+
+
+async def _posted(case: Case, path: str, data: bytes, bodies: list[bytes]) -> Reply:
+    reply = await call(case.server, "POST", path, data=data)
+    rows = [json.loads(row) for row in reply.body.splitlines()] if reply.status == 200 else []
+    case.owed |= {body for body, row in zip(bodies, rows, strict=bool(rows)) if "id" in row}
     problems = [row["problem"] for row in rows if "problem" in row]
     return as_answered(problems[0]) if problems else reply
+
+
+async def _post_rows(case: Case) -> Reply:
+    """Three rows: at once with a tag, with a key and a time to live, and for later."""
+    more: list[dict[str, object]] = [
+        {"headers": {"ce-id": "1"}, "tags": ["a"]},
+        {"key": "k", "ttl_s": 600},
+        {"delay_s": 600},
+    ]
+    rows = [
+        json.dumps({"body_base64": base64.b64encode(each).decode(), **said})
+        for each, said in zip(_rows_of(case), more, strict=True)
+    ]
+    path = f"{case.path}/messages?split=rows"
+    return await _posted(case, path, "\n".join(rows).encode(), _rows_of(case))
 
 
 def as_answered(problem: dict[str, Any]) -> Reply:
@@ -227,9 +246,13 @@ def _lines_of(case: Case) -> list[bytes]:
     return [case.body, case.body + b" too"]
 
 
+def _rows_of(case: Case) -> list[bytes]:
+    return [*_lines_of(case), case.body + b" and this"]
+
+
 def _lines_published(case: Case, reply: Reply) -> None:
     """What is owed was noted by who sent them, line by line."""
-    case.possible |= {*_lines_of(case)} - case.owed
+    case.possible |= {*_rows_of(case)} - case.owed
 
 
 async def _fetch_rows(case: Case) -> Reply:
@@ -387,6 +410,10 @@ async def _read_schedule(case: Case) -> Reply:
     return await call(case.server, "GET", f"{case.path}/schedules/nightly")
 
 
+async def _list_groups(case: Case) -> Reply:
+    return await call(case.server, "GET", f"{case.path}/groups")
+
+
 async def _list_schedules(case: Case) -> Reply:
     return await call(case.server, "GET", f"{case.path}/schedules")
 
@@ -458,6 +485,7 @@ REQUESTS = (
     Request("sideline-the-first", Case.has_message, _sideline, _rescheduled, (200,), (200,)),
     Request("sideline-again", Case.has_sidelined, _sideline, _rescheduled, (200,), (200,)),
     Request("publish-lines", Case.has_queue, _post_lines, _lines_published, (200,)),
+    Request("publish-rows", Case.has_queue, _post_rows, _lines_published, (200,)),
     Request("fetch-count", Case.has_message, _fetch_rows, _rows_fetched, (200,)),
     Request(
         "fetch-count-streamed", Case.has_message, _fetch_rows, _rows_fetched, (200,),
@@ -493,6 +521,7 @@ REQUESTS = (
         (200, 404),
     ),
     Request("read-schedule", Case.has_schedule, _read_schedule, _nothing, (200,), (200,)),
+    Request("list-groups", Case.has_schedule, _list_groups, _nothing, (200,), (200,)),
     Request("list-schedules", Case.has_schedule, _list_schedules, _nothing, (200,), (200,)),
     Request(
         "delete-queue-with-schedule", Case.has_schedule, _delete_queue, _queue_deleted, (200,),

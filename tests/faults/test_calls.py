@@ -12,7 +12,7 @@ import mq.store
 
 ROWS = read_table()
 PLAYS = all_plays()
-FORMAT = Path(mq.store.__file__).with_name("FORMAT.md")
+PROTOCOL = Path(mq.store.__file__).with_name("PROTOCOL.md")
 
 
 @pytest.fixture
@@ -34,6 +34,6 @@ def test_each_row_of_the_table_is_played() -> None:
     assert {play.row for (play,) in (each.values for each in PLAYS)} == set(ROWS)
 
 
-def test_each_section_of_the_table_is_one_of_the_format() -> None:
-    headings = re.findall(r"^##+ (.*)$", FORMAT.read_text(), re.MULTILINE)
+def test_each_section_of_the_table_is_one_of_the_page() -> None:
+    headings = re.findall(r"^##+ (.*)$", PROTOCOL.read_text(), re.MULTILINE)
     assert set(sections()) <= set(headings)

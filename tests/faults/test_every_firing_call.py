@@ -4,30 +4,28 @@ and the schedule goes on.
 
 import contextlib
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.audits import assert_audits_clean, looked_at
-from harness.faults import CrashingFiles, Died, FaultyFiles
+from harness.faults import DISK_ERRORS, CrashingFiles, Died, FaultyFiles, each_disk_error
 from harness.messages import new_id
 from harness.schedules import EVERY_S, NAME, QUEUE, TimedRoot
 
 from mq.model.errors import MqError
-from mq.model.limits import FIRING_AGAIN_S
 from mq.model.names import Key
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import Layout
+from mq.store.opening import root_of
 from mq.store.operations.queues import delete_queue
 from mq.store.schedules.schedules import list_schedules
-from mq_mover.scheduler import Scheduler
+from mq_mover.scheduler import FIRING_AGAIN_S, Scheduler
 
-CODES = (
-    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE,
-)  # fmt: skip
 CALLS_MAX = 200
 KEY = Key.parse("night")
 
@@ -39,7 +37,7 @@ def passes(place: TimedRoot, root: Root, flusher: Any) -> None:
         try:
             scheduler.run_once()
         except OSError as error:
-            assert error.errno in CODES  # noqa: PT017 - a folder that could not be listed
+            assert error.errno in DISK_ERRORS  # noqa: PT017 - a folder that could not be listed
         place.pass_s(FIRING_AGAIN_S)
 
 
@@ -52,16 +50,15 @@ def assert_fired_once(place: TimedRoot, said: str) -> None:
     assert_audits_clean(place.top)
 
 
-@pytest.mark.parametrize("policy", [FsyncFlusher, SyncfsFlusher], ids=["fsync", "syncfs"])
-@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
-def test_every_call_of_a_firing_may_fail(tmp_path: Path, code: int, policy: Any) -> None:
+@each_disk_error()
+def test_every_call_of_a_firing_may_fail(tmp_path: Path, codes: Sequence[int], commit: str) -> None:
     for after in range(CALLS_MAX):
         top, files = tmp_path / str(after), FaultyFiles()
         place = TimedRoot(top, files)
         place.put(key=KEY, count=2)
         place.pass_s()
-        flusher = policy(files, 1 if policy is FsyncFlusher else str(top))
-        fault = files.fail("", code, times=1, after=after)
+        flusher = FsyncFlusher(files, 1) if commit == "fsync" else SyncfsFlusher(files, str(top))
+        fault = files.fail("", codes[after % len(codes)], times=1, after=after)
         passes(place, place.root, flusher)
         files.heal()
         flusher.close()
@@ -80,7 +77,7 @@ def test_a_mover_may_die_at_every_change_of_a_firing(tmp_path: Path) -> None:
         place.put(key=KEY, count=2)
         place.pass_s()
         files = CrashingFiles(changes)
-        root = Root.of(Layout.of(place.top), files, place.clock)
+        root = root_of(Layout.of(place.top), files, place.clock)
         died = True
         try:
             passes(place, root, FsyncFlusher(files, 1))
@@ -95,7 +92,7 @@ def test_a_mover_may_die_at_every_change_of_a_firing(tmp_path: Path) -> None:
     raise AssertionError("a firing without an end")
 
 
-@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
+@pytest.mark.parametrize("code", DISK_ERRORS, ids=errno.errorcode.get)
 def test_every_call_of_a_queue_s_deletion_may_fail_and_no_schedule_comes_back(
     tmp_path: Path, code: int
 ) -> None:

@@ -2,7 +2,7 @@
 the while, and the next pass has it where it belongs.
 """
 
-import errno
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,24 +10,21 @@ from typing import Any
 import pytest
 from harness.audits import assert_audits_clean, looked_at
 from harness.clock import FakeClock
-from harness.faults import FaultyFiles
+from harness.faults import FaultyFiles, each_disk_error
 from harness.folders import message_files
 from harness.messages import new_id, put_file
 from harness.upkeep import work_of
 
 from mq.model.errors import MqError
+from mq.model.expiry import Passing
 from mq.model.names import QueueName
-from mq.model.sweeping import Passing
-from mq.model.upkeep_limits import OVERDUE_EVERY_S
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
-from mq_mover.policies.overdue import Overdue
+from mq_mover.policies.overdue import OVERDUE_EVERY_S, Overdue
 
-CODES = (
-    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE,
-)  # fmt: skip
 CALLS_MAX = 200
 QUEUE = QueueName("orders")
 SIDELINE = QUEUE.sideline()
@@ -60,15 +57,14 @@ def tried(policy: Overdue) -> None:
         return
 
 
-@pytest.mark.parametrize("kind", [FsyncFlusher, SyncfsFlusher], ids=["fsync", "syncfs"])
-@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
+@each_disk_error()
 @pytest.mark.parametrize(
     ("queue", "makes"),
     [(QUEUE, False), (QUEUE, True), (SIDELINE, False)],
     ids=["sweep", "the-first", "back-to-the-sideline"],
 )
 def test_every_call_of_a_sweep_may_fail(
-    tmp_path: Path, queue: QueueName, makes: bool, code: int, kind: Any
+    tmp_path: Path, queue: QueueName, makes: bool, codes: Sequence[int], commit: str
 ) -> None:
     before, after = f"delay/{queue.text}", f"queues/{SIDELINE.text}"
     for number in range(CALLS_MAX):
@@ -79,9 +75,9 @@ def test_every_call_of_a_sweep_may_fail(
         message_id = new_id().text
         put_file(path / "delay" / f"{queue.text}:{message_id}", BODY, clock.now_ms() - 10**6, 2)
         clock.advance(24 * HOUR_S)
-        flusher = kind(files, 1 if kind is FsyncFlusher else str(path))
+        flusher = FsyncFlusher(files, 1) if commit == "fsync" else SyncfsFlusher(files, str(path))
         policy = overdue_of(root, flusher)
-        fault = files.fail("", code, times=1, after=number)
+        fault = files.fail("", codes[number % len(codes)], times=1, after=number)
         tried(policy)
         files.heal()
         found = places(path, message_id)

@@ -2,10 +2,9 @@
 sweeping, reaping, start-up. The next try does it; a message is in one place, whole, all the while.
 """
 
-import errno
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from harness.audits import assert_audits_clean, looked_at
 from harness.clock import FakeClock
-from harness.faults import FaultyFiles
+from harness.faults import FaultyFiles, each_disk_error
 from harness.folders import leased_files, message_files
 from harness.messages import new_id, put_file
 from harness.upkeep import all_policies, work_of
@@ -22,27 +21,24 @@ from mq.model.errors import MqError
 from mq.model.names import ConsumerName, MessageId, QueueName
 from mq.model.settings import QueueSettings
 from mq.model.shovel import ALL
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher, NoFlusher, SyncfsFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.pipeline import LeaseName
 from mq.store.leases.lease import acknowledge, claim, finish_claim
+from mq.store.opening import open_root
 from mq.store.operations.fetch import fetch
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Timer
 from mq.store.operations.reschedule import release
 from mq.store.settings.configure import change_settings
-from mq.store.shovel.shovel import shovel_many
-from mq.store.shovel.shovelling import Pass
+from mq.store.shovel.shovel import Pass, shovel_many
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
-from mq_mover.policies.message_expiry import MessageExpiry
+from mq_mover.policies.expiry import MessageExpiry
 from mq_mover.policy import Policies
 
-CODES = (
-    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE,
-)  # fmt: skip
 CALLS_MAX = 400
 QUEUE = QueueName.parse("orders")
 CONSUMER = ConsumerName.parse("etl")
@@ -90,7 +86,7 @@ def _limit(place: Place) -> None:
     settings = place.path / "settings" / f"{QUEUE.text}.json"
     settings.write_text('{"max_receives": 1}')
     settings.chmod(0o600)
-    assert place.root.settings.of(QUEUE).max_receives == 1
+    assert place.root.facts.settings(QUEUE).max_receives == 1
 
 
 def sidelining(place: Place) -> Work:
@@ -374,19 +370,20 @@ def tried(work: Work) -> bool:
     return True
 
 
-@pytest.mark.parametrize("policy", [FsyncFlusher, SyncfsFlusher], ids=["fsync", "syncfs"])
-@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
+@each_disk_error()
 @pytest.mark.parametrize("name", UPKEEP)
-def test_every_call_of_upkeep_may_fail(tmp_path: Path, name: str, code: int, policy: Any) -> None:
+def test_every_call_of_upkeep_may_fail(
+    tmp_path: Path, name: str, codes: Sequence[int], commit: str
+) -> None:
     upkeep = UPKEEP[name]
     for after in range(CALLS_MAX):
         path, clock, files = tmp_path / str(after), FakeClock(), FaultyFiles()
         root = open_root(str(path), files, clock)
         run_alone(create_queue(looked_at(path), QUEUE), NoFlusher())
-        flusher = policy(files, 1 if policy is FsyncFlusher else str(path))
+        flusher = FsyncFlusher(files, 1) if commit == "fsync" else SyncfsFlusher(files, str(path))
         place = Place(path, root, clock, flusher, new_id())
         work = upkeep.begin(place)
-        fault = files.fail("", code, times=1, after=after)
+        fault = files.fail("", codes[after % len(codes)], times=1, after=after)
         tried(work)
         files.heal()
         said = f"{fault} left it in {states_of(place)}"

@@ -19,10 +19,10 @@ from harness.waiting import comes_true
 from mq.model.clock import SystemClock
 from mq.model.errors import StorageFailed
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue, retire_delayed, sweep_tombstones
 from mq.store.operations.redeliver import Timer, redeliver
 

@@ -20,8 +20,7 @@ from mq.model.settings import QueueSettings
 from mq.model.shovel import ALL
 from mq.store.archive.settling import settle_unlinks
 from mq.store.bulk.roll_forward import roll_forward
-from mq.store.core.listing import not_found
-from mq.store.core.standing import refuse_gone
+from mq.store.core.standing import not_found, refuse_gone
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.mounts import FileSystem
 from mq.store.disk.steps import Flush, Steps
@@ -167,8 +166,8 @@ def fetched(place: LeasingRoot, later_s: float = 0) -> MessageId:
 
 def configured(place: LeasingRoot, **fields: object) -> None:
     place.run(change_settings(place.root, QUEUE, fields, QueueSettings()))
-    place.root.settings.look_again(QUEUE)
-    place.root.settings.of(QUEUE)
+    place.root.facts.look_again(QUEUE)
+    place.root.facts.settings(QUEUE)
 
 
 def expired(place: LeasingRoot) -> Steps[object]:

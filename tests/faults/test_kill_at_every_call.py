@@ -18,7 +18,7 @@ from harness.processes import PATIENCE_S
 from harness.server import Serve
 from harness.tally import tally
 
-from mq.store.audit.breaches import Breach
+from mq.store.audit.findings import Breach
 
 TESTS = Path(__file__).parent.parent
 

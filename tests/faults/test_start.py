@@ -9,7 +9,7 @@ from harness.server import Serve, Server
 from mq.model.errors import AcrossFileSystems, StartupError
 
 
-@pytest.mark.parametrize("line", ["mq 2\n", "mq 1 ", "mq 10\n", "something else\n", "mq 1\nmore\n"])
+@pytest.mark.parametrize("line", ["mq 3\n", "mq 1 ", "mq 10\n", "something else\n", "mq 1\nmore\n"])
 async def test_a_root_of_another_format_is_refused(serve: Serve, root: Path, line: str) -> None:
     await serve()
     (root / "format").write_text(line)

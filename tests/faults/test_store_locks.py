@@ -13,21 +13,19 @@ from harness.staging import JOB as STAGED_JOB
 from harness.staging import committed, stage
 from harness.watched import WatchedFiles
 
-from mq.model.bulk_limits import STAGING_FORGOTTEN_S
 from mq.model.errors import Busy
 from mq.model.lifecycle import State
+from mq.model.limits import TURN_SILENT_S
 from mq.model.message import Delivery
 from mq.model.names import Key, QueueName, UuidSource
 from mq.model.settings import QueueSettings
-from mq.model.shovel import SHOVEL_SILENT_S
-from mq.store.audit.breaches import Breach, Violation
-from mq.store.audit.putting_right import restamp, restore_queue
+from mq.store.audit.findings import Breach, Violation
+from mq.store.audit.repair import restamp, restore_queue
 from mq.store.bulk.journal import abort, begin_publish, job_locked, journal_locked
 from mq.store.bulk.roll_forward import roll_forward
-from mq.store.bulk.sweep import sweep_bulk
-from mq.store.core.queues_lock import queues_locked
+from mq.store.bulk.sweep import STAGING_FORGOTTEN_S, sweep_bulk
+from mq.store.core.locks import at_once, in_turn, queues_locked
 from mq.store.core.root import Root
-from mq.store.core.turns import at_once, in_turn
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.steps import Steps
 from mq.store.format.pipeline import JournalFile, job_folder, job_lock, journal_lock, journal_path
@@ -172,8 +170,10 @@ def test_what_goes_back_is_stamped_under_the_message_s_lock(
     """Also what was received as often as its queue allows, and stays to be sidelined."""
     patch = {"max_receives": limit}
     place.run(change_settings(place.root, QUEUE, patch, QueueSettings()))
-    place.root.settings.look_again(QUEUE)
+    place.root.facts.look_again(QUEUE)
     delivery = fetched(place)
+    if limit:
+        place.pass_s(60)  # It has lapsed: else the delivery is no attempt.
     files.seen.clear()
     assert place.run(release(place.root, delivery)) is (limit is None)
     assert files.seen[0] == "stamp"
@@ -285,7 +285,7 @@ def test_a_silent_shovel_s_turn_is_taken_away_under_the_lock_of_turns(
 ) -> None:
     turn = take_turn(watched.root, QUEUE)
     assert turn is not None
-    watched.pass_s(SHOVEL_SILENT_S + 60)
+    watched.pass_s(TURN_SILENT_S + 60)
     assert take_turn(watched.root, QUEUE) is not None
     assert turns_lock(watched.root.layout) in locking.locked
     turn.end()

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mq.protocol.routes import TABLE
+from mq.protocol.endpoints import TABLE
 
 ID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "x", "")

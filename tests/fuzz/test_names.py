@@ -18,7 +18,7 @@ from fuzz.fuzzed import Fuzzed, fuzz
 from fuzz.requests import ID, PATTERNS
 from mq.model.errors import MqError
 from mq.model.names import ConsumerName, Key, MessageId, QueueName, ScheduleName
-from mq.protocol.routes import TABLE
+from mq.protocol.endpoints import TABLE
 from mq.store.format.layout import Keys, Layout
 
 _PARSERS: tuple[Callable[[str], Any], ...] = (
@@ -106,7 +106,7 @@ async def test_no_name_leads_out_of_the_root(fuzzed: Fuzzed, tmp_path: Path) -> 
     def throw(request: bytes) -> None:
         fuzzed.check(fuzzed.talk(request, ends=False))
         assert sorted(os.listdir(tmp_path)) == ["outside", "root"]
-        assert set(os.listdir(root)) <= top | {"history", "crossings"}
+        assert set(os.listdir(root)) <= top | {"history", "crossings", "totals", "trends"}
         for queue in os.listdir(root / "queues"):
             assert QueueName.parse(queue).text == queue
 

@@ -15,7 +15,10 @@ from fuzz.fuzzed import Fuzzed, fuzz
 from fuzz.requests import ID
 
 _MESSAGES = 3
-_VERBS = ("subscribe", "unsubscribe", "ack", "release", "sideline", "credit", "ref", "x", "")
+_VERBS = (
+    *("subscribe", "unsubscribe", "follow", "unfollow", "ack", "release", "sideline", "credit"),
+    *("ref", "x", ""),
+)
 _TEXT, _CONTINUATION, _CLOSE = 1, 0, 8
 
 _SCALARS = st.one_of(
@@ -51,6 +54,8 @@ def _commands(draw: Callable[..., Any]) -> bytes:
         wanted = {"queue": "q", "credit": draw(st.integers(-1, 5))}
         wanted |= draw(st.dictionaries(st.sampled_from(("priority", "select", "x")), _SCALARS))
         said = {"subscribe": [wanted]}
+        if draw(st.booleans()):
+            said = {"follow": [{"queue": "q", "last": draw(st.integers(-1, 3))}]}
     return json.dumps(said).encode()
 
 

@@ -6,7 +6,7 @@ import urllib.request
 from pathlib import Path
 
 from harness.processes import PATIENCE_S
-from mq.access.grants import parse_grants
+from mq.access.callers import parse_grants
 from mq.access.tokens import line_of, new_token
 
 # By name: what each may do.

@@ -7,9 +7,9 @@ from harness.leases import QUEUE, LeasingRoot
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.store.archive.archiving import ArchiveMark, begin_batch, enable, stored
 from mq.store.archive.ledger import ArchiveBatch
+from mq.store.archive.reaping import StoredReaping
 from mq.store.leases.lease import acknowledge
 from mq.store.operations.queues import delete_queue
-from mq.store.operations.reap_stored import StoredReaping
 from mq.store.operations.remove import remove
 from mq_reaper.reaper import Reaper
 
@@ -19,9 +19,6 @@ OTHER = QueueName.parse("other")
 
 class ArchivingRoot(LeasingRoot):
     """A root with the queue `q`, messages that come to remove/ in every way, and its archive."""
-
-    ledgered: list[str] = []  # noqa: RUF012
-    """What the last batch named that was stored."""
 
     def enable(self, to: str = TO) -> ArchiveMark:
         return enable(self.root, self.flusher, to, self.clock.now_ms())
@@ -37,7 +34,7 @@ class ArchivingRoot(LeasingRoot):
     def store(self, limit: int = 1000) -> list[str]:
         """One batch, begun and stored; its names."""
         batch = self.begun(limit)
-        names = self.ledgered = self.names(batch)
+        names = self.names(batch)
         stored(self.root, self.flusher, batch)
         return names
 

@@ -10,14 +10,13 @@ import pyarrow.parquet as pq
 
 from harness.messages import make_body, new_id, number_in, put_file
 from mq.model.message import Stamp
-from mq.spark.jobs.archive_commit import read_commits
-from mq.spark.jobs.archive_compaction import Group, rewrite
-from mq.spark.jobs.archive_folder import ArchiveFolder
-from mq.spark.jobs.archive_run import Archived, Archiver, Wanted, opened_archive
+from mq.spark.jobs.archive import Archived, Archiver, opened_archive
+from mq.spark.jobs.archive_folder import ArchiveFolder, read_commits
+from mq.spark.jobs.archive_rows import Fact
 from mq.spark.jobs.archive_staging import task_of
-from mq.spark.jobs.archive_task import Fact, archive_part
+from mq.spark.jobs.archive_task import Group, Wanted, archive_part, rewrite
 from mq.spark.jobs.archived import hidden_names, last_batch
-from mq.spark.jobs.watching import Watcher
+from mq.spark.jobs.tasks import Watcher
 from mq.store.archive.ledger import ArchiveBatch
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
@@ -69,9 +68,10 @@ def archive_here(
     watcher: Watcher | None = None,
 ) -> Archived:
     """A run of the archive in this process. The tasks have the archive's Files."""
-    with opened_archive(root, to, files, folder_files) as opened:
+    wanted = wanted or Wanted()
+    with opened_archive(root, to, files, folder_files, wanted.kind) as opened:
         tasks = TasksHere(folder_files)
-        return Archiver(tasks, opened, wanted or Wanted(), watcher=watcher).run()
+        return Archiver(tasks, opened, wanted, watcher=watcher).run()
 
 
 def rows_of(archive: Path) -> list[dict[str, Any]]:

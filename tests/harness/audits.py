@@ -8,15 +8,16 @@ from harness.faults import FaultyFiles
 from mq.model.clock import Clock, SystemClock
 from mq.model.errors import MqError
 from mq.model.lifecycle import State
-from mq.model.limits import OVERDUE_AFTER_S
 from mq.store.audit.auditor import Auditor
-from mq.store.audit.breaches import Amounts, Breach, Violation
+from mq.store.audit.findings import Amounts, Breach, Violation
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import Layout
+from mq.store.opening import root_of
 from mq.store.operations.queues import sweep_tombstones
+from mq.store.scan.tally import OVERDUE_AFTER_S
 
 # What a fault may leave until mq-mover's next pass: a tombstone beside its queue, of a delete
 # that was answered 503, its keys, and its schedules. (A torn file in new/, also allowed, is no
@@ -75,7 +76,7 @@ def audit(root: Root, overdue_s: float = OVERDUE_AFTER_S) -> Audit:
 
 def looked_at(root: Path, clock: Clock | None = None, files: Files | None = None) -> Root:
     """The root for whoever looks: nothing is made or probed, as a start would."""
-    return Root.of(Layout.of(root), files or Files(), clock or SystemClock())
+    return root_of(Layout.of(root), files or Files(), clock or SystemClock())
 
 
 def assert_audits_clean(

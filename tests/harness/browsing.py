@@ -7,7 +7,7 @@ from harness.messages import put_file
 from mq.model.headers import Headers, print_block
 from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName
-from mq.spark.listing import Block, blocks_of
+from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches
@@ -66,11 +66,6 @@ def with_headers(number: int, headers: Headers, extension: str = "") -> MessageI
 def queues(*names: str) -> Subscription:
     """These queues."""
     return Subscription(queues=tuple(map(QueueName.parse, names)))
-
-
-def names_of(blocks: "list[Block]") -> list[str]:
-    """All the names, sorted."""
-    return sorted(name for block in blocks for name in block.names)
 
 
 def browse(

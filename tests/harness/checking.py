@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mq.model.limits import OVERDUE_AFTER_S
 from mq.model.names import QueueName
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher, NoFlusher
+from mq.store.scan.tally import OVERDUE_AFTER_S
 from mq.tools.fsck.checking import Asked, Check, Doing
-from mq.tools.fsck.report import Report, Told
+from mq.tools.fsck.report import Finding, Report
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Heard:
     on_pause: Callable[[float], None] = lambda seconds: None
     ends_after: int | None = None
     folders: list[str] = field(default_factory=list)
-    righted: list[Told] = field(default_factory=list)
+    righted: list[Finding] = field(default_factory=list)
     pauses_s: list[float] = field(default_factory=list)
     asked: int = 0
 
@@ -29,8 +29,8 @@ class Heard:
     def looked(self, names: int) -> None:
         assert names >= 0
 
-    def put_right(self, told: Told) -> None:
-        self.righted.append(told)
+    def put_right(self, finding: Finding) -> None:
+        self.righted.append(finding)
 
     def wants_to_end(self) -> bool:
         self.asked += 1

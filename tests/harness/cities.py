@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.spark_cluster import CHECKOUT
+from harness.spark_cluster import CHECKOUT, SITE
 
 SCRIPT = CHECKOUT / "tests" / "examples" / "cities.py"
 PATIENCE_S = 400.0
@@ -38,7 +38,7 @@ def run_cities(
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(CHECKOUT)},
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": f"{SITE}:{CHECKOUT}"},
         cwd=out.parent,
         timeout=PATIENCE_S,
     )

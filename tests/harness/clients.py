@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import itertools
+import json
 import random
 import time
 from collections import deque
@@ -24,6 +25,9 @@ QUEUE = "orders"
 ALIVE_MAX = 60
 STREAMED_BYTES = BODY_HELD_BYTES_MAX + 9
 SIP_BYTES = 1000
+# Where the queue takes packs: the share of publishes that are packs, and the bodies of each.
+PACKS = 0.15
+PACK_MESSAGES = 4
 # Released, cut short, extended: the visibility is a second.
 DUE_IN_S = (0, 0.4, 2.5)
 
@@ -38,6 +42,12 @@ def _epoch_us(time: str) -> int:
 def now_us() -> int:
     """The wall clock, as the daemons read it."""
     return time.time_ns() // 1000
+
+
+async def allow_packs(session: aiohttp.ClientSession, url: str) -> None:
+    settings = {"pack_messages_max": 100}
+    async with session.patch(f"{url}/{QUEUE}/settings", json=settings) as changed:
+        assert changed.status == 200
 
 
 @dataclass
@@ -106,6 +116,8 @@ class Client:
     async def _give(self) -> None:
         if self._chance.random() < self._hasty / 10:
             await self.hang_up()
+        elif self._chance.random() < PACKS:
+            await self.publish_pack()
         else:
             await self.publish()
 
@@ -151,6 +163,30 @@ class Client:
             Publish(number, self.home.name, began_us, now_us(), status, message_id)
         )
         self._recorder.alive += status == 201
+
+    async def publish_pack(self) -> None:
+        """Publishes a few bodies in one request, which share a file where the queue takes packs."""
+        made = [self._body(self._chance.choice([16, 300])) for _ in range(PACK_MESSAGES)]
+        began_us = now_us()
+        ids: list[str | None] = [None] * len(made)
+        try:
+            async with self._session.post(
+                f"{self._messages(self.home)}?split=lines&pack=true",
+                data=io.BytesIO(b"\n".join(body for _, body in made)),
+                timeout=self._timeout(),
+            ) as response:
+                rows = (await response.read()).splitlines()
+                if response.status == 200:
+                    ids = [json.loads(row).get("id") for row in rows]
+        except NO_ANSWER:
+            pass
+        ended_us = now_us()
+        for (number, _), message_id in zip(made, ids, strict=True):
+            status = None if message_id is None else 201
+            self._recorder.operations.append(
+                Publish(number, self.home.name, began_us, ended_us, status, message_id)
+            )
+            self._recorder.alive += status == 201
 
     async def hang_up(self) -> None:
         """Publishes the half of a body, and goes."""

@@ -1,4 +1,4 @@
-"""A machine of its own to install things on: Debian in a folder, as debootstrap makes it."""
+"""A machine of its own to install things on: Debian in a folder, as mmdebstrap makes it."""
 
 import os
 import re
@@ -34,15 +34,16 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         if os.geteuid() != 0:
             cannot_run("needs root, for another machine's file system")
-        for tool in ("debootstrap", "unshare"):
+        for tool in ("mmdebstrap", "unshare"):
             program(tool)
         release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text(), re.M)
         if release is None or "ID=debian" not in Path("/etc/os-release").read_text():
             cannot_run("needs a Debian, to make another")
             raise AssertionError
         self.folder = folder
+        # In half of debootstrap's time.
         _run(
-            "debootstrap", "--variant=minbase", f"--include={_PACKAGES}", release.group(1),
+            "mmdebstrap", "--variant=minbase", f"--include={_PACKAGES}", release.group(1),
             str(folder),
         )  # fmt: skip
         (folder / "etc" / "hosts").write_text("127.0.0.1 localhost\n")

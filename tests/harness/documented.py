@@ -7,13 +7,13 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from mq.http.openapi.document import document_of
-from mq.http.routes import ROUTES
-from mq.http.routing import Routes
+from mq.http.dispatcher import ROUTES
+from mq.http.openapi.document import document
 from mq.model.errors import BadName, BadParameter
+from mq.protocol.routes import Routes
 from mq.protocol.rows import MEDIA_TYPE as ROWS
 
-DOCUMENT = document_of(ROUTES)
+DOCUMENT = document()
 PATHS = Routes(ROUTES)
 LINES_MAX = 20
 

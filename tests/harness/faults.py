@@ -4,14 +4,52 @@ is the real one.
 
 import errno
 import os
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import pytest
 
 from harness.processes import PATIENCE_S
 from harness.tally import tally
+from mq.store.core.facts import Facts
 from mq.store.disk.files import GONE, Files
+
+DISK_ERRORS: Final = (
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE,
+)  # fmt: skip
+# The steps tell none of these from the others but EDQUOT, which is treated as ENOSPC is: only the
+# problem that an answer names depends on them. Each call meets one of them, in turn.
+ALIKE: Final = (errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EROFS)
+# No way to flush looks at an error's code, and no answer to a code depends on the way: the two
+# codes that mean most meet both ways, the others one.
+_EACH_WAY: Final = (errno.EIO, errno.ENOSPC)
+
+
+def each_disk_error(stale: bool = True) -> pytest.MarkDecorator:
+    """A test has `codes`, of which each call after another meets the next, and the way to `commit`:
+    "fsync" or "syncfs". `stale`: ESTALE, too.
+    """
+    found = [((code,), way) for code in _EACH_WAY for way in ("fsync", "syncfs")]
+    found += [(ALIKE, "fsync"), *([((errno.ESTALE,), "syncfs")] if stale else ())]
+    return pytest.mark.parametrize(
+        ("codes", "commit"),
+        [pytest.param(*each, id=f"{_said_of(each[0])}-{each[1]}") for each in found],
+    )
+
+
+def _said_of(codes: Sequence[int]) -> str:
+    return "alike" if codes == ALIKE else errno.errorcode[codes[0]]
+
+
+def _is_in(function: Callable[..., Any]) -> bool:
+    """Whether the function is being called in this thread."""
+    frame = sys._getframe()  # noqa: SLF001
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None
 
 
 @dataclass
@@ -29,6 +67,8 @@ class Fault:
     hits: int = 0
     hit: tuple[str, str] = ("", "")
     """The last call that failed so, and its first path."""
+    in_look: bool = False
+    """Whether that was in a look at the facts of a queue."""
 
     def takes(self, call: str, *paths: str) -> bool:
         """Whether this call fails; counts it."""
@@ -44,7 +84,7 @@ class Fault:
         if self.times is not None:
             self.times -= 1
         self.hits += 1
-        self.hit = (call, paths[0])
+        self.hit, self.in_look = (call, paths[0]), _is_in(Facts.look)
         tally("faults", 1)
         return True
 
@@ -285,6 +325,13 @@ class FaultyFiles(Files):
     def free(self, path: str) -> os.statvfs_result:
         self._pass("free", path)
         return super().free(path)
+
+
+class UntilTheYear2106(FaultyFiles):
+    """A file system whose times end there, as an old one's do earlier: later ones are cut."""
+
+    def stamp(self, descriptor: int, mtime_ns: int) -> None:
+        super().stamp(descriptor, min(mtime_ns, 2**32 * 10**9))
 
 
 class FlushedInCalls(FaultyFiles):

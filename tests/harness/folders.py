@@ -1,14 +1,15 @@
 """A root's files as a test sees them: by state, as `ls` would."""
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mq.model.clock import SystemClock
-from mq.store.core.root import open_root
-from mq.store.disk.files import Files
+from mq.store.disk.files import Files, is_gone
+from mq.store.opening import open_root
 
 STATES = ("new", "queues", "delay", "remove")
 
@@ -17,6 +18,17 @@ def make_root(top: Path) -> Path:
     """A root that no daemon is at."""
     open_root(str(top), Files(), SystemClock())
     return top
+
+
+def published_by_hand(root: Path, mode: int) -> Path:
+    """The file of a message that is ready in `orders` since the beginning of 2026, of this mode."""
+    ready = root / "queues" / "orders"
+    ready.mkdir(mode=0o700)
+    message = ready / "0192f3a2-7c4e-7d2a-9b1e-0123456789ab.txt"
+    message.write_text("hello\n")
+    os.utime(message, ns=(1_767_225_600_123_000_000,) * 2)
+    message.chmod(mode)
+    return message
 
 
 def message_files(root: Path) -> dict[str, list[str]]:
@@ -50,13 +62,33 @@ def files_below(folder: Path) -> Iterator[Path]:
     """The files in a folder and its buckets; those of deleted queues, keys too, are left out."""
     try:
         entries = list(os.scandir(folder))
-    except FileNotFoundError:
+    except OSError as error:
+        if not is_gone(error):
+            raise
         return  # A bucket that emptied meanwhile.
     for entry in entries:
         if not entry.is_dir(follow_symlinks=False):
             yield Path(entry.path)
         elif not entry.name.endswith((".d", ".k", ".i", ".f")):
             yield from files_below(Path(entry.path))
+
+
+def forget(root: Path, queue: str) -> None:
+    """Takes away all that a root has of a queue and its sideline, but for the buckets."""
+    for name in (queue, f"{queue}_SIDELINE"):
+        for entry in _of_queue(os.scandir(root), name):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+
+
+def _of_queue(entries: "Iterable[os.DirEntry[str]]", queue: str) -> "Iterator[os.DirEntry[str]]":
+    for entry in entries:
+        if entry.name.partition(":")[0] in (queue, f"{queue}.json"):
+            yield entry
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _of_queue(os.scandir(entry.path), queue)
 
 
 def make_folders_tiny(monkeypatch: pytest.MonkeyPatch) -> None:

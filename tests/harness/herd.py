@@ -26,8 +26,8 @@ from harness.tally import tally
 from harness.waiting import comes_true
 from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 VISIBILITY_S = 1.0
 # By then all that is alive was due, brought back and delivered.

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mq.spark.jobs.history_steps import Steps
+from mq.spark.jobs.history_cells import Steps
 
 FETCHES = ("fetched", "leased")
 

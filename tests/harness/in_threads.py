@@ -9,14 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
-from mq.client.sync.client import Client
-from mq.client.sync.consumer import Consumer
-from mq.client.sync.message import Message
-from mq.client.sync.queue import Queue
+from mq.client.sync import Client, Consumer, Message, Queue
 
 # What waits for nothing.
 _AT_ONCE = frozenset({"queue", "consume", "text", "json"})
-_ITERATORS = frozenset({"queues", "browse"})
+_ITERATORS = frozenset({"queues", "browse", "follow"})
 _END = object()
 # Not the loop's own: an mq in the same loop has need of that, also while all of these wait.
 _POOL = ThreadPoolExecutor(max_workers=32, thread_name_prefix="in-threads")

@@ -23,35 +23,28 @@ def queue_of(server: Server, queue: str) -> Queue:
     return found
 
 
-def protocols(server: Server) -> list[Connection]:
-    """The server's side of each connection, also while its handler cleans up behind a client that
-    went.
-    """
-    runner = server.daemon.runner
-    found = [] if runner is None or runner.server is None else runner.server.connections
-    return [each for each in found if isinstance(each, Connection)]
+def protocols(server: Server) -> set[Connection]:
+    """The server's side of each connection."""
+    serving = server.daemon.server
+    return set() if serving is None else serving.connections
 
 
 def connections(server: Server) -> int:
     """How many clients the server has; their handlers are cancelled as they go."""
-    return sum(1 for each in protocols(server) if each.transport is not None)
-
-
-def in_hand_directly(server: Server) -> list[Connection]:
-    """The connections with a request in hand on the direct way."""
-    # Both ways give the same answer: by that alone a test of the direct way might try the other.
-    return [each for each in protocols(server) if each._in_hand is not None]  # noqa: SLF001
+    return len(protocols(server))
 
 
 def goes_as_it_is_answered(server: Server) -> None:
-    """The client whose request is in hand on the direct way goes in the turn of the loop in which
-    what it asked for is done.
+    """The client whose request is in hand goes in the turn of the loop in which what it asked for
+    is done.
     """
-    (protocol,) = in_hand_directly(server)
     # No client can hang up in one chosen turn of a server's loop.
-    in_hand = protocol._in_hand  # noqa: SLF001
-    assert in_hand is not None
-    in_hand.future.add_done_callback(lambda _: protocol.connection_lost(None))
+    (protocol,) = [each for each in protocols(server) if each._pending]  # noqa: SLF001
+    pending, transport = protocol._pending, protocol.transport  # noqa: SLF001
+    assert pending is not None
+    assert transport is not None
+    pending.future.add_done_callback(lambda _: protocol.connection_lost(None))
+    pending.future.add_done_callback(lambda _: transport.abort())
 
 
 def operations_waiting(server: Server) -> int:
@@ -61,7 +54,7 @@ def operations_waiting(server: Server) -> int:
 
 def fetches_waiting(server: Server, queue: str) -> int:
     """How many fetches of a queue wait for a message."""
-    return queue_of(server, queue).fetching().waiters.drop_gone()
+    return queue_of(server, queue).claimer().asked()
 
 
 def consumers(server: Server, queue: str) -> int:
@@ -73,12 +66,12 @@ def consumers(server: Server, queue: str) -> int:
 def interested(server: Server, queue: str) -> int:
     """How many wait for a message of a queue, and have found none."""
     found = broker(server).used(queue)
-    return 0 if found is None else sum(1 for _ in found.interests)
+    return 0 if found is None else sum(1 for _ in found.subscriptions)
 
 
 def background_work(server: Server) -> int:
     """How many tasks go on that no request waits for: releases, retiring a deleted queue."""
-    releasing = sum(len(each.fetching().handling) for each in broker(server).in_use())
+    releasing = sum(len(each.claimer().background) for each in broker(server).in_use())
     return len(broker(server).background) + releasing
 
 
@@ -87,8 +80,7 @@ def selections(server: Server, queue: str) -> tuple[int, int, int]:
     remember of those of all queues.
     """
     found = broker(server).used(queue)
-    # What is remembered shows in no answer, nor that it is bounded.
-    allowances = broker(server)._host.shared.allowances  # noqa: SLF001
+    allowances = broker(server).scan_limits.allowances
     kept = 0 if found is None else selections_kept(found)
     return kept, allowances.folders.left, allowances.names.left
 
@@ -106,7 +98,9 @@ def in_use(server: Server) -> set[str]:
 
 async def stop_following(server: Server) -> None:
     """From here on the server asks nothing of the disk that no request asks of it: it does not look
-    whether other processes have changed queues.
+    whether other processes have changed queues, and writes no totals or trends.
     """
     assert server.daemon.service is not None
     await server.daemon.service.following.stop()
+    for task in server.daemon._tasks:  # noqa: SLF001
+        task.cancel()

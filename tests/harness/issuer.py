@@ -10,6 +10,7 @@ import jwt
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from pytest_aiohttp import AiohttpServer
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "RS256": lambda: rsa.generate_private_key(65537, 2048),
@@ -60,22 +61,17 @@ class Issuer:
     hangs: bool = False
     asked: int = 0
     url: str = ""
-    _runner: web.AppRunner | None = None
     _let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def start(self) -> None:
+    async def start(self, serve: AiohttpServer) -> None:
+        """Serves until the test's end."""
         app = web.Application()
         app.router.add_get("/keys", self._answer)
-        self._runner = web.AppRunner(app)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/keys"
+        app.on_shutdown.append(self._end)
+        self.url = str((await serve(app)).make_url("/keys"))
 
-    async def stop(self) -> None:
+    async def _end(self, app: web.Application) -> None:
         self._let_go.set()
-        if self._runner is not None:
-            await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.asked += 1

@@ -7,13 +7,14 @@ from harness.clock import FakeClock
 from mq.model.lifecycle import State
 from mq.model.message import Stamp
 from mq.model.names import ConsumerName, MessageId, QueueName, UuidSource
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import Flusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import parse_entry
 from mq.store.leases.lease import Lease, claim, leases_of
+from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import WantedShape, create_queue
 

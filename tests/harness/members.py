@@ -11,14 +11,14 @@ from pathlib import Path
 from harness.clock import FakeClock
 from harness.processes import eventually
 from harness.zookeeper import SESSION_S, Way, ZooKeeper
-from mq.coordination.coordinator import Coordinator
+from mq.coordination.coordinator import Coordinator, Pacing
 from mq.coordination.opening import open_coordinator
-from mq.coordination.pacing import Pacing
 from mq.coordination.zookeeper import ZooKeeperCoordinator
 from mq.model.clock import SystemClock
 from mq.model.names import QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root, root_of
 
 ASSIGN_S = 1.0
 """Between two deals by ZooKeeper; by files, a test's clock has it be the default's."""
@@ -206,7 +206,7 @@ class FileBench(Bench):
 
     def _open(self, name: str) -> Coordinator:
         files = self.files.setdefault(name, CutFiles())
-        root = Root.of(self.root.layout, files, self.clock, kind="mq-mover")
+        root = root_of(self.root.layout, files, self.clock, kind="mq-mover")
         return open_coordinator("file", root, name)
 
 

@@ -44,16 +44,31 @@ class Shown:
 
     async def look_into(self, queue: str) -> None:
         """Clicks on a queue."""
-        await self.row(queue).get_by_role("link").click()
+        await self.row(queue).get_by_role("link", name=queue, exact=True).click()
         await expect(self.page.get_by_role("heading", level=1)).to_have_text(queue)
+
+    async def go_to(self, tab: str) -> None:
+        """Clicks on a tab of the queue."""
+        link = self.page.get_by_role("tab", name=tab)
+        await link.click()
+        await expect(link).to_have_attribute("aria-selected", "true")
+
+    async def unfold(self, title: str) -> None:
+        """Opens a part that is folded at first."""
+        await self.page.locator("summary", has_text=title).first.click()
 
     async def choose_state(self, state: str) -> None:
         """Has messages of another state be listed."""
         await self.page.get_by_label("State").select_option(state)
 
-    async def answer(self, action: str) -> None:
-        """Clicks a button of the dialog that asks whether it is meant, which goes then."""
+    async def answer(self, action: str, *, typed: str = "") -> None:
+        """Clicks a button of the dialog that asks whether it is meant, which goes then. `typed`: a
+        name that it asks for.
+        """
         dialog = self.page.get_by_role("dialog")
+        if typed:
+            await expect(dialog.get_by_role("button", name=action, exact=True)).to_be_disabled()
+            await dialog.get_by_label(f"Type {typed} to go on").fill(typed)
         await dialog.get_by_role("button", name=action, exact=True).click()
         await expect(dialog).to_have_count(0)
 

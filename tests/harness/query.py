@@ -7,12 +7,12 @@ from harness.clock import FakeClock
 from harness.faults import CrashingFiles, Died
 from harness.leases import LEASE_S
 from mq.model.errors import LeaseLost
+from mq.spark.leasing import renew_open
 from mq.spark.listing import is_leased, lease_blocks
 from mq.spark.options import StreamOptions
-from mq.spark.renewing import renew_open
 from mq.spark.streaming import LeaseStream
-from mq.store.core.root import attach_root
 from mq.store.disk.flush import NoFlusher
+from mq.store.opening import attach_root
 
 DEATHS = ("after latestOffset", "after the offset log", "after the sink", "after the commit log")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mq.spark.jobs.history_tables import TABLES
+from mq.spark.jobs.history_folder import TABLES
 
 BEGIN = datetime(2026, 3, 14, 6, tzinfo=UTC)
 Tables = dict[str, list[dict[str, Any]]]

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.clock import FakeClock
+from mq.model.headers import Headers, parse_block
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName, ScheduleName, UuidSource
 from mq.model.recurrence import Every
 from mq.model.schedule import Armed, Schedule
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import Flusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Steps
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
 from mq.store.scan.order import list_ready
 from mq.store.schedules.firing import Firing, fire, rearm
@@ -82,7 +84,16 @@ class TimedRoot:
         return listing.ids
 
     def bodies(self) -> list[bytes]:
-        return [(self.top / "queues/q" / each.text).read_bytes() for each in self.ready()]
+        return [
+            (self.top / "queues/q" / each.text).read_bytes()[each.header_bytes :]
+            for each in self.ready()
+        ]
+
+    def headers(self) -> list[Headers]:
+        return [
+            parse_block((self.top / "queues/q" / each.text).read_bytes()[: each.header_bytes])
+            for each in self.ready()
+        ]
 
     def take_away(self) -> None:
         """As consumers and a reaper do."""

@@ -1,14 +1,13 @@
 """A server that says what a test has it say: WebSockets, and answers to requests beside them."""
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
 from aiohttp import web
+from pytest_aiohttp import AiohttpServer
 
 from harness.processes import PATIENCE_S
 from mq.model.clock import SystemClock, rfc3339
@@ -20,17 +19,13 @@ class Scripted:
     each is noted, and answered 200 (a PATCH), 202 (a DELETE), or by what `problems` says of it.
     """
 
-    port: int = 0
+    url: str = ""
     sockets: "asyncio.Queue[web.WebSocketResponse]" = field(default_factory=asyncio.Queue)
     commands: "asyncio.Queue[dict[str, Any]]" = field(default_factory=asyncio.Queue)
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path and If-Match."""
     problems: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By method: status and slug."""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     async def connected(self) -> web.WebSocketResponse:
         """The next WebSocket, once it has subscribed and was told so."""
@@ -107,18 +102,11 @@ async def refused(
     await socket.send_str(json.dumps({"ref": said["ref"], "results": results}))
 
 
-@contextlib.asynccontextmanager
-async def scripted() -> AsyncIterator[Scripted]:
+async def scripted(serve: AiohttpServer) -> Scripted:
+    """One that serves until the test's end."""
     made = Scripted()
     app = web.Application()
     app.router.add_get("/-/consume", made.consume)
     app.router.add_route("*", "/{rest:.*}", made.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.port = runner.addresses[0][1]
-    try:
-        yield made
-    finally:
-        await runner.cleanup()
+    made.url = str((await serve(app, shutdown_timeout=0.1)).make_url("")).rstrip("/")
+    return made

@@ -1,6 +1,9 @@
 """Messages and selections that a test makes, and what a selection takes, said plainly."""
 
+import operator
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Protocol
 
 from hypothesis import strategies as st
 
@@ -17,7 +20,11 @@ TYPES = (
     "application/vnd.acme+json", "image/svg+xml", "application/json;v=1", "odd",
 )  # fmt: skip
 NAMES = ("ce-type", "CE-Type", "x-attribute-a", "traceparent", "Content-Encoding")
-VALUES = ("", "order.created", "order.paid", "order", "a,b", "a*", "a=b", "\\", "é")
+VALUES = (
+    "", "order.created", "order.paid", "order", "a,b", "a*", "a=b", "\\", "é", "a(b)", "7", "-7.50",
+    "10", "1e1", "9" * 70,
+)  # fmt: skip
+BOUNDS = ("7", "-7.5", "10.0", "1e-2", "order", "a,b", "(", "9" * 70)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ messages = st.builds(
 
 def escaped(text: str) -> str:
     """A text as a term has it."""
-    return "".join(f"\\{char}" if char in ",*\\" else char for char in text)
+    return "".join(f"\\{char}" if char in ",*\\()" else char for char in text)
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,63 @@ class Wanted:
         )
 
 
+@dataclass(frozen=True)
+class Within:
+    """A term about the range of a header: `sign` and one bound, or ":" and two, "" being none."""
+
+    name: str
+    sign: str
+    bounds: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"header:{self.name}{self.sign}{'..'.join(map(escaped, self.bounds))}"
+
+    def holds(self, message: Message) -> bool:
+        """The same said plainly."""
+        signs = (">=", "<=") if self.sign == ":" else (self.sign,)
+        ends = [(sign, each) for sign, each in zip(signs, self.bounds, strict=True) if each]
+        values = [value for name, value in message.headers if name.lower() == self.name.lower()]
+        return any(all(compares(value, ends, each) for each in ends) for value in values)
+
+
+def compares(value: str, ends: list[tuple[str, str]], end: tuple[str, str]) -> bool:
+    """Whether a value stands to one end as it says; as numbers where all the ends are such."""
+    compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[end[0]]
+    if any(number(each) is None for _, each in ends):
+        return bool(compare(value, end[1]))
+    return number(value) is not None and bool(compare(number(value), number(end[1])))
+
+
+def number(text: str) -> Decimal | None:
+    """The number that a short text is."""
+    try:
+        return Decimal(text) if len(text) <= 64 else None
+    except InvalidOperation:
+        return None
+
+
+class Term(Protocol):
+    """What a message may be."""
+
+    def holds(self, message: Message) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Terms between parentheses."""
+
+    kind: str
+    of: tuple[Term, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}({','.join(map(str, self.of))})"
+
+    def holds(self, message: Message) -> bool:
+        """The same said plainly."""
+        found = [each.holds(message) for each in self.of]
+        return {"any": any(found), "all": all(found), "not": not found[0]}[self.kind]
+
+
 def beginnings(texts: tuple[str, ...], least: int = 0) -> st.SearchStrategy[tuple[str, bool]]:
     """A text, or how one begins."""
     exact = st.sampled_from(texts).filter(lambda text: len(text) >= least)
@@ -119,6 +183,43 @@ term_kinds = (
 terms = st.permutations([*term_kinds, term_kinds[-1]]).flatmap(
     lambda kinds: st.integers(1, 3).flatmap(lambda count: st.tuples(*kinds[:count]))
 )
+
+ranges = st.one_of(
+    st.builds(
+        Within,
+        st.sampled_from(NAMES),
+        st.sampled_from(("<", "<=", ">", ">=")),
+        st.tuples(st.sampled_from(BOUNDS)),
+    ),
+    st.builds(
+        Within,
+        st.sampled_from(NAMES),
+        st.just(":"),
+        st.tuples(st.sampled_from((*BOUNDS, "")), st.sampled_from((*BOUNDS, ""))).filter(any),
+    ),
+)
+
+
+def grouped(inner: st.SearchStrategy[Term]) -> st.SearchStrategy[Term]:
+    """Parentheses around terms; those in `all` differ in their kinds, or are groups."""
+    return st.one_of(
+        st.builds(Grouped, st.just("any"), st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(Grouped, st.just("not"), st.tuples(inner)),
+        st.builds(Grouped, st.just("all"), terms),
+        st.builds(
+            Grouped,
+            st.just("all"),
+            st.tuples(
+                st.builds(Grouped, st.just("any"), st.tuples(inner)),
+                st.builds(Grouped, st.just("not"), st.tuples(inner)),
+            ),
+        ),
+    )
+
+
+trees: st.SearchStrategy[Term] = grouped(st.one_of(*term_kinds, ranges)) | ranges
+trees = grouped(trees) | trees
+"""Terms with groups, no deeper than a selection may be."""
 
 
 def said(wanted: tuple[Wanted, ...]) -> str:

@@ -6,13 +6,18 @@ import re
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
 
 from harness.commands import is_running
 from harness.process_faults import Fault, Kind, Member, stand_still, tally_fault
 from harness.processes import PATIENCE_S, Process, eventually
 from harness.raw import RawConnection, raw_connection, raw_head
+from harness.server import Serve, Server
 from harness.waiting import comes_true
 from mq.model.limits import CHILD_RESTART_S_MAX
+from mq.runtime.exchange import make_pairs
 
 
 def started(process: Process, daemon: str) -> list[int]:
@@ -94,3 +99,42 @@ async def connection_to_each(
 
         await comes_true(try_another, "an answer of each process")
         yield [found[index] for index in sorted(found)]
+
+
+@contextlib.asynccontextmanager
+async def session_of_each(
+    url: str, processes: int, queue: str = "orders"
+) -> AsyncIterator[list[aiohttp.ClientSession]]:
+    """The same as sessions of one connection, for one request or WebSocket at a time."""
+    found: dict[int, aiohttp.ClientSession] = {}
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def try_another() -> bool:
+            connector = aiohttp.TCPConnector(limit=1)
+            session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+            async with session.get(f"{url}/{queue}") as answer:
+                said = await answer.json()
+            found.setdefault(said["process"]["index"], session)
+            return len(found) == processes
+
+        await comes_true(try_another, "an answer of each process")
+        yield [found[index] for index in sorted(found)]
+
+
+@contextlib.asynccontextmanager
+async def siblings(serve: Serve, **settings: Any) -> AsyncIterator[list[Server]]:
+    """Two processes of one mq, in one loop."""
+    pairs = make_pairs(2)
+    sends = [each[1] for each in pairs]
+    try:
+        yield [
+            await serve(
+                process_index=index,
+                exchange=tuple(each.fileno() for each in (pairs[index][0], *sends)),
+                **settings,
+            )
+            for index in range(2)
+        ]
+    finally:
+        for each in (one for pair in pairs for one in pair):
+            each.detach() if each.fileno() < 0 else each.close()

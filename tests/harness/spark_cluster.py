@@ -23,8 +23,12 @@ CHECKOUT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 # Beside the checkout, what makes `format("mq")` known by itself, as an installed mq does.
 TOPLEVEL = CHECKOUT / "mq" / "spark" / "toplevel"
+# Spark compiled, for each Python that it starts.
+SITE = Path(__file__).parent / "spark_site"
 PATIENCE_S = 90.0
 STANDALONE = "org.apache.spark.deploy"
+# For the executors too, which inherit it: JVMs that do little, and not for long.
+SHORT_LIVED = os.environ.get("SPARK_SUBMIT_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -84,6 +88,7 @@ class SparkDaemons:
         ensure_java(environment)
         environment |= {
             "SPARK_HOME": str(SPARK_HOME),
+            "JDK_JAVA_OPTIONS": SHORT_LIVED,
             "SPARK_DAEMON_MEMORY": memory,
             # Its port is not one that it chooses.
             "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
@@ -91,7 +96,9 @@ class SparkDaemons:
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "SPARK_NO_DAEMONIZE": "1",
             "PYTHONPATH": os.pathsep.join(
-                [str(CHECKOUT), str(TOPLEVEL), os.environ.get("PYTHONPATH", "")]
+                filter(
+                    None, [str(SITE), str(CHECKOUT), str(TOPLEVEL), os.environ.get("PYTHONPATH")]
+                )
             ),
         }
         log = self._folder / f"{name}.log"

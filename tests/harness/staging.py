@@ -25,6 +25,7 @@ def stage(
     queue: QueueName = QUEUE,
     key: str | None = None,
     due_ms: int | None = None,
+    ttl_s: int | None = None,
     sync: Sync = "fsync",
 ) -> tuple[Staged, list[MessageId]]:
     """One attempt's messages, staged."""
@@ -33,7 +34,7 @@ def stage(
     with StagingWriter(root, job, attempt or Attempt(0, 0), sync) as writer:
         for number, body in enumerate(bodies):
             with_key = None if key is None else Key.parse(key + (str(number) if number else ""))
-            ids.append(MessageId(uuids.next(), key=with_key))
+            ids.append(MessageId(uuids.next(), key=with_key, ttl_s=ttl_s))
             writer.put(queue, ids[-1], body, due_ms=due_ms)
         return writer.finish(), ids
 

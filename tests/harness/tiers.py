@@ -1,13 +1,16 @@
-"""The tiers of `deploy/check`, as a pytest plugin. deploy/CONTRIBUTING.md describes them.
+"""The tiers of `deploy/check`, as pytest plugins. deploy/CONTRIBUTING.md describes them.
 
 `--tier check` selects what an ordinary user can run in ten minutes: no root, no mounts, no program
 outside of Python. `--tier certificate` selects the rest. Without the option pytest runs all that it
-is given.
+is given. `--within SECONDS` begins no test later than that.
 """
 
+import functools
 import importlib.util
+import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +31,6 @@ CERTIFICATE = (
     "deploy/test_release.py",
     "deploy/test_units.py",
     "examples/migrate/",
-    "examples/test_audit.py",
     "faults/test_every_",
     "faults/test_kill_at_every_call.py",
     "fuzz/",
@@ -38,6 +40,7 @@ CERTIFICATE = (
     "openapi/test_schemathesis.py",
     "page/",
     "spark/",
+    "sqs/",
 )
 # Spark's quickest tests need no JVM. They are part of the check as well where pyspark is installed.
 QUICK_ON_SPARK = (
@@ -47,8 +50,8 @@ QUICK_ON_SPARK = (
     "spark/test_streaming.py",
 )
 MARKS = ("certificate", "needs_root")
-SECONDS = "mq/seconds"
-"""Where pytest's cache keeps how long each module of tests took last."""
+# Not part of the coverage: other tests take their branches too, and measuring doubles their cost.
+UNMEASURED = ("broker/test_broker_model.py", "conformance/test_ways_in.py")
 
 
 def in_certificate(path: str) -> bool:
@@ -67,8 +70,25 @@ def _has_quick_tests(folder: str) -> bool:
     return any(path.startswith(f"{folder}/") and in_check(path) for path in QUICK_ON_SPARK)
 
 
+def _may_have_a_mark(module: Path) -> bool:
+    """Whether the module names one, or the modules do that the tests of its folder share."""
+    folder = TESTS / module.relative_to(TESTS).parts[0]
+    return _names_a_mark(module) or (folder.is_dir() and any(map(_names_a_mark, _shared(folder))))
+
+
+@functools.cache
+def _shared(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*.py") if not path.name.startswith("test_")]
+
+
+@functools.cache
+def _names_a_mark(module: Path) -> bool:
+    text = module.read_text(encoding="utf-8")
+    return any(mark in text for mark in MARKS)
+
+
 class Tiers:
-    """Collects what the tier has, and remembers how long each module took."""
+    """Collects what the tier has, and says how long each folder took."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -76,15 +96,25 @@ class Tiers:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        if self._tier != "check" or not collection_path.is_relative_to(TESTS):
+        if self._tier is None or not collection_path.is_relative_to(TESTS):
             return None
         path = collection_path.relative_to(TESTS).as_posix()
+        if self._tier == "certificate":
+            # Importing all modules takes longer than looking for a mark in those without one.
+            is_passed_over = collection_path.suffix == ".py" and not (
+                in_certificate(path) or _may_have_a_mark(collection_path)
+            )
+            return True if is_passed_over else None
         if collection_path.is_dir():
             # Whole, as a folder's conftest.py may import what only the certificate has.
             return True if f"{path}/" in CERTIFICATE and not _has_quick_tests(path) else None
         return None if in_check(path) or collection_path.name == "conftest.py" else True
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self._config.pluginmanager.hasplugin("_cov"):
+            for item in items:
+                if item.path.relative_to(TESTS).as_posix() in UNMEASURED:
+                    item.add_marker("no_cover")
         if self._tier is None:
             return
         kept, others = [], []
@@ -103,11 +133,6 @@ class Tiers:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
 
-    def pytest_sessionfinish(self) -> None:
-        cache = getattr(self._config, "cache", None)
-        if cache is not None and not hasattr(self._config, "workerinput"):
-            cache.set(SECONDS, cache.get(SECONDS, {}) | dict(self._seconds))
-
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """How long each folder took, where a whole tier ran."""
         if self._tier is None:
@@ -121,4 +146,37 @@ class Tiers:
         if self._tier == "check" and not in_check(QUICK_ON_SPARK[0]):
             terminalreporter.write_line(
                 "Left out: Spark's quick tests. pip install -e '.[test,spark]' brings them."
+            )
+
+
+class Within:
+    """Begins no test when the time is up; the summary says how many were left."""
+
+    def __init__(self, config: pytest.Config, seconds: float) -> None:
+        self._config = config
+        self._end = time.monotonic() + seconds
+        self._left: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        if time.monotonic() < self._end:
+            return None
+        self._left.append(item.nodeid)
+        return True
+
+    def pytest_sessionfinish(self) -> None:
+        if hasattr(self._config, "workeroutput"):
+            self._config.workeroutput["left"] = self._left
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """What a worker of pytest-xdist had no time for."""
+        self._left += getattr(node, "workeroutput", {}).get("left", [])
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._left:
+            modules = len({name.partition("::")[0] for name in self._left})
+            terminalreporter.write_line(
+                f"No time was left for {len(self._left)} tests of {modules} modules;"
+                " deploy/check runs them."
             )

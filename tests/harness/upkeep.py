@@ -3,16 +3,19 @@
 import os
 from pathlib import Path
 
-from mq.coordination.alone import Alone
+from mq.coordination.coordinator import Alone
 from mq.model.clock import Clock
 from mq.store.bulk.sweep import sweep_bulk
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import Flusher, NoFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
+from mq.store.packs.rolling import sweep_packs
 from mq.store.settings.registry import Registry
 from mq_mover.mover import Mover
 from mq_mover.policies import ALL, BulkPublishes
+from mq_mover.policies.expiry import MessageExpiry
 from mq_mover.policy import Policies, Turn, Work
 from mq_mover.scheduler import Scheduler
 
@@ -23,7 +26,8 @@ class BulkAtOnce(BulkPublishes):
     """However long that takes, rather than beside the turns."""
 
     def act(self) -> Turn:
-        return Turn(sweep_bulk(self.root, self.work.flusher))
+        swept = sweep_bulk(self.root, self.work.flusher)
+        return Turn(swept + sweep_packs(self.root, self.work.flusher))
 
 
 def work_of(root: Root, flusher: Flusher) -> Work:
@@ -50,6 +54,18 @@ def move_due(root: Path, clock: Clock) -> int:
     for folder, _, _ in os.walk(opened.layout.queues):
         os.utime(folder)  # The clock runs ahead of the folders' own: a later tick, as it would be.
     return moved
+
+
+def expire_due(root: Path, clock: Clock) -> int:
+    """A mover's pass over what has expired; how many messages it took away."""
+    opened = open_root(str(root), Files(), clock)
+    policies = Policies(opened, [MessageExpiry(work_of(opened, NoFlusher()))])
+    taken = 0
+    while (due_s := policies.next_due_s()) is not None and due_s <= 0:
+        taken += policies.run_next()
+    for folder, _, _ in os.walk(opened.layout.queues):
+        os.utime(folder)
+    return taken
 
 
 def fire_due(root: Path, clock: Clock) -> int:

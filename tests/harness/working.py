@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from harness.waiting import comes_true
 from mq.client.client import AsyncClient
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.values import PeekedMessage
 from mq.client.worker import Worker
 

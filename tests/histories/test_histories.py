@@ -22,7 +22,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from harness.chance import TIMES, drawn_seed
-from harness.clients import QUEUE, once_session
+from harness.clients import QUEUE, allow_packs, once_session
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.history import US_PER_MS, History, Operation
@@ -81,6 +81,7 @@ def _tell(cluster: Cluster) -> None:
 async def _make_queues(cluster: Cluster, session: aiohttp.ClientSession) -> None:
     async with session.put(f"{cluster.servers[0].url}/{QUEUE}") as made:
         assert made.status == 201
+    await allow_packs(session, cluster.servers[0].url)
     assert await cluster.owner(session, 0).create()
 
 

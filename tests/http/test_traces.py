@@ -6,7 +6,6 @@ import asyncio
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from aiohttp import web
 from harness.api import call, delete, fetch, make_queue, publish
 from harness.internals import interested
+from harness.pages import section
 from harness.processes import Processes
 from harness.raw import raw_connection, raw_head
 from harness.server import Serve, Server
@@ -23,8 +23,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+from pytest_aiohttp import AiohttpServer
 
-from mq.http.traces import NAMED, UNTRACED
+from mq.http.traces import UNTRACED
+from mq.protocol.endpoints import ENDPOINTS
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{PARENT}-01"
@@ -61,19 +63,14 @@ class Receiver:
 
 
 @pytest.fixture
-async def receiver(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Receiver]:
+async def receiver(monkeypatch: pytest.MonkeyPatch, aiohttp_server: AiohttpServer) -> Receiver:
     made = Receiver()
     app = web.Application()
     app.router.add_post("/v1/traces", made.receive)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    server = await aiohttp_server(app)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", str(server.make_url("")).rstrip("/"))
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
-    yield made
-    await runner.cleanup()
+    return made
 
 
 @pytest.fixture
@@ -128,6 +125,15 @@ async def test_a_message_without_a_trace_has_no_link(traced: Server, receiver: R
     assert not fetched.links
 
 
+async def test_a_request_of_sqs_has_the_name_of_its_operation(
+    traced: Server, receiver: Receiver
+) -> None:
+    headers = {"X-Amz-Target": "AmazonSQS.GetQueueUrl"}
+    assert (await call(traced, "POST", "/", headers=headers)).status == 400
+    span = await receiver.named("sqs_GetQueueUrl")
+    assert attributes(span)["http.response.status_code"] == 400
+
+
 async def test_what_is_refused_is_no_error_and_what_fails_is_one(
     traced: Server, receiver: Receiver
 ) -> None:
@@ -180,7 +186,7 @@ async def test_what_is_left_is_sent_at_the_end(
     assert receiver.services == {"orders-mq"}
 
 
-PAGE = (Path(__file__).parents[2] / "deploy" / "TRACES.md").read_text(encoding="utf-8")
+PAGE = section("deploy/OBSERVE.md", "Traces")
 
 
 async def test_the_page_s_command(
@@ -195,11 +201,12 @@ async def test_the_page_s_command(
 
 
 def test_the_page_has_every_operation() -> None:
-    row = r"^\| `([A-Z]+) (\S+)` \| `(\w+) \{queue\}` \| `(\w+)` \| `(\w+)` \|$"
+    row = r"^\| `([A-Z]+) (\S+)` \| `(\w+) \{queue\}` \| `(\w+)` \|$"
     rows = re.findall(row, PAGE, re.MULTILINE)
-    said = {(method, pattern): (name, kind) for method, pattern, name, _, kind in rows}
-    assert said == NAMED
-    assert all(name == again for _, _, name, again, _ in rows)
+    said = {(method, pattern): (name, kind) for method, pattern, name, kind in rows}
+    assert said == {
+        (each.method, each.path): each.messaging for each in ENDPOINTS if each.messaging
+    }
     assert all(f"`{path}`" in PAGE for path in UNTRACED)
 
 
@@ -209,7 +216,18 @@ def test_without_the_extra_it_says_what_is_missing(root: Path) -> None:
         "from mq.daemon.cli import main; main()"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code, "--root", str(root), "--port", "0", "--traces"],
+        [
+            sys.executable,
+            "-c",
+            code,
+            "--root",
+            str(root),
+            "--port",
+            "0",
+            "--processes",
+            "1",
+            "--traces",
+        ],
         capture_output=True,
         text=True,
         timeout=120,

@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from harness.clock import FakeClock
@@ -37,7 +38,7 @@ plan = Plan(("publish", "fetch"))
 meter = Meter(plan, Board(plan.numbers, 2, 1, int(sys.argv[1])), lambda: 0.0)
 found = {(each.name, value): 0.0 for each in KEPT for value in each.values}
 meter.keep(found | {("mq_lost_races", ""): 3, ("mq_connections", ""): 7})
-meter.request(0, 1, 0.003)
+meter.request(0, 200, 0.003)
 """
 
 
@@ -95,11 +96,11 @@ def test_another_program_writes_and_what_it_wrote_outlives_it() -> None:
 def test_who_comes_after_counts_on_and_holds_what_it_holds_itself(shared: int) -> None:
     first = meter(1, shared)
     first.keep(kept(mq_lost_races=3, mq_connections=7))
-    first.request(0, 1, 0.003)
+    first.request(0, 200, 0.003)
     second = meter(1, shared)
     second.keep(kept(mq_lost_races=2, mq_connections=1))
     second.keep(kept(mq_lost_races=4, mq_connections=1))
-    second.request(0, 1, 0.003)
+    second.request(0, 200, 0.003)
     found = told(second)
     assert found["mq_lost_races_total", ()] == 7
     assert found["mq_connections", ()] == 1
@@ -121,8 +122,25 @@ def test_what_one_that_ended_had_counted_stays_and_what_it_held_goes(shared: int
 def test_without_a_board_a_process_tells_of_itself_under_its_own_number() -> None:
     alone = Meter(PLAN, Board(PLAN.numbers, 2, 1, None), FakeClock().steady_s)
     assert alone.board.living() == {1: os.getpid()}
-    alone.request(1, GONE, 1)
+    alone.request(1, None, 1)
     assert told(alone)["mq_request_seconds_count", ("fetch", "gone")] == 1
+
+
+@pytest.mark.parametrize("ends", [lambda of: of.commit(2, 0.5), lambda of: of.keep(kept())])
+def test_flushes_of_threads_are_counted_at_a_commit_or_scrape_and_never_kept_long(
+    ends: Callable[[Meter], None],
+) -> None:
+    def counted() -> float:
+        return told(of).get(("mq_flush_seconds_count", ("folder", "ok")), 0)
+
+    of = meter()
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(10_000):
+            threads.submit(of.flush, (1, False, 0.5))
+    assert counted() > 5000
+    ends(of)
+    assert counted() == 10_000
+    assert told(of)["mq_flush_seconds_sum", ("folder", "ok")] == 5000
 
 
 @given(
@@ -138,7 +156,7 @@ def test_requests_are_where_a_plain_histogram_has_them(seen: list[tuple[int, int
     of = meter()
     model: dict[tuple[int, int], Histogram] = {}
     for operation, outcome, seconds in seen:
-        of.request(operation, outcome, seconds)
+        of.request(operation, None if outcome == GONE else 100 * outcome + 100, seconds)
         model.setdefault((operation, outcome), Histogram(SECONDS)).observe(seconds)
     found = told(of)
     for (operation, outcome), histogram in model.items():

@@ -14,8 +14,8 @@ from mq.model.expiry import (
     lifetime_ms,
     next_change_ms,
 )
+from mq.model.limits import MESSAGE_TTL_S_MAX
 from mq.model.settings import QueueSettings
-from mq.model.upkeep_limits import MESSAGE_TTL_S_MAX
 
 NOW_MS = 1_800_000_000_000
 MS = st.integers(0, 10**13)

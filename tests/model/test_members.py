@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.model.limits import PUBLISHED_MS_MAX
-from mq.model.members import Acted, Doing, Member, leader_of, owner_of
+from mq.model.members import TOLD_GONE_S, TOLD_QUEUES_MAX, Acted, Doing, Member, leader_of, owner_of
 from mq.model.names import QUEUE_PATTERN, QueueName
-from mq.model.upkeep_limits import TOLD_BYTES_MAX, TOLD_GONE_S, TOLD_QUEUES_MAX
+from mq.store.members.files import TOLD_BYTES_MAX
 
 NOW_MS = 1_700_000_000_000
 ORDERS, PAYMENTS = QueueName.parse("orders"), QueueName.parse("payments")

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.model.limits import RECEIVES_MAX, RETURNED_MAX
-from mq.model.message import Stamp
+from mq.model.limits import RECEIVES_MAX
+from mq.model.message import RETURNED_MAX, Stamp
 
 due = st.integers(0, 2**43)
-stamps = st.builds(Stamp, due_ms=due, receives=st.integers(0, 999), reason=st.integers(0, 9))
+stamps = st.builds(
+    Stamp, due_ms=due, receives=st.integers(0, 999), reason=st.integers(0, 9), returned=st.just(0)
+)
 returned = st.tuples(due, st.integers(0, 999), st.integers(0, RETURNED_MAX)).map(
     lambda says: Stamp(says[0], says[1], returned=min(says[1:]))
 )

@@ -8,15 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mq.model.clock import SystemClock
 from mq.model.errors import BadName
 from mq.model.limits import (
     FILE_NAME_BYTES_MAX,
     HEADER_BLOCK_BYTES_MAX,
     KEY_WRITTEN_BYTES_MAX,
+    MESSAGE_TTL_S_MAX,
+    PACK_MESSAGES_MAX,
+    PACK_MESSAGES_MIN,
     PUBLISHED_MS_MAX,
+    TAGS_MAX,
     VISIBILITY_S_MAX,
 )
-from mq.model.names import EXTENSIONS, Key, MessageId, QueueName, UuidSource, extension_for
+from mq.model.names import (
+    EXTENSIONS,
+    Key,
+    MessageId,
+    QueueName,
+    UuidSource,
+    extension_for,
+    items_of,
+    pack_of,
+)
 
 UUID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
 
@@ -56,8 +70,77 @@ message_ids = st.builds(
     key=st.none() | keys,
     visibility_s=st.none() | st.integers(1, VISIBILITY_S_MAX),
     header_bytes=st.integers(0, HEADER_BLOCK_BYTES_MAX),
+    tags=st.integers(0, TAGS_MAX),
+    ttl_s=st.none() | st.integers(1, MESSAGE_TTL_S_MAX),
     extension=st.sampled_from(["", *EXTENSIONS]),
+    group=st.just("") | st.text("0123456789abcdef", min_size=16, max_size=16),
 )
+
+
+@st.composite
+def packs(draw: st.DrawFn) -> MessageId:
+    uuid = draw(uuids)
+    return MessageId(
+        uuid=f"{uuid[:20]}000{uuid[23:]}",
+        priority=draw(st.integers(0, 9)),
+        visibility_s=draw(st.none() | st.integers(1, VISIBILITY_S_MAX)),
+        header_bytes=draw(st.integers(0, HEADER_BLOCK_BYTES_MAX)),
+        extension=draw(st.sampled_from(["", *EXTENSIONS])),
+        items=draw(st.integers(PACK_MESSAGES_MIN, PACK_MESSAGES_MAX)),
+    )
+
+
+@given(packs(), st.data())
+def test_a_item_and_its_pack_follow_from_each_other(pack: MessageId, data: st.DataObject) -> None:
+    assert MessageId.parse(pack.text) == pack
+    assert items_of(pack.text) == pack.items
+    assert not pack.is_possible
+    item = pack.item(data.draw(st.integers(1, pack.items)))
+    assert MessageId.parse(item.text) == item
+    assert items_of(item.text) == 1
+    assert item.is_possible
+    assert item.pack_size == pack.items
+    assert not item.items
+    assert item.pack() == pack
+    assert pack_of(item.text) == pack.text == pack_of(pack.text)
+    assert item.published_ms == pack.published_ms
+    assert not pack.item(pack.items + 1).is_possible
+
+
+def test_items_stand_between_their_pack_and_later_ids() -> None:
+    source = UuidSource(SystemClock())
+    uuids = [source.next(), *source.packs(3), source.next(), *source.packs(5000)]
+    ids = [MessageId(uuid, items=3 if uuid[20:23] == "000" else 0) for uuid in uuids]
+    files = [[each, *each.all_items()] if each.items else [each] for each in ids]
+    in_order = [each.uuid for file in files for each in file]
+    assert in_order == sorted(in_order)
+    assert len(set(in_order)) == len(in_order)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        ",n=1",
+        ",n=0",
+        ",n=02",
+        ",n=1001",
+        ",n=9999",
+        ",k=a,n=2",
+        ",g=0123456789abcdef,n=2",
+        ",t=1,n=2",
+        ",e=60,n=2",
+        ",n=2,e=60",
+        ",h=9,n=2",
+        ",n=2,v=1",
+        ",n=2.nope",
+    ],
+)
+def test_ids_of_packs_have_one_spelling(attributes: str) -> None:
+    for place in ("000", "001"):
+        text = f"{UUID[:20]}{place}{UUID[23:]}{attributes}"
+        assert items_of(text) == 0
+        with pytest.raises(BadName):
+            MessageId.parse(text)
 
 
 @given(message_ids)
@@ -109,6 +192,12 @@ def test_whatever_parses_prints_the_same(text: str) -> None:
         UUID + ",v=0",
         UUID + ",v=030",
         UUID + f",v={VISIBILITY_S_MAX + 1}",
+        UUID + ",t=0",
+        UUID + ",t=10",
+        UUID + ",v=1,t=1",
+        UUID + ",e=0",
+        UUID + ",e=1,v=1",
+        UUID + f",e={MESSAGE_TTL_S_MAX + 1}",
         UUID + ",h=0",
         UUID + f",h={HEADER_BLOCK_BYTES_MAX + 1}",
         "e677d21fdc00" + UUID[12:],
@@ -126,10 +215,13 @@ def test_what_is_no_id(text: str) -> None:
 
 
 def test_the_parts_of_an_id() -> None:
-    message_id = MessageId.parse(UUID + ",p=9,k=Hello=20World,v=120,h=123.json")
+    message_id = MessageId.parse(UUID + ",p=9,k=Hello=20World,t=2,v=120,e=60,h=123.json")
     assert message_id.priority == 9
     assert message_id.key == Key("Hello World")
     assert message_id.visibility_s == 120
+    assert message_id.tags == 2
+    assert message_id.ttl_s == 60
+    assert message_id.expires_ms == message_id.published_ms + 60_000
     assert message_id.header_bytes == 123
     assert message_id.content_type == "application/json"
     assert message_id.published_ms == 0x0192F3A27C4E

@@ -1,7 +1,8 @@
 """Firings: grids that are kept, cron expressions of both kinds, and clocks that are changed."""
 
+from calendar import monthrange
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
@@ -207,6 +208,21 @@ def test_a_firing_is_what_a_walk_through_every_minute_finds(
         ("0 0 L * *", "2100-02-01", ["2100-02-28", "2100-03-31"]),
         ("0 0 31 * *", "2026-01-31", ["2026-03-31", "2026-05-31"]),
         ("0 0 LW * *", "2026-01-01", ["2026-01-30", "2026-02-27", "2026-03-31"]),
+        # W: the weekday that is nearest, in the same month.
+        ("0 0 15W * *", "2026-01-01", ["2026-01-15", "2026-02-16", "2026-03-16", "2026-04-15"]),
+        ("0 0 0 15W 8 ?", "2026-01-01", ["2026-08-14", "2027-08-16", "2028-08-15"]),
+        ("0 0 0 1W * ?", "2026-01-31", ["2026-02-02", "2026-03-02", "2026-04-01", "2026-05-01"]),
+        ("0 0 0 31W * ?", "2026-01-01", ["2026-01-30", "2026-03-31", "2026-05-29", "2026-07-31"]),
+        ("0 0 0 29W 2 ?", "2026-01-01", ["2028-02-29", "2032-02-27", "2036-02-29"]),
+        ("0 0 0 29W 2 ? 2029-2032", "2026-01-01", ["2032-02-27", None]),
+        ("0 0 29W 2 *", "2096-03-01", ["2104-02-29"]),
+        ("0 0 0 15W 8 ? 2027,2028", "2026-01-01", ["2027-08-16", "2028-08-15", None]),
+        # L-3: three days before the last one.
+        ("0 0 0 L-3 * ?", "2026-01-29", ["2026-02-25", "2026-03-28", "2026-04-27"]),
+        ("0 0 L-0 2 *", "2027-01-01", ["2027-02-28", "2028-02-29"]),
+        ("0 0 0 L-30 * ?", "2026-01-02", ["2026-03-01", "2026-05-01"]),
+        ("0 0 0 L-3W * ?", "2026-01-01", ["2026-01-28", "2026-02-25", "2026-03-27"]),
+        ("0 0 0 l-0w * ?", "2026-01-01", ["2026-01-30", "2026-02-27", "2026-03-31"]),
         # A month has no fifth Monday each time, and February all but never.
         ("0 0 0 ? * 2#5", "2026-01-01", ["2026-03-30", "2026-06-29"]),
         ("0 0 0 ? 2 2#5", "2026-01-01", ["2044-02-29", "2072-02-29"]),
@@ -277,8 +293,11 @@ def test_behind_the_year_9999_there_is_none() -> None:
         "0 0 0 30 2 ?", "0 0 0 ? 2 MON#6", "0 0 0 1 * MON", "0 0 0 ? * ?", "0 0 0 */2 * MON",
         "0 0 0 ? * 0", "0 0 0 ? * 8", "0 0 0 ? * FOO", "0 0 0 ? * MON,", "0 0 0 ? * 2/0",
         "0 0 0 ? * L3", "0 0 0 * * ? 1969", "0 0 0 * * ? 2100", "0 0 0 * * ? 2030-2029",
-        "0 0 0 * * ? 2030/0", "0 0 0 * * ? ?", "0 0 0 * * ? 30", "0 0 15W * *", "0 0 0 15W * ?",
-        "0 0 0 L-3 * ?", "H * * * *", "@daily", "R * * * *", "\u0661 * * * *",
+        "0 0 0 * * ? 2030/0", "0 0 0 * * ? ?", "0 0 0 * * ? 30", "0 0 0W * *",
+        "0 0 32W * *", "0 0 0 1,15W * ?", "0 0 0 15W-16W * ?", "0 0 0 L-31 * ?", "0 0 0 W * ?",
+        "0 0 0 L-W * ?", "0 0 15W * MON", "0 0 0 31W 2,4,6,9,11 ?", "0 0 0 L-30 2 ?",
+        "0 0 0 29W 2 ? 2029-2031", "0 0 0 15W * ? 2030/0", "0 0 0 015W * ?", "H * * * *", "@reboot",
+        "@ daily", "@daily *", "R * * * *", "\u0661 * * * *",
         "* * * * *" + " " * 300 + "x", "1," * 200 + "1 * * * *", "*\t*\n*\x00*\x00*",
     ],
 )  # fmt: skip
@@ -288,11 +307,37 @@ def test_what_is_no_expression_is_refused(expression: str) -> None:
     assert raised.value.parameter == "cron"
 
 
-def test_what_the_parser_does_not_have_is_said() -> None:
+def test_the_field_that_is_refused_is_named() -> None:
     with pytest.raises(BadParameter) as raised:
-        Cron.parse("0 0 0 15W * ?")
-    assert "W only LW" in raised.value.expected
+        Cron.parse("0 0 0 32W * ?")
     assert "day-of-month" in raised.value.expected
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("@yearly", "0 0 1 1 *"), ("@annually", "0 0 1 1 *"), ("@monthly", "0 0 1 * *"),
+        ("@weekly", "0 0 * * 0"), ("@daily", "0 0 * * *"), ("@Midnight", "0 0 * * *"),
+        (" @hourly ", "0 * * * *"),
+    ],
+)  # fmt: skip
+def test_a_name_stands_for_its_fields(name: str, fields: str) -> None:
+    assert Cron.parse(name, "Europe/Berlin") == Cron(fields, "Europe/Berlin")
+
+
+@given(st.integers(1, 31), st.integers(1970, 2099), st.integers(1, 12))
+def test_w_is_the_weekday_of_the_month_that_is_nearest(day: int, year: int, month: int) -> None:
+    days = [date(year, month, each) for each in range(1, monthrange(year, month)[1] + 1)]
+    start_ms = ms(f"{year}-{month:02}-01T00:00:00") - 1
+    found_ms = Cron.parse(f"0 0 0 {day}W * ?").first_ms(start_ms)
+    assert found_ms is not None
+    found = datetime.fromtimestamp(found_ms / 1000, UTC).date()
+    if day > len(days):
+        assert (found.year, found.month) > (year, month)
+    else:
+        weekdays = [each for each in days if each.weekday() < 5]
+        # Quartz takes the Friday of a Saturday's two neighbours, and of a Sunday's the Monday.
+        assert found == min(weekdays, key=lambda each: (abs(each.day - day), each.day))
 
 
 @pytest.mark.parametrize(
@@ -315,8 +360,8 @@ def test_blanks_and_case_make_no_other_expression() -> None:
 
 
 parts = st.sampled_from(
-    ["*", "?", "0", "1", "5", "12", "31", "59", "L", "LW", "W", "#", "-", ",", "/", "MON", "FRI",
-     "FEB", "2#5", "6L", "2027", "*/7", "1-5", "0/0"]
+    ["*", "?", "0", "1", "5", "12", "31", "59", "L", "LW", "W", "15W", "L-3", "@", "#", "-",
+     ",", "/", "MON", "FRI", "FEB", "2#5", "6L", "2027", "*/7", "1-5", "0/0"]
 )  # fmt: skip
 fields = st.lists(parts, min_size=1, max_size=4).map("".join)
 expressions = st.lists(fields, min_size=4, max_size=8).map(" ".join)

@@ -71,3 +71,32 @@ def test_a_cron_expression_whose_years_are_over_ends_it() -> None:
     armed = armed.fired_at(1_577_836_800_001, ID)
     assert armed.next_ms == 1_580_515_200_000
     assert armed.skipped_at(1_580_515_200_001).next_ms is None
+
+
+def test_each_missed_firing_is_fired_where_all_are() -> None:
+    armed = Schedule(EVERY_MINUTE, misfire="all", until_ms=120_000).armed(0)
+    fired = [armed.next_ms]
+    while armed.next_ms is not None:
+        armed = armed.fired_at(10 * 60_000, ID)
+        fired.append(armed.next_ms)
+    assert fired == [0, 60_000, 120_000, None]
+
+
+def test_a_firing_is_missed_over_a_minute_late_where_none_is_made_up_for() -> None:
+    late, once = Schedule(EVERY_MINUTE, misfire="skip"), Schedule(EVERY_MINUTE)
+    assert [late.is_missed(0, now_ms) for now_ms in (0, 60_000, 60_001)] == [False, False, True]
+    assert not once.is_missed(0, 10**9)
+
+
+def test_the_next_one_is_counted_from_the_end_of_the_last_message() -> None:
+    armed = Schedule(EVERY_MINUTE, after="done", count=2).armed(0).fired_at(10, ID)
+    assert (armed.next_ms, armed.waiting, armed.fired) == (10, True, 1)
+    armed = armed.done_at(100_007)
+    assert (armed.next_ms, armed.waiting) == (160_007, False)
+    armed = armed.fired_at(160_007, ID)
+    assert (armed.next_ms, armed.waiting, armed.fired) == (None, False, 2)
+
+
+def test_a_skipped_firing_waits_for_nothing() -> None:
+    armed = Schedule(EVERY_MINUTE, after="done").armed(0).skipped_at(10)
+    assert (armed.next_ms, armed.waiting) == (60_000, False)

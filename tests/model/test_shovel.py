@@ -118,3 +118,14 @@ def test_it_says_what_was_asked_for() -> None:
     assert criteria.as_json() == {
         "limit": 5, "key": "a*", "priority": "3..", "max_receives": 20,
     }  # fmt: skip
+
+
+def test_of_a_named_message_its_pack_moves_whole() -> None:
+    pack = MessageId(f"{UUID[:20]}000{UUID[23:]}", items=3)
+    other = MessageId(f"{UUID[:20]}000{UUID[23:-1]}c", items=3)
+    criteria = Criteria.of(ids=[pack.item(2)])
+    assert criteria.selects(pack.text)
+    assert criteria.selects(pack.item(2).text), "it has a file of its own now"
+    assert not criteria.selects(pack.item(1).text)
+    assert not criteria.selects(other.text)
+    assert criteria.as_json()["ids"] == 1

@@ -9,9 +9,10 @@ from harness.clock import FakeClock
 from harness.messages import put_entry
 from harness.upkeep import all_policies
 
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 from mq_mover.policy import Policies

@@ -136,7 +136,7 @@ def test_half_a_pair_is_refused(tmp_path: Path, flag: str) -> None:
 def test_a_root_takes_no_delay(root: Path) -> None:
     ended = run_command("mq_mover", "--root", str(root), env={"MQ_MOVER_DELAY": "1"})
     assert ended.returncode == 1
-    assert "--delay (MQ_MOVER_DELAY) goes with --source and --destination" in ended.stderr
+    assert "--delay (MQ_MOVER_DELAY) needs --source and --destination" in ended.stderr
     assert not root.exists()
 
 
@@ -144,7 +144,7 @@ def test_a_folder_that_is_not_there_is_refused(pair: tuple[Path, Path]) -> None:
     missing = pair[0] / "missing"
     ended = run_command("mq_mover", "--source", str(missing), "--destination", str(pair[1]))
     assert ended.returncode == 1
-    assert f"{missing} is no folder" in ended.stderr
+    assert f"{missing} is not a folder" in ended.stderr
 
 
 def test_two_file_systems_are_refused_by_name(pair: tuple[Path, Path], elsewhere: Path) -> None:
@@ -159,8 +159,8 @@ def test_two_file_systems_are_refused_by_name(pair: tuple[Path, Path], elsewhere
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--coordinator", "etcd"), "no coordinator 'etcd': say file, alone, or zookeeper://"),
-        (("--member", "no/name"), "no member can be called 'no/name'"),
+        (("--coordinator", "etcd"), "no coordinator 'etcd'; use file, alone, or zookeeper://"),
+        (("--member", "no/name"), "'no/name' is not a member name"),
     ],
     ids=["coordinator", "member"],
 )

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mq.model.sweeping import Passing
-from mq.model.upkeep_limits import REDELIVERY_GAP_S
+from mq.model.expiry import Passing
 from mq.store.disk.files import Files
+from mq_mover.full_passes import REDELIVERY_GAP_S
 from mq_mover.mover import Mover
 from mq_mover.timers import Timers
 

@@ -11,8 +11,9 @@ from harness.messages import ctime_ms, new_id
 from harness.processes import Processes, eventually
 from harness.upkeep import all_policies
 
-from mq.model.bulk_limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
+from mq.store.leases.lapses import LAPSED_KEPT_S
 from mq.store.leases.lease import LeaseState, acknowledge, claim, renew
+from mq.store.leases.manifest import LEASE_S_DEFAULT
 from mq.store.leases.releasing import release
 from mq.store.operations.queues import delete_queue, sweep_tombstones
 from mq_mover.lapses import LeaseMover

@@ -11,7 +11,7 @@ from harness.upkeep import work_of
 
 from mq.model.errors import Busy
 from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
-from mq.model.upkeep_limits import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
+from mq.store.members.files import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
 from mq_mover.policies import ALL, Histories, Leftovers
 from mq_mover.policy import Policies, Policy, Turn
 

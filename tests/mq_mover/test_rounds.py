@@ -9,22 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from harness.messages import new_id, put_entry, put_file
 
-from mq.coordination.alone import Alone
-from mq.coordination.coordinator import Coordinator
+from mq.coordination.coordinator import ASSIGN_EVERY_S, Alone, Coordinator
 from mq.coordination.file import FileCoordinator
 from mq.model.errors import StartupError
-from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.limits import FORGOTTEN_AFTER_S, REFRESH_EVERY_S
 from mq.model.names import QueueName
-from mq.model.upkeep_limits import (
-    ASSIGN_EVERY_S,
-    OVERDUE_EVERY_S,
-    REFRESH_ASKED_EVERY_S,
-    REFRESH_EVERY_S,
-)
 from mq.store.operations.redeliver import Timer
-from mq.store.settings.refreshing import RefreshMark
-from mq.store.settings.registry import Registry
-from mq_mover.member_name import member_name
+from mq.store.settings.registry import REFRESH_ASKED_EVERY_S, RefreshMark, Registry
+from mq_mover.cli import member_name
+from mq_mover.policies.overdue import OVERDUE_EVERY_S
 from mq_mover.rounds import Rounds
 
 if TYPE_CHECKING:
@@ -82,7 +75,7 @@ def test_a_folder_of_queues_that_is_away_is_told_once(
         for _ in range(5):
             RefreshMark(bench.root).ask()
             pass_s(bench, 2, rounds)
-    told = [each for each in caplog.records if "could not be looked at" in each.getMessage()]
+    told = [each for each in caplog.records if "could not list" in each.getMessage()]
     assert len(told) == 1
     assert known(rounds) == {"orders"}
     aside.rename(bench.folder("queues"))

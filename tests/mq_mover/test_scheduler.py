@@ -15,7 +15,8 @@ from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot, to_its_
 from harness.upkeep import all_policies
 
 from mq.model.clock import rfc3339
-from mq.model.limits import FIRING_AGAIN_S, FIRING_KEPT_S, FIRING_STUCK_AGAIN_S, FORGOTTEN_AFTER_S
+from mq.model.headers import Headers
+from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, ScheduleName
 from mq.model.recurrence import Every
@@ -23,12 +24,14 @@ from mq.model.schedule import Schedule
 from mq.model.settings import QueueSettings
 from mq.store.disk.files import Files
 from mq.store.disk.group import run_group
+from mq.store.keys.orphans import FIRING_KEPT_S
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.schedules.firing import Firing, MovedOn, fire, rearm
 from mq.store.schedules.schedules import delete_schedule, put_schedule
 from mq.store.settings.configure import change_settings
+from mq_mover.scheduler import FIRING_AGAIN_S, FIRING_STUCK_AGAIN_S
 
 
 @pytest.fixture
@@ -65,10 +68,43 @@ def test_its_message_is_as_the_schedule_says(place: TimedRoot) -> None:
     place.pass_s()
     place.scheduler().run_once()
     [message_id] = place.ready()
-    assert message_id.text.endswith(",p=7,k=night,v=90,h=9.json")
-    assert place.bodies() == [b"ce-id: 7\nagain"]
+    assert ",p=7,k=night,v=90,h=" in message_id.text
+    assert message_id.extension == "json"
+    assert place.bodies() == [b"again"]
+    fired = f'name="nightly", due="{rfc3339(place.clock.now_ms())}", number=1'
+    assert place.headers() == [(("ce-id", "7"), ("X-Message-Schedule", fired))]
     path = place.top / "queues/q" / message_id.text
     assert Stamp.from_mtime_ns(path.stat().st_mtime_ns) == Stamp(message_id.published_ms)
+    assert_audits_clean(place.top)
+
+
+def test_its_messages_are_numbered_and_have_the_times_that_they_were_due_at(
+    place: TimedRoot,
+) -> None:
+    place.put()
+    due_ms = place.clock.now_ms() + round(EVERY_S * 1000)
+    scheduler = place.scheduler()
+    for seconds in (EVERY_S, EVERY_S + 5, EVERY_S):
+        place.pass_s(seconds)
+        assert scheduler.run_once() == 1
+    assert place.headers() == [
+        (("X-Message-Schedule", f'name="nightly", due="{rfc3339(each)}", number={number}'),)
+        for number, each in enumerate((due_ms, due_ms + 60_000, due_ms + 120_000), 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [(("x-attribute-a", "v" * (8192 - 16)),), tuple((f"ce-{n}", "") for n in range(64))],
+    ids=["bytes", "count"],
+)
+def test_headers_without_room_for_one_more_stay_as_they_are(
+    place: TimedRoot, headers: Headers
+) -> None:
+    place.put(headers=headers)
+    place.pass_s()
+    assert place.scheduler().run_once() == 1
+    assert place.headers() == [headers]
     assert_audits_clean(place.top)
 
 
@@ -92,6 +128,61 @@ def test_firings_keep_the_grid_and_those_that_were_missed_are_one(place: TimedRo
         place.pass_s()
         assert scheduler.run_once() == 1
     assert place.read().fired == len(place.ready()) == 4
+
+
+def test_each_missed_firing_publishes_where_all_are_made_up_for(place: TimedRoot) -> None:
+    place.put(misfire="all")
+    place.pass_s(3.5 * EVERY_S)
+    scheduler = place.scheduler()
+    assert [scheduler.run_once() for _ in range(4)] == [1, 1, 1, 0]
+    assert place.read().fired == 3
+    assert len({each[0][1] for each in place.headers()}) == 3
+
+
+def test_a_late_firing_is_skipped_where_none_is_made_up_for(place: TimedRoot) -> None:
+    first_ms = place.put(misfire="skip").next_ms
+    assert first_ms is not None
+    scheduler = place.scheduler()
+    place.pass_s(EVERY_S + 61)
+    assert scheduler.run_once() == 0
+    armed = place.read()
+    assert (armed.skipped, armed.fired, armed.next_ms) == (1, 0, first_ms + 2 * EVERY_S * 1000)
+    place.pass_s(EVERY_S + 58)  # A minute late at most.
+    assert scheduler.run_once() == 1
+    assert_audits_clean(place.top)
+
+
+def test_the_next_firing_is_counted_from_the_end_of_the_last_message(place: TimedRoot) -> None:
+    place.put(after="done", count=3)
+    scheduler = place.scheduler()
+    for fired in (1, 2, 3):
+        place.pass_s()
+        assert scheduler.run_once() == 1
+        place.pass_s(10 * EVERY_S)
+        assert scheduler.run_once() == 0  # Its message lives.
+        assert (place.read().fired, place.read().waiting) == (fired, fired < 3)
+        place.take_away()
+        place.pass_s(1)
+        assert place.scheduler().run_once() == scheduler.run_once() == 0
+        ends = place.clock.now_ms() + round(EVERY_S * 1000)
+        assert place.read().next_ms == (ends if fired < 3 else None)
+    assert_audits_clean(place.top)
+
+
+def test_a_message_that_was_sidelined_has_ended(place: TimedRoot) -> None:
+    place.put(after="done")
+    place.pass_s()
+    scheduler = place.scheduler()
+    assert scheduler.run_once() == 1
+    sideline = QUEUE.sideline()
+    place.run(create_queue(place.root, sideline))
+    [message_id] = place.ready()
+    (place.top / "queues/q" / message_id.text).rename(
+        place.top / "queues" / sideline.text / message_id.text
+    )
+    place.pass_s(1)
+    assert scheduler.run_once() == 0
+    assert not place.read().waiting
 
 
 def test_a_count_ends_it(place: TimedRoot) -> None:

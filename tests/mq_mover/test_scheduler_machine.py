@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mq.model.errors import ScheduleNotFound
 from mq.model.names import Key, MessageId, ScheduleName
 from mq.model.recurrence import Cron, Every
-from mq.model.schedule import Armed, Overlap, Schedule
+from mq.model.schedule import After, Armed, Misfire, Overlap, Schedule
 from mq.store.schedules.firing import Firing, MovedOn
 from mq.store.schedules.schedules import delete_schedule
 
@@ -61,6 +61,8 @@ class Schedules(RuleBasedStateMachine):
         count=st.sampled_from([None, 1, 3]),
         until_in_s=st.sampled_from([None, 0, 100]),
         overlap=st.sampled_from(["allow", "skip"]),
+        after=st.sampled_from(["due", "done"]),
+        misfire=st.sampled_from(["once", "skip", "all"]),
         is_keyed=st.booleans(),
     )
     def put(
@@ -70,12 +72,17 @@ class Schedules(RuleBasedStateMachine):
         count: int | None,
         until_in_s: int | None,
         overlap: Overlap,
+        after: After,
+        misfire: Misfire,
         is_keyed: bool,
     ) -> None:
         now_ms = self.place.clock.now_ms()
         until_ms = None if until_in_s is None else now_ms + 1 + until_in_s * 1000
         key = Key.parse(name) if is_keyed else None
-        self._put(name, Schedule(recurrence, count, until_ms, overlap, key=key, body=b"again"))
+        said = Schedule(
+            recurrence, count, until_ms, overlap, after, misfire, key=key, body=b"again"
+        )
+        self._put(name, said)
 
     @precondition(lambda self: self.armed)
     @rule(data=st.data())
@@ -114,21 +121,23 @@ class Schedules(RuleBasedStateMachine):
 
     @rule()
     def a_mover_comes_by(self) -> None:
-        due = [name for name in self.armed if self._is_due(name)]
         alive = set(self.place.ready())
+        due = [name for name in self.armed if self._is_due(name, alive)]
         publishes = {name: self._publishes(name, alive) for name in due}
         scheduler = self.place.scheduler()
         assert scheduler.run_once() == sum(publishes.values())
         for name in due:
             message = self._new_message(name) if publishes[name] else self.published.get(name)
             self._goes_on(name, message)
-        assert scheduler.run_once() == 0
+        if not any(self._is_due(name, set(self.place.ready())) for name in self.armed):
+            assert scheduler.run_once() == 0
 
     @precondition(lambda self: self.armed)
     @rule(data=st.data())
     def a_mover_stops_before_it_writes_what_is_next(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.armed)))
-        is_due, alive = self._is_due(name), set(self.place.ready())
+        alive = set(self.place.ready())
+        is_due = self._is_due(name, alive)
         try:
             firing = self.place.fire(name)
         except MovedOn:
@@ -171,13 +180,18 @@ class Schedules(RuleBasedStateMachine):
 
     # The model
 
-    def _is_due(self, name: str) -> bool:
-        next_ms = self.armed[name].next_ms
-        return next_ms is not None and next_ms <= self.place.clock.now_ms()
+    def _is_due(self, name: str, alive: set[MessageId]) -> bool:
+        """For a firing, or to be counted from the end of its last message."""
+        armed = self.armed[name]
+        is_late = armed.next_ms is not None and armed.next_ms <= self.place.clock.now_ms()
+        return is_late and not (armed.waiting and armed.last in alive)
 
     def _publishes(self, name: str, alive: set[MessageId]) -> bool:
         armed = self.armed[name]
-        if not self._is_due(name) or name in self.published:
+        if not self._is_due(name, alive) or name in self.published or armed.waiting:
+            return False
+        assert armed.next_ms is not None
+        if armed.schedule.is_missed(armed.next_ms, self.place.clock.now_ms()):
             return False
         if armed.schedule.overlap == "skip" and armed.last in alive:
             return False
@@ -195,9 +209,12 @@ class Schedules(RuleBasedStateMachine):
 
     def _goes_on(self, name: str, message: MessageId | None) -> None:
         armed, now_ms = self.armed[name], self.place.clock.now_ms()
-        self._becomes(
-            name, armed.skipped_at(now_ms) if message is None else armed.fired_at(now_ms, message)
-        )
+        if armed.waiting:
+            self._becomes(name, armed.done_at(now_ms))
+        elif message is None:
+            self._becomes(name, armed.skipped_at(now_ms))
+        else:
+            self._becomes(name, armed.fired_at(now_ms, message))
 
     def _becomes(self, name: str, armed: Armed) -> None:
         self.armed[name] = armed

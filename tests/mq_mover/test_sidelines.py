@@ -14,9 +14,9 @@ from harness.messages import new_id
 from mq.model.lifecycle import State
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
+from mq.store.core.find import whereabouts
 from mq.store.disk.files import Files
 from mq.store.disk.group import run_alone
-from mq.store.keys.holders import whereabouts
 from mq.store.operations.fetch import fetch
 from mq.store.operations.giving_back import release_many
 from mq.store.operations.purge import purge
@@ -81,7 +81,7 @@ def test_what_is_purged_is_removed(bench: "Bench") -> None:
 
 def test_what_is_of_a_deleted_queue_goes_with_it(bench: "Bench") -> None:
     limit(bench.path, 1)
-    bench.root.settings.of(ORDERS)
+    bench.root.facts.settings(ORDERS)
     (entry,) = due(bench, 1)
     run_alone(delete_queue(bench.root, ORDERS, new_id().text), bench.flusher)
     limit(bench.path, 1)
@@ -145,7 +145,7 @@ def test_settings_that_cannot_be_understood_are_as_last_known(bench: "Bench") ->
     limit(bench.path, 1)
     mover = bench.mover()
     known, unknown = "orders.json", "others.json"
-    bench.root.settings.of(ORDERS)
+    bench.root.facts.settings(ORDERS)
     for name in (known, unknown):
         (bench.path / "settings" / name).write_text("{")
     run_alone(create_queue(bench.root, ORDERS), bench.flusher)
@@ -226,12 +226,22 @@ def test_what_mq_gives_back_stays_to_be_sidelined(place: LeasingRoot) -> None:
     ids = place.publish(3)
     deliveries = [place.run(fetch(place.root, QUEUE, each, 60)) for each in ids]
     first, *rest = [each for each in deliveries if each is not None]
+    place.pass_s(60)  # They have lapsed: else the deliveries are no attempts.
     assert place.run(release(place.root, first)) is False
     assert place.run(release_many(place.root, QUEUE, rest)) == []
     for message_id in ids:
         assert whereabouts(place.root, QUEUE, message_id) is State.DELAYED
         assert delayed_stamp(place, message_id).due_ms == place.clock.now_ms()
     sideline_all(place, ids)
+
+
+def test_what_was_claimed_and_not_delivered_is_no_attempt(place: LeasingRoot) -> None:
+    (message_id,) = place.publish(1)
+    for receives in (1, 2, 3):
+        delivery = place.run(fetch(place.root, QUEUE, message_id, 60))
+        assert delivery is not None
+        assert (delivery.stamp.receives, delivery.stamp.attempts) == (receives, 1)
+        assert place.run(release(place.root, delivery))
 
 
 def test_one_that_a_client_releases_stays_to_be_sidelined(place: LeasingRoot) -> None:

@@ -12,6 +12,7 @@ from harness.clock import FakeClock
 from harness.commands import run_command
 from harness.faults import FaultyFiles
 from harness.folders import make_old
+from harness.logged import event
 from harness.messages import ctime_ms, new_id, put_entry, put_file
 from harness.processes import PATIENCE_S, Processes, eventually
 
@@ -19,7 +20,6 @@ from mq.store.disk.files import Files
 from mq.store.operations.reap import reap
 from mq_reaper.reaper import Reaper
 
-HOUR_MS = 3_600_000
 MESSAGE_NAME = "orders:0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
 
 
@@ -206,7 +206,7 @@ def test_foreign_names_are_reported(
         put_file(folder / name)
     _reaper(folder, clock).run_once()
     [record] = caplog.records
-    assert record.getMessage() == "foreign names are left alone"
+    assert event(record) == "foreign names are left alone"
     fields = record.fields  # type: ignore[attr-defined]
     assert fields["count"] == 2
     assert fields["for_example"] in ("notes.txt", "orders:notes")
@@ -329,7 +329,7 @@ def test_a_folder_of_messages_that_are_alive_is_refused(
     reaper = daemons.start("mq_reaper", "--source", f"{root}/{spelling.format(name)}")
     eventually(lambda: reaper.popen.poll() is not None or reaper.logged("reaping"))
     assert reaper.popen.poll() == 1
-    eventually(lambda: reaper.logged("holds messages that are alive"))
+    eventually(lambda: reaper.logged("holds messages that are not removed"))
     assert len(reaper.lines) == 1
     assert alive.exists()
 
@@ -358,7 +358,7 @@ def test_a_folder_that_is_not_there_is_refused(folder: Path) -> None:
     ended = run_command("mq_reaper", "--source", str(folder / "missing"))
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
-    assert "is no folder" in ended.stderr
+    assert "is not a folder" in ended.stderr
 
 
 def test_what_could_not_be_unlinked_is_tried_again(folder: Path, clock: FakeClock) -> None:

@@ -10,17 +10,17 @@ import pytest
 from harness.archives import OTHER, ArchivingRoot
 from harness.faults import FaultyFiles
 from harness.leases import QUEUE
+from harness.logged import event
 from harness.messages import ctime_ms, put_file
 from harness.processes import Processes, eventually
 from harness.scraped import Scraped, scrape_url
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.model.limits import ARCHIVE_LATE_SAID_EVERY_S
 from mq.model.names import Key, MessageId
-from mq.store.operations.by_key import find_key
 from mq.store.operations.publish import Draft, publish
-from mq_reaper.lag import Free, Said, Warnings
+from mq.store.operations.remove import find_key
+from mq_reaper.lag import ARCHIVE_LATE_SAID_EVERY_S, Free, Said, Warnings
 from mq_reaper.reaper import Reaper
 
 HOUR_S = 3600.0
@@ -207,10 +207,11 @@ def test_it_is_said_that_the_archive_is_behind_and_once_that_it_is_not(
         caplog.clear()
         place.pass_s(after_s)
         reaper.run_once()
-        return [record.getMessage() for record in caplog.records]
+        return [event(record) for record in caplog.records]
 
     assert said(50) == []
-    assert said(30) == [Said.BEHIND.value] or said(0) == [Said.BEHIND_AND_LOW.value]
+    # Whichever this machine's disk is.
+    assert said(30) in ([Said.BEHIND.value], [Said.BEHIND_AND_LOW.value])
     fields = caplog.records[0].fields  # type: ignore[attr-defined]
     assert fields["messages"] == 3
     assert 75 <= fields["oldest_s"] <= 85
@@ -235,7 +236,7 @@ def test_a_disk_that_runs_low_is_said_with_its_figures(
     place.pass_s(HOUR_S + 60)
     place.reaper().run_once()
     (record,) = caplog.records
-    assert record.getMessage() == Said.BEHIND_AND_LOW.value
+    assert event(record) == Said.BEHIND_AND_LOW.value
     assert record.fields["free_percent"] == pytest.approx(2, abs=0.1)  # type: ignore[attr-defined]
     assert len(place.removed()) == 1
 

@@ -10,9 +10,9 @@ from mq.model.errors import KeyTaken
 from mq.model.names import Key, MessageId
 from mq.store.disk.files import Files
 from mq.store.leases.lease import acknowledge
-from mq.store.operations.by_key import find_key
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.reap import reap
+from mq.store.operations.remove import find_key
 from mq_reaper.reaper import Reaper
 
 KEY = Key.parse("night")

@@ -93,7 +93,7 @@ class Acts:
             match each:
                 case ast.Call(func=ast.Attribute(value=value, attr=attr)) if is_files(value):
                     deeds |= {deed for deed in Deed if attr in deed.value}
-                case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="settings"), attr="of")):
+                case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="facts" | "_facts"))):
                     deeds.add(Deed.LOOK)
                 case ast.Name(id=name, ctx=ast.Load()) if name not in own:
                     named.add(self._imports[module].get(name, _Place(module, name)))

@@ -101,10 +101,11 @@ def chosen_of(
     return [mutant for mutant in some if all(word in mutant.name for word in words)]
 
 
-def all_mutants() -> list[Mutant]:
+@functools.cache
+def all_mutants() -> tuple[Mutant, ...]:
     """Those that are exempt, too."""
     modules = [str(path) for package in PACKAGES for path in sorted(_modules(package))]
-    return [*made_by_rules(CHECKOUT, modules), *made_by_name(CHECKOUT)]
+    return (*made_by_rules(CHECKOUT, modules), *made_by_name(CHECKOUT))
 
 
 def modules_changed(base: str) -> list[str]:
@@ -140,31 +141,66 @@ def judge(
     chosen: Sequence[Mutant],
     threads: int | None = None,
     at_last: Callable[[Mutant], Sequence[str]] = _all_tests,
+    needs_remembered: bool = False,
 ) -> Iterator[Verdict]:
     """A verdict for each mutant, in their order; several run side by side. Who has killed it, or
-    others of its function or its module, is asked first; then those that `at_last` says.
+    others of its function or its module, is asked first; then those that `at_last` says. With
+    `needs_remembered`, raises LookupError before the first run where a remembered killer is gone.
     """
     count = threads or os.cpu_count() or 1
     with _copied() as pattern, contextlib.ExitStack() as stack:
-        idle: SimpleQueue[Warm] = SimpleQueue()
+        idle: SimpleQueue[tuple[Warm, Path]] = SimpleQueue()
         for _ in range(count):
             warm = stack.enter_context(_warm(pattern))
-            idle.put(warm)
+            idle.put((warm, stack.enter_context(_linked(pattern))))
         killers = Killers.read(warm.tests)
+        if needs_remembered and killers.gone:
+            gone = "\n".join(f"{killer}  {name}" for killer, name in killers.gone.items())
+            raise LookupError(f"python -m mutants --remember looks for killers instead of:\n{gone}")
         pool = stack.enter_context(ThreadPoolExecutor(count))
         yield from pool.map(functools.partial(_judge, pattern, idle, killers, at_last), chosen)
 
 
 @contextlib.contextmanager
 def _copied() -> Iterator[Path]:
-    """A copy of the packages and the tests, which stays as it is whatever is edited meanwhile."""
+    """A copy of the packages and the tests, which stays as it is whatever is edited meanwhile; with
+    what is compiled of them.
+    """
     with tempfile.TemporaryDirectory(prefix="mq-mutants-") as folder:
         pattern = Path(folder)
         for name in (*PACKAGES, "tests"):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(CHECKOUT / name, pattern / name, ignore=ignored)
+            shutil.copytree(CHECKOUT / name, pattern / name)
         shutil.copy(CHECKOUT / "pyproject.toml", pattern)
         yield pattern
+
+
+@contextlib.contextmanager
+def _linked(pattern: Path) -> Iterator[Path]:
+    """A checkout of the pattern's own files, by other names."""
+    with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
+        checkout = Path(folder)
+        shutil.copytree(pattern, checkout, copy_function=os.link, dirs_exist_ok=True)
+        yield checkout
+
+
+@contextlib.contextmanager
+def _mutated(pattern: Path, checkout: Path, mutant: Mutant) -> Iterator[None]:
+    """The checkout has the mutant until the block ends."""
+    changed = checkout / mutant.module
+    compiled = Path(importlib.util.cache_from_source(str(changed)))
+
+    def clear() -> None:
+        changed.unlink()
+        compiled.unlink(missing_ok=True)
+
+    # The pattern's own files are to stay as they are.
+    clear()
+    mutant.write(checkout)
+    try:
+        yield
+    finally:
+        clear()
+        os.link(pattern / mutant.module, changed)
 
 
 def _modules(package: str) -> Iterator[Path]:
@@ -174,30 +210,22 @@ def _modules(package: str) -> Iterator[Path]:
 
 def _judge(
     pattern: Path,
-    idle: "SimpleQueue[Warm]",
+    idle: "SimpleQueue[tuple[Warm, Path]]",
     killers: Killers,
     at_last: Callable[[Mutant], Sequence[str]],
     mutant: Mutant,
 ) -> Verdict:
-    with tempfile.TemporaryDirectory(prefix="mq-mutant-") as folder:
-        checkout = Path(folder)
-        shutil.copytree(pattern, checkout, copy_function=os.link, dirs_exist_ok=True)
-        changed = checkout / mutant.module
-        compiled = Path(importlib.util.cache_from_source(str(changed)))
-        # The pattern's own files, by another name: they are to stay as they are.
-        changed.unlink()
-        compiled.unlink(missing_ok=True)
-        mutant.write(checkout)
-        began = time.monotonic()
-        killer = ""
-        warm = idle.get()
-        try:
+    began = time.monotonic()
+    killer = ""
+    warm, checkout = idle.get()
+    try:
+        with _mutated(pattern, checkout, mutant):
             for tests in (*killers.to_ask(mutant), at_last(mutant)):
                 killer = killer or (_first_failure(warm, checkout, tests, mutant) if tests else "")
-        finally:
-            idle.put(warm)
-        killers.learn(mutant, killer)
-        return Verdict(mutant.name, killer, time.monotonic() - began)
+    finally:
+        idle.put((warm, checkout))
+    killers.learn(mutant, killer)
+    return Verdict(mutant.name, killer, time.monotonic() - began)
 
 
 def _first_failure(
@@ -205,7 +233,7 @@ def _first_failure(
 ) -> str:
     """The test that turns red first; empty when none does, or there is no such test."""
     # One process is enough for what seldom is more than one test.
-    words = ["-q", "-p", "no:cacheprovider", *PLUGIN_WORDS, "-x", *tests]
+    words = ["-q", "--tb=no", "-p", "no:cacheprovider", *PLUGIN_WORDS, "-x", *tests]
     # Runs that end at a time would take each other's folders away.
     with tempfile.TemporaryDirectory(prefix="mq-gate-", ignore_cleanup_errors=True) as folder:
         words.append(f"--basetemp={folder}/tests")

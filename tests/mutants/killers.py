@@ -22,6 +22,8 @@ class Killers:
         self._tests = {_own_name(test): test for test in there} | {test: test for test in there}
         found = {name: self._now(killer) for name, killer in killed_by.items()}
         self._killed_by = {name: killer for name, killer in found.items() if killer}
+        self.gone = {killed_by[name]: name for name, killer in found.items() if not killer}
+        """Those that are no tests any more, each with a mutant that it killed."""
 
     @classmethod
     def read(cls, tests: Iterable[str]) -> Self:

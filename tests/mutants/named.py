@@ -62,32 +62,39 @@ NAMED = (
     ),
     _at(
         "what is moved on from a sideline comes back to its queue",
-        "mq/store/core/moves.py",
-        "crossed_from",
+        "mq/store/core/facts.py",
+        "Facts._others",
         ast.BoolOp,
         "is_sideline",
         "not queue.is_sideline and ({})",
     ),
     _at(
         "what is moved on from a queue comes back to its sideline",
-        "mq/store/core/moves.py",
-        "crossed_from",
+        "mq/store/core/facts.py",
+        "Facts._others",
         ast.BoolOp,
         "is_sideline",
         "queue.is_sideline and ({})",
     ),
     _call(
         "what is moved on comes back to a queue that a shovel took it from",
-        "mq/store/core/moves.py",
-        "crossed_from",
+        "mq/store/core/facts.py",
+        "Facts._others",
         "of",
         "()",
+    ),
+    _call(
+        "what was known of a queue is never looked at again",
+        "mq/store/core/facts.py",
+        "Facts.of",
+        "steady_s",
+        "0.0",
     ),
     _call(
         "of two names that of the queue that a shovel took it from stays",
         "mq/store/core/moves.py",
         "others_of",
-        "of",
+        "joined",
         "()",
     ),
     _call(
@@ -99,8 +106,8 @@ NAMED = (
     ),
     _call(
         "queues are joined by one run alone",
-        "mq/store/shovel/crossings.py",
-        "_others",
+        "mq/store/format/crossings.py",
+        "_over_all",
         "get",
         "set()",
     ),
@@ -116,8 +123,8 @@ NAMED = (
         "mq/store/operations/expire.py",
         "_take_bucket",
         ast.Attribute,
-        "Configured",
-        "root.settings.of(queue)",
+        "configured",
+        "root.facts.settings(queue)",
     ),
     _call(
         "an expired queue is deleted without a look under the lock",
@@ -161,7 +168,7 @@ NAMED = (
         "FsyncFlusher.flush",
         (
             Place(ast.Call, "_sync_files", "self._folders.flush(asked)"),
-            Place(ast.Call, "flush", "self._sync_files(asked)"),
+            Place(ast.Call, "flush", "self._sync_files(todo)"),
         ),
     ),
     _call(
@@ -174,7 +181,7 @@ NAMED = (
     _at(
         "a rename's source is left out whatever the file system",
         "mq/store/disk/flush.py",
-        "FolderFlusher._covers",
+        "FolderFlusher.needed",
         ast.Attribute,
         "_whole_renames",
         "True",
@@ -202,7 +209,7 @@ NAMED = (
     ),
     _call(
         "what is forgotten goes from new/ while its idempotency key stands",
-        "mq_mover/policies/forgotten.py",
+        "mq_mover/policies/sweeps.py",
         "ForgottenPublishes.act",
         "run_alone",
         "frozenset()",
@@ -219,7 +226,7 @@ NAMED = (
         "a firing's link goes while its schedule is due still",
         "mq/store/keys/orphans.py",
         "is_orphan",
-        "has_gone_on",
+        "is_firing_over",
         "True",
     ),
     _call(
@@ -250,7 +257,7 @@ NAMED = (
         "mq/store/bulk/folds.py",
         "_move_whole",
         ast.BoolOp,
-        "shape",
+        "shape_now",
         "not found",
     ),
     _at(
@@ -279,7 +286,7 @@ NAMED = (
     ),
     _at(
         "of two names the earlier one goes though the later one has gone meanwhile",
-        "mq/store/audit/putting_right.py",
+        "mq/store/audit/repair.py",
         "_unlink_earlier",
         ast.BoolOp,
         "there",
@@ -287,7 +294,7 @@ NAMED = (
     ),
     _at(
         "of two names the earlier one goes though it is another file by then",
-        "mq/store/audit/putting_right.py",
+        "mq/store/audit/repair.py",
         "_unlink_earlier",
         ast.BoolOp,
         "here",
@@ -295,7 +302,7 @@ NAMED = (
     ),
     _call(
         "what is set aside is not looked at again under its lock",
-        "mq/store/audit/putting_aside.py",
+        "mq/store/audit/repair.py",
         "set_aside",
         "is_wrong",
         "True",

@@ -1,7 +1,5 @@
 """Every mutant is killed, and nothing but mutants."""
 
-import functools
-
 import pytest
 from harness.tally import tally
 
@@ -10,7 +8,6 @@ from mutants.gate import CHECKOUT, SUITE, all_mutants, judge, mutants, red_witho
 from mutants.killers import remembered
 
 
-@functools.cache
 def all_names() -> frozenset[str]:
     return frozenset(mutant.name for mutant in all_mutants())
 
@@ -24,7 +21,7 @@ def test_every_flush_and_every_ordering_is_missed_when_it_is_taken_out() -> None
     assert len(chosen) >= 600
     # A search through all tests takes minutes a mutant. `python -m mutants --remember` makes it,
     # and keeps the killer that it finds.
-    verdicts = list(judge(chosen, at_last=lambda _: ()))
+    verdicts = list(judge(chosen, at_last=lambda _: (), needs_remembered=True))
     alive = [verdict.mutant for verdict in verdicts if not verdict.is_killed]
     tally("mutants made", len(verdicts))
     tally("mutants killed", len(verdicts) - len(alive))

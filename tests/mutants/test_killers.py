@@ -23,7 +23,9 @@ def test_a_test_whose_file_has_another_name_is_found_and_one_that_is_gone_passed
         MUTANT.name: "tests/old/test_old.py::test_one",
         "mq/a.py f: another": "tests/a/test_a.py::test_that_is_gone",
     }
-    assert list(Killers(killed_by, TESTS).to_ask(MUTANT)) == [[TESTS[0]]]
+    killers = Killers(killed_by, TESTS)
+    assert list(killers.to_ask(MUTANT)) == [[TESTS[0]]]
+    assert killers.gone == {"tests/a/test_a.py::test_that_is_gone": "mq/a.py f: another"}
 
 
 def test_of_two_tests_of_one_name_in_two_files_each_is_itself() -> None:

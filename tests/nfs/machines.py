@@ -3,7 +3,7 @@
 The machines are qemu's, emulated: a boot takes a minute. No KVM is asked for, which hangs where the
 host is such a machine itself. Their file system is the host's own, by virtiofs, so that they run
 the host's Python; their kernel is Debian's, which apt brings. Each mounts the export of an
-nfs-ganesha on the host, as MOUNTS.md says, and runs an mq there, one beside it an mq-mover, the
+nfs-ganesha on the host, as OPERATE.md says, and runs an mq there, one beside it an mq-mover, the
 other an mq-reaper. A machine is killed as a whole, with what its kernel remembers; the server
 likewise. Needs root and what `.ci/run` installs.
 """
@@ -63,7 +63,7 @@ _GUEST = """\
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root PYTHONDONTWRITEBYTECODE=1
 busybox hostname %(name)s
 mkdir /mnt/nfs
-# As MOUNTS.md says; a client that has lost the server asks it again after 5 s.
+# As OPERATE.md says; a client that has lost the server asks it again after 5 s.
 mount -t nfs4 -o port=%(port)d,timeo=50,%(options)s 10.0.2.2:/export /mnt/nfs
 cd /mnt
 %(python)s -m mq --root /mnt/nfs/root --address 0.0.0.0 --port 8080 --allow-anonymous \

@@ -19,10 +19,10 @@ from nfs.mounts import Mount, nfs_mount
 from nfs.pairs import Pair, fetched, serve_pair
 
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 
 

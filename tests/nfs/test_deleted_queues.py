@@ -5,6 +5,7 @@ that a queue's name led to decides nothing.
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -31,11 +32,11 @@ from nfs.pairs import Pair, fetched, serve_pair
 
 from mq.model.clock import SystemClock
 from mq.model.names import ConsumerName, MessageId, QueueName
-from mq.store.core.root import attach_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.leases.lease import claim
+from mq.store.opening import attach_root
 from mq.store.operations.fetch import fetch as fetch_one
 from mq.store.operations.giving_back import release_many
 
@@ -218,6 +219,21 @@ async def test_a_deletion_that_was_cut_off_is_ended_before_the_queue_is_another(
     assert is_marked()
     await publish(other, b"after")
     assert await bodies(one) == [b"after"]
+
+
+async def test_a_deleted_folder_that_is_reaped_at_once_needs_no_mark(
+    pair: Pair, serve: Serve
+) -> None:
+    """By an mq-reaper of the other machine: the mount has a stale handle of it."""
+
+    class ReapedFiles(Files):
+        def set_mode(self, path: str, mode: int) -> None:
+            shutil.rmtree(path)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+
+    deleting = await serve(root=pair[0].root, files=ReapedFiles())
+    assert (await call(deleting, "DELETE", "/q")).status == 200
+    assert (await call(pair[1], "PUT", "/q")).status == 201
 
 
 async def test_what_others_move_to_a_deleted_queue_s_folder_comes_back(

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 from harness.chance import TIMES, drawn_seed
-from harness.clients import QUEUE
+from harness.clients import QUEUE, allow_packs
 from harness.folders import make_folders_tiny
 from harness.herd import OWNED_QUEUE, Cluster
 from harness.processes import Processes
@@ -52,6 +52,7 @@ async def _live(
     async with aiohttp.ClientSession(connector=connector) as session:
         async with session.put(f"{cluster.servers[0].url}/{QUEUE}") as made:
             assert made.status == 201
+        await allow_packs(session, cluster.servers[0].url)
         of_owned = [cluster.owner(session, seed, number) for number in range(owners)]
         if owners:
             assert await of_owned[0].create()

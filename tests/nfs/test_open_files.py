@@ -17,8 +17,8 @@ from nfs.mounts import ALWAYS, Mount
 from nfs.pairs import Pair, deleted, fetched, serve_pair
 
 from mq.model.clock import SystemClock
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 # More than the sockets between a server and a client hold.
 LARGE = 40 * 1024 * 1024

@@ -22,9 +22,9 @@ from mq.model.clock import SystemClock
 from mq.model.errors import StartupError
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.format.layout import Layout
+from mq.store.opening import open_root
 
 HOUR_MS = 3_600_000
 VISIBILITY_S = 2

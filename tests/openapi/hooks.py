@@ -20,9 +20,11 @@ from schemathesis.generation.meta import TestPhase
 from schemathesis.generation.modes import GenerationMode
 
 from mq.model.errors import BadName, BadParameter
+from mq.model.failure import Failure
 from mq.model.names import Key, MessageId
 from mq.model.selection import Selection
 from mq.model.shovel import Criteria
+from mq.protocol.envelopes import ATTRIBUTES
 
 QUEUES = ("orders", "events")
 # The document's own examples: by these there is always something.
@@ -75,10 +77,11 @@ def map_case(context: Any, case: Any) -> Any:
     # would look as if what was just made were not there.
     if "split" in query or _is_in_chain(case):
         headers.pop("Idempotency-Key", None)
+    _of_many(case, query)
     # The schema says no more than how a term begins.
     if "select" in query and not _is_selection(query["select"]):
         query["select"] = SELECT
-    if "after" in query and "state" in query:
+    if query.keys() & {"after", "select"} and "state" in query:
         query["state"] = _words(query["state"])[:1]
     if case.path == "/{queue}/shovel":
         _shovelled(query)
@@ -89,6 +92,16 @@ def map_case(context: Any, case: Any) -> Any:
     for name in without:
         query.pop(name, None)
     return case
+
+
+def _of_many(case: Any, query: Any) -> None:
+    """Rows say their own attributes, and a request settles each message in one way."""
+    if query.get("split") == "rows":
+        for parameter in ATTRIBUTES.values():
+            query.pop(parameter.name, None)
+    if isinstance(case.body, dict) and isinstance(case.body.get("messages"), list):
+        ways = {each["id"]: each for each in case.body["messages"]}
+        case.body = {"messages": list(ways.values())}
 
 
 def _of_one_kind(case: Any, query: Any) -> list[str]:
@@ -114,6 +127,9 @@ def _shovelled(query: Any) -> None:
                 Criteria.of(**{name: str(query[name])})
             except BadParameter:
                 query[name] = default
+    # Only some of what the pattern of ids allows is one.
+    if ids := [each for each in _each(query.pop("id", None)) if each is not None and _is_id(each)]:
+        query["id"] = ids
 
 
 def _is_in_chain(case: Any) -> bool:
@@ -137,8 +153,22 @@ def filter_case(context: Any, case: Any) -> bool:
     return (
         _is_due(query)
         and all(map(_is_key, (path.get("key"), query.get("key"), headers.get("Idempotency-Key"))))
+        and all(map(_is_key, (path.get("tag"), *_each(query.get("tag")))))
         and all(map(_is_id, (path.get("id"), query.get("after"))))
+        and all(map(_is_failure, _reasons(case.body)))
     )
+
+
+def _reasons(body: Any) -> list[Any]:
+    if not isinstance(body, dict):
+        return []
+    rows = body.get("messages")
+    each = [body, *rows] if isinstance(rows, list) else [body]
+    return [one["reason"] for one in each if isinstance(one, dict) and "reason" in one]
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _words(value: Any) -> list[Any]:
@@ -164,6 +194,14 @@ def _is_key(text: Any) -> bool:
         return False
 
 
+def _is_failure(reason: Any) -> bool:
+    """Its bytes are bounded in all."""
+    try:
+        return Failure.of(reason) is not None
+    except ValueError:
+        return False
+
+
 def _is_selection(text: Any) -> bool:
     try:
         return Selection.parse(str(text)) is not None
@@ -172,7 +210,10 @@ def _is_selection(text: Any) -> bool:
 
 
 def _is_id(text: Any) -> bool:
-    return text is None or MessageId.is_written(str(text))
+    try:
+        return text is None or MessageId.parse(str(text)) is not None
+    except BadName:
+        return False
 
 
 @schemathesis.hook

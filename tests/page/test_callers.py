@@ -20,7 +20,7 @@ async def show_token(seen: Shown, token: str) -> None:
     dialog = seen.page.get_by_role("dialog", name="Token")
     await expect(dialog).to_be_visible()
     await dialog.get_by_label("Token", exact=True).last.fill(token)
-    await dialog.get_by_role("button", name="Use it").click()
+    await dialog.get_by_role("button", name="Use token").click()
     await expect(dialog).to_have_count(0)
 
 
@@ -30,8 +30,8 @@ async def test_it_asks_who_looks_and_shows_what_they_may(
     server = await guarded(serve, tokens)
     seen = await shown(chromium, server.url)
     await show_token(seen, "wrong")
-    await expect(seen.page.get_by_text("mq does not know this token.")).to_be_visible()
-    await seen.page.get_by_role("button", name="Show a token").click()
+    await expect(seen.page.get_by_text("mq does not accept this token.")).to_be_visible()
+    await seen.page.get_by_role("button", name="Enter a token").click()
     await show_token(seen, tokens.of["consumer"])
     await seen.has_figures("orders", ready=1)
     await expect(seen.page.locator("[data-queue]")).to_have_count(1)
@@ -39,17 +39,20 @@ async def test_it_asks_who_looks_and_shows_what_they_may(
     # May consume: looks, and deletes; may not publish, nor purge, nor see the members.
     await seen.look_into("orders")
     await expect(seen.messages()).to_have_count(1)
+    await seen.go_to("Schedules")
     await expect(seen.page.get_by_role("region", name="Schedules")).to_contain_text(
-        "It takes the right: publish."
+        "The caller lacks the right 'publish'."
     )
+    await seen.go_to("Settings")
     await seen.page.get_by_role("button", name="Purge").click()
-    await seen.answer("Purge")
-    await seen.said("It takes the right: admin.")
+    await seen.answer("Purge", typed="orders")
+    await seen.said("The caller lacks the right 'admin'.")
+    await seen.go_to("Messages")
     await seen.messages().get_by_role("button", name="Delete").click()
     await seen.answer("Delete")
     await seen.said("The message is deleted.")
     await seen.page.get_by_role("link", name="Members").click()
-    await expect(seen.page.get_by_text("It takes the right: admin.").first).to_be_visible()
+    await expect(seen.page.get_by_text("The caller lacks the right 'admin'.").first).to_be_visible()
     # The token went in a header alone, and is kept for this tab.
     token = tokens.of["consumer"]
     assert not [each for each in seen.tab.requests if token in each]
@@ -59,9 +62,9 @@ async def test_it_asks_who_looks_and_shows_what_they_may(
     await seen.page.get_by_role("link", name="Queues").click()
     await seen.has_figures("orders", ready=0)
     await seen.page.get_by_role("button", name="Token").click()
-    await seen.page.get_by_role("button", name="Forget it").click()
+    await seen.page.get_by_role("button", name="Forget token").click()
     await expect(seen.page.locator("[data-queue]")).to_have_count(0)
-    await expect(seen.page.get_by_text("mq asks who you are.")).to_be_visible()
+    await expect(seen.page.get_by_text("mq requires a token.")).to_be_visible()
     assert await seen.page.evaluate("sessionStorage.length + localStorage.length") == 0
 
 
@@ -72,7 +75,8 @@ async def test_who_may_publish_alone_is_told_what_is_not_for_them(
     seen = await shown(chromium, server.url, "#/queue/orders")
     await show_token(seen, tokens.of["publisher"])
     messages = seen.page.get_by_role("region", name="Messages", exact=True)
-    await expect(messages).to_contain_text("It takes the right: consume.")
+    await expect(messages).to_contain_text("The caller lacks the right 'consume'.")
+    await seen.unfold("Publish a message")
     form = seen.page.get_by_role("region", name="Publish")
     await form.get_by_label("Body").fill("more")
     await form.get_by_role("button", name="Publish").click()
@@ -87,7 +91,7 @@ async def test_another_one_s_queue_is_not_shown(
     server = await guarded(serve, tokens)
     seen = await shown(chromium, server.url, "#/queue/orders")
     await show_token(seen, tokens.of["stranger"])
-    await expect(seen.page.locator(".queue > .note")).to_contain_text("It takes the right")
+    await expect(seen.page.locator(".queue > .note")).to_contain_text("The caller lacks")
     await expect(seen.messages()).to_have_count(0)
     await seen.page.get_by_role("link", name="All queues").click()
     await expect(seen.page.locator("[data-queue]")).to_have_count(1)
@@ -101,7 +105,7 @@ async def test_a_token_that_is_known_again_is_not_said_to_be_unknown(
     seen = await shown(chromium, server.url)
     await show_token(seen, tokens.of["root"])
     await seen.has_figures("orders", ready=1)
-    unknown = seen.page.get_by_text("mq does not know this token.")
+    unknown = seen.page.get_by_text("mq does not accept this token.")
 
     async def refuse(route: Route) -> None:
         await route.fulfill(status=401)

@@ -1,5 +1,10 @@
 """What the page shows is what mq says, and goes on being so."""
 
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
 import pytest
 from harness.api import call
 from harness.browser import Browser
@@ -8,6 +13,10 @@ from harness.processes import Processes
 from harness.server import Server
 from harness.waiting import comes_true
 from playwright.async_api import expect
+
+from mq.client.values import Description
+from mq.tools.mqctl.top.rates import Seen
+from mq.tools.mqctl.top.rows import OLD_S, troubles_of
 
 
 async def test_figures_follow_what_happens(server: Server, chromium: Browser) -> None:
@@ -23,14 +32,15 @@ async def test_figures_follow_what_happens(server: Server, chromium: Browser) ->
     await call(server, "POST", "/events/messages", data=b"one")
     await seen.has_figures("orders", ready=2, in_flight=1, delayed=1, sidelined=1)
     await seen.has_figures("events", ready=1)
-    await seen.has_figures("orders_SIDELINE", ready=1)
+    # A sideline is a part of its queue.
+    await expect(seen.row("orders_SIDELINE")).to_have_count(0)
     said = (await call(server, "GET", "/orders")).json()
     for name in FIGURES:
         assert await seen.figure("orders", name).text_content() == str(said[name])
     await expect(seen.figure("events", "oldest")).to_contain_text("s")
     # A queue that goes is gone here too.
-    await call(server, "DELETE", "/orders_SIDELINE")
-    await expect(seen.row("orders_SIDELINE")).to_have_count(0)
+    await call(server, "DELETE", "/events")
+    await expect(seen.row("events")).to_have_count(0)
     assert seen.outside(server.url) == []
 
 
@@ -102,7 +112,7 @@ async def test_members_are_shown(server: Server, daemons: Processes, chromium: B
     daemons.mover("--root", str(server.root))
     seen = await shown(chromium, server.url, "#/members")
     await expect(seen.page.locator("[data-member]")).to_have_count(1)
-    await expect(seen.page.locator("[data-member]")).to_contain_text("there")
+    await expect(seen.page.locator("[data-member]")).to_contain_text("active")
     said = (await call(server, "GET", "/-/members")).json()["members"]
     await expect(seen.page.locator(f'[data-member="{said[0]["member"]}"]')).to_have_count(1)
     assert seen.is_clean(server.url)
@@ -117,8 +127,6 @@ async def test_of_many_queues_some_are_shown_and_asked_about(
     rows = seen.page.locator("[data-queue]")
     await expect(rows).to_have_count(25)
     await seen.has_figures("q24", ready=0)
-    asked = {each.rpartition("/")[2] for each in seen.tab.requests}
-    assert not asked & {f"q{number:02}" for number in range(25, 60)}
     await expect(seen.page.get_by_text("1 to 25 of 60")).to_be_visible()
     for expected in ("q25", "q50"):
         await seen.page.get_by_role("button", name="Next").click()
@@ -131,6 +139,21 @@ async def test_of_many_queues_some_are_shown_and_asked_about(
     await seen.page.get_by_label("Filter by name").fill("none")
     await expect(rows).to_have_count(0)
     await expect(seen.page.get_by_text("No queue")).to_be_visible()
+    # The others are asked in turn: trouble, sums and the order are of all.
+    await seen.page.get_by_label("Filter by name").fill("")
+    await call(server, "PATCH", "/q57/settings", json={"paused": "deliveries"})
+    await call(server, "POST", "/q59/messages", data=b"x")
+    await expect(rows.first).to_have_attribute("data-queue", "q57")
+    await expect(rows.first).to_contain_text("paused")
+    await expect(seen.figure_of_view("covers")).to_have_text(
+        "The sums are of 60 of 60 queues; 1 with trouble."
+    )
+    await expect(seen.page.locator('[data-sum="ready"]')).to_have_text("1")
+    await seen.page.get_by_role("button", name="Ready", exact=True).click()
+    await expect(rows.first).to_have_attribute("data-queue", "q59")
+    await expect(rows.nth(1)).to_have_attribute("data-queue", "q00")
+    await seen.page.get_by_label("Only with trouble").check()
+    await expect(rows).to_have_count(1)
     assert seen.is_clean(server.url)
 
 
@@ -139,12 +162,48 @@ async def test_no_rate_is_said_to_be_of_more_processes_than_it_is(
 ) -> None:
     seen = await shown(chromium, server.url)
     said = await seen.page.evaluate("""async () => {
-        const { told } = await import(new URL("page/overview.js", document.baseURI));
+        const { told } = await import(new URL("page/seeing.js", document.baseURI));
         const of = (counted) => ({ latest: { process: { index: 0, of: 2 } }, rates: { counted } });
         return [told([of(2), of(1)]), told([of(2), of(2)])];
     }""")
-    assert "what at least 1 of the 2 processes" in said[0]
-    assert "what at least 2 of the 2 processes" in said[1]
+    assert "Rates cover at least 1 of the 2 processes" in said[0]
+    assert "Rates cover at least 2 of the 2 processes" in said[1]
+
+
+def described(said: Mapping[str, Any]) -> Description:
+    times = {name: datetime.fromisoformat(text) for name, text in said["as_of"].items()}
+    known = {each.name: said[each.name] for each in fields(Description) if each.name in said}
+    return Description(**{**known, "as_of": times, "said": said})
+
+
+async def test_mqctl_top_finds_the_same_trouble(server: Server, chromium: Browser) -> None:
+    await call(server, "PUT", "/orders")
+    said = (await call(server, "GET", "/orders")).json()
+    paused = {"settings": {**said["settings"], "paused": "fetch"}}
+    cases: list[tuple[int, dict[str, object]]] = [
+        (0, {}),
+        (0, {"overdue": 3, "sidelined": 1, "expired": True}),
+        (2, {"sidelined": 9, "oldest_ready_age_s": OLD_S}),
+        (9, {"sidelined": 9, "oldest_ready_age_s": OLD_S + 1}),
+        (1, {"sidelined": 0, "oldest_ready_age_s": OLD_S + 1, **paused}),
+    ]
+    seen = await shown(chromium, server.url)
+    ours = await seen.page.evaluate(
+        """async (cases) => {
+            const { troubles } = await import(new URL("page/board.js", document.baseURI));
+            const found = ([sidelined, latest]) => troubles({ latest, samples: [{ sidelined }] });
+            return cases.map((each) => found(each)
+                .map(({ is, weight, text }) => [weight, is === "bad", text]));
+        }""",
+        [(before, {**said, **changes}) for before, changes in cases],
+    )
+    theirs = []
+    for before, changes in cases:
+        found = Seen.first(described({**said, "sidelined": before}), 0.0)
+        found.take(described({**said, **changes}), 1.0)
+        theirs.append([list(trouble) for trouble in troubles_of(found)])
+    assert theirs == ours
+    assert sum(map(len, ours)) >= 6
 
 
 async def test_a_queue_that_goes_while_it_is_looked_at_has_no_figures(
@@ -159,7 +218,8 @@ async def test_a_queue_that_goes_while_it_is_looked_at_has_no_figures(
     missing = (await call(server, "GET", "/orders")).json()
     await expect(seen.page.locator(".queue > .note")).to_contain_text(missing["detail"])
     # It may come again.
-    await call(server, "PUT", "/orders")
+    await seen.page.get_by_role("button", name="Create the queue orders").click()
+    await expect(seen.page.get_by_text("There is no queue of this name.")).to_be_hidden()
     await expect(seen.figure_of_view("ready")).to_have_text("0")
     await expect(seen.page.locator(".queue > .note")).to_have_text("")
 

@@ -118,9 +118,10 @@ async def test_what_was_not_answered_may_be_done(server: Server, chromium: Brows
         await route.abort()
 
     await seen.page.route("**/orders/messages", lose_the_answer)
+    await seen.unfold("Publish a message")
     form = seen.page.get_by_role("region", name="Publish")
     await form.get_by_label("Body").fill("again?")
     await form.get_by_role("button", name="Publish").click()
     await seen.answer("Publish")
-    await seen.said("It may be done or not, look before you do it again: mq does not answer")
+    await seen.said("It may have been done; check before you try again: mq does not answer")
     assert b"again?" in (await call(server, "GET", "/orders/peek")).body

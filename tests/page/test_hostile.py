@@ -22,6 +22,8 @@ async def test_bodies_headers_and_keys_are_text(server: Server, chromium: Browse
     await message.locator("summary").click()
     await expect(message.locator("pre")).to_have_text(HARM)
     await expect(message.locator(".headers")).to_contain_text(HARM)
+    await seen.go_to("Schedules")
+    await expect(seen.page.locator("[data-schedule]")).to_have_count(1)
     assert await seen.page.locator("main img, main script").count() == 0
     assert "harmed" not in await seen.page.title()
     assert seen.is_clean(server.url)

@@ -1,5 +1,7 @@
 """That people can see, read and use the page: bright, dark, on a phone, by keyboard, read aloud."""
 
+import re
+
 import pytest
 from harness.api import call
 from harness.browser import Browser
@@ -15,6 +17,14 @@ WAYS = [
     pytest.param(True, 360, id="dark-phone"),
 ]
 LONG = "a" * 55
+TABS = {
+    "Messages": "[data-message]",
+    "Dead letters": "[data-message]",
+    "Schedules": "[data-schedule]",
+    "Consumers": ".hint:text('This queue has no consumer.')",
+    "Settings": "[data-setting]",
+}
+"""Of each tab something that is there."""
 
 
 async def filled(server: Server) -> None:
@@ -48,12 +58,14 @@ async def test_everything_can_be_seen(
     assert len(await seen.page.screenshot()) > 5000
     await seen.look_into("orders")
     await expect(seen.messages()).to_have_count(2)
-    await expect(seen.page.locator("[data-schedule]")).to_have_count(1)
-    await is_well(seen)
-    await seen.page.evaluate(
-        "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
-    )
-    await is_well(seen)
+    for tab, there in TABS.items():
+        await seen.go_to(tab)
+        await expect(seen.page.locator(there).first).to_be_visible()
+        await seen.page.evaluate(
+            "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+        )
+        await is_well(seen)
+    await seen.go_to("Messages")
     await seen.messages().first.get_by_role("button", name="Delete").click()
     await expect(seen.page.get_by_role("dialog")).to_be_visible()
     await is_well(seen)
@@ -97,7 +109,7 @@ async def test_it_is_used_by_keyboard_alone(server: Server, chromium: Browser) -
     keyboard = seen.page.keyboard
     await seen.has_figures("orders", ready=1)
     await keyboard.press("Tab")
-    assert await focused(seen) == "To the content"
+    assert await focused(seen) == "Skip to the content"
     await keyboard.press("Enter")
     await tab_to(seen, "orders")
     await keyboard.press("Enter")
@@ -124,6 +136,33 @@ async def test_it_is_used_by_keyboard_alone(server: Server, chromium: Browser) -
     await expect(seen.page.get_by_role("heading", name="Messages")).to_be_focused()
     await keyboard.press("Shift+Tab")
     assert await focused(seen) != ""
+    assert seen.is_clean(server.url)
+
+
+async def test_tabs_are_chosen_by_keys_and_named_by_the_url(
+    server: Server, chromium: Browser
+) -> None:
+    await call(server, "PUT", "/orders")
+    seen = await shown(chromium, server.url, "#/queue/orders")
+    tabs = seen.page.get_by_role("tab")
+    await expect(tabs).to_have_count(len(TABS))
+    await tabs.first.focus()
+    ways = {"ArrowRight": 1, "End": -1, "ArrowLeft": -2, "Home": 0}
+    names = ["messages", "dead-letters", "schedules", "consumers", "settings"]
+    for key, at in ways.items():
+        await seen.page.keyboard.press(key)
+        tab = tabs.nth(at % len(names))
+        await expect(tab).to_be_focused()
+        await expect(tab).to_have_attribute("aria-selected", "true")
+        await expect(seen.page).to_have_url(re.compile(f"#/queue/orders/{names[at]}$"))
+        panel = seen.page.get_by_role("tabpanel", name=await tab.inner_text())
+        await expect(panel.get_by_role("heading").first).to_be_visible()
+    # Tab leaves the list: one of the tabs alone is a stop.
+    await seen.page.keyboard.press("Tab")
+    await expect(seen.page.get_by_role("tabpanel").locator(":focus")).to_have_count(1)
+    await seen.page.goto(f"{server.url}/-/#/queue/orders/settings")
+    await seen.page.reload()
+    await expect(seen.page.locator("[data-setting]").first).to_be_visible()
     assert seen.is_clean(server.url)
 
 
@@ -154,6 +193,7 @@ async def test_it_is_read_aloud(server: Server, chromium: Browser) -> None:
     assert sum(role == "cell" for role, _ in roles) == 8
     assert {"main", "navigation", "banner"} <= {role for role, _ in roles}
     await seen.look_into("orders")
+    await seen.unfold("Over time")
 
     async def is_told() -> bool:
         return any(

@@ -12,15 +12,9 @@ from harness.certificates import HERE, Authority
 from harness.processes import Processes
 from harness.server import Serve, Server
 
-from mq.http.routes import ROUTES
-from mq.protocol.routes import changes
+from mq.protocol.endpoints import ENDPOINTS
 
-CHANGING = [
-    (method, route.pattern)
-    for route in ROUTES
-    for method in route.operations
-    if changes(method, route.pattern)
-]
+CHANGING = [(each.method, each.path) for each in ENDPOINTS if each.changes]
 FOREIGN = (
     {"Sec-Fetch-Site": "cross-site"},
     {"Sec-Fetch-Site": "same-site"},
@@ -32,7 +26,15 @@ FOREIGN = (
 
 
 def path_of(pattern: str) -> str:
-    return pattern.format(queue="orders", id=UNKNOWN_ID, key="k", schedule="s", asset="page.css")
+    return pattern.format(
+        queue="orders",
+        id=UNKNOWN_ID,
+        key="k",
+        schedule="s",
+        consumer="c",
+        tag="t",
+        asset="page.css",
+    )
 
 
 def test_whatever_is_no_reading_changes_something() -> None:

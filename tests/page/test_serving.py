@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from harness.access import Tokens
 from harness.api import assert_problem, call
+from harness.pages import section
 from harness.processes import Processes
 from harness.server import Serve, Server
 
-from mq.http.page.assets import assets, page
+from mq.http.page.serving import assets, page
 
 TOP = Path(__file__).parent.parent.parent
 FILES = TOP / "mq" / "http" / "page" / "files"
@@ -38,6 +39,14 @@ async def test_the_page_and_all_that_it_is_made_of_are_served(server: Server) ->
         head = await call(server, "HEAD", path)
         assert (head.status, head.body) == (200, b"")
         assert head.headers["Content-Length"] == str(len(asset.body))
+
+
+async def test_a_browser_at_the_root_goes_to_the_page(server: Server) -> None:
+    for accept, status in (("text/html,*/*;q=0.8", 303), ("*/*", 200), ("application/json", 200)):
+        headers = {"Accept": accept}
+        reply = await call(server, "GET", "/", headers=headers, allow_redirects=False)
+        assert (reply.status, reply.headers["Vary"]) == (status, "Accept")
+        assert reply.headers.get("Location") == ("-/" if status == 303 else None)
 
 
 @pytest.mark.parametrize("path", ["/-/", "/-/page/main.js"])
@@ -88,7 +97,7 @@ def test_what_it_imports_is_there() -> None:
 
 
 def test_its_page_s_command_says_what_it_shows(daemons: Processes, root: Path) -> None:
-    shown = FILES.with_name("PAGE.md").read_text(encoding="utf-8")
+    shown = section("deploy/OBSERVE.md", "Web page")
     blocks = re.findall(r"```sh\n(.*?)```\n```\n(.*?)```\n", shown, re.DOTALL)
     assert len(blocks) == shown.count("```sh") == 1
     mq = daemons.mq(root)

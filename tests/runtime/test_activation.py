@@ -81,10 +81,10 @@ def test_what_nobody_can_connect_to_is_refused(tmp_path: Path) -> None:
         silent = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
         file = stack.enter_context((tmp_path / "file").open("w"))
         refused = {
-            datagrams.fileno(): "no stream; say ListenStream=",
-            silent.fileno(): "does not listen; say Accept=no",
-            file.fileno(): "is no socket",
-            9999: "is no socket",
+            datagrams.fileno(): "not a stream socket; use ListenStream=",
+            silent.fileno(): "does not listen; use Accept=no",
+            file.fileno(): "is not a listening socket",
+            9999: "is not a listening socket",
         }
         for descriptor, why in refused.items():
             with pytest.raises(StartupError, match=why):
@@ -102,7 +102,7 @@ def test_a_socket_that_mq_cannot_use_is_one_clear_line(daemons: Processes, root:
         assert mq.popen.wait(PATIENCE_S) == 1
     eventually(lambda: mq.lines)
     assert len(mq.lines) == 1
-    assert "socket 3 is no stream" in mq.lines[0]
+    assert "socket 3 is not a stream" in mq.lines[0]
 
 
 # Where it serves.

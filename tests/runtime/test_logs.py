@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
+from mq.model.log import Logger, logger
 from mq.runtime.logs import configure
 
 
 @contextlib.contextmanager
-def configured(*said: Any) -> Iterator[logging.Logger]:
+def configured(*said: Any) -> Iterator[Logger]:
     kept = logging.getLogger().handlers[:], logging.getLogger().level
     try:
         configure(*said)
-        yield logging.getLogger("mq")
+        yield logger("mq")
     finally:
         logging.getLogger().handlers[:], logging.getLogger().level = kept
 
@@ -38,7 +39,7 @@ def test_a_line_that_says_its_facts_does_not_say_them_twice(
 ) -> None:
     for log_format in ("human", "json"):
         with configured(log_format) as log:
-            log.warning("a of %s", "q", extra={"fields": {"queue": "q"}})
+            log.logger.warning("a of %s", "q", extra={"fields": {"queue": "q"}})
     human, printed = capsys.readouterr().err.splitlines()
     assert human.endswith("mq: a of q")
     assert (json.loads(printed)["event"], json.loads(printed)["queue"]) == ("a of q", "q")

@@ -10,7 +10,7 @@ from harness.processes import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.daemon.silences import LOOKS, Silences
+from mq.daemon.supervisor import LOOKS, Silences
 from mq.runtime.notify import Notifier
 from mq.runtime.pulse import Pulse
 from mq.runtime.upkeep import PassVitals, Stop, make_passes

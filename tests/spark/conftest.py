@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from harness.spark_cluster import SITE
+from harness.spark_programs import Programs, programs_at
 from pyspark.sql import SparkSession
 
 import mq.spark
@@ -18,6 +20,7 @@ def spark() -> Iterator[SparkSession]:
     """
     before = dict(os.environ)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))
     try:
         made = mq.spark.session(
             "mq tests",
@@ -35,3 +38,12 @@ def spark() -> Iterator[SparkSession]:
         os.environ.update(before)
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+    """Runs programs as a user does, one after the other, in one process whose sessions share a JVM.
+    A session that a program does not stop is there for the next one.
+    """
+    with programs_at(tmp_path_factory.mktemp("programs")) as made:
+        yield made

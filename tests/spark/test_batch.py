@@ -13,14 +13,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from mq.model.bulk_limits import MESSAGES_PER_PARTITION_WORTH
 from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
 from mq.model.names import ConsumerName, QueueName, UuidSource
+from mq.spark.partitions import MESSAGES_PER_PARTITION_WORTH
 from mq.spark.rows import DEFAULT_HEADERS
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
+from mq.store.format.layout import Place
 from mq.store.format.pipeline import LeaseName
+from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.remove import take_away
 
@@ -214,7 +216,7 @@ class Others:
             number += 1
             if len(living) > 50:
                 gone = living.pop(random.randrange(len(living)))
-                take_away(self._root, State.READY, ORDERS, gone, "")
+                take_away(self._root, Place(State.READY, ORDERS, gone))
 
 
 def test_queues_are_chosen_by_a_list_or_a_pattern(load: Load, root: Root) -> None:

@@ -11,11 +11,16 @@ from harness.spark_cluster import SPARK_HOME, Cluster, SparkDaemons, spark_daemo
 
 pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600)]
 
-ROWS = 20_000
-# Each batch that is not acknowledged comes again within a test's time.
-FLAGS = ("--rows", str(ROWS), "--lose-acks", "5", "--visibility", "3")
-# Two executors, whatever else the machine has.
-EXECUTORS = ("spark.executor.memory=512m", "spark.executor.cores=1", "spark.ui.enabled=false")
+ROWS = 4_000
+# Of each consumer's two batches one is not acknowledged, and comes again within a test's time.
+FLAGS = ("--rows", str(ROWS), "--lose-acks", "2", "--visibility", "3")
+# Two executors, whatever else the machine has; and no 200 tasks for some thousand rows.
+EXECUTORS = (
+    "spark.executor.memory=512m",
+    "spark.executor.cores=1",
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=2",
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from mq.model.clock import SystemClock
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 # A load and a drain where nothing else can be imported that is installed here.
 SCRIPT = """

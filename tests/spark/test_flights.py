@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from datetime import date
 from pathlib import Path
@@ -11,7 +10,8 @@ import pyarrow.parquet
 import pytest
 from examples.flights import AIRLINE_WITH_A_BUG, DAY, FAILS_FIRST_OF, events_of
 from harness.processes import Processes
-from harness.spark_cluster import CHECKOUT
+from harness.spark_cluster import CHECKOUT, SITE
+from harness.spark_programs import Programs
 
 SCRIPT = CHECKOUT / "tests" / "examples" / "flights.py"
 
@@ -30,15 +30,17 @@ def test_a_day_has_what_the_data_set_has() -> None:
 
 @pytest.mark.certificate
 @pytest.mark.timeout(600)
-def test_every_event_of_a_day_is_there_once(daemons: Processes, root: Path, tmp_path: Path) -> None:
+def test_every_event_of_a_day_is_there_once(
+    daemons: Processes, programs: Programs, root: Path, tmp_path: Path
+) -> None:
     url, out = daemons.mq(root, "--standalone").url, tmp_path / "out"
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--url", url, "--root", str(root), "--out", str(out),
-         "--spark", "local[2]", "--seconds", "5"],
+        [*programs.command("python"), str(SCRIPT), "--url", url, "--root", str(root),
+         "--out", str(out), "--spark", "local[2]", "--seconds", "5"],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(CHECKOUT)},
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": f"{SITE}:{CHECKOUT}"},
         timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-8000:]

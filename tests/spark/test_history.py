@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 import mq.spark
 from mq.model.clock import SystemClock
 from mq.model.names import QueueName
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
 
 COUNT = 20

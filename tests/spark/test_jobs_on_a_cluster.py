@@ -4,13 +4,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from harness.leases import QUEUE, LeasingRoot
-from harness.spark_cluster import CHECKOUT, SPARK_HOME, TOPLEVEL, SparkDaemons, spark_daemons
+from harness.spark_cluster import (
+    CHECKOUT,
+    SITE,
+    SPARK_HOME,
+    TOPLEVEL,
+    SparkDaemons,
+    spark_daemons,
+)
 
 import mq.spark.commands.submit
 from mq.model.names import QueueName
@@ -19,7 +26,6 @@ from mq.store.operations.remove import remove
 pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600)]
 
 LATER = QueueName.parse("later")
-Pipeline: TypeAlias = Callable[..., Any]
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def pipeline(*words: object, command: tuple[str, ...] = ()) -> Any:
         [*command, *map(str, words), "--json", "--quiet"],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (CHECKOUT, TOPLEVEL)))},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (SITE, CHECKOUT, TOPLEVEL)))},
     )
     assert done.returncode == 0, (words, done.stderr[-5000:])
     if is_mqctl:
@@ -50,7 +56,13 @@ def test_every_job(started: SparkDaemons, tmp_path: Path) -> None:
     ids = place.publish(30)
     for message_id in ids[:20]:
         place.run(remove(place.root, QUEUE, message_id))
-    settings = ("spark.executor.memory=512m", "spark.executor.cores=1", "spark.ui.enabled=false")
+    settings = (
+        "spark.executor.memory=512m",
+        "spark.executor.cores=1",
+        "spark.ui.enabled=false",
+        # For a few rows.
+        "spark.sql.shuffle.partitions=2",
+    )
     cluster = started.cluster(workers=1, memory="1g")
     flags = [word for setting in settings for word in ("--conf", setting)]
     submitted = mq.spark.commands.submit.__file__

@@ -13,13 +13,13 @@ from harness.faults import FaultyFiles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mq.model.bulk_limits import LISTING_KEPT_S
 from mq.spark.listing import Block
 from mq.spark.partitions import Cut, groups, lines, partitions
-from mq.store.bulk.spools import sweep_spools
-from mq.store.core.root import Root, open_root
+from mq.store.bulk.spools import LISTING_KEPT_S, sweep_spools
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.pipeline import listings
+from mq.store.opening import open_root
 
 
 @pytest.fixture(scope="module")

@@ -7,19 +7,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from harness.audits import assert_audits_clean
 from harness.browsing import browse
 from harness.clock import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.model.bulk_limits import FOLD_ROWS_MIN, ROWS_PER_MS
 from mq.model.clock import rfc3339
 from mq.model.errors import StagedFileGone, StartupError
 from mq.model.headers import parse_block
-from mq.model.limits import HEADERS_MAX
+from mq.model.limits import HEADERS_MAX, TAGS_MAX, VISIBILITY_S_MAX
 from mq.model.message import Stamp
-from mq.model.names import Key, MessageId, QueueName, RepeatableIds
+from mq.model.names import ROWS_PER_MS, Group, Key, MessageId, QueueName, RepeatableIds
 from mq.model.settings import QueueSettings
+from mq.spark.opening import PublishFailed, check_queue, following
 from mq.spark.options import BadOption, WriteOptions
 from mq.spark.publishing import (
     BadColumns,
@@ -28,20 +29,22 @@ from mq.spark.publishing import (
     abort_staged,
     check_columns,
     commit_staged,
-    open_for,
     stage_rows,
 )
-from mq.spark.refusals import PublishFailed, check_queue
 from mq.spark.rows import DEFAULT_HEADERS
 from mq.store.bulk.staging import Staged
-from mq.store.core.root import Root, open_root
+from mq.store.bulk.windows import FOLD_ROWS_MIN
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import FileSystem
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import Fold
+from mq.store.history.read import read_tag_history
+from mq.store.opening import open_root
 from mq.store.operations.queues import WantedShape, create_queue
+from mq.store.operations.tagged import list_tagged
 from mq.store.settings.configure import change_settings
 
 QUEUE = QueueName.parse("orders")
@@ -110,6 +113,56 @@ def test_a_row_is_a_message(root: Root) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def tagged(root: Root, tag: str) -> list[str]:
+    return [each.id.text for each in list_tagged(root, QUEUE, Key(tag), 10, None).messages]
+
+
+def test_a_row_has_a_group_tags_and_a_time_to_live(root: Root) -> None:
+    of = staged(
+        root,
+        value=[b"a", b"b", b"c"],
+        key=["k", None, None],
+        group=["g", None, "g"],
+        tags=pa.array([["eu", "wien/1", "eu"], [], None], pa.list_(pa.string())),
+        ttl_s=pa.array([None, 60, None], pa.int32()),
+        visibility_s=pa.array([None, None, 90], pa.int64()),
+    )
+    found = {body: message_id for body, (_, message_id, _) in messages(root).items()}
+    assert [found[body].group for body in (b"a", b"b", b"c")] == [
+        Group("g").digits, "", Group("g").digits
+    ]  # fmt: skip
+    assert (found[b"a"].tags, found[b"b"].ttl_s, found[b"c"].visibility_s) == (2, 60, 90)
+    patch = {"history": True}
+    run_alone(change_settings(root, QUEUE, patch, QueueSettings()), NoFlusher())
+    commit_staged(root, options(root), JOB, [of], None)
+    assert tagged(root, "eu") == tagged(root, "wien/1") == [found[b"a"].text]
+    [event] = read_tag_history(root, QUEUE, Key("eu")).events
+    assert (event["id"], event["tags"]) == (found[b"a"].text, ["eu", "wien/1"])
+    [expiring] = Path(root.layout.root, "expiring", "orders").glob("*/*")
+    assert expiring.name == found[b"b"].text
+    assert_audits_clean(Path(root.layout.root), root.clock)
+    # What was read can be written: header by header.
+    rows = {row["value"]: row["headers"] for row in browse(root)}
+    assert dict(rows[b"a"])["x-message-group"] == "g"
+    fired = ("x-message-schedule", 'name="nightly"')
+    headers = pa.array([[*rows[b"a"], fired], rows[b"c"]], pa.map_(pa.string(), pa.string()))
+    again = stage_rows(
+        root,
+        options(root),
+        Task("cd" * 16, 0, 0),
+        [
+            pa.RecordBatch.from_pydict(
+                {"value": [b"a2", b"c2"], "headers": headers, "group": [None, "other"]}
+            )
+        ],
+    )
+    commit_staged(root, options(root), "cd" * 16, [again], None)
+    rows = {row["value"]: dict(row["headers"]) for row in browse(root)}
+    assert rows[b"a2"] == rows[b"a"]
+    assert rows[b"c2"]["x-message-group"] == "other"
+    assert len(tagged(root, "eu")) == 2
+
+
 def test_a_content_type_comes_back_as_over_http(root: Root) -> None:
     types = ["application/octet-stream", None, "text/csv", "text/x; q=1"]
     of = staged(root, value=["0", "1", "2", "3"], content_type=types)
@@ -139,19 +192,41 @@ def test_a_queue_says_which_priority_and_how_large(root: Root) -> None:
         staged(root, Task(JOB, 0, 1), value=["abc", "abcd"])
 
 
+def test_a_queue_says_how_long_a_row_waits_that_says_no_time(root: Root) -> None:
+    patch = {"delay_default_s": 60}
+    run_alone(change_settings(root, QUEUE, patch, QueueSettings()), NoFlusher())
+    soon = datetime.datetime.fromtimestamp(root.clock.now_ms() // 1000 + 5, UTC)
+    at = pa.array([None, soon, PAST], pa.timestamp("us", "UTC"))
+    both = [
+        staged(root, value=["a", "b"]),
+        staged(root, Task(JOB, 1, 0), value=["c", "soon", "past"], at=at),
+        staged(root, Task(JOB, 2, 0), value=["other"], queue=["others"]),
+    ]
+    assert [each.is_scheduled for each in both] == [True, True, False]
+    due_ms = {
+        body: (path.stat().st_mtime_ns // 1_000_000) - message_id.published_ms
+        for body, (_, message_id, path) in messages(root).items()
+    }
+    assert abs(due_ms.pop(b"soon") - 5_000) <= 1_000
+    late = dict.fromkeys((b"a", b"b", b"c"), 60_000)
+    assert due_ms == {**late, b"past": 0, b"other": 0}
+    commit_staged(root, options(root), JOB, both, None)
+    assert len(list(Path(root.layout.delay).iterdir())) == 4
+
+
 def test_to_a_queue_that_has_expired_nothing_is_published(root: Root) -> None:
     of = staged(root, value=["a"])
     check_queue(root, QUEUE)
     patch = {"expires_at": rfc3339(root.clock.now_ms())}
     run_alone(change_settings(root, QUEUE, patch, QueueSettings()), NoFlusher())
-    root.settings.look_again(QUEUE)
+    root.facts.look_again(QUEUE)
     with pytest.raises(PublishFailed, match="the queue orders has expired at"):
         check_queue(root, QUEUE)
     with pytest.raises(PublishFailed, match="the queue orders has expired at"):
         commit_staged(root, options(root), JOB, [of], None)
     assert not list(Path(root.layout.queue(QUEUE)).iterdir())
     run_alone(change_settings(root, QUEUE, {"expires_at": None}, QueueSettings()), NoFlusher())
-    root.settings.look_again(QUEUE)
+    root.facts.look_again(QUEUE)
     commit_staged(root, options(root), JOB, [of], None)
     assert list(Path(root.layout.queue(QUEUE)).iterdir())
 
@@ -160,16 +235,22 @@ def test_to_a_queue_that_has_expired_nothing_is_published(root: Root) -> None:
     ("column", "value", "said"),
     [
         ("value", None, "is null"),
-        ("queue", "no such queue", "is no queue's name"),
+        ("queue", "no such queue", "is not a queue name"),
         ("queue", "absent", "there is no queue absent"),
-        ("key", "k" * 65, "is no key"),
-        ("key", "", "is no key"),
+        ("key", "k" * 65, "is not a key"),
+        ("key", "", "is not a key"),
         ("priority", 10, "is 10; it takes 0 to 9"),
         ("priority", -1, "is -1"),
         ("headers", [("X-Other", "1")], "keeps no X-Other"),
         ("headers", [("ce-id", None)], "is null"),
         ("headers", [("ce-id", "a\nb")], "control characters"),
-        ("headers", [("content-type", "a/b"), ("Content-Type", "a/c")], "told twice"),
+        ("headers", [("content-type", "a/b"), ("Content-Type", "a/c")], "given twice"),
+        ("group", "g h", "is not a group"),
+        ("tags", ["x" * 65], "are not tags"),
+        ("tags", [f"t{n}" for n in range(TAGS_MAX + 1)], "at most 9"),
+        ("tags", ["a", None], "none of them null"),
+        ("ttl_s", 0, "is 0; it takes 1 to"),
+        ("visibility_s", VISIBILITY_S_MAX + 1, "seconds"),
         ("headers", [(f"ce-{n}", "1") for n in range(HEADERS_MAX + 1)], "at most 64 headers"),
     ],
 )
@@ -180,6 +261,9 @@ def test_what_is_wrong_with_a_row_is_told_and_nothing_is_left(
         "value": pa.binary(),
         "priority": pa.int32(),
         "headers": pa.map_(pa.string(), pa.string()),
+        "tags": pa.list_(pa.string()),
+        "ttl_s": pa.int32(),
+        "visibility_s": pa.int32(),
     }
     good: dict[str, object] = {"value": b"x"}
     columns = {column: pa.array([good.get(column), value], kinds.get(column, pa.string()))}
@@ -198,6 +282,7 @@ def test_what_is_wrong_with_a_row_is_told_and_nothing_is_left(
         ({"key": "string"}, "no column value"),
         ({"value": "binary", "id": "string"}, "column id is none that is published"),
         ({"value": "binary", "at": "timestamp_ntz"}, "column at is timestamp_ntz"),
+        ({"value": "binary", "tags": "string"}, "it takes array<string>"),
         ({"value": "binary", "headers": "map<string,int>"}, "it takes map<string,string>"),
     ],
 )
@@ -329,8 +414,8 @@ def test_what_cannot_be_committed_is_told(root: Root) -> None:
 
 def test_a_root_is_needed(tmp_path: Path) -> None:
     given_options = WriteOptions.parse({"path": str(tmp_path), "queue": "q"})
-    with pytest.raises(StartupError, match="no mq root"):
-        open_for(given_options)
+    with pytest.raises(StartupError, match="not an mq root"):
+        following(given_options.path)
 
 
 keys = st.builds(Key, st.text("abcXYZ0-_", min_size=1, max_size=20))

@@ -25,7 +25,6 @@ from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.messages import set_due
 
-from mq.model.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS
 from mq.model.errors import LeaseLost, QueueNotFound
 from mq.model.lifecycle import State
 from mq.model.limits import MIB, RECEIVES_MAX
@@ -33,13 +32,14 @@ from mq.model.names import ConsumerName, MessageId, QueueName
 from mq.spark.listing import blocks_of, lease_blocks
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
-from mq.spark.reading import Manner, batches, leased_batches
-from mq.spark.rows import DEFAULT_HEADERS
-from mq.store.core.purged import mark_of
-from mq.store.core.root import Root, open_root
+from mq.spark.reading import READ_BATCH_BYTES, Manner, batches, leased_batches
+from mq.spark.rows import DEFAULT_HEADERS, READ_BATCH_ROWS
+from mq.store.core.root import Root
+from mq.store.core.unserved import mark_of
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import Shape
 from mq.store.format.pipeline import LeaseFile, LeaseName, acknowledged_folder, lease_path
+from mq.store.opening import open_root
 
 LIVES = (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
 LEASE = LeaseName(ConsumerName.parse("nightly"), 7)
@@ -340,7 +340,7 @@ def test_queues_are_those_that_are_there(root: Root) -> None:
     pattern = Subscription(pattern=re.compile(r"orders(\.eu)?"))
     assert [row["queue"] for row in browse(root, pattern)] == ["orders", "orders.eu"]
     assert browse(root, Subscription(pattern=re.compile("order"))) == []
-    with pytest.raises(QueueNotFound) as missing:
+    with pytest.raises(QueueNotFound, match="there is no queue odrers") as missing:
         blocks_of(root, queues("orders", "odrers"), State.READY)
     assert missing.value.queue == "odrers"
     assert browse(root, queues("gone"), State.REMOVED) == []

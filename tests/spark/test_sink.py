@@ -20,16 +20,18 @@ from mq.model.clock import SystemClock
 from mq.model.limits import FOLDER_FILES_MAX
 from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.store.bulk.journal import is_published, journals
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
 
 ORDERS = QueueName.parse("orders")
 SCHEMA = (
     "value binary, queue string, key string, priority int, at timestamp, "
-    "headers map<string,string>, content_type string"
+    "headers map<string,string>, content_type string, group string, tags array<string>, "
+    "ttl_s int"
 )
 
 
@@ -70,6 +72,9 @@ def test_rows_are_fetched_over_http_byte_for_byte(
         Row(b"later", None, None, None, tomorrow, None, None),
         Row("ü".encode(), "orders", None, 1, None, {"X-Attribute-a": "b"}, "text/x; q=1"),
     ]
+    # Of the first alone, what a batch's rows may say too.
+    more = ("g", ["eu", "wien"], 3600), (None, None, None)
+    rows = [Row(*row, *(more[0] if row is rows[0] else more[1])) for row in rows]
     write(spark.createDataFrame(rows, SCHEMA).repartition(2), opened)
     assert_nothing_is_left(opened)
     url = daemons.mq(Path(opened.layout.root)).url
@@ -80,6 +85,8 @@ def test_rows_are_fetched_over_http_byte_for_byte(
     assert set(got) == {bytes(range(256)), b"", "ü".encode()}
     first = got[bytes(range(256))]
     assert (first["ce-id"], first["Content-Type"]) == ("7", "text/csv")
+    assert (first["X-Message-Group"], first["X-Message-Tags"]) == ("g", "eu, wien")
+    assert ",e=3600" in first["X-Message-Id"]
     other = got["ü".encode()]
     assert (other["X-Attribute-a"], other["Content-Type"]) == ("b", "text/x; q=1")
     with urllib.request.urlopen(f"{url}/orders", timeout=30) as reply:
@@ -147,7 +154,7 @@ def test_a_job_that_fails_leaves_nothing(spark: SparkSession, opened: Root) -> N
         (["'x' as value", "1 as other"], {}, "column other is none that is published"),
         (["1 as value"], {}, "column value is int"),
         (["'x' as value"], {"queue": "absent"}, "there is no queue absent"),
-        (["'x' as value"], {"path": "/nowhere"}, "is no mq root"),
+        (["'x' as value"], {"path": "/nowhere"}, "is not an mq root"),
     ],
 )
 def test_what_cannot_be_published_is_told_before_a_task_runs(

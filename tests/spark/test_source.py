@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import mq.spark
-from mq.spark.schema import COLUMNS
+from mq.spark.options import COLUMNS
 
 
 def read(spark: SparkSession, **options: str) -> DataFrame:

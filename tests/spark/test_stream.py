@@ -19,8 +19,7 @@ from mq.model.names import MessageId
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.store.format.pipeline import LeaseName
-from mq.store.leases.lease import acknowledge
-from mq.store.leases.owning import own
+from mq.store.leases.lease import acknowledge, own
 from mq.store.leases.releasing import release
 from mq.store.operations.remove import remove
 
@@ -206,7 +205,7 @@ def test_a_consumers_name_is_for_one_query(place: LeasingRoot, run: StreamRun) -
     place.publish(1)
     with own(place.root, CONSUMER):
         query = run.each(lambda batch, number: None)
-        with pytest.raises(StreamingQueryException, match="another query uses the consumer's name"):
+        with pytest.raises(StreamingQueryException, match="another query uses the consumer name"):
             query.awaitTermination()
     run.each(lambda batch, number: None).awaitTermination()
     assert state_of(place, State.READY) == []

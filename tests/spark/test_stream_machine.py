@@ -21,9 +21,9 @@ from hypothesis.stateful import (
 from mq.model.errors import ConsumerBusy, LeaseLost
 from mq.model.lifecycle import State
 from mq.model.names import ConsumerName, MessageId
+from mq.spark.listener import Processed, acknowledge_up_to
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
-from mq.spark.reports import Processed, acknowledge_up_to
 from mq.store.leases.releasing import Released, give_back
 from mq.store.operations.remove import remove
 

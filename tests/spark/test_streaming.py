@@ -7,17 +7,15 @@ import pytest
 from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in
 from harness.query import DEATHS, Query
 
-from mq.model.bulk_limits import OWNER_WAIT_S
 from mq.model.errors import ConsumerBusy, QueueNotFound
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
+from mq.spark.leasing import keep_renewed
+from mq.spark.listener import Processed, Runs, acknowledge_up_to, report
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
-from mq.spark.renewing import keep_renewed
-from mq.spark.reports import Processed, Runs, acknowledge_up_to, report
-from mq.spark.streaming import DataLost, ForeignCheckpoint
-from mq.store.leases.lease import LeaseState, acknowledge, claim
-from mq.store.leases.owning import own
+from mq.spark.streaming import OWNER_WAIT_S, DataLost, ForeignCheckpoint
+from mq.store.leases.lease import LeaseState, acknowledge, claim, own
 from mq.store.leases.releasing import give_back, release
 
 
@@ -218,7 +216,7 @@ def test_a_consumers_name_is_for_one_query(place: LeasingRoot, query: Query) -> 
     place.publish(2)
     query.trigger()
     other = Query(place.top, place.clock)
-    with pytest.raises(ConsumerBusy, match="another query uses the consumer's name c"):
+    with pytest.raises(ConsumerBusy, match="another query uses the consumer name c"):
         other.trigger()
     assert other.waited_s == pytest.approx(OWNER_WAIT_S)
     query.die()

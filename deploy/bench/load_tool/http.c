@@ -7,24 +7,27 @@
 
 static bool request(struct connection *c)
 {
-    const char *name = c->target->name, *host = c->target->host, *port = c->target->port;
+    const char *name = c->target->name, *host = c->target->host, *port = c->target->port,
+               *token = settings.token_line;
     switch (c->operation) {
     case PUBLISH:
         ask(c, true, "",
-            "POST /%s HTTP/1.1\r\nHost: %s:%s\r\nContent-Type: application/octet-stream\r\n"
+            "POST /%s HTTP/1.1\r\nHost: %s:%s\r\n%sContent-Type: application/octet-stream\r\n"
             "Content-Length: %zu\r\n\r\n",
-            name, host, port, settings.body_bytes);
+            name, host, port, token, settings.body_bytes);
         return true;
     case EMPTY:
-        ask(c, false, "", "POST /%s HTTP/1.1\r\nHost: %s:%s\r\nContent-Length: 0\r\n\r\n", name,
-            host, port);
+        ask(c, false, "", "POST /%s HTTP/1.1\r\nHost: %s:%s\r\n%sContent-Length: 0\r\n\r\n", name,
+            host, port, token);
         return true;
     case FETCH:
     case GET:
-        ask(c, false, "", "GET /%s HTTP/1.1\r\nHost: %s:%s\r\n\r\n", name, host, port);
+        ask(c, false, "", "GET /%s HTTP/1.1\r\nHost: %s:%s\r\n%s\r\n", name, host, port,
+            token);
         return true;
     case DELETE:
-        ask(c, false, "", "DELETE /%s/%s HTTP/1.1\r\nHost: %s:%s\r\n\r\n", name, c->id, host, port);
+        ask(c, false, "", "DELETE /%s/%s HTTP/1.1\r\nHost: %s:%s\r\n%s\r\n", name, c->id, host,
+            port, token);
         return true;
     default:
         return false; // Nothing to say before.

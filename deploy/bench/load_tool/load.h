@@ -51,6 +51,7 @@ struct settings {
     size_t body_bytes;
     double answer_wait_s; // a request without an answer for so long is an error
     const char *ids_path, *ids_out_path;
+    const char *token_line; // HTTP: the header of MQ_TOKEN, or ""
     int targets;
     struct target target[16];
 };

@@ -32,7 +32,8 @@ static const char usage[] =
     "  --ids-out=FILE       where the ids of what was published or fetched go\n"
     "  --answer-wait=30     seconds; a request without an answer for so long is an error\n"
     "  URL                  http://HOST:PORT/QUEUE/messages, or beanstalkd, redis, nats and stomp\n"
-    "                       ://HOST:PORT/QUEUE (stomp: ?HEADER:VALUE&... for SEND and SUBSCRIBE)\n";
+    "                       ://HOST:PORT/QUEUE (stomp: ?HEADER:VALUE&... for SEND and SUBSCRIBE)\n"
+    "  MQ_TOKEN             in the environment: the bearer token of HTTP\n";
 
 static void refuse(const char *what)
 {
@@ -76,6 +77,16 @@ static struct target parse_target(const char *url)
     return target;
 }
 
+// A token that does not fit is cut here, and ask() refuses its head.
+static const char *token_line(void)
+{
+    static char line[HEAD_BYTES_MAX + 1];
+    const char *token = getenv("MQ_TOKEN");
+    if (token)
+        snprintf(line, sizeof line, "Authorization: Bearer %s\r\n", token);
+    return line;
+}
+
 static void check(void)
 {
     if (!settings.targets)
@@ -117,6 +128,7 @@ static void parse(int count, char **arguments)
         default: exit(2);
         }
     }
+    settings.token_line = token_line();
     if (!said_mode)
         refuse("--mode is missing");
     for (; optind < count; optind++) {

@@ -6,29 +6,24 @@ asks all of them, with the same connections and bodies.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from deploy.bench.ceiling import Commit
 from deploy.bench.load import BODY_BYTES, CONNECTIONS, BenchError, compiled
-from deploy.bench.machine import heading
-from deploy.bench.others.activemq import ACTIVEMQ
-from deploy.bench.others.beanstalkd import BEANSTALKD
-from deploy.bench.others.measure import MODES, Asked, Samples, measure
-from deploy.bench.others.mq import rivals as mq_rivals
+from deploy.bench.others.measure import MODES, TITLES, Asked, Samples, measure, promises, table
 from deploy.bench.others.nats import nats
 from deploy.bench.others.picture import picture
+from deploy.bench.others.queues import ACTIVEMQ, BEANSTALKD, REDIS, mq
 from deploy.bench.others.rabbitmq import RABBITMQ_CLASSIC, RABBITMQ_QUORUM
-from deploy.bench.others.redis import REDIS
 from deploy.bench.others.rival import Rival, install
-from deploy.bench.others.table import TITLES, promises, table
-from deploy.bench.places import Place, chosen, place_flags
-from deploy.bench.running import rounds_flag, running, seconds_flag
+from deploy.bench.places import Place, on_place, rounds_flag, seconds_flag
 
 
 @click.command("python -m deploy.bench.others", context_settings={"show_default": True})
-@place_flags
+@partial(on_place, default="loop")
 @seconds_flag(3)
 @rounds_flag(3)
 @click.option("--warm", "warm_s", type=click.IntRange(0), default=2, help="Seconds before each.")
@@ -43,8 +38,7 @@ from deploy.bench.running import rounds_flag, running, seconds_flag
     help="Where the picture goes.",
 )
 def main(
-    root: Path | None,
-    where: str | None,
+    place: Place,
     seconds: int,
     rounds: int,
     warm_s: int,
@@ -55,33 +49,26 @@ def main(
 ) -> None:
     """Measures publish, and publish + fetch + delete, of mq and of other queues.
 
-    Prints a table and draws a picture. Without --root and --slow it writes as with --loop.
+    Prints a table and draws a picture. Without a flag for the place it writes as with --loop.
     """
-    if root is None and where is None:
-        where = "loop"
-    with running():
-        compiled()
-        with chosen(root, where) as place:
-            if place.in_memory:
-                raise BenchError("nothing is durable on tmpfs: there is nothing to compare")
-            commit = place.commit(None)
-            if installs:
-                install(_chosen(only, commit))
-            rivals = _chosen(only, commit)
-            left_out = {rival.name: why for rival in rivals if (why := _why_not(rival, place))}
-            there = [rival for rival in rivals if rival.name not in left_out]
-            said = f"{connections} connections, bodies of {BODY_BYTES} bytes"
-            click.echo(heading(place.path, commit, place.about, said))
-            for rival in there:
-                click.echo(f"{rival.name}: {rival.version_told()}")
-            measured = _measure(there, place, Asked(connections, seconds, warm_s), rounds)
-        rhythm = f"medians of {rounds} interleaved rounds of {seconds} s, {warm_s} s of warm-up"
-        click.echo(f"{rhythm}\n\n{table(measured)}\n\n{promises(measured)}")
-        for name, why in left_out.items():
-            click.echo(f"- **{name}** is left out: {why}")
-        picture_path.write_text(
-            picture(measured, (f"{said}; {place.about}", rhythm)), encoding="utf-8"
-        )
+    compiled()
+    if place.in_memory:
+        raise BenchError("nothing is durable on tmpfs: there is nothing to compare")
+    if installs:
+        install(_chosen(only, place.commit))
+    rivals = _chosen(only, place.commit)
+    left_out = {rival.name: why for rival in rivals if (why := _why_not(rival, place))}
+    there = [rival for rival in rivals if rival.name not in left_out]
+    said = f"{connections} connections, bodies of {BODY_BYTES} bytes"
+    click.echo(place.heading(said))
+    for rival in there:
+        click.echo(f"{rival.name}: {rival.version_told()}")
+    measured = _measure(there, place, Asked(connections, seconds, warm_s), rounds)
+    rhythm = f"medians of {rounds} interleaved rounds of {seconds} s, {warm_s} s of warm-up"
+    click.echo(f"{rhythm}\n\n{table(measured)}\n\n{promises(measured)}")
+    for name, why in left_out.items():
+        click.echo(f"- **{name}** is left out: {why}")
+    picture_path.write_text(picture(measured, (f"{said}; {place.about}", rhythm)), encoding="utf-8")
 
 
 def _why_not(rival: Rival, place: Place) -> str | None:
@@ -96,7 +83,7 @@ def _why_not(rival: Rival, place: Place) -> str | None:
 def _chosen(only: Sequence[str], commit: Commit) -> list[Rival]:
     others = [BEANSTALKD, REDIS, ACTIVEMQ, RABBITMQ_CLASSIC, RABBITMQ_QUORUM, *nats()]
     words = [word.lower() for word in only]
-    return mq_rivals(commit) + [
+    return mq(commit) + [
         rival for rival in others if not words or any(word in rival.name.lower() for word in words)
     ]
 

@@ -1,7 +1,9 @@
-"""One server, measured: a warm-up, publish, and the cycle of publish, fetch and delete."""
+"""One server, measured: a warm-up, publish, and the cycle of publish, fetch and delete; and the
+table of all.
+"""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -11,8 +13,15 @@ from deploy.bench.load import Mode, Run, load
 from deploy.bench.machine import flushes
 from deploy.bench.others.rival import Rival
 from deploy.bench.places import synchronous
+from deploy.bench.table import drawn
 
 MODES: Final[tuple[Mode, ...]] = ("publish", "cycle")
+TITLES: Final[dict[Mode, str]] = {"publish": "publish", "cycle": "publish + fetch + delete"}
+
+_HEADINGS: Final = (
+    "what", "messages/s", "mq = 1", "p50 ms", "p99 ms", "p99.9 ms", "stall ms",
+    "CPU us a message", "flushes a message", "on the disk before the answer",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +86,45 @@ def measure(rival: Rival, folder: Path, asked: Asked) -> dict[Mode, Sample]:
                 per_message = (after - flushed) / run.messages
             measured[mode] = Sample(run, cpu_us, per_message)
     return measured
+
+
+def table(measured: Sequence[Samples]) -> str:
+    """Medians of the rounds, the stall the longest of all; the fastest first, by operation."""
+    rows: list[Sequence[str]] = [_HEADINGS]
+    base = measured[0]  # mq
+    for mode in MODES:
+        ordered = sorted(measured, key=lambda each: each.rate(mode), reverse=True)
+        rows += [_row(samples, base, mode) for samples in ordered]
+    return drawn(rows)
+
+
+def promises(measured: Sequence[Samples]) -> str:
+    """What each promises, a line each."""
+    return "\n".join(f"- **{each.rival.name}**: {each.rival.promise}" for each in measured)
+
+
+def _row(samples: Samples, base: Samples, mode: Mode) -> Sequence[str]:
+    rounds, rates = samples.by_mode[mode], samples.rates(mode)
+    promise = samples.rival.publish_on_disk if mode == "publish" else samples.rival.cycle_on_disk
+
+    def middle(of: Callable[[Sample], float]) -> float:
+        return median(map(of, rounds))
+
+    flushed = [each.flushes for each in rounds if each.flushes is not None]
+    return (
+        f"{samples.rival.name}: {TITLES[mode]}",
+        f"{samples.rate(mode):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})",
+        f"{samples.rate(mode) / base.rate(mode):.2f}",
+        *(
+            f"{us / 1000:,.1f}"
+            for us in (
+                middle(lambda each: each.run.whole.p50_us),
+                middle(lambda each: each.run.whole.p99_us),
+                middle(lambda each: each.run.whole.p999_us),
+                max(each.run.stall_us for each in rounds),
+            )
+        ),
+        f"{middle(lambda each: each.cpu_us):,.0f}",
+        f"{median(flushed):.2f}" if flushed else "",
+        promise,
+    )

@@ -5,8 +5,7 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from deploy.bench.load import Mode
-from deploy.bench.others.measure import MODES, Samples
-from deploy.bench.others.table import TITLES
+from deploy.bench.others.measure import MODES, TITLES, Samples
 
 _WIDTH: Final = 860
 _MARGIN: Final = 24

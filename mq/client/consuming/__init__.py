@@ -1,1 +1,1 @@
-"""Consuming: messages as they become ready, by a WebSocket or by long polls."""
+"""Consumers: messages of queues as they become ready, over a WebSocket or by long polls."""

@@ -1,72 +1,81 @@
-"""One WebSocket of a consumer: its commands and their answers, and what came on it.
+"""One WebSocket of a consumer: its commands and their answers, and its messages.
 
-What comes is read all the time, so that answers, pings and the end are seen whatever the caller
-does; credit bounds how much that is.
+It is read all the time, so that answers, pings and the end are noticed while the program is busy;
+credit bounds what arrives.
 """
 
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Protocol
 
+from mq.client import wire
+from mq.client.consuming import frames
+from mq.client.consuming.frames import (
+    SWITCHING,
+    Frame,
+    Header,
+    Malformed,
+    Result,
+    Results,
+    Unsubscribed,
+)
 from mq.client.errors import ClientError, ConnectionLost, NotMq, Problem, TimedOut
+from mq.client.message import Said, Target
 from mq.client.sending import Sender
-from mq.client.transport import Request, Socket
+from mq.client.transport import Socket
 from mq.client.values import Subscription
-from mq.client.wire import frames
-from mq.client.wire.frames import Header, Malformed, Result, Results, Said, Unsubscribed, Verb
-from mq.client.wire.rows import Row
-
-PATH: Final = "/-/consume"
+from mq.client.wire import Row
+from mq.protocol.consume.frames import Verb
 
 
-@dataclass(frozen=True, slots=True)
-class Hears:
-    """Who hears of what comes: a message of a queue; that nothing more comes of one."""
+class Receiver(Protocol):
+    """Gets what arrives on a connection."""
 
-    message: Callable[[str, Row], None]
-    unsubscribed: Callable[[Problem], None]
+    def message(self, queue: str, row: Row) -> None: ...
+
+    def unsubscribed(self, problem: Problem) -> None: ...
 
 
 class Connection:
-    """A WebSocket that was begun. `run` reads it until its end; commands are for other tasks."""
+    """An open WebSocket. `run` reads it until its end; other tasks send commands."""
 
-    def __init__(self, socket: Socket, answer_s: float, hears: Hears) -> None:
+    def __init__(self, socket: Socket, sender: Sender, receiver: Receiver) -> None:
         self._socket = socket
-        self._answer_s = answer_s
-        self._hears = hears
+        self._answer_s = sender.timeouts.answer_s
+        self._shown = sender.shown_url
+        self._receiver = receiver
         self._refs = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Sequence[Result]]] = {}
         self._ended: ClientError | None = None
 
     @classmethod
-    async def begin(cls, sender: Sender, hears: Hears) -> "Connection":
+    async def open(cls, sender: Sender, receiver: Receiver) -> "Connection":
         """Connects. Raises UpgradeRefused, CouldNotConnect, ConnectionLost, TimedOut."""
-        socket = await sender.connect(Request("GET", PATH))
-        return cls(socket, sender.timeouts.answer_s, hears)
+        return cls(await sender.connect(wire.request_to("consume")), sender, receiver)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes nor goes on it any more."""
+        """Whether the connection has ended."""
         return self._ended is not None
 
     async def run(self) -> None:
-        """Reads what comes, until the end, which it raises: ConnectionLost, NotMq. Who waits for an
-        answer hears of it too.
+        """Reads until the end, which it raises, also in commands without an answer: ConnectionLost,
+        NotMq.
         """
         try:
             while True:
-                said = self._parsed(await self._socket.receive())
-                if isinstance(said, Header):
+                frame = self._parsed(await self._socket.receive())
+                if isinstance(frame, Header):
                     body = await self._socket.receive()
-                    if not isinstance(body, bytes) or len(body) != said.size:
-                        raise NotMq(101, "", "brings a message without its body")
-                    self._hears.message(said.queue, replace(said.row, body=body))
-                elif isinstance(said, Unsubscribed):
-                    self._hears.unsubscribed(said.problem)
+                    if not isinstance(body, bytes) or len(body) != frame.size:
+                        raise NotMq(SWITCHING, "", "has a message without its body")
+                    self._receiver.message(frame.queue, replace(frame.row, body=body))
+                elif isinstance(frame, Unsubscribed):
+                    self._receiver.unsubscribed(frame.problem)
                 else:
-                    self._answered(said)
+                    self._answered(frame)
         except ClientError as error:
             self.fail(error)
             raise
@@ -75,22 +84,22 @@ class Connection:
             raise
 
     @staticmethod
-    def _parsed(frame: str | bytes) -> Said:
+    def _parsed(frame: str | bytes) -> Frame:
         if isinstance(frame, bytes):
-            raise NotMq(101, "", "brings a body without its message")
+            raise NotMq(SWITCHING, "", "has a body without its message")
         return frames.parse(frame)
 
-    def _answered(self, said: Results | Malformed) -> None:
-        waiting = None if said.ref is None else self._asked.pop(said.ref, None)
+    def _answered(self, frame: Results | Malformed) -> None:
+        waiting = None if frame.ref is None else self._asked.pop(frame.ref, None)
         if waiting is None or waiting.done():
             return
-        if isinstance(said, Malformed):
-            waiting.set_exception(said.problem)
+        if isinstance(frame, Malformed):
+            waiting.set_exception(frame.problem)
         else:
-            waiting.set_result(said.results)
+            waiting.set_result(frame.results)
 
     def fail(self, error: ClientError) -> None:
-        """It is over: whoever waits for an answer hears why."""
+        """Ends the connection for its commands, which raise ConnectionLost."""
         if self._ended is not None:
             return
         self._ended = error
@@ -100,32 +109,39 @@ class Connection:
         self._asked.clear()
 
     async def subscribe(self, wanted: Iterable[tuple[Subscription, int]]) -> None:
-        """Asks for messages of these queues, each with this credit. Raises the first Problem."""
-        said = list(wanted)
-        results = await self._command(lambda ref: frames.subscribe(ref, said), len(said))
-        for result in results:
+        """Subscribes to queues, each with a first credit. Raises the first Problem."""
+        each = list(wanted)
+        for result in await self._command(lambda ref: frames.subscribe(ref, each), len(each)):
             if result.problem is not None:
                 raise result.problem
 
     async def grant(self, credit: Mapping[str, int]) -> Sequence[Result]:
-        """So many more messages may come, by queue; a result for each."""
+        """Lets mq send more messages, by queue; returns a result for each."""
         return await self._command(lambda ref: frames.grant(ref, credit), len(credit))
 
-    async def tell_begun(self, ids: Sequence[str]) -> None:
-        """Reports to mq that the program gets these; the first report declares that each will be.
-        Raises ConnectionLost.
+    async def report_begun(self, ids: Sequence[str]) -> None:
+        """Reports to mq that the program gets these messages. The first report declares that each
+        message will be reported. Raises ConnectionLost.
         """
         if self._ended is not None:
             raise ConnectionLost(str(self._ended))
         await self._socket.send(frames.begin(ids))
 
-    async def settle(self, verb: Verb, ids: Sequence[str]) -> Sequence[Result]:
-        """What is to become of these; a result for each."""
-        return await self._command(lambda ref: frames.settle(ref, verb, ids), len(ids))
+    async def report_prefetched(self, fetched: Sequence[Target]) -> None:
+        """Reports to mq that the program does not have these messages yet, which were fetched by
+        requests. Raises ConnectionLost.
+        """
+        if self._ended is not None:
+            raise ConnectionLost(str(self._ended))
+        await self._socket.send(frames.prefetched(fetched))
+
+    async def settle(self, verb: Verb, ids: Sequence[str], reason: Said = None) -> Sequence[Result]:
+        """Settles messages; `reason`: why. Returns a result for each."""
+        return await self._command(lambda ref: frames.settle(ref, verb, ids, reason), len(ids))
 
     async def _command(self, printed: Callable[[int], str], count: int) -> Sequence[Result]:
-        """Sends a command; its results. Raises ConnectionLost, Problem for what is no command;
-        TimedOut, after which the connection is over: who does not answer is not there.
+        """Sends a command; returns its results. Raises ConnectionLost; Problem for a malformed
+        command; TimedOut, which ends the connection.
         """
         if self._ended is not None:
             raise ConnectionLost(str(self._ended))
@@ -137,7 +153,10 @@ class Connection:
                 await self._socket.send(printed(ref))
                 found = await answer
         except TimeoutError as error:
-            late = TimedOut(f"no answer to a command within {self._answer_s:g} s")
+            late = TimedOut(
+                f"{self._shown} did not answer a consumer's command within {self._answer_s:g} s "
+                "(Timeouts.answer_s)"
+            )
             self.fail(late)
             raise late from error
         except ConnectionLost as error:
@@ -146,15 +165,15 @@ class Connection:
         finally:
             self._asked.pop(ref, None)
             if answer.done() and not answer.cancelled():
-                # Of nobody's concern where the sending itself failed.
+                # asyncio logs an exception that is never read: here sending itself has failed.
                 answer.exception()
         if len(found) != count:
-            raise NotMq(101, "", f"has {len(found)} results for {count}")
+            raise NotMq(SWITCHING, "", f"has {len(found)} results for a command of {count}")
         return found
 
     async def close(self) -> None:
-        """Ends the connection, within a bounded time; all that came on it and is not settled is
-        released. Raises nothing.
+        """Ends the connection, within a bounded time; mq releases its messages that are not
+        settled. Raises nothing.
         """
         self.fail(ConnectionLost("the consumer was closed"))
         await self._socket.close()

@@ -1,4 +1,6 @@
-"""What a consumer has that nobody has taken yet, and how much more of it there may be."""
+"""The messages that a consumer has and its program has not taken, and how many more it has room
+for.
+"""
 
 import asyncio
 from collections import Counter, deque
@@ -8,93 +10,98 @@ from mq.client.message import AsyncMessage
 
 
 class Inbox:
-    """Messages in the order in which they came; of each queue at most as many as it may have, of
-    those that are here and those that may come. What changes is heard of by who waits for it.
+    """Messages in the order of their arrival. `prefetch`: how many of each queue, together with
+    those that are requested. `change` waits for any change.
     """
 
     def __init__(self, prefetch: Mapping[str, int]) -> None:
         self._prefetch = prefetch
         self._waiting: deque[AsyncMessage] = deque()
-        self._names: set[tuple[str, str]] = set()
+        self._keys: set[tuple[str, str]] = set()
         self._here: Counter[str] = Counter()
-        self._to_come: Counter[str] = Counter()
+        self._requested: Counter[str] = Counter()
         self._changed = asyncio.Event()
         self.turn = 0
-        """How often something has changed."""
+        """Counts the changes."""
 
-    def put(self, message: AsyncMessage) -> None:
-        """One came. An earlier delivery of it that nobody took is nobody's any more."""
-        named = _named(message)
-        if named in self._names:
-            self._leave(lambda each: _named(each) == named)
-        self._names.add(named)
+    def put(self, message: AsyncMessage, *, was_requested: bool = False) -> None:
+        """Adds a message. It replaces an earlier delivery, which is no longer the consumer's. Of a
+        pack more may come than were requested: then fewer are requested later.
+        """
+        key = _key(message)
+        if key in self._keys:
+            self._drop(lambda each: _key(each) == key)
+        self._keys.add(key)
         self._waiting.append(message)
         self._here[message.queue] += 1
-        self._to_come[message.queue] = max(0, self._to_come[message.queue] - 1)
+        self._requested[message.queue] -= was_requested
         self.changed()
 
     def take(self) -> AsyncMessage | None:
-        """The next one, if there is one."""
+        """Removes and returns the first message, if there is one."""
         if not self._waiting:
             return None
         found = self._waiting.popleft()
-        self._names.discard(_named(found))
+        self._keys.discard(_key(found))
         self._here[found.queue] -= 1
         self.changed()
         return found
 
     def put_back(self, message: AsyncMessage) -> None:
-        """One that was taken, and is not for who took it, is the next one again."""
-        if _named(message) in self._names:
-            return  # It was delivered again since.
-        self._names.add(_named(message))
+        """Makes a message that was taken the first again, unless it was delivered again since."""
+        if _key(message) in self._keys:
+            return
+        self._keys.add(_key(message))
         self._waiting.appendleft(message)
         self._here[message.queue] += 1
         self.changed()
 
-    def lose(self, is_lost: Callable[[AsyncMessage], bool]) -> None:
-        """These are not here any more."""
-        self._leave(is_lost)
+    def lose(self, is_lost: Callable[[AsyncMessage], bool]) -> list[AsyncMessage]:
+        """Removes the messages that are lost, and returns them."""
+        lost = self._drop(is_lost)
         self.changed()
+        return lost
 
-    def _leave(self, is_lost: Callable[[AsyncMessage], bool]) -> None:
+    def _drop(self, is_lost: Callable[[AsyncMessage], bool]) -> list[AsyncMessage]:
         left: deque[AsyncMessage] = deque()
+        lost = []
         for each in self._waiting:
             if is_lost(each):
-                self._names.discard(_named(each))
+                self._keys.discard(_key(each))
                 self._here[each.queue] -= 1
+                lost.append(each)
             else:
                 left.append(each)
         self._waiting = left
+        return lost
 
-    def asked(self, queue: str, count: int) -> None:
-        """So many more may come now; less than none: so many do not."""
-        self._to_come[queue] = max(0, self._to_come[queue] + count)
+    def requested(self, queue: str, count: int) -> None:
+        """Counts `count` more messages as requested; a negative count takes a request back."""
+        self._requested[queue] += count
 
-    def forget_asked(self) -> None:
-        """Nothing comes of what was asked for."""
-        self._to_come.clear()
+    def forget_requests(self) -> None:
+        """Nothing that was requested will arrive."""
+        self._requested.clear()
 
     def wanted(self, queue: str) -> int:
-        """How many more are wanted. None, while it is less than half of what the queue may have:
-        one at a time would cost a command each.
+        """How many messages to request; 0 while that is less than half of the prefetch, since one
+        message at a time would cost a command each.
         """
         prefetch = self._prefetch[queue]
-        lacking = prefetch - self._here[queue] - self._to_come[queue]
+        lacking = prefetch - self._here[queue] - self._requested[queue]
         return lacking if lacking >= max(1, prefetch // 2) else 0
 
     def changed(self) -> None:
-        """Wakes all who wait."""
+        """Wakes all that wait for a change."""
         self.turn += 1
-        told, self._changed = self._changed, asyncio.Event()
-        told.set()
+        before, self._changed = self._changed, asyncio.Event()
+        before.set()
 
     async def change(self, since: int | None = None) -> None:
-        """Waits for the next change; with a turn, for the first one after that."""
+        """Waits for the next change; with a turn, for the first one after it."""
         if since is None or since == self.turn:
             await self._changed.wait()
 
 
-def _named(message: AsyncMessage) -> tuple[str, str]:
-    """What tells a message from all others, whichever delivery it is."""
+def _key(message: AsyncMessage) -> tuple[str, str]:
     return message.queue, message.id

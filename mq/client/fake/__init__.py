@@ -1,17 +1,15 @@
-"""An mq in memory, for tests of programs that use one. See CLIENT.md, "Testing with the fake".
+"""An mq in memory, for tests of programs that use mq. See FAKE.md.
 
-fake        what a test makes, moves, and has go wrong
+It is the daemon, with a root in memory and a clock that tests advance.
+
+fake        the interface for tests
 clock       its time
-view        a look at its queues
-transport   what a client is given
-dispatch, answers   requests read, done and answered
-world, queue, message   what there is, and what time does to it
-publishing, fetching, settling, redelivery, queues, schedules, shovels   what becomes of it
-consuming   one WebSocket
-faults, waiting   what goes wrong, and who waits
-
-Down from here, all but `transport` and `waiting` is pure: it decides under one lock, and waits for
-nothing.
+view        reads its queues, for assertions
+transport   the clients' transport
+world       the daemon, in an event loop of its own thread
+wire        connections to the daemon without a network
+upkeep      mq-mover's work, at each moment of the clock
+faults      the faults of requests
 """
 
 from mq.client.fake.clock import FakeClock

@@ -1,4 +1,4 @@
-"""The fake: an mq in memory, for tests of programs that use one."""
+"""The fake: an mq in memory, for tests of programs that use mq."""
 
 import asyncio
 from typing import Final
@@ -6,46 +6,37 @@ from typing import Final
 from mq.client.client import AsyncClient
 from mq.client.fake.clock import FakeClock
 from mq.client.fake.faults import Fault, Kind
-from mq.client.fake.redelivery import expire, redeliver
-from mq.client.fake.transport import FakeTransport, Inside
+from mq.client.fake.transport import FakeTransport
 from mq.client.fake.view import QueueView
-from mq.client.fake.world import World
+from mq.client.fake.world import Inside
 from mq.client.options import Retry, Seams
-from mq.client.sync.client import Client
+from mq.client.sync import Client
 from mq.model.settings import QueueSettings
 
 _DEFAULTS: Final = QueueSettings()
 
 
 class FakeMq:
-    """An mq in memory, which answers as the server does; nothing of it survives the process. Give
-    its transports to clients, move its `clock`, have requests fail, and look at its queues. From
-    any thread.
+    """An mq in memory, which answers as the daemon does, and ends with the process. A test makes
+    its clients, advances its `clock`, makes requests fail, and reads its queues; in any thread.
 
-    `clock`: begins at the time of now, where none is given. `settings`: those that a queue has of
-    which nothing is said, as a server is told them by its flags.
+    `clock`: by default one that begins now. `settings`: the defaults of its queues, as a daemon has
+    them by its flags.
     """
 
     def __init__(
         self, *, clock: FakeClock | None = None, settings: QueueSettings = _DEFAULTS
     ) -> None:
         self.clock = clock or FakeClock()
-        self._world = World(self.clock, settings)
-        self._world.on_due(
-            lambda message: redeliver(self._world, message),
-            lambda message: expire(self._world, message),
-        )
-        self._inside = Inside(self._world)
-        self.clock.tell(self._moved)
+        self._inside = Inside(self.clock, settings)
 
     def transport(self) -> FakeTransport:
-        """A transport to this fake, for one client."""
+        """A transport to this fake, for one client: `Client(transport=fake.transport())`."""
         return FakeTransport(self._inside)
 
     def client(self, *, token: str | None = None, retry: Retry | None = None) -> Client:
-        """A client of this fake, for threads: `with fake.client() as client`. What it would wait
-        before it tries again takes no time: the fake's clock jumps over it. `token`: the fake asks
-        nobody for one.
+        """A client of this fake, for threads: `with fake.client() as client`. Its pauses before
+        retries take no time, since they advance the fake's clock. `token`: the fake ignores it.
         """
         transport, seams = self.transport(), self._seams()
         return Client(token=token, transport=transport, retry=retry, seams=seams)
@@ -63,8 +54,8 @@ class FakeMq:
         await asyncio.sleep(0)
 
     def queue(self, name: str) -> QueueView:
-        """A look at one of its queues, which need not be there. Raises BadName."""
-        return QueueView(self._world, name)
+        """A view of one of its queues, which need not exist. Raises BadName."""
+        return QueueView(self._inside, name)
 
     def fail(
         self,
@@ -75,49 +66,45 @@ class FakeMq:
         method: str | None = None,
         queue: str | None = None,
     ) -> None:
-        """So many of the next requests are not done, and answered with an error: 503, with
-        `Retry-After` in whole seconds (1 where nothing is said); 500; or 502 or 504, as of a proxy.
-        `method`, `queue`: only those. Raises ValueError for what HTTP cannot say.
+        """The next `times` requests, of `method` and `queue` if given, are not done, and answered
+        with an error: 503, with `Retry-After` in whole seconds (by default 1); 500; or 502 or 504,
+        as of a proxy. Raises ValueError for others.
         """
         self._fault(Fault(Kind.ANSWERED, method, queue, status, retry_after_s), times)
 
     def lose_answer(
         self, times: int = 1, *, method: str | None = None, queue: str | None = None
     ) -> None:
-        """So many of the next requests are done, and their answers do not come: the connection is
-        lost. Raises ValueError.
+        """The next `times` requests, of `method` and `queue` if given, are done, but their answers
+        are lost with the connection. Raises ValueError.
         """
         self._fault(Fault(Kind.UNANSWERED, method, queue), times)
 
     def lose_request(
         self, times: int = 1, *, method: str | None = None, queue: str | None = None
     ) -> None:
-        """So many of the next requests are lost with their connections before they are done. Raises
-        ValueError.
+        """The next `times` requests, of `method` and `queue` if given, are lost with the
+        connection, and not done. Raises ValueError.
         """
         self._fault(Fault(Kind.CUT, method, queue), times)
 
     def refuse_connections(self, times: int = 1) -> None:
-        """For so many of the next requests nothing is there to connect to. Raises ValueError."""
+        """The next `times` requests cannot connect. Raises ValueError."""
         self._fault(Fault(Kind.UNREACHED), times)
 
     def mend(self) -> None:
-        """Nothing goes wrong any more of what was asked for."""
-        with self._world.lock:
-            self._inside.faults.clear()
+        """Removes all faults."""
+        self._inside.faults.clear()
 
     def drop_connections(self) -> None:
-        """All WebSockets are lost at once; what their clients hold is released."""
-        for socket in list(self._inside.sockets):
-            socket.drop()
+        """Ends all WebSockets; mq releases the messages that their clients hold."""
+        self._inside.drop_sockets()
+
+    def close(self) -> None:
+        """Ends the fake, and frees its memory, as does the end of the process, and of the last
+        reference to it and its clients. May be called again.
+        """
+        self._inside.close()
 
     def _fault(self, fault: Fault, times: int) -> None:
-        with self._world.lock:
-            self._inside.faults.add(fault, times)
-
-    def _moved(self) -> None:
-        try:
-            with self._world.lock:
-                self._world.catch_up()
-        finally:
-            self._inside.bells.ring()
+        self._inside.faults.add(fault, times)

@@ -1,235 +1,135 @@
-"""What carries a client's requests to the fake."""
+"""The transport of a fake's clients."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from weakref import WeakSet
+import contextlib
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from mq.client.errors import ConnectionLost, CouldNotConnect, NotUsable, UpgradeRefused
-from mq.client.fake.asked import Asked, Outcome, Reply, Values, Waits, error_reply
-from mq.client.fake.consuming import Connection
-from mq.client.fake.dispatch import outcome_of
-from mq.client.fake.faults import Fault, Faults, Kind
-from mq.client.fake.limits import BODY_BYTES_MAX
-from mq.client.fake.waiting import Bell, Bells
-from mq.client.fake.world import World
-from mq.client.transport import Answer, BodyStream, Limits, Pairs, Request, Socket
-from mq.model.errors import MqError
+from mq.client.fake.faults import Fault, Kind
+from mq.client.fake.wire import LOST, Wire
+from mq.client.fake.world import Inside
+from mq.client.transport import Answer, BodyStream, Limits, Request, Socket
 
-_CONSUME = "/-/consume"
-_NO_HEADERS = ("\r", "\n", "\0")
-_GONE = "the connection to the fake has ended"
-
-
-@dataclass(slots=True)
-class Inside:
-    """What the transports of a fake share."""
-
-    world: World
-    faults: Faults = field(default_factory=Faults)
-    bells: Bells = field(default_factory=Bells)
-    sockets: "WeakSet[FakeSocket]" = field(default_factory=WeakSet)
-
-    def act(self, asked: Asked) -> Outcome:
-        """Does a request; those who wait hear of it."""
-        with self.world.lock:
-            outcome = outcome_of(self.world, asked)
-        self.bells.ring()
-        return outcome
+T = TypeVar("T")
 
 
 class FakeTransport:
-    """Implements `Transport` over a fake. Of one event loop; a fake has as many as it takes."""
+    """Implements `Transport` over a fake, for one client."""
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
         self._is_closed = False
-        self._bells: set[Bell] = set()
+        self._in_flight: set[Future[Any]] = set()
         self._sockets: set[FakeSocket] = set()
 
     async def request(self, request: Request, limits: Limits) -> Answer:
-        """Does it, and gives the answer. Raises NotUsable, and what a test has asked for:
-        CouldNotConnect, ConnectionLost; and what a streamed body raises.
+        """Sends a request to the fake; returns the answer. Raises NotUsable; the faults of the
+        test, CouldNotConnect and ConnectionLost; and what a streamed body raises.
         """
         self._check_open()
-        # As over a network: whoever sends is not alone in the loop.
-        await asyncio.sleep(0)
-        asked = _asked(request, await _whole(request.body))
-        inside = self._inside
-        with inside.world.lock:
-            fault = inside.faults.next(asked)
+        body = await _whole(request.body)
+        fault = self._inside.faults.next(request)
         if fault is not None and fault.kind is not Kind.UNANSWERED:
-            return _failed(fault).answer(asked, inside.world.clock.now_ms())
-        outcome = inside.act(asked)
-        reply = outcome if isinstance(outcome, Reply) else await self._wait(outcome)
+            return _failed(fault)
+        answer = await self._do(lambda: self._inside.world.ask(request, body))
         if fault is not None:
-            raise ConnectionLost(_GONE)
-        return reply.answer(asked, inside.world.clock.now_ms())
-
-    async def _wait(self, poll: Waits) -> Reply:
-        world, loop = self._inside.world, asyncio.get_running_loop()
-        end_s = loop.time() + poll.wait_s
-        bell = self._bell()
-        try:
-            while True:
-                left_s = end_s - loop.time()
-                with world.lock:
-                    world.catch_up()
-                    reply = _reply_of(poll, left_s <= 0 or world.now_ms() >= poll.end_ms)
-                    next_s = world.next_s()
-                if reply is not None:
-                    return reply
-                self._check_connected()
-                await bell.wait(left_s if next_s is None else min(left_s, next_s))
-        finally:
-            self._unbell(bell)
-            with world.lock:
-                poll.leave()
-                world.catch_up()
-            self._inside.bells.ring()
+            raise ConnectionLost(LOST)
+        return answer
 
     async def connect(self, request: Request, limits: Limits) -> Socket:
-        """Begins a WebSocket. Raises UpgradeRefused, NotUsable, and what a test has asked for."""
+        """Opens a WebSocket. Raises UpgradeRefused, NotUsable, and the faults of the test."""
         self._check_open()
-        await asyncio.sleep(0)
-        asked = _asked(request, b"")
-        inside = self._inside
-        with inside.world.lock:
-            fault = inside.faults.next(asked)
+        fault = self._inside.faults.next(request)
         if fault is not None:
             if fault.kind is Kind.UNANSWERED:
-                raise ConnectionLost(_GONE)
-            reply = _failed(fault)
-            raise UpgradeRefused(reply.status, reply.body.decode())
-        if asked.path != _CONSUME:
-            outcome = inside.act(asked)
-            status = outcome.status if isinstance(outcome, Reply) else 204
-            raise UpgradeRefused(status)
-        socket = FakeSocket(inside, self._bell(), self._forget)
-        inside.sockets.add(socket)
+                raise ConnectionLost(LOST)
+            answer = _failed(fault)
+            raise UpgradeRefused(answer.status, answer.body.decode())
+        socket = FakeSocket(self._inside, self._sockets.discard)
+        socket.wire = await self._do(
+            lambda: self._inside.world.connect(request, socket.receive_frame)
+        )
         self._sockets.add(socket)
         return socket
 
-    def _forget(self, socket: "FakeSocket", bell: Bell) -> None:
-        self._sockets.discard(socket)
-        self._unbell(bell)
-
-    def _bell(self) -> Bell:
-        bell = Bell()
-        self._bells.add(bell)
-        self._inside.bells.add(bell)
-        return bell
-
-    def _unbell(self, bell: Bell) -> None:
-        self._bells.discard(bell)
-        self._inside.bells.discard(bell)
+    async def _do(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs a coroutine in the fake's loop. Raises ConnectionLost at `close`."""
+        future = self._inside.submit(begin)
+        self._in_flight.add(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if self._is_closed:
+                raise ConnectionLost(LOST) from None
+            raise
+        finally:
+            self._in_flight.discard(future)
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise NotUsable("the client is closed")
-
-    def _check_connected(self) -> None:
-        if self._is_closed:
-            raise ConnectionLost(_GONE)
+            raise NotUsable.closed()
 
     async def close(self) -> None:
-        """Ends all connections. What waits for an answer raises ConnectionLost. May be called
-        again.
-        """
+        """Ends all connections. Requests in flight raise ConnectionLost. May be called again."""
         self._is_closed = True
+        for each in list(self._in_flight):
+            each.cancel()
         for socket in list(self._sockets):
             await socket.close()
-        for bell in list(self._bells):
-            bell.ring()
 
 
 class FakeSocket:
     """A WebSocket of the fake."""
 
-    def __init__(
-        self, inside: Inside, bell: Bell, forget: "Callable[[FakeSocket, Bell], None]"
-    ) -> None:
+    wire: Wire
+
+    def __init__(self, inside: Inside, forget: "Callable[[FakeSocket], None]") -> None:
         self._inside = inside
-        self._bell = bell
         self._forget = forget
-        self._connection = Connection(inside.world)
+        self._loop = asyncio.get_running_loop()
+        self._frames: asyncio.Queue[str | bytes | None] = asyncio.Queue()
+
+    def receive_frame(self, frame: str | bytes | None) -> None:
+        """Gets a frame from the fake; None: the connection has ended. In the fake's thread."""
+        with contextlib.suppress(RuntimeError):  # The client's loop has ended.
+            self._loop.call_soon_threadsafe(self._frames.put_nowait, frame)
 
     async def send(self, text: str) -> None:
-        """A command. Raises ConnectionLost."""
-        await asyncio.sleep(0)
-        world = self._inside.world
-        with world.lock:
-            if self._connection.is_over:
-                raise ConnectionLost(_GONE)
-            world.catch_up()
-            self._connection.hear(text)
-            world.catch_up()
-        self._inside.bells.ring()
+        """Sends a text frame. Raises ConnectionLost."""
+        await self._do(lambda: self._inside.world.send(self.wire, text))
 
     async def receive(self) -> str | bytes:
-        """What comes next. Raises ConnectionLost when the connection has ended."""
-        world = self._inside.world
-        while True:
-            with world.lock:
-                world.catch_up()
-                frame = self._connection.next()
-                is_over, next_s = self._connection.is_over, world.next_s()
-            if frame is not None:
-                return frame
-            if is_over:
-                raise ConnectionLost(_GONE)
-            await self._bell.wait(next_s)
+        """The next frame. Raises ConnectionLost once the connection has ended."""
+        frame = await self._frames.get()
+        if frame is None:
+            self._frames.put_nowait(None)
+            raise ConnectionLost(LOST)
+        return frame
 
     async def close(self) -> None:
-        """Ends the connection: what its client holds is released. May be called again."""
-        self.drop()
-        self._forget(self, self._bell)
+        """Ends the connection; mq releases the client's messages. May be called again."""
+        self._forget(self)
+        with contextlib.suppress(NotUsable):
+            await self._do(lambda: self._inside.world.drop(self.wire))
 
-    def drop(self) -> None:
-        """The connection is lost, from any thread."""
-        with self._inside.world.lock:
-            self._connection.end()
-            self._inside.world.catch_up()
-        self._inside.bells.ring()
+    async def _do(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await asyncio.wrap_future(self._inside.submit(begin))
 
 
-def _failed(fault: Fault) -> Reply:
+def _failed(fault: Fault) -> Answer:
+    """The answer of a fault. Raises CouldNotConnect, ConnectionLost."""
     if fault.kind is Kind.UNREACHED:
-        raise CouldNotConnect("cannot connect to the fake (as asked for): is mq running there?")
+        raise CouldNotConnect(
+            "cannot connect to the fake (by refuse_connections): is mq running there?"
+        )
     if fault.kind is Kind.CUT:
-        raise ConnectionLost(_GONE)
-    return fault.reply()
-
-
-def _reply_of(poll: Waits, is_late: bool) -> Reply | None:
-    try:
-        return poll.reply(is_late)
-    except MqError as error:
-        return error_reply(error)
-
-
-def _asked(request: Request, body: bytes) -> Asked:
-    path, _, rest = request.path.partition("?")
-    if rest:
-        raise ValueError("a query stands beside the path")
-    headers = Values(_sent(request.headers), is_folded=True)
-    return Asked(request.method, path, Values(request.query), headers, body)
-
-
-def _sent(headers: Pairs) -> Pairs:
-    """Headers as they come to the other side. Raises ValueError for what no header can have."""
-    if any(mark in text for pair in headers for text in pair for mark in _NO_HEADERS):
-        raise ValueError("a header has no line feed, carriage return or null byte")
-    return tuple((name, value.strip(" \t")) for name, value in headers)
+        raise ConnectionLost(LOST)
+    return fault.answer()
 
 
 async def _whole(body: bytes | BodyStream) -> bytes:
-    """A body to its end, or to where it is too large for any queue."""
     if isinstance(body, bytes):
         return body
-    found = bytearray()
-    async for chunk in body.chunks():
-        found += chunk
-        if len(found) > BODY_BYTES_MAX:
-            break
-    return bytes(found)
+    return b"".join([chunk async for chunk in body.chunks()])

@@ -1,20 +1,26 @@
-"""A look at a fake's queue, for a test's assertions."""
+"""A view of a fake's queue, for a test's assertions."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from mq.client.fake.message import Message
-from mq.client.fake.world import World
+from mq.broker.broker import Broker
+from mq.client.fake.upkeep import ids_of
+from mq.client.fake.world import Inside
 from mq.model.lifecycle import State
+from mq.model.message import Part
 from mq.model.names import QueueName
-from mq.protocol.carried import named_headers, sidelined_for
+from mq.protocol.rows import named_headers, sidelined_for
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.format.layout import Place
+from mq.store.operations.read import Reading, read_rows
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A message as it is at this moment. `state` is `ready`, `delayed` or `removed`; a fetched one
-    is delayed until it is due, and has receives. `reason`: why it is in a sideline.
+    """A message at this moment. `state`: `ready`, `delayed` or `removed`; a fetched message is
+    delayed until it is due, and has receives. `reason`: why it is in a sideline.
     """
 
     id: str
@@ -33,77 +39,102 @@ class Seen:
 
 
 class QueueView:
-    """One queue of a fake, as it is whenever it is asked. From any thread."""
+    """A queue of a fake, at the moment of each call, in any thread."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self._world = world
+    def __init__(self, inside: Inside, name: str) -> None:
+        self._inside = inside
         self._name = QueueName.parse(name)
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a queue."""
-        with self._world.lock:
-            self._world.catch_up()
-            return self._name.text in self._world.queues
+        return self._inside.look(lambda broker: queue_exists(broker.root, self._name))
 
     @property
     def waiting(self) -> int:
-        """How many wait for its messages: long polls, and subscriptions of WebSockets."""
-        with self._world.lock:
-            queue = self._world.queues.get(self._name.text)
-            return 0 if queue is None else len(queue.takers)
+        """How many long polls and WebSockets' subscriptions wait for its messages."""
+        return self._inside.look(self._consumers)
+
+    def _consumers(self, broker: Broker) -> int:
+        queue = broker.used(self._name.text)
+        return 0 if queue is None else queue.consumers
 
     @property
     def messages(self) -> list[Seen]:
-        """All of the queue, also those removed; none where there is no such queue."""
+        """All messages, also removed ones; none where the queue does not exist."""
         return self._seen(State.READY, State.DELAYED, State.REMOVED)
 
     @property
     def ready(self) -> list[bytes]:
-        """The bodies of those that may be fetched, in the order of delivery."""
+        """The bodies of messages that can be fetched, in delivery order."""
         return [each.body for each in self._seen(State.READY)]
 
     @property
     def delayed(self) -> list[bytes]:
-        """The bodies of those that wait for their time and were never fetched."""
+        """The bodies of messages that are not due yet and were never fetched."""
         return [each.body for each in self._seen(State.DELAYED) if not each.receives]
 
     @property
     def in_flight(self) -> list[bytes]:
-        """The bodies of those that somebody has fetched, or that wait to be delivered again."""
+        """The bodies of messages that a consumer has, or that wait for their next delivery."""
         return [each.body for each in self._seen(State.DELAYED) if each.receives]
 
     @property
     def removed(self) -> list[bytes]:
-        """The bodies of those that were deleted."""
+        """The bodies of deleted messages."""
         return [each.body for each in self._seen(State.REMOVED)]
 
     @property
     def sidelined(self) -> list[bytes]:
-        """The bodies of those that may be fetched from the queue's sideline."""
+        """The bodies of messages that can be fetched from the queue's sideline."""
         if self._name.is_sideline:
             return []
-        return QueueView(self._world, self._name.sideline().text).ready
+        return QueueView(self._inside, self._name.sideline().text).ready
 
     def _seen(self, *states: State) -> list[Seen]:
-        with self._world.lock:
-            self._world.catch_up()
-            queue = self._world.queues.get(self._name.text)
-            if queue is None:
-                return []
-            return [_seen(each) for state in states for each in queue.within(state)]
+        def look(broker: Broker) -> list[Seen]:
+            buried = self._inside.world.buried.get(self._name, ())
+            readings = (_readings(broker.root, each, self._name, buried) for each in states)
+            return [_seen(self._name, reading) for of_state in readings for reading in of_state]
+
+        return self._inside.look(look)
 
 
-def _seen(message: Message) -> Seen:
-    stamp, key = message.stamp, message.id.key
+def _seen(queue: QueueName, reading: Reading) -> Seen:
+    key = reading.id.key
     return Seen(
-        id=message.id.text,
-        body=message.body,
-        state=message.state.value,
-        receives=stamp.receives,
-        priority=message.id.priority,
+        id=reading.id.text,
+        body=reading.body or b"",
+        state=reading.state.value,
+        receives=reading.stamp.receives,
+        priority=reading.id.priority,
         key=None if key is None else key.text,
-        due=datetime.fromtimestamp(stamp.due_ms / 1000, UTC),
-        headers=named_headers(message.id.content_type, message.headers),
-        reason=sidelined_for(message.queue, stamp),
+        due=datetime.fromtimestamp(reading.stamp.due_ms / 1000, UTC),
+        headers=named_headers(reading.id.content_type, reading.headers),
+        reason=sidelined_for(queue, reading.stamp),
     )
+
+
+def _readings(
+    root: Root, state: State, queue: QueueName, without: Container[str]
+) -> Iterator[Reading]:
+    """The messages of a queue in a state, with their bodies, `without` these ids."""
+    for each in ids_of(root, state, queue):
+        if each.name not in without:
+            for found in read_rows(root, Place(state, queue, each.id, each.bucket or ""), _all):
+                if found.state is state and found.id.text not in without:
+                    yield _held(root, found)
+
+
+def _all(size: int, receives: int) -> Part:
+    return Part(0, size)
+
+
+def _held(root: Root, reading: Reading) -> Reading:
+    """The same with its body in memory."""
+    if reading.descriptor is None:
+        return reading
+    try:
+        body = root.files.read(reading.descriptor, reading.size, reading.offset)
+    finally:
+        root.files.close(reading.descriptor)
+    return replace(reading, body=body, descriptor=None)

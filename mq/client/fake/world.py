@@ -1,217 +1,319 @@
-"""All that a fake holds, and what time does there.
+"""A fake's daemon, in an event loop of its own thread, with a root in memory."""
 
-Everything below decides in this thread and waits for nothing; whoever uses it holds `lock`. What is
-due happens before each request and after it, at `now_ms` of its own; what requests do, at the time
-of the clock.
-"""
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator
-
+from mq.broker.broker import Broker
 from mq.client.fake.clock import FakeClock
-from mq.client.fake.limits import MESSAGES_MAX, REMOVED_MAX, TIMERS_RUNG_MAX
-from mq.client.fake.message import Message
-from mq.client.fake.queue import Queue
-from mq.client.fake.timers import Timers
-from mq.model.errors import NoMemory, QueueExpired, QueueNotFound
-from mq.model.expiry import has_expired, lifetime_ms
-from mq.model.history import Event, Line, parse_line
+from mq.client.fake.faults import Faults
+from mq.client.fake.upkeep import Upkeep, ids_of
+from mq.client.fake.wire import Wire, exchange
+from mq.client.portal import Portal
+from mq.client.transport import Answer, Request
+from mq.daemon.daemon import Daemon
+from mq.http.acceptor import Bounds
+from mq.http.connection import Server
+from mq.http.dispatcher import Dispatcher
+from mq.model.errors import BadName
 from mq.model.lifecycle import State
-from mq.model.message import Delivery, Stamp
-from mq.model.names import QueueName, UuidSource
+from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.model.upkeep_limits import MESSAGE_EXPIRY_EVERY_S
+from mq.runtime.server_settings import HEAD_S_DEFAULT, ServerSettings
+from mq.sqs.serving import Front as Sqs
+from mq.store.disk.files import ClockFiles
+from mq.store.scan.census import Census
 
-_PROCESS = "fake"
+T = TypeVar("T")
+
+# A file system in memory, on Linux.
+MEMORY = "/dev/shm"  # noqa: S108
+_CONNECTIONS_MAX: Final = 100_000
+# No pings: an advance of the clock would look like a client's silence.
+_PING_S: Final = 1e9
+# When to look for due work after a request; looking takes at most this share of the time.
+_LOOK_S: Final = 0.02
+_LOOK_SHARE: Final = 0.05
+# Turns of the loop and of the commit threads until operations have ended that need no time.
+_TURNS: Final = 4
+_CREATED: Final = 201
+# Requests that may make something due at once, such as a release beyond max_receives.
+_MAKES_DUE: Final = ("PATCH", "PUT")
+_RELEASES: Final = '"release"'
 
 
-class World:
-    """The queues, and the time as of which something happens to them."""
+class _Loop(asyncio.SelectorEventLoop):
+    """Its timers follow the fake's clock. It runs blocking functions itself: all is in memory."""
 
-    def __init__(self, clock: FakeClock, defaults: QueueSettings) -> None:
-        self.lock = threading.RLock()
-        self.clock = clock
-        self.defaults = defaults
-        self.queues: dict[str, Queue] = {}
-        self.timers = Timers()
-        self.uuids = UuidSource(self)
-        self.known: dict[str, dict[str, object]] = {}
-        """The queues and their settings as of the last refresh."""
-        self._as_of_ms = clock.now_ms()
-        self._removed: deque[Message] = deque()
-        self._living = 0
-        self._became_ready: set[str] = set()
-        self._redeliver: Callable[[Message], None] = _nothing
-        self._expire: Callable[[Message], None] = _nothing
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self._clock = clock
 
-    def on_due(
-        self, redeliver: Callable[[Message], None], expire: Callable[[Message], None]
-    ) -> None:
-        """Who decides about a delayed message that is due, and a ready one that has expired."""
-        self._redeliver, self._expire = redeliver, expire
+    def time(self) -> float:
+        return self._clock.steady_s()
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        ended: asyncio.Future[T] = self.create_future()
+        try:
+            ended.set_result(func(*args))
+        except Exception as error:
+            ended.set_exception(error)
+        return ended
+
+
+class _World:
+    """The daemon of a fake, in the thread of its loop but for `__init__` and `new_loop`."""
+
+    def __init__(self, clock: FakeClock, settings: QueueSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._beginning: asyncio.Task[None] | None = None
+        self.folder: str | None = None
+        self._daemon: Daemon | None = None
+        self._is_there = False
+        self.buried: dict[QueueName, set[str]] = {}
+        """Messages that were removed before their queues were created again."""
+        self._wires: WeakSet[Wire] = WeakSet()
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_ms: int | None = None
+        self._look_cost_s = 0.0
+        self._is_commanded = False
+        """Whether a WebSocket sent a release, which may make something due."""
+        self._looking: asyncio.Task[None] | None = None
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return _Loop(self._clock)
+
+    async def begin(self) -> None:
+        """Starts the daemon, once; returns when it runs."""
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._begin())
+        await asyncio.shield(self._beginning)
+
+    async def _begin(self) -> None:
+        self.folder = _new_folder()
+        settings = ServerSettings(
+            Path(self.folder, "root"),
+            durability="none",
+            force=True,
+            ping_s=_PING_S,
+            inotify=False,
+            queue=self._settings,
+            timings=False,
+        )
+        self._files = ClockFiles(self._clock.now_ms)
+        self._daemon = Daemon(settings, self._files, self._clock)
+        self.service = await self._daemon.open()
+        self.broker = self.service.broker
+        self.broker.root.facts.settle_s = 0.0
+        bounds = Bounds(_CONNECTIONS_MAX, HEAD_S_DEFAULT)
+        self._server = Server(Dispatcher(self.service, front=Sqs(self.service.broker)), bounds)
+        flusher = self.broker.committer.flusher
+        self._upkeep = Upkeep(self.broker.root, self._files, flusher)
+        self._is_there = True
+
+    async def end(self) -> None:
+        """Ends the daemon, and deletes its root."""
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if self._is_there:
+                for each in list(self._server.connections):
+                    each.cut()
+                self._upkeep.end()
+            if self._daemon is not None:
+                await self._daemon.drain()
+        finally:
+            if self.folder is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
 
     # Time
 
-    def now_ms(self) -> int:
-        """As of when something happens, milliseconds since the epoch."""
-        return self._as_of_ms
+    async def catch_up(self) -> int | None:
+        await self._pass()
+        await self.settle()
+        # Waiting consumers may have fetched messages, which have due times as well.
+        self._upkeep.run()
+        return self._find_next()
 
-    def steady_s(self) -> float:
-        """The same in seconds."""
-        return self._as_of_ms / 1000
+    def _find_next(self) -> int | None:
+        self._next_ms = self._upkeep.next_ms(self.service.shovels.running)
+        return self._next_ms
 
-    def catch_up(self) -> None:
-        """Has all happen that is due, each at its time, and then has those who wait be served.
-        Raises ValueError where it is too much: the rest happens the next time.
-        """
-        now_ms = max(self._as_of_ms, self.clock.now_ms())
-        for _ in range(TIMERS_RUNG_MAX):
-            if (timer := self.timers.due(now_ms)) is None:
-                break
-            self._as_of_ms = max(self._as_of_ms, timer.ms)
-            timer.act()
-        else:
-            raise ValueError(f"more than {TIMERS_RUNG_MAX} things are due: advance by less")
-        self._as_of_ms = now_ms
-        self._serve()
-
-    def next_s(self) -> float | None:
-        """For how long nothing happens by itself; None: nothing ever does."""
-        next_ms = self.timers.next_ms()
-        return None if next_ms is None else self.clock.seconds_to(next_ms)
-
-    # Queues
-
-    def queue(self, name: QueueName) -> Queue:
-        """Raises QueueNotFound."""
-        found = self.queues.get(name.text)
-        if found is None:
-            raise QueueNotFound(name.text)
-        return found
-
-    def forget(self, queue: Queue) -> None:
-        """A queue is gone, with all its messages."""
-        del self.queues[queue.name.text]
-        queue.is_gone = True
-        self._living -= sum(1 for _ in queue.alive())
-        queue.takers.fail_all(QueueNotFound(queue.name.text))
-
-    # Messages
-
-    def admit(self) -> None:
-        """Whether there is room for another message. Raises NoMemory."""
-        if self._living >= MESSAGES_MAX:
-            raise NoMemory
-
-    def arrive(self, queue: Queue, message: Message) -> None:
-        """A new message comes to a queue."""
-        self._living += 1
-        self.settle(queue, message)
-
-    def settle(self, queue: Queue, message: Message) -> None:
-        """A message comes to a queue, in the state that it says."""
-        queue.add(message)
-        self._look_ahead(queue, message)
-
-    def move(self, queue: Queue, message: Message, state: State, stamp: Stamp) -> None:
-        """A message goes from one state to another, or is stamped anew in the one that it has."""
-        queue.move(message, state)
-        message.stamp = stamp
-        if state is State.REMOVED:
-            self._bury(message)
-        else:
-            self._look_ahead(queue, message)
-
-    def _look_ahead(self, queue: Queue, message: Message) -> None:
-        """What time will do to it."""
-        if message.state is State.READY:
-            self._became_ready.add(queue.name.text)
-            self.watch_age(queue, message)
-        else:
-            due_ms = message.stamp.due_ms
-            self.timers.set(
-                due_ms,
-                lambda: queue.has(message, State.DELAYED) and message.stamp.due_ms == due_ms,
-                lambda: self._redeliver(message),
-            )
-
-    def watch_age(self, queue: Queue, message: Message) -> None:
-        """A ready message is to be looked at when it has lived as long as it may."""
-        ttl_s = queue.settings.message_ttl_s
-        if ttl_s > 0 and message.state is State.READY:
-            ends_ms = message.id.published_ms + lifetime_ms(ttl_s)
-            if ends_ms < self.now_ms():
-                # What came here, or was given less time, too late goes at the next turn of who
-                # looks for it.
-                ends_ms = self.now_ms() + round(MESSAGE_EXPIRY_EVERY_S * 1000)
-            self.timers.set(
-                ends_ms,
-                lambda: queue.has(message, State.READY),
-                lambda: self._expire(message),
-            )
-
-    def _bury(self, message: Message) -> None:
-        self._living -= 1
-        self._removed.append(message)
-        if len(self._removed) > REMOVED_MAX:
-            reaped = self._removed.popleft()
-            if (queue := self.queues.get(reaped.queue.text)) is not None:
-                queue.take_out(reaped)
-
-    def claim(self, queue: Queue, message: Message, asked_s: float | None) -> Delivery:
-        """A ready message becomes its fetcher's, for so long; None: as it or its queue says."""
-        shown_s = asked_s or message.id.visibility_s or queue.settings.visibility_s
-        stamp = message.stamp.received(self.now_ms() + round(shown_s * 1000))
-        self.move(queue, message, State.DELAYED, stamp)
-        queue.totals.fetched += 1
-        queue.totals.redelivered += stamp.receives > 1
-        self.record(queue, message, Event.FETCHED, stamp.due_ms)
-        return message.delivery()
-
-    def serve(self, queue: Queue) -> None:
-        """Those who wait for messages of the queue get what is ready now."""
-        if queue.settings.expires_at is not None:
-            try:
-                queue.check_life(self.now_ms())
-            except QueueExpired as error:
-                queue.takers.fail_all(error)
-                return
-        for message in self.served(queue) if queue.takers.is_anybody_hungry else ():
-            taker = queue.takers.next_for(message)
-            if taker is not None:
-                taker.take(self.claim(queue, message, taker.visibility_s))
-
-    def served(self, queue: Queue) -> Iterator[Message]:
-        """The ready messages that may be given out, in the order of delivery."""
-        ttl_s, now_ms = queue.settings.message_ttl_s, self.now_ms()
-        return (
-            each for each in queue.ready if not has_expired(each.id.published_ms, ttl_s, now_ms)
-        )
-
-    def _serve(self) -> None:
-        names, self._became_ready = self._became_ready, set()
-        for name in sorted(names):
-            if (queue := self.queues.get(name)) is not None:
-                self.serve(queue)
-
-    def record(
-        self,
-        queue: Queue,
-        message: Message,
-        event: Event,
-        due_ms: int | None = None,
-        reason: str = "",
-    ) -> None:
-        """What became of a message, where the queue's history is kept."""
-        if not queue.settings.history:
+    async def _pass(self) -> None:
+        """Does all that is due, and notifies waiting consumers."""
+        await self.begin()
+        if not self._upkeep.run():
             return
-        text = message.id.text
-        line = Line(self.now_ms(), event, text, message.stamp.receives, due_ms, reason=reason)
-        said = parse_line(line.written(_PROCESS), text)
-        if said is not None:
-            queue.pasts.add(text, said)
+        await self.service.following.refresh()
+        for queue in self.broker.in_use():
+            queue.serves_others()
+            queue.end_if_expired()
+            for selection in queue.subscriptions.waiting:
+                queue.claimer(selection).scan_again()
+
+    async def settle(self) -> None:
+        """Waits for operations in flight, as far as they need no time."""
+        for run in (*self.service.shovels.running, *self._upkeep.shovels):
+            run.goes_on_in_s()
+        for _ in range(_TURNS):
+            if self._daemon is not None:
+                await self._daemon.turn()
+
+    async def _now(self) -> None:
+        """Does all that is due by the running clock, or by a command."""
+        await self.begin()
+        if self._is_commanded or (
+            self._next_ms is not None and self._next_ms <= self._clock.now_ms()
+        ):
+            self._is_commanded = False
+            await self.catch_up()
+
+    def _look_soon(self) -> None:
+        """Looks soon for what a request may have made due."""
+        if not self._clock.stands:
+            self._look_in(max(_LOOK_S, self._look_cost_s / _LOOK_SHARE))
+
+    def _look_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if (
+            self._timer is None
+            or self._timer.cancelled()
+            or self._timer.when() > loop.time() + seconds
+        ):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._looking = asyncio.create_task(self._look_again())
+
+    async def _look_again(self) -> None:
+        began_s = self._clock.steady_s()
+        await self._pass()
+        next_ms = self._find_next()
+        self._look_cost_s = self._clock.steady_s() - began_s
+        if next_ms is not None:
+            in_ms = next_ms - self._clock.now_ms()
+            self._look_in(in_ms / 1000 if in_ms > 0 else _LOOK_S)
+
+    # Requests
+
+    async def ask(self, request: Request, body: bytes) -> Answer:
+        """Sends a request to the daemon; returns the answer. Raises ConnectionLost."""
+        await self._now()
+        if request.method == "GET":
+            self._forget_counts(request.path)
+        try:
+            answer = await exchange(self._server, request, body)
+            if request.method == "PUT" and answer.status == _CREATED:
+                self._bury(request.path)
+            return answer
+        finally:
+            if request.path.endswith("/shovel"):
+                await self.settle()
+            if request.method in _MAKES_DUE:
+                await self._pass()
+            self._look_soon()
+
+    def _bury(self, path: str) -> None:
+        """A queue was created: the removed messages of its name are of earlier queues."""
+        with contextlib.suppress(BadName):
+            name = QueueName.parse(path[1:])
+            removed = ids_of(self.broker.root, State.REMOVED, name)
+            self.buried[name] = {each.name for each in removed}
+
+    def _forget_counts(self, path: str) -> None:
+        """Makes the daemon count a queue's messages at once, instead of once a second."""
+        if (queue := self.broker.used(path[1:])) is not None:
+            queue.description = None
+            self.broker.describer.census = Census(self.broker.root)
+
+    async def connect(
+        self, request: Request, received: Callable[[str | bytes | None], None]
+    ) -> Wire:
+        """Opens a WebSocket. Raises UpgradeRefused, ConnectionLost."""
+        await self._now()
+        wire = Wire(self._server, request, received)
+        await wire.begun()
+        self._wires.add(wire)
+        return wire
+
+    async def send(self, wire: Wire, text: str) -> None:
+        """Sends a command by a WebSocket. Raises ConnectionLost."""
+        await self._now()
+        wire.send(text)
+        self._is_commanded = self._is_commanded or _RELEASES in text
+        self._look_soon()
+
+    async def drop(self, *wires: Wire) -> None:
+        """Ends WebSockets; on return, mq has released the messages that their clients held."""
+        for each in wires:
+            each.drop()
+        await self.settle()
+        self._look_soon()
+
+    async def drop_all(self) -> None:
+        await self.begin()
+        await self.drop(*self._wires)
+
+    async def look(self, looked: Callable[[Broker], T]) -> T:
+        """The result of a function that reads the broker and its root."""
+        await self._now()
+        await self._pass()
+        await self.settle()
+        return looked(self.broker)
 
 
-def _nothing(message: Message) -> None:
-    """Nobody decides."""
+def _new_folder() -> str:
+    where = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None
+    made = tempfile.mkdtemp(prefix=f"mq-fake-{os.getpid()}-", dir=where)
+    # On macOS the temporary folder's path has a link, which a root's path must not have.
+    return os.path.realpath(made)
+
+
+class Inside:
+    """A fake's daemon, for its transports and views, in any thread."""
+
+    def __init__(self, clock: FakeClock, settings: QueueSettings) -> None:
+        self.faults = Faults()
+        self.world = _World(clock, settings)
+        self._portal = Portal(self.world.end, self.world.new_loop, "mq-fake")
+        self._is_begun = False
+        clock.lead(self)
+
+    def run(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs a coroutine in the daemon's loop; returns its result. Raises NotUsable."""
+        self._is_begun = True
+        return self._portal.run(begin)
+
+    def submit(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
+        """Starts a coroutine in the daemon's loop. Raises NotUsable."""
+        self._is_begun = True
+        return self._portal.submit(begin)
+
+    def catch_up(self) -> int | None:
+        if not self._is_begun or self._portal.is_over:
+            return None
+        return self.run(self.world.catch_up)
+
+    def look(self, looked: Callable[[Broker], T]) -> T:
+        """The result of a function that reads the broker and its root."""
+        return self.run(lambda: self.world.look(looked))
+
+    def drop_sockets(self) -> None:
+        self.run(self.world.drop_all)
+
+    def close(self) -> None:
+        """Ends the daemon. May be called again."""
+        self._portal.close()

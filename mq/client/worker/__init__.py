@@ -1,24 +1,34 @@
-"""Workers: handlers of messages, several at a time, in an event loop and in threads. See WORKER.md.
+"""Workers: call handlers with messages, several at a time, in an event loop and threads. See
+WORKER.md.
 
-Down from here: `worker`, what programs use; `running`, one run of it; `polling`, `calling`,
-`settling` and `leases`, which act; and what they decide by, pure: `verdicts`, `backoff`,
-`dispatching`, `scaling`, `supply`, `lease`.
+From the top: `worker`, which programs use, and `tasks`, functions that messages call; `running`,
+one run of a worker; `polling`, `calling`, `settling` and `leases`, which act; `handlers`,
+`verdicts`, `typed` and `dispatching`, which decide and are pure.
 """
 
-from mq.client.worker.backoff import Backoff
-from mq.client.worker.calling import CallNext, Exited, Middleware, TimeLimitReached
+from mq.client.worker.calling import CallNext, Exited, Middleware, TimeLimitReached, logged
 from mq.client.worker.dispatching import NoHandler
-from mq.client.worker.logged import logged
 from mq.client.worker.messages import AsyncWorkerMessage, WorkerMessage
+from mq.client.worker.tasks import BadResult, Handle, Task, TaskFailed
+from mq.client.worker.typed import BadBody
+from mq.client.worker.verdicts import Backoff
 from mq.client.worker.worker import Worker
+from mq.model.recurrence import Cron, Every
 
 __all__ = [
     "AsyncWorkerMessage",
     "Backoff",
+    "BadBody",
+    "BadResult",
     "CallNext",
+    "Cron",
+    "Every",
     "Exited",
+    "Handle",
     "Middleware",
     "NoHandler",
+    "Task",
+    "TaskFailed",
     "TimeLimitReached",
     "Worker",
     "WorkerMessage",

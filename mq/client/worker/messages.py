@@ -1,108 +1,50 @@
-"""What a handler is given: the message that was fetched, and whether it is still the worker's."""
+"""A handler's message: the fetched message, and whether it is still the worker's."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from mq.client.errors import NotUsable
+from mq.client.message import Fetched
 from mq.client.values import Reason
-from mq.client.worker.delivery import LOST, Delivery
-from mq.client.worker.leases import Leases
+from mq.client.worker.leases import LOST, Delivery, Leases
+from mq.model.failure import Failure
 
 T = TypeVar("T")
 
 
-class _Given:
-    """What a message says, as `AsyncMessage` does."""
+class _Given(Fetched):
+    """A message and its delivery."""
 
     __slots__ = ("_delivery", "_leases")
 
     def __init__(self, delivery: Delivery, leases: Leases) -> None:
+        super().__init__(delivery.message.queue, delivery.message.row)
         self._delivery = delivery
         self._leases = leases
 
     @property
-    def queue(self) -> str:
-        """Its queue's name."""
-        return self._delivery.message.queue
-
-    @property
-    def id(self) -> str:
-        """Opaque; the same at each delivery."""
-        return self._delivery.message.id
-
-    @property
-    def body(self) -> bytes:
-        """As it was published."""
-        return self._delivery.message.body
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The Content-Type and what else the message keeps, by names in lower case."""
-        return self._delivery.message.headers
-
-    @property
-    def content_type(self) -> str:
-        """Its Content-Type."""
-        return self._delivery.message.content_type
-
-    @property
-    def receives(self) -> int:
-        """How often it was delivered, this time included."""
-        return self._delivery.message.receives
-
-    @property
-    def published(self) -> datetime:
-        """When."""
-        return self._delivery.message.published
-
-    @property
     def due(self) -> datetime:
-        """Until then it is the worker's, by mq's clock; the worker extends it."""
+        """Until then no other consumer gets it, by mq's clock; the worker extends it."""
         return self._delivery.message.due
 
     @property
-    def key(self) -> str | None:
-        """Its lookup key."""
-        return self._delivery.message.key
-
-    @property
-    def priority(self) -> int:
-        """0 to 9."""
-        return self._delivery.message.priority
-
-    @property
-    def sidelined(self) -> str | None:
-        """In a sideline, why it came there, where that is known."""
-        return self._delivery.message.sidelined
-
-    @property
     def settled(self) -> str | None:
-        """What became of it: deleted, released, sidelined; None so far."""
+        """How it was settled: deleted, released, sidelined; None: it is not."""
         return self._delivery.message.settled
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is another's by now, or gone: whatever the handler ends with is not done then.
-        A handler that takes long looks at it now and then, and gives up.
+        """Whether it is another consumer's by now, or gone: the handler's result does not count
+        then. A long handler checks it now and then, and returns.
         """
         return self._delivery.is_lost
 
-    def text(self) -> str:
-        """The body as text in UTF-8. Raises UnicodeDecodeError."""
-        return self._delivery.message.text()
-
-    def json(self) -> Any:
-        """What the body says as JSON. Raises ValueError."""
-        return self._delivery.message.json()
-
-    def __repr__(self) -> str:
-        return repr(self._delivery.message)
-
-    async def _said(self, saying: Coroutine[Any, Any, T]) -> T:
+    async def _settled(self, settle: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await saying
+            return await settle()
         except LOST:
             self._leases.lose(self._delivery)
             raise
@@ -112,33 +54,36 @@ class _Given:
 
 
 class AsyncWorkerMessage(_Given):
-    """A message, as handlers that are `async def` have it, and middleware. What the handler settles
-    by itself stays so, whatever it ends with.
+    """The message of an `async def` handler, and of middleware. Once the handler has settled it,
+    the handler's result does not count. Each method raises DeliveredAgain and MessageNotFound for a
+    lost message, AlreadySettled for one that was settled in another way.
     """
 
     __slots__ = ()
 
     async def delete(self) -> None:
-        """Deletes the message: it was dealt with. Durable on return."""
-        await self._said(self._delivery.message.delete())
+        """Deletes the message, which is handled. Durable on return."""
+        await self._settled(self._delivery.message.delete)
 
-    async def release(self, delay_s: float = 0.0) -> None:
-        """Gives the message back, ready after so many seconds. Durable on return."""
-        await self._said(self._delivery.message.release(delay_s))
+    async def release(self, delay_s: float = 0.0, *, reason: str | Failure | None = None) -> None:
+        """Makes the message ready again after `delay_s`; `reason` is kept with it. Durable on
+        return.
+        """
+        await self._settled(partial(self._delivery.message.release, delay_s, reason=reason))
 
-    async def sideline(self, reason: Reason = "rejected") -> None:
-        """Moves the message to its queue's sideline. Durable on return."""
-        await self._said(self._delivery.message.sideline(reason))
+    async def sideline(self, reason: Reason | str | Failure = "rejected") -> None:
+        """Moves the message to its queue's sideline; as of AsyncMessage. Durable on return."""
+        await self._settled(partial(self._delivery.message.sideline, reason))
 
     async def extend(self, seconds: float) -> datetime:
-        """Keeps the message for so many seconds from now at least; until when. Durable on return.
-        The worker extends it by itself: this is for who wants it to come back later after a crash.
+        """Keeps the message for at least `seconds` from now; returns until when. Durable on return.
+        The worker extends messages by itself: call this for a later redelivery after a crash.
         """
         return await self._extension(seconds)
 
 
 class WorkerMessage(_Given):
-    """A message, as other handlers have it, each in a thread. Else as AsyncWorkerMessage."""
+    """The message of any other handler, in a thread. Else as AsyncWorkerMessage."""
 
     __slots__ = ("_loop",)
 
@@ -147,25 +92,30 @@ class WorkerMessage(_Given):
         self._loop = loop
 
     def delete(self) -> None:
-        """Deletes the message: it was dealt with. Durable on return."""
-        self._wait(self._said(self._delivery.message.delete()))
+        """Deletes the message, which is handled. Durable on return."""
+        self._wait(self._settled(self._delivery.message.delete))
 
-    def release(self, delay_s: float = 0.0) -> None:
-        """Gives the message back, ready after so many seconds. Durable on return."""
-        self._wait(self._said(self._delivery.message.release(delay_s)))
+    def release(self, delay_s: float = 0.0, *, reason: str | Failure | None = None) -> None:
+        """Makes the message ready again after `delay_s`; `reason` is kept with it. Durable on
+        return.
+        """
+        self._wait(self._settled(partial(self._delivery.message.release, delay_s, reason=reason)))
 
-    def sideline(self, reason: Reason = "rejected") -> None:
-        """Moves the message to its queue's sideline. Durable on return."""
-        self._wait(self._said(self._delivery.message.sideline(reason)))
+    def sideline(self, reason: Reason | str | Failure = "rejected") -> None:
+        """Moves the message to its queue's sideline; as of AsyncMessage. Durable on return."""
+        self._wait(self._settled(partial(self._delivery.message.sideline, reason)))
 
     def extend(self, seconds: float) -> datetime:
-        """Keeps the message for so many seconds from now at least; until when. Durable."""
+        """Keeps the message for `seconds` from now, or longer; returns until when. Durable."""
         return self._wait(self._extension(seconds))
 
-    def _wait(self, saying: Coroutine[Any, Any, T]) -> T:
+    def _wait(self, settling: Coroutine[Any, Any, T]) -> T:
         try:
-            said = asyncio.run_coroutine_threadsafe(saying, self._loop)
-        except RuntimeError as error:  # The loop is closed: the worker has ended before its thread.
-            saying.close()
-            raise NotUsable("the worker has ended") from error
-        return said.result()
+            future = asyncio.run_coroutine_threadsafe(settling, self._loop)
+        except RuntimeError as error:  # The loop is closed: the worker ended before its thread.
+            settling.close()
+            raise NotUsable(
+                "the worker has ended: its message cannot be settled, and is delivered again when "
+                "it is due"
+            ) from error
+        return future.result()

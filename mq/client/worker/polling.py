@@ -1,63 +1,76 @@
-"""Getting the messages of one queue: a poll after the other, for as many as there is room for."""
+"""Fetches a worker's messages, as many as it has room for, and reads its queues' settings."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Final
 
+from mq.client.client import AsyncClient
 from mq.client.errors import ClientError, NotUsable, Refused, one_line
 from mq.client.message import AsyncMessage
+from mq.client.messages import POLLER_NAME_BYTES
 from mq.client.options import Seams
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.worker.leases import Leases
 from mq.model.limits import VISIBILITY_S_DEFAULT
-from mq.model.worker_limits import POLL_AGAIN_S, POLL_AGAIN_S_MAX, WORKER_POLL_S, YOUNG_POLL_S
+
+# How long a poll waits at the server; how long a worker that drains waits for one whose answer may
+# be on its way; how soon a poll that failed is repeated.
+WORKER_POLL_S: Final = 20.0
+YOUNG_POLL_S: Final = 0.2
+POLL_AGAIN_S: Final = 0.1
+POLL_AGAIN_S_MAX: Final = 5.0
+# How often a worker that follows the setting `consumers` reads it.
+FOLLOW_EVERY_S: Final = 3.0
+# How often a worker with patterns lists the queues.
+FIND_EVERY_S: Final = 5.0
 
 _log: Final = logging.getLogger("mq.worker")
 
-Wanted = Callable[[str], int]
-"""How many messages there is room for, of a queue."""
-Came = Callable[[str, Sequence[AsyncMessage], float], None]
-"""Messages of a queue came, whose visibility is usually so many seconds."""
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """The shared state of a worker's pollers. `wanted`: for how many messages of a queue there is
+    room. `came`: gets a queue's messages, with their usual visibility in seconds. `url`: mq's, for
+    logs.
+    """
+
+    wanted: Callable[[str], int]
+    came: Callable[[str, Sequence[AsyncMessage], float], None]
+    leases: Leases
+    seams: Seams
+    url: str
+    visibility_s: float | None
+    priority: int
+    consumer: str = field(default_factory=lambda: token_hex(POLLER_NAME_BYTES))
+    """The worker's name as a consumer: all its polls, on any connection, count as one."""
 
 
 class Poller:
-    """Asks for messages of a queue until it is stopped."""
+    """Fetches messages of a queue until it is stopped."""
 
-    def __init__(
-        self,
-        queue: AsyncQueue,
-        visibility_s: float | None,
-        wanted: Wanted,
-        came: Came,
-        leases: Leases,
-        seams: Seams,
-        url: str,
-    ) -> None:
+    def __init__(self, queue: AsyncQueue, polls: Polls) -> None:
         self._queue = queue
-        self._url = url
-        self._visibility_s = visibility_s
-        self._usual_s = visibility_s or VISIBILITY_S_DEFAULT
-        self._wanted = wanted
-        self._came = came
-        self._leases = leases
-        self._seams = seams
+        self._polls = polls
+        self._usual_s = polls.visibility_s or VISIBILITY_S_DEFAULT
         self._room = asyncio.Event()
         self._asked_s: float | None = None
         self._failed = 0
+        self._takes_packs: bool | None = None
         self._is_stopping = False
 
     def look_again(self) -> None:
-        """There may be more room than there was."""
         self._room.set()
 
     async def run(self) -> None:
-        """Asks again and again; waits while there is no room, and after what failed. Raises what
-        another try would not mend: Refused, NotUsable.
+        """Fetches again and again; waits while there is no room, and after errors. Raises final
+        errors: Refused, NotUsable.
         """
         while not self._is_stopping:
             self._room.clear()
-            count = self._wanted(self._queue.name)
+            count = self._polls.wanted(self._queue.name)
             if not count:
                 await self._room.wait()
                 continue
@@ -69,55 +82,136 @@ class Poller:
                 await self._wait_after(error)
 
     async def stop(self, running: "asyncio.Task[None]") -> None:
-        """Asks for nothing more. A poll that has just begun may have its answer on the way, with
-        messages that would come back only when they are due: that one is waited for; what waits
-        already is given up, which mq sees, and claims nothing for it.
+        """Ends `run`. It waits for a fetch that has just begun, whose answer may bring messages.
+        It cancels one that waits at mq, which notices the end of the connection and claims nothing.
         """
         self._is_stopping = True
         self._room.set()
         if self._asked_s is not None:
-            young_s = self._asked_s + YOUNG_POLL_S - self._seams.clock.steady_s()
+            young_s = self._asked_s + YOUNG_POLL_S - self._polls.seams.clock.steady_s()
             if young_s > 0:
                 await asyncio.wait({running}, timeout=young_s)
         running.cancel()
         await asyncio.wait({running})
 
     async def _ask(self, count: int) -> None:
-        self._asked_s = self._seams.clock.steady_s()
+        polls = self._polls
+        self._asked_s = polls.seams.clock.steady_s()
         try:
-            # A first answer tells how late it is at mq, and that all is well there.
-            if not self._leases.knows_time:
+            # The first answer has mq's time, the queue's visibility, and whether mq knows packs.
+            if self._takes_packs is None or not polls.leases.knows_time:
                 await self._meet()
             messages = await self._queue.fetch_many(
-                count, wait_s=WORKER_POLL_S, visibility_s=self._visibility_s
+                count,
+                wait_s=WORKER_POLL_S,
+                visibility_s=polls.visibility_s,
+                priority=polls.priority,
+                consumer=polls.consumer,
+                packs=bool(self._takes_packs),
             )
         finally:
             self._asked_s = None
         if self._failed:
             _log.info(
-                "fetches from %s at %s again",
-                *(self._queue.name, self._url),
-                extra={"fields": {"queue": self._queue.name, "url": self._url}},
+                "the worker fetches from %s at %s again",
+                *(self._queue.name, polls.url),
+                extra={"fields": {"queue": self._queue.name, "url": polls.url}},
             )
             self._failed = 0
         if messages:
-            self._came(self._queue.name, messages, self._usual_s)
+            polls.came(self._queue.name, messages, self._usual_s)
 
     async def _meet(self) -> None:
         found = await self._queue.describe()
-        self._leases.heard(found.as_of["totals"])
-        if self._visibility_s is None:
+        self._polls.leases.heard(found.as_of["totals"])
+        if self._polls.visibility_s is None:
             self._usual_s = float(found.settings.get("visibility_s", self._usual_s))
+        self._takes_packs = "pack_messages_max" in found.settings
 
     async def _wait_after(self, error: ClientError) -> None:
         pause_s = min(POLL_AGAIN_S * 2.0 ** min(self._failed, 16), POLL_AGAIN_S_MAX)
         self._failed += 1
+        self._takes_packs = None  # It may be another mq from here on.
         level = logging.WARNING if self._failed == 1 else logging.DEBUG
-        pause_s *= (1 + self._seams.chance()) / 2
-        facts = {"queue": self._queue.name, "url": self._url, "error": one_line(error)}
+        pause_s *= (1 + self._polls.seams.chance()) / 2
+        facts = {"queue": self._queue.name, "url": self._polls.url, "error": one_line(error)}
         _log.log(
-            *(level, "cannot fetch from %s at %s: %s; tries again in %.1f s"),
+            *(level, "the worker cannot fetch from %s at %s: %s; retries in %.1f s"),
             *(*facts.values(), pause_s),
             extra={"fields": facts},
         )
-        await self._seams.sleep(pause_s)
+        await self._polls.seams.sleep(pause_s)
+
+
+class Following:
+    """Reads the setting `consumers` of all queues every few seconds; `follow` gets the values."""
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        queues: Callable[[], Iterable[str]],
+        follow: Callable[[Iterable[int]], None],
+        polls: Polls,
+    ) -> None:
+        self._client = client
+        self._queues = queues
+        self._follow = follow
+        self._polls = polls
+        self._known: dict[str, int] = {}
+
+    async def run(self) -> None:
+        """Runs until it is cancelled. A setting that cannot be read keeps its last value."""
+        while True:
+            self._known = {name: self._known.get(name, 0) for name in self._queues()}
+            await asyncio.gather(*(self._look(self._client.queue(name)) for name in self._known))
+            self._follow(self._known.values())
+            await self._polls.seams.sleep(FOLLOW_EVERY_S)
+
+    async def _look(self, queue: AsyncQueue) -> None:
+        try:
+            consumers = (await queue.settings()).values.get("consumers", 0)
+        except ClientError as error:
+            facts = {"queue": queue.name, "url": self._polls.url, "error": one_line(error)}
+            _log.debug(
+                "the worker cannot read the settings of %s at %s: %s; it keeps the last ones",
+                *facts.values(),
+                extra={"fields": facts},
+            )
+            return
+        if isinstance(consumers, int):
+            self._known[queue.name] = consumers
+
+
+class Finding:
+    """Lists mq's queues every few seconds; `found` gets their names."""
+
+    def __init__(
+        self, client: AsyncClient, found: Callable[[Sequence[str]], None], polls: Polls
+    ) -> None:
+        self._client = client
+        self._found = found
+        self._polls = polls
+        self._has_failed = False
+
+    async def run(self) -> None:
+        """Runs until it is cancelled. While mq cannot be asked, the queues stay as they are. Raises
+        final errors: Refused, NotUsable.
+        """
+        while True:
+            try:
+                names = [each.name async for each in self._client.queues()]
+            except (Refused, NotUsable):
+                raise
+            except ClientError as error:
+                level = logging.DEBUG if self._has_failed else logging.WARNING
+                facts = {"url": self._polls.url, "error": one_line(error)}
+                _log.log(
+                    *(level, "the worker cannot list the queues at %s: %s; retries in %g s"),
+                    *(*facts.values(), FIND_EVERY_S),
+                    extra={"fields": facts},
+                )
+                self._has_failed = True
+            else:
+                self._has_failed = False
+                self._found(names)
+            await self._polls.seams.sleep(FIND_EVERY_S)

@@ -1,7 +1,8 @@
-"""Several processes of one worker, and this one to look after them.
+"""Runs several processes of one worker, and restarts those that die.
 
-A socket is held by both ends of each: by it a process tells that its worker is ready, and for how
-long that drains; and when this process goes, by kill -9 too, it ends, and the worker drains.
+This process shares a socket with each of them. A process reports on it that its worker is ready,
+and for how long that drains. When this process ends, also by kill -9, the socket ends, and the
+worker drains.
 """
 
 import asyncio
@@ -26,28 +27,28 @@ from mq.model.limits import (
 _log: Final = logging.getLogger("mq.worker")
 
 FD: Final = "{fd}"
-"""In a command: an argument in whose place the number of its socket goes."""
+"""The argument of a command that the number of its socket replaces."""
 _SIGNAL: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a process is started. `environment`: None for this process's own."""
+    """How to start a process. `environment`: None for this process's own."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str] | None = field(default=None, repr=False)
 
 
 class Processes:
-    """Starts the processes, starts again those that die, and ends them all."""
+    """Starts processes, restarts those that die, and ends them all."""
 
     def __init__(self, command: Command, count: int) -> None:
         self._members = [_Member(f"worker-{index}", command) for index in range(count)]
 
     async def run(self, asked: asyncio.Event, insisted: asyncio.Event) -> int:
-        """Until it is `asked` to end and all have drained, or all have ended by themselves; once
-        somebody `insisted` they are killed. The worst of the codes with which they ended; or that
-        of one that could not even begin, which ends all.
+        """Runs until it is `asked` to end and all processes have drained, or all have ended by
+        themselves; kills them once the user `insisted`. Returns the highest exit code; or the code
+        of a process that could not begin, which ends all.
         """
         keeping = [asyncio.create_task(each.keep()) for each in self._members]
         asking = asyncio.create_task(asked.wait())
@@ -77,13 +78,15 @@ class Processes:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 await insisted.wait()
-        _log.warning("kills what is left")
+        _log.warning(
+            "kills the worker processes that have not drained in time, or after a second signal"
+        )
         for each in self._members:
             each.kill()
 
 
 def _is_over(keeping: "list[asyncio.Task[int]]") -> bool:
-    """Whether one could not begin, or all have ended."""
+    """Whether a process could not begin, or all have ended."""
     codes = _codes(keeping)
     return any(codes) or len(codes) == len(keeping)
 
@@ -93,7 +96,7 @@ def _codes(keeping: "list[asyncio.Task[int]]") -> list[int]:
 
 
 class _Member:
-    """One process, time and again."""
+    """One process, and its restarts."""
 
     def __init__(self, name: str, command: Command) -> None:
         self.drain_s = 0.0
@@ -104,17 +107,18 @@ class _Member:
         self._process: asyncio.subprocess.Process | None = None
 
     def ask_to_end(self) -> None:
-        """SIGTERM: it drains. It is not started again."""
+        """Sends SIGTERM, at which it drains, and restarts it no more."""
         self._ending.set()
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Sends SIGKILL."""
         self._signal(signal.SIGKILL)
 
     async def keep(self) -> int:
-        """Until it ends well, is asked to end, or could not begin for the first time: its code. One
-        that dies is started again: at once, and if that does not last, after longer waits.
+        """Runs it until it ends with 0, is asked to end, or does not begin at its first start;
+        returns its exit code. Restarts it when it dies: at once, then after growing waits while it
+        dies soon.
         """
         loop = asyncio.get_running_loop()
         wait_s = 0.0
@@ -127,7 +131,7 @@ class _Member:
                 wait_s = 0.0
             facts = {"process": self._name, "code": code, "in_s": wait_s}
             _log.warning(
-                "process %s ended with code %d, starts again in %.1f s",
+                "worker process %s died with code %d; it is restarted in %.1f s",
                 *facts.values(),
                 extra={"fields": facts},
             )
@@ -154,7 +158,7 @@ class _Member:
             self._process = process
             theirs.close()
             facts = {"process": self._name, "pid": process.pid}
-            _log.info("started process %s with pid %d", *facts.values(), extra={"fields": facts})
+            _log.info("started worker process %s, pid %d", *facts.values(), extra={"fields": facts})
             if self._ending.is_set():
                 self._signal(signal.SIGTERM)
             hearing = asyncio.create_task(self._hear(ours))
@@ -164,15 +168,14 @@ class _Member:
             with contextlib.suppress(asyncio.CancelledError):
                 await hearing
             if code == -signal.SIGTERM and not self._is_ready:
-                return 0  # It was asked to end before it had begun.
+                return 0  # It was asked to end before its worker was ready.
             return code if code >= 0 else _SIGNAL - code
 
     async def _hear(self, ours: socket.socket) -> None:
-        """It is ready: its word is for how long it drains."""
+        """Reads its report that it is ready: for how long it drains."""
         ours.setblocking(False)
         with contextlib.suppress(OSError, ValueError):
-            said = await asyncio.get_running_loop().sock_recv(ours, KIB)
-            self.drain_s = float(said)
+            self.drain_s = float(await asyncio.get_running_loop().sock_recv(ours, KIB))
             self._is_ready = self._was_ready = True
 
     def _signal(self, number: signal.Signals) -> None:
@@ -183,13 +186,13 @@ class _Member:
 
 @contextlib.contextmanager
 def looked_after(number: int, worker: Worker) -> Iterator[None]:
-    """Inside, the worker of this process drains when the one that started it is gone, and hears
-    nothing of Ctrl-C, which that one hears. `number`: the socket's.
+    """Inside, this process's worker drains when its parent has ended, and ignores Ctrl-C, which its
+    parent handles. `number`: the socket's.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
     theirs = socket.socket(fileno=number)
-    theirs.set_inheritable(False)  # It would outlive this process in one that a handler starts.
+    theirs.set_inheritable(False)  # A process that a handler starts would keep it open.
 
     def watch() -> None:
         with contextlib.suppress(OSError):
@@ -198,7 +201,7 @@ def looked_after(number: int, worker: Worker) -> Iterator[None]:
         worker.stop()
 
     with contextlib.closing(theirs):
-        # From here on it is the worker that is asked, which may have not begun to hear by itself.
+        # The worker may not have its own signal handlers yet.
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         theirs.sendall(str(worker.drain_s).encode())
         threading.Thread(target=watch, name="mq-supervisor", daemon=True).start()
@@ -211,8 +214,8 @@ def looked_after(number: int, worker: Worker) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """What is started inside never sees Ctrl-C, not even before its first line, since a blocked
-    signal stays blocked.
+    """Processes that are started inside never get Ctrl-C, not even before their first line: they
+    inherit the blocked signal.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:

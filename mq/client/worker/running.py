@@ -1,88 +1,247 @@
-"""A worker while it runs: what it fetches, handles and settles, and how it ends.
+"""A run of a worker: fetches, handles and settles messages, and drains.
 
-All of it happens in one event loop, whose turns need no locks: a message is put into the supply
-when it came, taken from it when a place is free, and its place is free again once it is settled.
+It needs no locks, since all is in one event loop. A fetched message waits in the supply until a
+place is free; its place is free again once it is settled.
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from mq.client import address
-from mq.client.client import AsyncClient
+from mq.client.client import AsyncClient, sender_of
 from mq.client.errors import one_line
-from mq.client.message import AsyncMessage
+from mq.client.http_transport import shown_url
+from mq.client.message import AsyncMessage, return_unhandled
 from mq.client.options import Seams
-from mq.client.worker.calling import Calling, Exited, Handler, Middleware
-from mq.client.worker.delivery import Delivery
-from mq.client.worker.dispatching import Table
-from mq.client.worker.following import Following
-from mq.client.worker.leases import Leases
-from mq.client.worker.polling import Poller
+from mq.client.worker.calling import CANCELLED_END_S, Batch, Calling, Exited, Middleware
+from mq.client.worker.dispatching import WORKER_QUEUES_MAX, NoHandler, Table
+from mq.client.worker.handlers import Handler, Options
+from mq.client.worker.leases import Delivery, Leases
+from mq.client.worker.polling import Finding, Following, Poller, Polls
+from mq.client.worker.reporting import Reporting
 from mq.client.worker.settling import Settling
-from mq.client.worker.supply import Supply
-from mq.client.worker.verdicts import Policy, Release, Verdict
-from mq.model.worker_limits import CANCELLED_END_S, CUT_END_S, RELEASED_AT_END_S, RELEASES_AT_ONCE
+from mq.client.worker.verdicts import Release, Verdict, failure_of, with_failure
+from mq.model.limits import BATCH_MESSAGES_MAX, CONSUMERS_MAX
+
+# Messages that wait in a worker beside those that are handled, for each queue.
+WORKER_PREFETCH_MAX: Final = 500
+# Releases of a drain that go on at once, and how long a handler that is cut short may take to end.
+RELEASES_AT_ONCE: Final = 32
+CUT_END_S: Final = 1.0
+RELEASED_AT_END_S: Final = 5.0
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+Begun: TypeAlias = "dict[Delivery, asyncio.Future[bool] | None]"
+"""The messages of a call, each with the report to mq that it begins."""
 
 _log: Final = logging.getLogger("mq.worker")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a worker was told."""
+    """A worker's options; `options`: of handlers that have no others."""
 
     table: Table[Handler]
-    policy: Policy
+    options: Options
     middleware: tuple[Middleware, ...] = ()
-    time_limit_s: float | None = None
     visibility_s: float | None = None
     prefetch: int | None = None
     drain_s: float = 0.0
     follow_setting: bool = False
+    priority: int = 0
+
+
+class Supply(Generic[K, T]):
+    """Fetched messages whose handlers have not begun, of several queues that take turns; `kind_of`
+    a message: its handler.
+
+    Each queue is asked for its share of the free places, and for `prefetch` more. So a full queue
+    has its next message here, and an empty queue takes no place from the others.
+    """
+
+    def __init__(self, queues: Sequence[str], kind_of: Callable[[T], K]) -> None:
+        self._kind_of = kind_of
+        self._waiting: dict[str, dict[K, deque[tuple[int, T]]]] = {queue: {} for queue in queues}
+        self._turns: deque[str] = deque(queues)
+        self._came = 0
+
+    def __len__(self) -> int:
+        return sum(self.count(queue) for queue in self._waiting)
+
+    def count(self, queue: str) -> int:
+        """How many messages of the queue wait."""
+        return sum(len(line) for line in self._waiting[queue].values())
+
+    def has(self, queue: str, kind: K) -> bool:
+        """Whether messages of the queue and the handler wait."""
+        return kind in self._waiting.get(queue, ())
+
+    def add(self, queue: str) -> None:
+        self._waiting[queue] = {}
+        self._turns.append(queue)
+
+    def remove(self, queue: str) -> list[T]:
+        """Takes all messages of a queue, and removes it."""
+        self._turns.remove(queue)
+        return _in_order(self._waiting.pop(queue))
+
+    def put(self, queue: str, messages: Iterable[T]) -> None:
+        """Adds messages, in this order."""
+        for message in messages:
+            self._came += 1
+            line = self._waiting[queue].setdefault(self._kind_of(message), deque())
+            line.append((self._came, message))
+
+    def take(self, size_of: Callable[[str, K, int], int] = lambda *_: 1) -> list[T]:
+        """Takes the messages of the next call: the oldest ones of the queue, among those with any,
+        whose turn is longest ago. `size_of` a queue, a handler and the number of its messages that
+        wait: how many go into one call now; 0: none.
+        """
+        for _ in range(len(self._turns)):
+            queue = self._turns[0]
+            self._turns.rotate(-1)
+            lines = self._waiting[queue]
+            for kind in sorted(lines, key=lambda each: lines[each][0][0]):
+                line = lines[kind]
+                if size := size_of(queue, kind, len(line)):
+                    found = [line.popleft()[1] for _ in range(size)]
+                    if not line:
+                        del lines[kind]
+                    return found
+        return []
+
+    def drop(self, messages: Sequence[T]) -> None:
+        """Removes those of these messages that still wait."""
+        gone = set(messages)
+        for queue, lines in self._waiting.items():
+            left = {
+                kind: deque(each for each in line if each[1] not in gone)
+                for kind, line in lines.items()
+            }
+            self._waiting[queue] = {kind: line for kind, line in left.items() if line}
+
+    def take_all(self) -> list[T]:
+        found = [message for lines in self._waiting.values() for message in _in_order(lines)]
+        for lines in self._waiting.values():
+            lines.clear()
+        return found
+
+    def wanted(self, queue: str, free: int, prefetch: int, size: int = 1) -> int:
+        """How many messages to fetch of a queue, with `free` places for calls of up to `size`
+        messages, where `prefetch` messages may wait. None while more than half of them do, so that
+        one fetch brings several.
+        """
+        waiting = self.count(queue)
+        share = -(-free // len(self._waiting)) * size
+        if share == 0 and 2 * waiting > prefetch:
+            return 0
+        return max(share + prefetch - waiting, 0)
+
+
+def _in_order(lines: dict[K, deque[tuple[int, T]]]) -> list[T]:
+    return [message for _, message in sorted((e for line in lines.values() for e in line), key=_at)]
+
+
+def _at(entry: tuple[int, object]) -> int:
+    return entry[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How many messages a worker handles at a time: its option (`own`), the sum of its queues'
+    settings (`said`, 0: none), and by how much it was scaled since (`difference`). Raises
+    ValueError.
+    """
+
+    own: int
+    said: int = 0
+    difference: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.own <= CONSUMERS_MAX:
+            raise ValueError(
+                f"consumers must be a whole number from 1 to {CONSUMERS_MAX}, not {self.own!r}"
+            )
+
+    @property
+    def total(self) -> int:
+        """The number, 1 to 100."""
+        return _bounded(self._base + self.difference)
+
+    def scaled(self, by: int) -> "Scale":
+        """Scaled by `by`. Only the effective change counts: a part beyond a bound is forgotten."""
+        return replace(self, difference=_bounded(self.total + by) - self._base)
+
+    def following(self, settings: Iterable[int]) -> "Scale":
+        """With the settings of all its queues; 0: none."""
+        return replace(self, said=sum(settings))
+
+    @property
+    def _base(self) -> int:
+        return _bounded(self.said or self.own)
+
+
+def _bounded(count: int) -> int:
+    return min(max(count, 1), CONSUMERS_MAX)
 
 
 class Run:
-    """One run of a worker, from its first poll to the end of its drain."""
+    """A run of a worker, from its first fetch to the end of its drain. `total`: how many messages
+    to handle at a time, now. `follow`: gets the queues' settings `consumers`.
+    """
 
     def __init__(
         self,
         plan: Plan,
         client: AsyncClient,
         total: Callable[[], int],
-        say: Callable[[Iterable[int]], None],
+        follow: Callable[[Iterable[int]], None],
         seams: Seams,
     ) -> None:
-        """`total`: how many messages are handled at a time, now. `say`: is told what the queues'
-        settings say of it.
-        """
         self._plan = plan
         self._total = total
         self._seams = seams
+        self._client = client
         self._leases = Leases(seams)
         self._settling = Settling(self._leases, seams)
-        self._calling = Calling(plan.table, plan.middleware, plan.time_limit_s, self._leases)
-        url = address.shown(client.url)
-        queues = [client.queue(name) for name in plan.table.queues]
-        self._supply: Supply[Delivery] = Supply(plan.table.queues)
-        self._pollers = [
-            Poller(each, plan.visibility_s, self._wanted, self._came, self._leases, seams, url)
-            for each in queues
-        ]
-        self._following = Following(queues, say, seams) if plan.follow_setting else None
+        self._calling = Calling(plan.middleware, self._leases)
+        self._url = url = shown_url(client.url)
+        self._queues = ", ".join(plan.table.queues)
+        self._polls = Polls(
+            *(self._wanted, self._came, self._leases, seams, url),
+            *(plan.visibility_s, plan.priority),
+        )
+        self._supply: Supply[Handler | None, Delivery] = Supply((), lambda each: each.handler)
+        self._polling: dict[str, tuple[Poller, asyncio.Task[None]]] = {}
+        self._dropping: set[asyncio.Task[None]] = set()
+        self._reporting = Reporting(sender_of(client), seams, self._returned)
+        self._follow = follow
         self._handling: set[asyncio.Task[None]] = set()
+        self._calls: Counter[Handler | None] = Counter()
+        # Handlers of batches whose messages have waited long enough, and those whose messages still
+        # wait.
+        self._ripe: set[tuple[str, Handler]] = set()
+        self._ripening: dict[tuple[str, Handler], asyncio.TimerHandle] = {}
         self._is_draining = False
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._cut: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self, asked: asyncio.Event) -> None:
-        """Until it is `asked` to end, and has drained; or is cancelled: then it waits for no
-        handler. Raises what keeps it from going on: Refused, NotUsable.
+        """Runs until it is `asked` to end, and drains; cancelled, it waits for no handler. Raises
+        final errors: Refused, NotUsable.
         """
-        polling = [asyncio.create_task(each.run()) for each in self._pollers]
+        for name in self._plan.table.names:
+            self._add_queue(name)
         asking = asyncio.create_task(asked.wait())
-        helping = [asyncio.create_task(self._following.run())] if self._following else []
-        ending: set[asyncio.Future[Any]] = {*polling, *helping, asking}
+        reporting = asyncio.create_task(self._reporting.run())
+        helping = [asyncio.create_task(each) for each in self._helpers()]
+        ending: set[asyncio.Future[Any]] = {self._failed, *helping, asking}
         drain_s = self._plan.drain_s
         try:
             await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
@@ -90,62 +249,224 @@ class Run:
             drain_s = 0.0
             raise
         finally:
+            self._failed.cancel()
             for task in (asking, *helping):
                 task.cancel()
-            await self._drain(polling, drain_s)
-        for task in polling:
-            if not task.cancelled() and (error := task.exception()) is not None:
+            await self._drain(drain_s)
+            reporting.cancel()
+            await asyncio.wait({reporting})
+        for future in (*helping, self._failed):
+            if future.done() and not future.cancelled() and (error := future.exception()):
                 raise error
 
+    def _helpers(self) -> Iterator[Coroutine[Any, Any, None]]:
+        if self._plan.follow_setting:
+            yield Following(self._client, lambda: self._polling, self._follow, self._polls).run()
+        if self._plan.table.has_patterns:
+            yield Finding(self._client, self._found, self._polls).run()
+
+    # The queues.
+
+    def _add_queue(self, name: str) -> None:
+        self._supply.add(name)
+        poller = Poller(self._client.queue(name), self._polls)
+        task = asyncio.create_task(poller.run())
+        self._polling[name] = (poller, task)
+        task.add_done_callback(self._ended_polling)
+
+    def _ended_polling(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) and not self._failed.done():
+            self._failed.set_exception(error)
+
+    def _found(self, queues: Sequence[str]) -> None:
+        """mq has these queues: takes up those that fit a pattern, and drops those that are gone."""
+        chosen = self._plan.table.chosen(queues)
+        named = self._plan.table.names
+        gone = self._polling.keys() - {*named, *chosen}
+        new = [each for each in chosen if each not in self._polling]
+        room = WORKER_QUEUES_MAX - len(self._polling) + len(gone)
+        for queue in gone:
+            self._drop_queue(queue)
+        for queue in new[:room]:
+            self._add_queue(queue)
+        if gone or new[:room]:
+            facts = {"found": new[:room], "gone": sorted(gone)}
+            _log.info(
+                "the worker of %s at %s has %d queues: %d are new, %d are gone",
+                *(self._queues, self._url, len(self._polling), len(new[:room]), len(gone)),
+                extra={"fields": facts},
+            )
+        if new[room:]:
+            _log.warning(
+                "the worker of %s at %s has %d queues, the most: it leaves %d others that fit, "
+                "such as %s; use narrower patterns, and a worker for each",
+                *(self._queues, self._url, len(self._polling), len(new[room:]), new[room]),
+            )
+
+    def _drop_queue(self, name: str) -> None:
+        poller, polling = self._polling.pop(name)
+        self._plan.table.forget(name)
+        waiting = self._supply.remove(name)
+        for handler in {each.handler for each in waiting}:
+            if handler is not None:
+                self._ripens_no_more(name, handler)
+
+        for each in waiting:
+            self._reporting.begins(each)  # It is reported no more.
+
+        async def drop() -> None:
+            await asyncio.gather(poller.stop(polling), self._release_all(waiting))
+
+        task = asyncio.create_task(drop())
+        self._dropping.add(task)
+        task.add_done_callback(self._dropping.discard)
+
     def look_again(self) -> None:
-        """The number of those that are handled at a time may have changed."""
         self._fill()
 
-    # Messages that come, and their places.
+    # Messages that arrive, and their places.
 
     def _wanted(self, queue: str) -> int:
-        free = max(self._total() - len(self._handling), 0)
-        prefetch = self._total() if self._plan.prefetch is None else self._plan.prefetch
-        return self._supply.wanted(queue, free, prefetch)
+        if queue not in self._polling:
+            return 0
+        total = self._total()
+        handlers = self._plan.table.of(queue)
+        size = max((each.size for each in handlers), default=1)
+        limits = [each.options.consumers for each in handlers]
+        places, free = total, total - len(self._handling)
+        if None not in limits:
+            places = min(total, sum(each or 0 for each in limits))
+            free = min(free, places - sum(self._calls[each] for each in handlers))
+        prefetch = self._plan.prefetch
+        if prefetch is None:
+            prefetch = min(places * size, WORKER_PREFETCH_MAX)
+        return min(self._supply.wanted(queue, max(free, 0), prefetch, size), BATCH_MESSAGES_MAX)
 
     def _came(self, queue: str, messages: Sequence[AsyncMessage], usual_s: float) -> None:
-        deliveries = [Delivery(message) for message in messages]
+        deliveries = [Delivery(each, self._url, self._handler(queue, each)) for each in messages]
         for delivery in deliveries:
             self._leases.hold(delivery, usual_s)
+        if queue not in self._polling:  # It was dropped while they were on their way.
+            task = asyncio.create_task(self._release_all(deliveries))
+            self._dropping.add(task)
+            task.add_done_callback(self._dropping.discard)
+            return
         self._supply.put(queue, deliveries)
+        self._reporting.came(deliveries)
+        for handler in {each.handler for each in deliveries}:
+            if handler is not None and handler.options.max is not None:
+                self._ripen_in(queue, handler)
         self._fill()
+
+    def _returned(self, deliveries: Sequence[Delivery]) -> None:
+        """mq may have returned messages that wait, since it lost the connection of their report."""
+        self._supply.drop(deliveries)
+        for delivery in deliveries:
+            self._leases.let_go(delivery)
+            if delivery.handler is not None:
+                self._ripens_no_more(delivery.message.queue, delivery.handler)
+        self._fill()
+
+    def _handler(self, queue: str, message: AsyncMessage) -> Handler | None:
+        try:
+            return self._plan.table.handler(queue, message)
+        except NoHandler:
+            return None
+
+    def _ripen_in(self, queue: str, handler: Handler) -> None:
+        """Calls the handler with fewer than `max` messages once they have waited."""
+
+        line = (queue, handler)
+
+        def ripen() -> None:
+            self._ripe.add(line)
+            self._fill()
+
+        if not handler.options.wait_s:
+            self._ripe.add(line)
+        elif line not in self._ripening:
+            loop = asyncio.get_running_loop()
+            self._ripening[line] = loop.call_later(handler.options.wait_s, ripen)
+
+    def _ripens_no_more(self, queue: str, handler: Handler) -> None:
+        """Some messages were taken: where none is left, the next ones wait anew."""
+        line = (queue, handler)
+        if not self._supply.has(*line):
+            self._ripe.discard(line)
+            if (timer := self._ripening.pop(line, None)) is not None:
+                timer.cancel()
+
+    def _size(self, queue: str, handler: Handler | None, waiting: int) -> int:
+        """How many of a handler's messages go into a call now."""
+        if handler is None:
+            return 1
+        if self._calls[handler] >= (handler.options.consumers or CONSUMERS_MAX):
+            return 0
+        if waiting >= handler.size:
+            return handler.size
+        return waiting if (queue, handler) in self._ripe else 0
 
     def _fill(self) -> None:
-        """Begins as many as there are places."""
+        """Starts handlers while there are free places."""
         while not self._is_draining and len(self._handling) < self._total():
-            delivery = self._supply.take()
-            if delivery is None:
+            taken = self._supply.take(self._size)
+            if not taken:
                 break
-            if not delivery.is_lost:
-                task = asyncio.create_task(self._handle(delivery))
+            begun = {each: self._reporting.begins(each) for each in taken}
+            handler = taken[0].handler
+            if handler is not None:
+                self._ripens_no_more(taken[0].message.queue, handler)
+            begun = {each: since for each, since in begun.items() if not each.is_lost}
+            if begun:
+                task = asyncio.create_task(self._handle_all(handler, begun))
                 self._handling.add(task)
-                task.add_done_callback(self._ended)
-        for poller in self._pollers:
+                self._calls[handler] += 1
+                task.add_done_callback(functools.partial(self._ended, handler))
+        for poller, _ in self._polling.values():
             poller.look_again()
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, handler: Handler | None, task: "asyncio.Task[None]") -> None:
         self._handling.discard(task)
+        self._calls[handler] -= 1
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a mistake of the worker's own", exc_info=error)
+            _log.error(
+                "the worker of %s at %s failed on a message by an error of its own: %s",
+                *(self._queues, self._url, one_line(error, with_kind=True)),
+                exc_info=error,
+            )
         self._fill()
 
-    # One message.
+    # One call, and each of its messages.
 
-    async def _handle(self, delivery: Delivery) -> None:
+    async def _handle_all(self, handler: Handler | None, begun: Begun) -> None:
+        batch = None
+        if handler is not None and handler.options.max is not None:
+            batch = Batch(self._calling, handler, list(begun))
+        handling = (self._handle(each, since, batch) for each, since in begun.items())
+        for error in await asyncio.gather(*handling, return_exceptions=True):
+            if isinstance(error, BaseException):
+                raise error
+
+    async def _handle(
+        self, delivery: Delivery, begun: "asyncio.Future[bool] | None", batch: Batch | None
+    ) -> None:
+        """Calls the handler once mq has the report that it begins, and settles the message."""
         try:
-            verdict = await self._verdict(delivery)
+            try:
+                if begun is None or await begun:
+                    verdict = await self._verdict(delivery, batch)
+                else:
+                    verdict = Release(unhandled=True)
+            finally:
+                if batch is not None:
+                    batch.left(delivery)
             await self._settling.settle(delivery, verdict)
         finally:
             self._leases.let_go(delivery)
         if delivery.straggler is not None:
-            # Its place is taken as long as its handler goes on.
+            # It has a place as long as its handler runs.
             _log.warning(
-                "the handler of %s goes on beyond its time, and keeps its place until it ends",
+                "the handler of %s goes on beyond its time limit, and has its place until it ends",
                 delivery.named,
                 extra={"fields": delivery.facts},
             )
@@ -155,16 +476,16 @@ class Run:
         waiting: set[asyncio.Future[Any]] = {what, self._cut}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _verdict(self, delivery: Delivery) -> Verdict:
-        calling = asyncio.create_task(self._calling.call(delivery))
+    async def _verdict(self, delivery: Delivery, batch: Batch | None) -> Verdict:
+        calling = asyncio.create_task(self._calling.call(delivery, batch))
         await self._ends_or_is_cut(calling)
         if not calling.done():
             calling.cancel()
             await asyncio.wait({calling}, timeout=CANCELLED_END_S + CUT_END_S)
-        receives, chance = delivery.message.receives, self._seams.chance()
+        attempts, chance = delivery.message.attempts, self._seams.chance()
         if self._cut.done() and (not calling.done() or calling.cancelled()):
             _log.warning(
-                "the handler of %s was cut short: the message is given back",
+                "the handler of %s was cut short at the end of drain_s: the message is released",
                 delivery.named,
                 extra={"fields": delivery.facts},
             )
@@ -174,12 +495,15 @@ class Run:
             error = Exited("the handler raised CancelledError")
         else:
             error = calling.exception()
+        policy = (delivery.handler.options if delivery.handler else self._plan.options).policy
         if error is None:
-            return self._plan.policy.of_result(calling.result(), receives, chance)
-        verdict = self._plan.policy.of_error(error, receives, chance)
+            return policy.of_result(calling.result(), attempts, chance)
+        handler = "" if delivery.handler is None else delivery.handler.name
+        failure = failure_of(error, handler)
+        verdict = with_failure(policy.of_error(error, attempts, chance), failure)
         facts = {**delivery.facts, "verdict": type(verdict).__name__.lower()}
         _log.warning(
-            "the handler failed over %s: %s; %s",
+            "the handler failed on %s: %s; %s",
             *(delivery.named, one_line(error, with_kind=True), verdict.says),
             exc_info=error,
             extra={"fields": facts},
@@ -188,43 +512,47 @@ class Run:
 
     # The end.
 
-    async def _drain(self, polling: "Sequence[asyncio.Task[None]]", drain_s: float) -> None:
+    async def _drain(self, drain_s: float) -> None:
         self._is_draining = True
         _log.info(
-            "drains: %d messages are being handled, and have %g s",
-            *(len(self._handling), drain_s),
+            "the worker of %s at %s drains: its handlers of %d messages have %g s",
+            *(self._queues, self._url, len(self._handling), drain_s),
             extra={"fields": {"handled": len(self._handling), "drain_s": drain_s}},
         )
         ends_s = self._seams.clock.steady_s() + drain_s
-        releasing = asyncio.create_task(self._release(polling))
+        releasing = asyncio.create_task(self._release())
         left_s = max(ends_s - self._seams.clock.steady_s(), 0.0)
         if self._handling:
             await asyncio.wait(self._handling, timeout=left_s)
         self._cut.set_result(None)
-        last = {releasing, *self._handling}
+        last = {releasing, *self._dropping, *self._handling}
         _, late = await asyncio.wait(last, timeout=CANCELLED_END_S + CUT_END_S + RELEASED_AT_END_S)
         for task in late:
             task.cancel()
         if late:
             _log.warning(
-                "%d messages could not be settled in time: they come back when they are due",
-                len(late),
+                "the worker of %s at %s could not settle %d messages in time: they are delivered "
+                "again when they are due",
+                *(self._queues, self._url, len(late)),
                 extra={"fields": {"tasks": len(late)}},
             )
             await asyncio.wait(late)
         await self._leases.close()
         self._calling.close()
-        _log.info("drained")
+        _log.info("the worker of %s at %s has drained", self._queues, self._url)
 
-    async def _release(self, polling: "Sequence[asyncio.Task[None]]") -> None:
-        """Gives back what was not begun: what waits at once, and then what came until the polls
-        ended.
+    async def _release(self) -> None:
+        """Releases the messages whose handlers have not begun: those that wait now, then those that
+        arrive until the pollers have ended.
         """
-        stopping = [each.stop(task) for each, task in zip(self._pollers, polling, strict=True)]
-        await asyncio.gather(*stopping, self._release_waiting())
-        await self._release_waiting()
+        stopping = [poller.stop(task) for poller, task in self._polling.values()]
+        await asyncio.gather(*stopping, self._release_all(self._supply.take_all()))
+        await self._release_all(self._supply.take_all())
 
-    async def _release_waiting(self) -> None:
+    async def _release_all(self, deliveries: Iterable[Delivery]) -> None:
+        """Releases all together, then each remaining one by itself."""
+        deliveries = list(deliveries)
+        await return_unhandled(each.message for each in deliveries)
         turn = asyncio.Semaphore(RELEASES_AT_ONCE)
 
         async def release(delivery: Delivery) -> None:
@@ -232,4 +560,4 @@ class Run:
                 await self._settling.settle(delivery, Release(unhandled=True))
                 self._leases.let_go(delivery)
 
-        await asyncio.gather(*(release(each) for each in self._supply.take_all()))
+        await asyncio.gather(*(release(each) for each in deliveries))

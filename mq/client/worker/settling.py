@@ -1,4 +1,4 @@
-"""Carrying out what became of a message: for as long as that takes, while it is the worker's."""
+"""Settles messages by their handlers' verdicts, with retries while a message is the worker's."""
 
 import logging
 from typing import Final
@@ -6,13 +6,24 @@ from typing import Final
 from mq.client.errors import AlreadySettled, ClientError, NotUsable, Problem, one_line
 from mq.client.message import AsyncMessage
 from mq.client.options import Seams
-from mq.client.worker.delivery import LOST, Delivery
-from mq.client.worker.leases import Leases
-from mq.client.worker.verdicts import Delete, Lapse, Release, Sideline, Verdict
-from mq.model.worker_limits import SETTLE_AGAIN_S, SETTLE_AGAIN_S_MAX
+from mq.client.worker.leases import LOST, Delivery, Leases
+from mq.client.worker.verdicts import (
+    Delete,
+    Lapse,
+    Release,
+    Sideline,
+    Verdict,
+    with_failure,
+)
+
+# How soon a delete or release that failed is repeated.
+SETTLE_AGAIN_S: Final = 0.5
+SETTLE_AGAIN_S_MAX: Final = 5.0
 
 _log: Final = logging.getLogger("mq.worker")
-# A sideline that will not take the message, neither now nor soon.
+# The problems of a sideline that will not accept the message.
+# Of a disk that has no room for a failure: the message is settled without one.
+_FULL: Final = "no-space"
 _NO_SIDELINE: Final = frozenset({"already-sideline", "sideline-purged"})
 
 
@@ -24,9 +35,8 @@ class Settling:
         self._seams = seams
 
     async def settle(self, delivery: Delivery, verdict: Verdict) -> None:
-        """Carries it out, unless the message was settled or lost before. What fails and may succeed
-        later is said again and again: until it is done, the message is lost, or this is cancelled.
-        Durable on return, where it was done.
+        """Settles a message that is neither settled nor lost. Retries until that succeeds, the
+        error is final, the message is lost, or this is cancelled. A success is durable on return.
         """
         pause_s = SETTLE_AGAIN_S
         while not delivery.is_over:
@@ -40,7 +50,7 @@ class Settling:
                 return
             except ClientError as error:
                 following = _after(verdict, error)
-                _tell(delivery, verdict, error, following)
+                _report(delivery, verdict, error, following)
                 if following is None:
                     return
                 if following == verdict:
@@ -53,34 +63,36 @@ async def _carry_out(message: AsyncMessage, verdict: Verdict) -> None:
     match verdict:
         case Delete():
             await message.delete()
-        case Release(delay_s, unhandled):
-            await message.release(delay_s, unhandled=unhandled)
-        case Sideline(reason):
-            await message.sideline(reason)
+        case Release(delay_s, unhandled, failure):
+            await message.release(delay_s, unhandled=unhandled, reason=failure)
+        case Sideline(reason, _, failure):
+            await message.sideline(failure or reason)
         case Lapse():
             return
 
 
 def _after(verdict: Verdict, error: ClientError) -> Verdict | None:
-    """What is tried next; None: nothing, it comes back when it is due."""
+    """The next attempt's verdict; None: there is none."""
     if isinstance(error, Problem):
         if isinstance(verdict, Sideline) and (error.slug in _NO_SIDELINE or not error.retryable):
-            return Release(verdict.else_s)
+            return Release(verdict.else_s, failure=verdict.failure)
         if not error.retryable:
             return None
+        if error.slug == _FULL:
+            return with_failure(verdict, None)
     return verdict
 
 
-def _tell(
+def _report(
     delivery: Delivery, verdict: Verdict, error: ClientError, following: Verdict | None
 ) -> None:
     if following is None:
-        then = "it comes back when it is due"
+        then = "it is delivered again when it is due"
     else:
-        then = "tries again" if following == verdict else f"then {following.says}"
+        then = "retries" if following == verdict else f"instead, {following.says}"
     facts = {**delivery.facts, "verdict": type(verdict).__name__.lower(), "error": str(error)}
     _log.warning(
-        "what was to become of %s (%s) was not done: %s; %s",
+        "could not settle %s (%s): %s; %s",
         *(delivery.named, verdict.says, one_line(error), then),
         extra={"fields": facts},
     )

@@ -1,7 +1,7 @@
-"""Middleware that traces each message: with OpenTelemetry, by the extra `mq[tracing]`.
+"""Middleware that traces each message with OpenTelemetry, by the extra `mq[tracing]`.
 
-Spans and attributes are those of OpenTelemetry's conventions for messaging systems. The span's
-parent is the one that the message's `traceparent` names, which its publisher said.
+Spans and attributes follow OpenTelemetry's conventions for messaging systems. A span's parent is in
+the message's `traceparent`, which its publisher sent.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 def traced(provider: TracerProvider | None = None, url: str | None = None) -> Middleware:
-    """A consumer's span around each handler, current in it, also in its thread. An exception is
-    recorded, and is the span's error; so is a False. `provider`: else the global one. `url`: mq's,
-    for `server.address` and `server.port`.
+    """Middleware that makes a consumer span around each handler, current in the handler, also in
+    its thread. An exception is recorded as the span's error; the result False is its error too.
+    `provider`: else the global one. `url`: mq's, for `server.address` and `server.port`.
     """
     tracer = trace.get_tracer("mq.client.worker", __version__, provider)
     propagator = TraceContextTextMapPropagator()

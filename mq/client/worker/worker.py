@@ -1,48 +1,128 @@
-"""The worker: a function is called with each message of a queue, or of several."""
+"""The worker, which calls functions with the messages of queues."""
 
 import asyncio
 import logging
+import os
+import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-from mq.access.client_certificates import Certificates
-from mq.client import address
-from mq.client.client import AsyncClient
-from mq.client.errors import BadName, NotUsable
-from mq.client.limits import URL_DEFAULT
-from mq.client.options import Seams
-from mq.client.worker.backoff import Backoff
-from mq.client.worker.calling import Handler, Middleware
-from mq.client.worker.dispatching import TYPE_HEADER, Fit, Table
-from mq.client.worker.running import Plan, Run
-from mq.client.worker.scaling import Scale
-from mq.client.worker.signals import heard
-from mq.client.worker.verdicts import OnError, OnFalse, Policy
-from mq.model.errors import BadName as Malformed
-from mq.model.limits import VISIBILITY_S_MAX, VISIBILITY_S_MIN
-from mq.model.names import QueueName
-from mq.model.worker_limits import (
-    CONSUMERS_DEFAULT,
-    CONSUMERS_MAX,
-    WORKER_CONNECTIONS_SPARE,
-    WORKER_DRAIN_S_DEFAULT,
-    WORKER_PREFETCH_MAX,
-    WORKER_SECONDS_MAX,
+from types import FrameType
+from typing import (
+    Any,
+    Final,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
 )
+
+from mq.access.tls import Certificates
+from mq.client.client import AsyncClient, check_queue_name
+from mq.client.errors import NotUsable
+from mq.client.http_transport import shown_url
+from mq.client.options import URL_DEFAULT, Seams, check_seconds
+from mq.client.worker.calling import Middleware
+from mq.client.worker.dispatching import (
+    TASK_HEADER,
+    TYPE_HEADER,
+    WORKER_QUEUES_MAX,
+    Fit,
+    Table,
+    is_pattern,
+)
+from mq.client.worker.handlers import Handler, Options
+from mq.client.worker.messages import AsyncWorkerMessage, WorkerMessage
+from mq.client.worker.running import WORKER_PREFETCH_MAX, Plan, Run, Scale
+from mq.client.worker.tasks import Link, MakesTask, Task
+from mq.client.worker.typed import Dataclass, Model
+from mq.client.worker.verdicts import (
+    WORKER_SECONDS_MAX,
+    Backoff,
+    OnError,
+    OnFalse,
+    OnIgnored,
+    Policy,
+)
+from mq.model.errors import suggestion
+from mq.model.limits import (
+    CONSUMERS_MAX,
+    MESSAGE_TTL_S_MAX,
+    PRIORITY_MAX,
+    VISIBILITY_S_MAX,
+    VISIBILITY_S_MIN,
+)
+
+# Messages that a worker handles at a time: each may have a thread of its own.
+CONSUMERS_DEFAULT: Final = 4
+WORKER_DRAIN_S_DEFAULT: Final = 30.0
+# Connections beyond one for each queue and each consumer: for extensions, settings and releases.
+WORKER_CONNECTIONS_SPARE: Final = 32
 
 _log: Final = logging.getLogger("mq.worker")
 
 _IS_LOADING: Final = ContextVar("is_loading", default=False)
 
-F = TypeVar("F", bound=Callable[[Any], object])
+_HEARD: Final = (signal.SIGTERM, signal.SIGINT)
+_EXIT_BASE: Final = 128
+
+Ignore: TypeAlias = type[BaseException] | Iterable[type[BaseException]]
+"""Exceptions of handlers that are no failures."""
+Taken: TypeAlias = WorkerMessage | AsyncWorkerMessage | Dataclass | Model
+"""What a handler may take of a message."""
+A = TypeVar("A", bound=Taken)
+B = TypeVar("B", bound=Taken)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TaskChoices(TypedDict, total=False):
+    """A task's options, each by default the worker's; see Worker. `consumers`: how many of its
+    calls run at a time, by default as many as the worker's.
+    """
+
+    ignore: Ignore
+    on_ignored: OnIgnored
+    on_error: OnError
+    retries: int | None
+    backoff: Backoff
+    time_limit_s: float | None
+    consumers: int | None
+
+
+class Choices(TaskChoices, total=False):
+    """A handler's options: also what happens if it returns False. `max`: the handler takes lists of
+    at most that many messages; `wait`: the seconds that the first one waits for others.
+    """
+
+    on_false: OnFalse
+    max: int
+    wait: float
+
+
+class Registers(Protocol):
+    """The decorator of a handler, which it returns as it is."""
+
+    @overload
+    def __call__(self, function: Callable[[A], R], /) -> Callable[[A], R]: ...
+    @overload
+    def __call__(self, function: Callable[[A, B], R], /) -> Callable[[A, B], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[A]], R], /) -> Callable[[list[A]], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[A], list[B]], R], /
+    ) -> Callable[[list[A], list[B]], R]: ...
 
 
 class RunsInImport(NotUsable):
-    """A module runs its worker while `loading` imports it."""
+    """A module runs its worker inside `loading`."""
 
 
 @contextmanager
@@ -56,42 +136,54 @@ def loading() -> Iterator[None]:
 
 
 class Worker:
-    """Calls a handler with each message of a queue, and does with the message what the handler's
-    end says: deletes it, sidelines it, or gives it back.
+    """Calls a handler with each message of a queue, and settles the message by the handler's
+    result: deletes, sidelines or releases it. Runs once.
 
-    `url`: mq's, or an AsyncClient, which has a connection for each queue and each consumer, and
-    stays open. `queue`, `handler`: the first handler; more by `handler()`. `consumers` (1 to 100):
-    how many messages are handled at a time. `ignore`: exceptions after which a message is deleted.
-    `on_false`: what becomes of a message whose handler returned False: "sideline", or "lapse", so
-    that it comes back when it is due. `on_error`: of one whose handler raised: "sideline", or
-    "release", so that it comes back after the wait that `backoff` says. `time_limit_s`: how long a
-    handler may take. `visibility_s`: for how long a message is the worker's that then dies, else as
-    the message or its queue says; it is extended while the worker lives. `drain_s`: how long a
-    worker that ends waits for handlers. `follow_setting`: whether the queues' setting `consumers`
-    goes before the worker's own. `prefetch`: how many messages of each queue may wait beside those
-    that are handled, by itself as many as there are consumers. `middleware`: stands around each
-    handler, the first outermost. `token`: sent as a bearer token. `ca_file`,
-    `certificate`, `key`: as AsyncClient has them. `seams`: for tests.
+    - `url`: mq's, or an AsyncClient, which needs a connection for each queue and each consumer, and
+      stays open.
+    - `queue`, `handler`: the first handler; `handler()` adds others.
+    - `consumers` (1 to 100): how many messages are handled at a time.
+    - `follow_setting`: whether the queues' setting `consumers` overrides the worker's.
+    - `prefetch`: how many more messages of each queue wait here; by default as many as `consumers`.
+    - `on_false`: what happens to a message whose handler returned False: "sideline", or "lapse" (it
+      is delivered again when it is due).
+    - `on_error`: what happens to a message whose handler raised: "sideline", or "release" (it is
+      retried after the wait of `backoff`).
+    - `retries`: how often it is retried before it is sidelined, whatever `on_error` is.
+    - `ignore`: exceptions that are no failures.
+    - `on_ignored`: what happens to their message: "delete", or "sideline", without a retry.
+    - `time_limit_s`: how long a handler may take.
+    - `visibility_s`: how soon a dead worker's messages are delivered again, by default as the
+      message or its queue has it; a living worker extends it.
+    - `drain_s`: how long a worker that ends waits for handlers.
+    - `priority` (0 to 9): consumers of a higher one are served first.
+    - `middleware`: wraps each handler, the first outermost.
+    - `token`: sent as a bearer token.
+    - `ca_file`, `certificate`, `key`: as for AsyncClient.
+    - `seams`: for tests.
 
-    Raises ValueError, TypeError. It runs once.
+    Raises ValueError and TypeError for options out of bounds.
     """
 
     def __init__(
         self,
         url: str | AsyncClient = URL_DEFAULT,
         queue: str | None = None,
-        handler: Callable[[Any], object] | None = None,
+        handler: Callable[..., object] | None = None,
         *,
         consumers: int = CONSUMERS_DEFAULT,
-        ignore: type[BaseException] | Iterable[type[BaseException]] = (),
+        ignore: Ignore = (),
+        on_ignored: OnIgnored = "delete",
         on_false: OnFalse = "sideline",
         on_error: OnError = "sideline",
+        retries: int | None = None,
         backoff: Backoff | None = None,
         time_limit_s: float | None = None,
         visibility_s: float | None = None,
         drain_s: float = WORKER_DRAIN_S_DEFAULT,
         follow_setting: bool = False,
         prefetch: int | None = None,
+        priority: int = 0,
         middleware: Sequence[Middleware] = (),
         token: str | None = None,
         ca_file: str | Path | None = None,
@@ -99,31 +191,42 @@ class Worker:
         key: str | Path | None = None,
         seams: Seams | None = None,
     ) -> None:
-        ignored = (ignore,) if isinstance(ignore, type) else tuple(ignore)
         if prefetch is not None and not 0 <= prefetch <= WORKER_PREFETCH_MAX:
-            raise ValueError(f"prefetch is a whole number from 0 to {WORKER_PREFETCH_MAX}")
-        _check("time_limit_s", time_limit_s, 0.001, WORKER_SECONDS_MAX)
-        _check("visibility_s", visibility_s, VISIBILITY_S_MIN, VISIBILITY_S_MAX)
-        _check("drain_s", drain_s, 0.0, WORKER_SECONDS_MAX)
+            raise ValueError(
+                f"prefetch must be a whole number from 0 to {WORKER_PREFETCH_MAX}, not {prefetch!r}"
+            )
+        if not 0 <= priority <= PRIORITY_MAX:
+            raise ValueError(
+                f"priority must be a whole number from 0 to {PRIORITY_MAX}, not {priority!r}"
+            )
+        if visibility_s is not None:
+            check_seconds("visibility_s", visibility_s, VISIBILITY_S_MIN, VISIBILITY_S_MAX)
+        check_seconds("drain_s", drain_s, 0.0, WORKER_SECONDS_MAX)
         self._url = url
         self._token = token
         self._certificates = Certificates(ca_file, certificate, key)
         self._queue = queue
         self._table: Table[Handler] = Table()
+        policy = Policy(
+            _all_of(ignore), on_false, on_error, backoff or Backoff(), on_ignored, retries
+        )
         self._plan = Plan(
             self._table,
-            Policy(ignored, on_false, on_error, backoff or Backoff()),
+            Options(policy, time_limit_s),
             tuple(middleware),
-            time_limit_s,
             visibility_s,
             prefetch,
             drain_s,
             follow_setting,
+            priority,
         )
         self._scale = Scale(consumers)
         self._seams = seams or Seams()
-        # What other threads use: how many, and the loop that is to hear of it.
-        self._lock = threading.RLock()  # A signal may come while the main thread has it.
+        self._link = Link(self._connected, self._seams)
+        self._link.given = url if isinstance(url, AsyncClient) else None
+        # Of `scale` and `stop`, which any thread may call. A signal may interrupt the main thread
+        # while it holds the lock.
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: Run | None = None
         self._asked: asyncio.Event | None = None
@@ -132,76 +235,161 @@ class Worker:
         if handler is not None:
             self.handler(queue)(handler)
 
+    @overload
+    def handler(self, queue: Callable[[A], R], /) -> Callable[[A], R]: ...
+    @overload
+    def handler(self, queue: Callable[[A, B], R], /) -> Callable[[A, B], R]: ...
+    @overload
     def handler(
         self,
         queue: str | None = None,
         *,
+        type: str | None = None,
+        key_prefix: str | None = None,
+        type_header: str = TYPE_HEADER,
+        **choices: Unpack[Choices],
+    ) -> Registers: ...
+    def handler(
+        self,
+        queue: str | Callable[..., object] | None = None,
+        *,
         type: str | None = None,  # noqa: A002
         key_prefix: str | None = None,
         type_header: str = TYPE_HEADER,
-    ) -> Callable[[F], F]:
-        """Makes a function a handler of the queue's messages, else of the worker's own queue's:
-        `@worker.handler("orders")`.
+        **choices: Unpack[Choices],
+    ) -> Any:
+        """Decorates a handler of the queue's messages, by default of the worker's own queue's:
+        `@worker.handler`, `@worker.handler("orders")`. A pattern of names, such as `orders.*`,
+        stands for all queues that match it, also later ones; for sidelines only if it ends in
+        `_SIDELINE`.
 
-        `type`: of those alone whose header `type_header` is this, or begins so where it ends in an
-        asterisk. `key_prefix`: of those alone whose lookup key begins so. Of several handlers the
-        one that says most closely what it takes has a message: both before one, a whole type before
-        a beginning, longer before shorter. A message that none takes is as one whose handler
-        raised: NoHandler.
+        The handler's argument is the message; or, if it is annotated with a dataclass or a pydantic
+        model, the message's body of JSON; or both. A body that does not fit goes to the sideline.
+        `type`: only messages whose header `type_header` is this, or begins with the part before an
+        asterisk at the end. `key_prefix`: only messages whose lookup key begins with this.
+        `choices`: the handler's options, see Choices.
 
-        Raises ValueError for two handlers of the same messages, TypeError for what handles nothing,
-        BadName, and NotUsable once the worker runs.
+        Of several handlers the closest fit gets a message: one with type and key before one with
+        either, a whole type before a beginning, longer before shorter; a queue's own handler before
+        a pattern's. A message that no handler takes is settled as if its handler had raised
+        NoHandler.
+
+        Raises ValueError for two handlers of the same messages and for options out of bounds,
+        TypeError for an object that is no handler, BadName, and NotUsable once the worker runs.
         """
         if callable(queue):
-            raise TypeError("a handler is made with parentheses: @worker.handler()")
+            return self.handler()(queue)
         name = queue if queue is not None else self._queue
         if name is None:
-            raise ValueError("a handler is a queue's: which?")
-        try:
-            QueueName.parse(name)
-        except Malformed as error:
-            raise BadName(f"{name!r} is no queue's name: {error.expected}") from None
+            raise ValueError(
+                "which queue is the handler of? Name it: Worker(queue=...) or handler(queue)"
+            )
+        if not is_pattern(name):
+            check_queue_name(name)
         fit = Fit(type, key_prefix, type_header)
+        options = _chosen(self._plan.options, choices, Choices)
 
-        def registered(function: F) -> F:
-            if self._was_run:
-                raise NotUsable("the worker runs already")
-            self._table.add(name, fit, Handler.of(function))
+        def registered(function: Callable[..., object]) -> Callable[..., object]:
+            kinds = (AsyncWorkerMessage, WorkerMessage)
+            self._add(name, fit, Handler.of(function, options, kinds))
             return function
 
         return registered
 
+    @overload
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        result_ttl_s: int | None = None,
+        **choices: Unpack[TaskChoices],
+    ) -> MakesTask: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        result_ttl_s: int | None = None,
+        **choices: Unpack[TaskChoices],
+    ) -> Any:
+        """Makes a function a task: `send()` publishes a call of it, which a worker runs.
+        `@worker.task`, `@worker.task(retries=5)`.
+
+        A call's arguments are JSON, read by the function's annotations, which may be what a typed
+        body's fields may be. `name`: by which workers find it, by default the function's. `queue`:
+        of its calls, by default the worker's. `result_ttl_s`: how long its results are kept for
+        `Handle.result`; by default none is. `choices`: see TaskChoices. What it returns settles
+        nothing, False included.
+
+        Raises ValueError for a second task of this name, and for options out of bounds; TypeError
+        for annotations that JSON cannot give, BadName, and NotUsable once the worker runs.
+        """
+        if function is not None:
+            return self.task()(function)
+        options = _chosen(self._plan.options, choices, TaskChoices)
+        of = queue if queue is not None else self._queue
+        if of is None:
+            raise ValueError(
+                "which queue is the task of? Name it: Worker(queue=...) or task(queue=...)"
+            )
+        if result_ttl_s is not None and not 1 <= result_ttl_s <= MESSAGE_TTL_S_MAX:
+            raise ValueError(
+                f"result_ttl_s must be whole seconds from 1 to {MESSAGE_TTL_S_MAX}, not "
+                f"{result_ttl_s!r}"
+            )
+
+        def made(function: Callable[..., Any]) -> Task[Any, Any, Any]:
+            named = name if name is not None else getattr(function, "__name__", "")
+            task: Task[Any, Any, Any] = Task(function, (of, named), result_ttl_s, self._link)
+            self._add(of, Fit(named, None, TASK_HEADER), task.handler(options))
+            return task
+
+        return made
+
+    def _add(self, queue: str, fit: Fit, handler: Handler) -> None:
+        if self._was_run:
+            raise NotUsable("the worker runs already: add handlers before")
+        self._table.add(queue, fit, handler)
+
     @property
     def queues(self) -> tuple[str, ...]:
-        """Those that have a handler."""
+        """The queues and patterns that have a handler."""
         return self._table.queues
 
     @property
     def drain_s(self) -> float:
-        """How long it waits for handlers when it ends."""
+        """How long it waits for handlers when it ends, in seconds."""
         return self._plan.drain_s
 
     @property
     def consumers(self) -> int:
-        """How many messages are handled at a time, now."""
+        """How many messages it handles at a time, now."""
         return self._scale.total
 
     def scale(self, by: int) -> int:
-        """Has so many more messages be handled at a time, or fewer, within 1 to 100; how many that
-        makes. Those that are being handled go on. From any thread, at any time.
+        """Handles `by` more messages at a time, or fewer, within 1 to 100; returns how many.
+        Handlers that run continue. In any thread, at any time.
         """
         with self._lock:
             self._scale = self._scale.scaled(by)
             total = self._scale.total
-        self._tell(lambda run: run.look_again())
+        self._in_loop(lambda run: run.look_again())
         return total
 
     def stop(self) -> None:
-        """Asks it to drain and end, as SIGTERM does. From any thread; before it runs, too. May be
-        said again.
+        """Asks it to drain and end, as SIGTERM does. In any thread, also before it runs. May be
+        called again.
         """
         self._was_stopped = True
-        self._tell(lambda _: self._asked.set() if self._asked else None)
+        self._in_loop(lambda _: self._asked.set() if self._asked else None)
 
     def use(
         self,
@@ -209,74 +397,80 @@ class Worker:
         token: str | None = None,
         certificates: Certificates | None = None,
     ) -> None:
-        """Has it run against another mq than it was made for. Raises NotUsable where it has a
-        client, or runs.
-        """
+        """Replaces the mq that it was made for. Raises NotUsable where it has a client, or runs."""
         if self._was_run or not isinstance(self._url, str):
-            raise NotUsable("the worker has its client")
+            raise NotUsable("the worker was made with an AsyncClient, or runs: its URL is fixed")
         self._url = url if url is not None else self._url
         self._token = token if token is not None else self._token
         self._certificates = certificates or self._certificates
 
     def run(self) -> None:
         """Runs until SIGTERM, SIGINT or `stop()`, and drains. A second signal ends the process at
-        once, with 128 and the signal's number. Signals are heard in the main thread alone. Raises
-        as `run_async`.
+        once, with exit code 128 + its number. Only in the main thread it handles signals. Raises as
+        `run_async`.
         """
         with heard(self.stop):
             asyncio.run(self.run_async())
 
     async def run_async(self) -> None:
-        """Runs in this event loop until `stop()`, and drains. Cancelled, it gives back what it has,
-        and waits for no handler. It hears no signals.
+        """Runs in this event loop until `stop()`, and drains. Cancelled, it releases its messages,
+        and waits for no handler. It handles no signals.
 
-        Raises ValueError without a handler, NotUsable for a second time, and where the client was
-        closed; Refused for what mq will not do at any time, such as a visibility out of bounds.
+        Raises ValueError without a handler; NotUsable for a second run, and for a closed client;
+        Refused for options that mq does not accept.
         """
         if not self._table.queues:
-            raise ValueError("the worker has no handler")
+            raise ValueError("the worker has no handler: add one with @worker.handler(queue)")
         if _IS_LOADING.get():
             raise RunsInImport(
                 "the module runs its worker when it is imported. mqctl worker runs it: put run() "
                 'below `if __name__ == "__main__":`.'
             )
         if self._was_run:
-            raise NotUsable("a worker runs once")
+            raise NotUsable("a worker runs once: make another one")
         self._was_run = True
         client = self._url
         if isinstance(client, AsyncClient):
             await self._run_with(client)
             return
-        connections = len(self._table.queues) + CONSUMERS_MAX + WORKER_CONNECTIONS_SPARE
-        async with AsyncClient(
-            client,
+        async with self._connected() as made:
+            await self._run_with(made)
+
+    def _connected(self) -> AsyncClient:
+        """A client of its URL."""
+        queues = WORKER_QUEUES_MAX if self._table.has_patterns else len(self._table.queues)
+        return AsyncClient(
+            str(self._url),
             token=self._token,
             ca_file=self._certificates.ca_file,
             certificate=self._certificates.certificate,
             key=self._certificates.key,
-            connections_max=connections,
+            connections_max=queues + CONSUMERS_MAX + WORKER_CONNECTIONS_SPARE,
             seams=self._seams,
-        ) as made:
-            await self._run_with(made)
+        )
 
     async def _run_with(self, client: AsyncClient) -> None:
         asked = asyncio.Event()
         run = Run(self._plan, client, lambda: self._scale.total, self._follow, self._seams)
         with self._lock:
             self._loop, self._run, self._asked = asyncio.get_running_loop(), run, asked
+        self._link.running = (asyncio.get_running_loop(), client)
         if self._was_stopped:
             asked.set()
         of = ", ".join(self._table.queues)
-        url = address.shown(client.url)
+        url = shown_url(client.url)
         facts = {"of": of, "url": url, "consumers": self.consumers}
         _log.info(
-            "works on %s at %s, %d messages at a time", *facts.values(), extra={"fields": facts}
+            "the worker works on %s at %s, %d messages at a time",
+            *facts.values(),
+            extra={"fields": facts},
         )
         try:
             await run.run(asked)
         finally:
             with self._lock:
                 self._loop = self._run = self._asked = None
+                self._link.running = None
 
     def _follow(self, settings: Iterable[int]) -> None:
         with self._lock:
@@ -284,18 +478,71 @@ class Worker:
             total = self._scale.total
         if before.total != total:
             _log.info(
-                "handles %d messages at a time; it was %d",
-                *(total, before.total),
+                "the worker of %s handles %d messages at a time, after %d, by its queues' setting "
+                "consumers",
+                *(", ".join(self._table.queues), total, before.total),
                 extra={"fields": {"consumers": total, "was": before.total}},
             )
-            self._tell(lambda run: run.look_again())
+            self._in_loop(lambda run: run.look_again())
 
-    def _tell(self, what: Callable[[Run], object]) -> None:
+    def _in_loop(self, what: Callable[[Run], object]) -> None:
         with self._lock:
             if self._loop is not None and self._run is not None:
                 self._loop.call_soon_threadsafe(what, self._run)
 
 
-def _check(name: str, value: float | None, least: float, most: float) -> None:
-    if value is not None and not least <= value <= most:
-        raise ValueError(f"{name} is seconds from {least:g} to {most:g}")
+def _all_of(ignore: Ignore) -> tuple[type[BaseException], ...]:
+    return (ignore,) if isinstance(ignore, type) else tuple(ignore)
+
+
+def _chosen(
+    options: Options, choices: Choices | TaskChoices, kind: type[Choices] | type[TaskChoices]
+) -> Options:
+    """The options of a handler, or of a task. Raises ValueError, TypeError."""
+    of_policy: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    names = {each.name for each in fields(Policy)}
+    for name, value in choices.items():
+        if name not in kind.__annotations__:
+            what = "handler" if kind is Choices else "task"
+            known = ", ".join(kind.__annotations__)
+            raise TypeError(
+                f"a {what} has no option {name}{suggestion(name, kind.__annotations__)}: its "
+                f"options are {known}"
+            )
+        if name in names:
+            of_policy[name] = _all_of(value) if name == "ignore" else value  # type: ignore[arg-type]
+        else:
+            others["wait_s" if name == "wait" else name] = value
+    return replace(options, policy=replace(options.policy, **of_policy), **others)
+
+
+@contextmanager
+def heard(ask: Callable[[], None]) -> Iterator[None]:
+    """Inside, the first SIGTERM or SIGINT calls `ask`, and the second ends the process at once,
+    with exit code 128 + its number. Only in the main thread; a signal that is ignored, as SIGINT of
+    a shell's background jobs, stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    was_asked = False
+
+    def hear(number: int, _: FrameType | None) -> None:
+        nonlocal was_asked
+        if was_asked:
+            # Without any clean-up, which may hang.
+            os._exit(_EXIT_BASE + number)
+        was_asked = True
+        ask()
+
+    before = {each: signal.getsignal(each) for each in _HEARD}
+    for each, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(each, hear)
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            if handler is not None:
+                signal.signal(each, handler)

@@ -1,10 +1,9 @@
-"""`/-/consume`: a WebSocket whose client takes messages of many queues, as fast as it gives credit.
+"""`/-/consume`: a WebSocket whose client takes messages of many queues within its credit.
 
-What both sides say, and what a connection may have, is in `mq.protocol.consume`.
+`mq.protocol.consume` has what both sides say, and a connection's state and limits.
 
-wire      frames as bytes, also those of a body that is not held
-sending   what goes out, at the pace at which the client reads
-settling  acks, releases and sidelines: what the storage is asked for
-permission what its client may consume
-connection one connection: commands in, messages out, its end
+connection     one connection: commands in, messages out, its end
+subscriptions  a consumer of each queue, and the messages that they claimed
+sending        what goes out, at the pace at which the client reads
+socket         the handshake, reading, writing, frames as bytes
 """

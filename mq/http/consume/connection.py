@@ -1,48 +1,55 @@
 """One connection of `/-/consume`: commands in, messages out, and its end.
 
-Commands are begun in their order; those that ask the storage for something go on together, and each
-is answered when it is done. While COMMANDS_IN_HAND_MAX are not answered, no more are read.
+Commands begin in order. Those that need the storage run together, and each is answered when done.
+While COMMANDS_IN_FLIGHT_MAX are unanswered, no more are read.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
-from aiohttp import web
-
-from mq.access.callers import Caller
 from mq.access.errors import Unauthenticated
-from mq.http.access import caller_of
-from mq.http.connection import Connection
-from mq.http.consume.permission import Permission
+from mq.broker.batches import Settling, settle_many
+from mq.broker.broker import Broker
+from mq.broker.consumers import Seen
+from mq.http.access import Permission
+from mq.http.consume.follows import Follows
 from mq.http.consume.sending import Acts, Sending
-from mq.http.consume.settling import STATUSES, settle
-from mq.http.consume.socket import Socket
+from mq.http.consume.socket import COMMANDS_IN_FLIGHT_MAX, CloseCode, Socket
 from mq.http.consume.subscriptions import Subscriptions
-from mq.http.consume.wire import CloseCode
-from mq.http.framing import FramesRefused
-from mq.http.metering import SETTLES, outcome_of
+from mq.http.metering import SETTLES
+from mq.http.request import Request
 from mq.http.service import Service
-from mq.model.errors import MqError
-from mq.protocol.consume.errors import BadFrame
+from mq.model.errors import BadFrame, Busy, ConsumerEnded, MessageNotFound, MqError, Unavailable
+from mq.model.message import Delivery, GivenBack
+from mq.model.names import MessageId, QueueName
 from mq.protocol.consume.frames import (
     Begin,
     Command,
+    Follow,
+    Followed,
     Grant,
+    Prefetched,
     Settle,
     Subscribe,
+    Unfollow,
     Unsubscribe,
+    Verb,
     Wanted,
     parse,
     problem_frame,
     results_frame,
     unsubscribed_frame,
 )
-from mq.protocol.consume.limits import CLOSE_ANSWER_S, COMMANDS_IN_HAND_MAX, SILENT_PINGS_MAX
 from mq.protocol.consume.session import Session
+
+# A client that leaves this many pings unanswered is gone.
+SILENT_PINGS_MAX: Final = 2
+# How long either side may take to answer a close.
+CLOSE_ANSWER_S: Final = 2.0
 
 _log = logging.getLogger("mq.http")
 
@@ -50,56 +57,49 @@ _OK: Final = 200
 _METHOD: Final = "GET"
 
 
-async def consume(
-    service: Service, request: web.BaseRequest, path: Mapping[str, str]
-) -> web.StreamResponse:
-    """GET: a WebSocket; on return it has ended."""
-    socket = await Socket.accept(request)
-    protocol = cast(Connection, request.protocol)
-    who = partial(caller_of, service.access, request)
-    consuming = Consuming(service, socket, request.raw_path, who)
-    protocol.leave = consuming.leave
-    protocol.begin_frames(consuming.broke)
+async def consume(service: Service, request: Request, path: Mapping[str, str]) -> None:
+    """GET: serves a WebSocket until it ends."""
+    socket = Socket.accept(request)
+    consuming = Consuming(service, socket, request)
+    socket.begin(consuming.leave)
     try:
         await consuming.run()
     finally:
-        protocol.leave = protocol.broke = None
         consuming.end()
-    return socket.response
 
 
 class Consuming:
-    """A client that consumes, from its handshake to its end. Lives on the event loop's thread.
+    """A consuming client, from its handshake to its end. Used on the event loop's thread only.
 
-    Who it is, and what it may, is asked of `who` again and again: both may end before it does.
+    The request's caller is asked for again with each command: it and its rights may end before the
+    connection.
     """
 
-    def __init__(
-        self, service: Service, socket: Socket, path: str, who: Callable[[], Caller]
-    ) -> None:
+    def __init__(self, service: Service, socket: Socket, request: Request) -> None:
         self._service = service
         self._socket = socket
-        self._path = path
-        self._permission = Permission(who)
+        self._path = request.target
+        self._sent_by = request.sender
+        self._permission = Permission(request.caller)
         self._session = Session()
         self._subscriptions = Subscriptions(
-            service.broker, self._session, self._has_message, self._gone, service.meter
+            service.broker, self._session, self._has_message, self._gone, service.meter, self
         )
+        self._follows = Follows(service.broker, self._send, self._gone)
         acts = Acts(
             on_sent=self._subscriptions.claim,
             on_lapsed=self._subscriptions.lapsed,
             on_full=self._subscriptions.pause,
             on_stuck=self._subscriptions.give_back_unsent,
-            on_room=self._subscriptions.resume,
+            on_read=self._subscriptions.resume,
         )
         self._sending = Sending(socket, self._session, service.broker, acts)
-        self._in_hand = 0
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._in_flight = 0
+        self._may_read = asyncio.Event()
+        self._may_read.set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_leaving = False
         self._is_closing = False
-        self._is_broken = False
         self._silent = 0
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(service.settings.ping_s, self._look_after)
@@ -107,41 +107,47 @@ class Consuming:
         self._sender.add_done_callback(self._sender_ended)
 
     async def run(self) -> None:
-        """Does what the client says, until it or the daemon ends the connection."""
+        """Obeys the client until it or the daemon ends the connection."""
         while (said := await self._next()) is not None:
             if isinstance(said, bytes):
-                self._close(CloseCode.UNSUPPORTED, "commands are text")
+                self._close(CloseCode.UNSUPPORTED, "a command must be a text frame")
             elif said and self._is_known():
                 await self._do(said)
-        # The client's last frame is answered by one of ours, where that was not sent before.
+        # Held messages are released before the close frame is answered, so that a client that waits
+        # for the answer finds them released.
         self._subscriptions.close()
-        self._close(self._socket.broken or CloseCode.NORMAL)
+        await self._subscriptions.released(CLOSE_ANSWER_S)
+        self._close(CloseCode.NORMAL)
         await asyncio.wait([self._sender], timeout=CLOSE_ANSWER_S)
-        if self._socket.broken is not None:
+        if self._socket.is_broken:
             await self._socket.linger()
 
     async def _next(self) -> str | bytes | None:
-        await self._has_room.wait()
+        await self._may_read.wait()
         said = await self._socket.read()
         self._silent = 0
         return said
 
+    def seen(self, queue: str) -> Seen:
+        """The client's consumer of a queue, as a list of consumers shows it."""
+        return Seen("websocket", *self._sent_by(), self._session.held_of(queue))
+
+    async def released(self) -> None:
+        """Waits, a moment at most, until messages given back are released."""
+        await self._subscriptions.released(CLOSE_ANSWER_S)
+
     def leave(self) -> None:
-        """The daemon drains: nothing more is sent but answers, and then the connection ends."""
+        """The daemon drains: sends only answers, then ends the connection."""
         self._is_leaving = True
+        self._follows.close()
         self._subscriptions.end()
         self._leave_if_done()
 
-    def broke(self, error: FramesRefused) -> None:
-        """The client sent what ends the connection; nothing more of it is heard."""
-        self._is_broken = True
-        self._subscriptions.close()
-        self._close(error.code, error.reason)
-
     def end(self) -> None:
-        """Nobody is there any more: what the client holds is released."""
+        """The client is gone: releases what it held."""
         self._timer.cancel()
         self._sender.cancel()
+        self._follows.close()
         self._subscriptions.close()
 
     # Commands
@@ -153,17 +159,36 @@ class Consuming:
             self._begins()
             self._answer(problem_frame(error.ref, self._problem(error)))
             if not error.is_json:
-                self._close(CloseCode.NO_DATA, "a command is JSON")
+                self._close(CloseCode.NO_DATA, "a command must be JSON")
             return
         if isinstance(command.does, Begin):
             self._session.begin(command.does.ids)
             return
+        if isinstance(command.does, Prefetched):
+            fetched = command.does.fetched
+            errors = self._permission.errors(list({each.queue.text for each in fetched}))
+            self._session.prefetched(each for each in fetched if each.queue.text not in errors)
+            return
         self._begins()
+        if isinstance(command.does, Settle):
+            task = asyncio.create_task(self._settle(command, command.does))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            await self._do_for_queues(command)
+
+    async def _do_for_queues(self, command: Command) -> None:
         match command.does:
             case Subscribe(wanted):
-                # What comes next may be about it.
+                # In order: the next command may be about it.
                 made = [(each.queue, await self._subscribe(each)) for each in wanted]
                 self._done(command, "queue", made)
+            case Follow(followed):
+                begun = [(each.queue, await self._follow(each)) for each in followed]
+                self._done(command, "queue", begun)
+            case Unfollow(queues):
+                left = [(each, _error(partial(self._follows.unfollow, each))) for each in queues]
+                self._done(command, "queue", left)
             case Unsubscribe(queues):
                 unsubscribe = self._subscriptions.unsubscribe
                 ended = [(each, _error(partial(unsubscribe, each))) for each in queues]
@@ -174,28 +199,27 @@ class Consuming:
                     (each, _error(partial(grant, each, more))) for each, more in credit.items()
                 ]
                 self._done(command, "queue", granted)
-            case Settle() as asked:
-                task = asyncio.create_task(self._settle(command, asked))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
 
     def _is_known(self) -> bool:
-        """Whether it is still known who the client is: else the connection ends. Nothing more comes
-        of queues that it may no longer consume.
+        """Whether the caller is still known; if not, the connection ends. Subscriptions without a
+        right end too.
         """
         try:
             if self._permission.renew():
                 self._end_forbidden()
         except Unauthenticated:
             self._subscriptions.close()
-            self._close(CloseCode.POLICY, "the token is good no more")
+            self._close(CloseCode.POLICY, "the token is no longer valid")
             return False
         return True
 
     def _end_forbidden(self) -> None:
-        """Ends subscriptions that are not the client's to have any more; what was claimed by them,
-        and is not on its way, is others'.
+        """Ends subscriptions that the client may not have any more, and releases their claimed
+        messages that are not being sent.
         """
+        for queue, error in self._permission.errors(self._follows.queues).items():
+            if _error(partial(self._follows.unfollow, queue)) is None:
+                self._gone(queue, error)
         errors = self._permission.errors(self._subscriptions.queues)
         if not errors:
             return
@@ -215,9 +239,20 @@ class Consuming:
             await self._subscriptions.subscribe(wanted)
         except Exception as failed:
             return failed
-        # It may have been taken away meanwhile.
+        # The right may have been revoked meanwhile.
         if (error := self._permission.error(wanted.queue)) is not None:
             _error(partial(self._subscriptions.unsubscribe, wanted.queue))
+        return error
+
+    async def _follow(self, wanted: Followed) -> BaseException | None:
+        if (error := self._permission.error(wanted.queue)) is not None:
+            return error
+        try:
+            await self._follows.follow(wanted)
+        except Exception as failed:
+            return failed
+        if (error := self._permission.error(wanted.queue)) is not None:
+            _error(partial(self._follows.unfollow, wanted.queue))
         return error
 
     async def _settle(self, command: Command, asked: Settle) -> None:
@@ -238,12 +273,12 @@ class Consuming:
         if meter is not None:
             seconds = meter.steady_s() - began_s
             for status in statuses:
-                meter.request(SETTLES[asked.verb], outcome_of(status), seconds)
+                meter.request(SETTLES[asked.verb], status, seconds)
 
     def _begins(self) -> None:
-        self._in_hand += 1
-        if self._in_hand >= COMMANDS_IN_HAND_MAX:
-            self._has_room.clear()
+        self._in_flight += 1
+        if self._in_flight >= COMMANDS_IN_FLIGHT_MAX:
+            self._may_read.clear()
 
     def _done(
         self,
@@ -252,7 +287,7 @@ class Consuming:
         ends: Sequence[tuple[str, BaseException | None]],
         status: int = _OK,
     ) -> list[int]:
-        """Answers it; the status of each."""
+        """Answers a command and returns the status of each result."""
         results, statuses = [], []
         for text, error in ends:
             result: dict[str, object] = {what: text, "status": status}
@@ -269,32 +304,38 @@ class Consuming:
 
     def _answered(self) -> None:
         """An answer was sent: the next command may be read."""
-        self._in_hand -= 1
-        self._has_room.set()
+        self._in_flight -= 1
+        self._may_read.set()
         self._leave_if_done()
 
     def _problem(self, error: BaseException) -> dict[str, object]:
-        return self._service.complaints.item(error, _METHOD, self._path)
+        return self._service.error_responses.item(error, _METHOD, self._path)
 
-    # What happens to the connection
+    # Events of the connection
+
+    def _send(self, text: bytes, then: Callable[[], None]) -> None:
+        self._sending.answer(text, then)
 
     def _has_message(self) -> None:
         self._sending.go_on()
 
     def _gone(self, queue: str, error: MqError) -> None:
         self._sending.answer(unsubscribed_frame(queue, self._problem(error)))
+        if isinstance(error, ConsumerEnded) and not self._subscriptions.queues:
+            self._close(CloseCode.POLICY, "the consumer was ended by request")
 
     def _leave_if_done(self) -> None:
-        if self._is_leaving and not self._in_hand:
-            self._close(CloseCode.GOING_AWAY, "mq is being stopped")
+        if self._is_leaving and not self._in_flight:
+            self._close(CloseCode.GOING_AWAY, "mq is shutting down")
 
     def _close(self, code: CloseCode, reason: str = "") -> None:
-        """Ends the connection by a frame, and without one when the client does not answer it, also
-        one that goes on talking.
+        """Ends the connection by a close frame, or by aborting it if the client does not answer in
+        time, even if it goes on sending.
         """
         if self._is_closing:
             return
         self._is_closing = True
+        self._follows.close()
         self._subscriptions.end()
         self._sending.close(code, reason)
         self._timer.cancel()
@@ -303,25 +344,22 @@ class Consuming:
     def _sender_ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is None:
-            if self._is_broken:
-                self._socket.end_writing()
             return
         if not isinstance(error, ConnectionError):
             _log.error("sending failed", exc_info=error)
         self._socket.abort()
 
     def _look_after(self) -> None:
-        """A client that is known no more is told so. One that is silent is asked whether it is
-        there; one from which nothing is read, for what the storage has in hand, need not say
-        anything.
+        """Ends the connection of an unknown caller, and pings a silent client. A client whose
+        commands mq does not read at the moment need not answer.
         """
         if not self._is_known():
             return
-        if self._has_room.is_set() or self._socket.is_full:
+        if self._may_read.is_set() or self._socket.is_full:
             self._silent += 1
         if self._silent > SILENT_PINGS_MAX:
             self._subscriptions.close()
-            self._close(CloseCode.FAILED, "no pong")
+            self._close(CloseCode.FAILED, "the client did not answer pings")
             return
         self._socket.ping()
         self._timer = self._loop.call_later(self._service.settings.ping_s, self._look_after)
@@ -333,3 +371,84 @@ def _error(act: Callable[[], None]) -> Exception | None:
     except Exception as error:
         return error
     return None
+
+
+STATUSES: Final = {Verb.ACK: 202, Verb.RELEASE: 200, Verb.SIDELINE: 200}
+
+
+async def settle(
+    broker: Broker, session: Session, asked: Settle
+) -> dict[str, BaseException | None]:
+    """Settles each message once; the error of each, None if it is settled, durably. The client
+    still holds a message whose storage failed.
+    """
+    taken = session.settle(asked.ids)
+    held = {text: each for text, each in taken.items() if isinstance(each, Delivery)}
+    going = {
+        text: asyncio.ensure_future(_begin(broker, asked, each.id, each))
+        for text, each in held.items()
+        if not each.id.pack_size
+    }
+    found: dict[str, BaseException | None] = {}
+    if len(going) < len(held):
+        packed = [each for each in held.values() if each.id.pack_size]
+        found = await _settle_packed(broker, asked, packed)
+    if going:
+        await asyncio.wait(going.values())
+        found |= {text: each.exception() for text, each in going.items()}
+    ends: dict[str, BaseException | None] = {}
+    for text, each in taken.items():
+        if isinstance(each, MessageNotFound):
+            ends[text] = each
+            continue
+        error = found[text]
+        is_kept = error is not None and (
+            isinstance(error, Unavailable | Busy) or not isinstance(error, MqError)
+        )
+        session.settled(each, is_kept)
+        ends[text] = error
+    return ends
+
+
+async def _settle_packed(
+    broker: Broker, asked: Settle, held: Sequence[Delivery]
+) -> dict[str, BaseException | None]:
+    """Settles items of packs; the error of each, None if it is settled."""
+    of_queues: dict[QueueName, dict[MessageId, Delivery]] = {}
+    for each in held:
+        of_queues.setdefault(each.queue, {})[each.id] = each
+    is_each = asked.failure is not None
+    how = Settling(partial(_begin, broker, asked), alike=_receives, is_each=lambda of: is_each)
+    found: dict[str, BaseException | None] = {}
+    for name, wanted in of_queues.items():
+        try:
+            ends = await settle_many(broker, name, wanted, how)
+        except Exception as error:
+            found |= {each.text: error for each in wanted}
+        else:
+            found |= {
+                each.text: end if isinstance(end, BaseException) else None
+                for each, end in ends.items()
+            }
+    return found
+
+
+def _receives(held: Delivery) -> int:
+    return held.stamp.receives
+
+
+def _begin(broker: Broker, asked: Settle, unit: MessageId, held: Delivery) -> Awaitable[object]:
+    """Settles a message that is in no pack, or a whole pack."""
+
+    def is_its(receives: int) -> bool:
+        return receives == held.stamp.receives
+
+    match asked.verb:
+        case Verb.ACK:
+            return broker.remove_file(held.queue, unit, is_its)
+        case Verb.RELEASE:
+            given = GivenBack.UNHANDLED if asked.unhandled else GivenBack.YES
+            return broker.reschedule_file(held.queue, unit, 0, is_its, given, asked.failure)
+        case Verb.SIDELINE:
+            of = (held.queue, unit, asked.reason, is_its, asked.failure)
+            return broker.sideline_file(*of)

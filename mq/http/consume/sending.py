@@ -1,45 +1,49 @@
-"""What goes out to one client, at the pace at which it reads: answers first, then messages.
+"""Sends to one client at the pace at which it reads: answers first, then messages.
 
-One task sends everything, since the fragments of a message stand together. While the client does
-not read, nothing more is claimed for it, and soon what was is given back.
+One task sends everything, so that a message's fragments stay together. While the client does not
+read, nothing more is claimed for it, and after UNSENT_S_MAX its unsent messages are released.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from mq.broker.broker import Broker
-from mq.http.carried import download
-from mq.http.consume.socket import Socket
-from mq.http.consume.wire import CloseCode, Opcode, frame
+from mq.http.bodies import download
+from mq.http.consume.socket import CloseCode, Opcode, Socket, frame
 from mq.model.errors import Unavailable
 from mq.model.limits import CHUNK_BYTES
+from mq.model.log import logger
 from mq.model.message import Delivery
 from mq.protocol.consume.frames import header_frame
-from mq.protocol.consume.limits import FULL_S_MAX, UNSENT_S_MAX
 from mq.protocol.consume.session import Session
 
-_log = logging.getLogger("mq.http")
+# A client that has not read for FULL_S_MAX gets no more messages meanwhile; after UNSENT_S_MAX,
+# messages that were claimed for it and not sent are released.
+FULL_S_MAX: Final = 0.05
+UNSENT_S_MAX: Final = 1.0
+
+_log = logger("mq.http")
 
 
 @dataclass(frozen=True, slots=True)
 class Acts:
-    """What the way out has somebody do: `on_sent`, there is room to claim more; `on_lapsed`, a
-    message was not sent in its time; `on_full`, the client has not read for FULL_S_MAX; `on_stuck`,
-    nor for UNSENT_S_MAX; `on_room`, it reads again.
+    """Callbacks: `on_sent`, more may be claimed; `on_lapsed`, a message became due before it was
+    sent; `on_full`, the client has not read for FULL_S_MAX; `on_stuck`, nor for UNSENT_S_MAX;
+    `on_read`, it reads again.
     """
 
     on_sent: Callable[[], None]
     on_lapsed: Callable[[Delivery], None]
     on_full: Callable[[], None]
     on_stuck: Callable[[], None]
-    on_room: Callable[[], None]
+    on_read: Callable[[], None]
 
 
 class Sending:
-    """The way out of one connection."""
+    """The sender of one connection."""
 
     def __init__(self, socket: Socket, session: Session, broker: Broker, acts: Acts) -> None:
         self._socket = socket
@@ -51,8 +55,8 @@ class Sending:
         self._changed = asyncio.Event()
 
     def answer(self, text: bytes, then: Callable[[], None] | None = None) -> None:
-        """Has a text frame be sent before any other message; `then` is called once it was, or when
-        nothing is sent any more.
+        """Queues a text frame before any further message; calls `then` once it is sent, or when the
+        connection ends.
         """
         if not self._socket.is_open:
             if then is not None:
@@ -62,16 +66,15 @@ class Sending:
         self._changed.set()
 
     def go_on(self) -> None:
-        """There is something to be sent."""
         self._changed.set()
 
     def close(self, code: CloseCode, reason: str) -> None:
-        """Has the last frame be sent, after the answers and no more messages."""
+        """Queues the close frame behind the answers; no more messages are sent."""
         self._closing = self._closing or (code, reason)
         self._changed.set()
 
     async def run(self) -> None:
-        """Sends until the last frame is sent, or the connection is gone."""
+        """Sends until the close frame is sent or the connection is gone."""
         while self._socket.is_open:
             await self._changed.wait()
             self._changed.clear()
@@ -82,9 +85,9 @@ class Sending:
                 self._socket.close(*self._closing)
 
     async def _send_some(self) -> bool:
-        """Sends about a chunk, or a body that is not held; false when nothing was left."""
+        """Sends about a chunk, or a streamed body; false if nothing was left."""
         parts, size, large = [], 0, None
-        hands: list[object] = []
+        reservations: list[object] = []
         while self._answers and size < CHUNK_BYTES:
             text, then = self._answers.popleft()
             parts.append(text)
@@ -102,10 +105,10 @@ class Sending:
             body = frame(Opcode.BINARY, delivery.body)
             parts += (header, body)
             size += len(header) + len(body)
-            hands.append(delivery.hand)
+            reservations.append(delivery.reservation)
             self._session.sent(delivery)
         if parts:
-            self._socket.write(b"".join(parts), hands)
+            self._socket.write(b"".join(parts), reservations)
         if large is not None:
             await self._send_large(large)
         if parts or large:
@@ -119,7 +122,7 @@ class Sending:
         return delivery
 
     async def _send_large(self, delivery: Delivery) -> None:
-        """In fragments, none of which is held for longer than its turn."""
+        """Sends a streamed body in fragments."""
         if delivery.descriptor is None:
             raise ValueError("the body is held")
         body = download(self._broker, delivery.descriptor, delivery.offset, delivery.size)
@@ -138,7 +141,7 @@ class Sending:
                 if not self._socket.is_open:
                     return
         except Unavailable as error:
-            # A message that has begun cannot be taken back; one that has not comes back when due.
+            # A begun message cannot be taken back; another comes back when due.
             _log.warning("a body could not be read", extra={"fields": {"error": repr(error)}})
             if opcode is Opcode.CONTINUATION:
                 self._socket.close(CloseCode.FAILED, "a body could not be read")
@@ -156,4 +159,4 @@ class Sending:
         finally:
             for timer in timers:
                 timer.cancel()
-        self._acts.on_room()
+        self._acts.on_read()

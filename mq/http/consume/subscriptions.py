@@ -1,7 +1,7 @@
-"""One connection's subscriptions: a consumer of each queue, and what is claimed by them.
+"""One connection's subscriptions: a consumer of each queue, and their claims.
 
-The session decides whose turn it is; a consumer is asked for as much as may be sent soon. What is
-claimed and cannot be sent goes back, and its credit with it.
+The session decides whose turn it is, and a consumer claims as much as may be sent soon. Claimed
+messages that cannot be sent are released, and their credit is restored.
 """
 
 import asyncio
@@ -10,24 +10,23 @@ from functools import partial
 from typing import Final
 
 from mq.broker.broker import Broker
-from mq.broker.consumer import Consumer
-from mq.http.metering import DELIVERS, outcome_of
+from mq.broker.consumers import Consumer, Origin, Terms
+from mq.http.metering import DELIVERS
 from mq.metrics.meter import Meter
-from mq.model.errors import MqError, QueueExpired, QueueNotFound
+from mq.model.errors import ConsumerEnded, MqError, NotSubscribed, QueueExpired, QueueNotFound
 from mq.model.message import Delivery
 from mq.model.names import QueueName
 from mq.model.selection import Selection
-from mq.protocol.consume.errors import NotSubscribed
 from mq.protocol.consume.frames import Wanted
 from mq.protocol.consume.session import Session
+from mq.store.packs.fetching import items_of
 
-_CLAIMED: Final = outcome_of(200)
+_ENDS: Final = (QueueNotFound, QueueExpired, ConsumerEnded)
 
 
 class Subscriptions:
-    """What a connection is subscribed to. `on_message` is told when there is one to be sent,
-    `on_gone` of a queue that is gone, or has expired; `meter`, where there is one, of each message
-    that was claimed.
+    """A connection's subscriptions. Calls `on_message` when one is to be sent, and `on_gone` for a
+    queue that was deleted or has expired. `meter` counts claims.
     """
 
     def __init__(
@@ -37,24 +36,25 @@ class Subscriptions:
         on_message: Callable[[], None],
         on_gone: Callable[[str, MqError], None],
         meter: Meter | None = None,
+        origin: Origin | None = None,
     ) -> None:
         self._broker = broker
         self._session = session
         self._on_message = on_message
         self._on_gone = on_gone
         self._meter = meter
+        self._origin = origin
         self._consumers: dict[str, Consumer] = {}
         self._is_paused = False
         self._has_ended = False
+        self._releases: set[asyncio.Task[None]] = set()
 
     @property
     def queues(self) -> list[str]:
-        """Those whose subscription has begun."""
         return list(self._consumers)
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is claimed for now."""
         return self._is_paused
 
     async def subscribe(self, wanted: Wanted) -> None:
@@ -67,10 +67,10 @@ class Subscriptions:
         try:
             consumer = await self._broker.consuming.subscribe(
                 name,
-                priority=wanted.priority,
-                credit=wanted.credit,
-                visibility_s=wanted.visibility_s,
-                selection=selection,
+                Terms(
+                    *(wanted.credit, wanted.priority, wanted.visibility_s, selection),
+                    *(self._origin, "", wanted.packs),
+                ),
                 on_notified=partial(self._notified, name.text),
                 on_error=partial(self._failed, name.text),
             )
@@ -82,17 +82,17 @@ class Subscriptions:
             consumer.close()
         elif self._is_paused:
             consumer.pause()
-        if consumer.is_notified:  # Its turn came before it was known here.
+        if consumer.is_notified:  # It was notified before it was registered here.
             self._notified(name.text)
 
     def unsubscribe(self, queue: str) -> None:
-        """Ends a subscription; what was sent stays the client's. Raises NotSubscribed."""
+        """Ends a subscription; sent messages stay the client's. Raises NotSubscribed."""
         self._session.unsubscribe(queue)
         if (consumer := self._consumers.pop(queue, None)) is not None:
             consumer.close()
 
     def grant(self, queue: str, credit: int) -> None:
-        """So many more messages may come. Raises NotSubscribed, TooMuchCredit."""
+        """Adds to a subscription's credit. Raises NotSubscribed, TooMuchCredit."""
         consumer = self._consumers.get(queue)
         if consumer is None:
             raise NotSubscribed(queue)
@@ -100,13 +100,13 @@ class Subscriptions:
         self._go_on(queue, consumer, credit)
 
     def claim(self) -> None:
-        """Claims what may be sent soon, queue by queue."""
+        """Claims messages that may be sent soon, queue by queue."""
         while not self._is_paused and (turn := self._session.next_claim()) is not None:
             queue, most = turn
             self._session.has_nothing(queue)
             consumer = self._consumers.get(queue)
             if consumer is None:
-                continue  # It is being subscribed to.
+                continue  # The subscription has not begun yet.
             began_s = 0.0 if self._meter is None else self._meter.steady_s()
             futures = consumer.pull(most)
             self._session.claims(len(futures))
@@ -114,27 +114,25 @@ class Subscriptions:
                 future.add_done_callback(partial(self._claimed, queue, consumer, began_s))
 
     def lapsed(self, delivery: Delivery) -> None:
-        """A message was not sent in its time: it is nobody's."""
+        """A message became due before it was sent: it is ready for others."""
         if delivery.descriptor is not None:
             self._broker.root.files.close(delivery.descriptor)
         self._credit_again(delivery)
 
     def give_back_unsent(self) -> None:
-        """Others may have what was claimed and not sent."""
+        """Releases the messages that were claimed and not sent."""
         unsent = self._session.take_back_unsent()
         self._give_back(unsent)
         for delivery in unsent:
             self._credit_again(delivery)
 
     def pause(self) -> None:
-        """Nothing more is claimed for now."""
         if not self._is_paused:
             self._is_paused = True
             for consumer in self._consumers.values():
                 consumer.pause()
 
     def resume(self) -> None:
-        """It goes on after a pause."""
         if not self._is_paused or self._has_ended:
             return
         self._is_paused = False
@@ -143,26 +141,30 @@ class Subscriptions:
             self._go_on(queue, consumer, 0)
 
     def end(self) -> None:
-        """Nothing more is claimed; what comes all the same is given back."""
+        """Ends claiming; later claims are released."""
         self.pause()
         self._has_ended = True
         self.give_back_unsent()
 
     def close(self) -> None:
-        """The connection is gone; what the client holds is released."""
+        """The connection is gone: releases what the client holds."""
         self.end()
         for consumer in self._consumers.values():
             consumer.close()
         self._consumers.clear()
-        begun, unhandled = self._session.end()
-        self._give_back(unhandled)
-        if begun:
-            self._broker.begin_release(begun)
+        self._release(*self._session.end())
+        if fetched := self._session.take_prefetched():
+            self._track(self._broker.begin_return([(e.queue, e.id, e.receives) for e in fetched]))
+
+    async def released(self, within_s: float) -> None:
+        """Waits until all releases are done, `within_s` at most."""
+        if self._releases:
+            await asyncio.wait(self._releases, timeout=within_s)
 
     def _go_on(self, queue: str, consumer: Consumer, credit: int) -> None:
         if credit:
             consumer.grant(credit)
-        # One that takes nothing does not hear of that by itself.
+        # A consumer that takes nothing does not notice by itself.
         if consumer.queue.is_gone:
             self._failed(queue, QueueNotFound(queue))
 
@@ -171,10 +173,15 @@ class Subscriptions:
         self.claim()
 
     def _failed(self, queue: str, error: MqError) -> None:
-        """Of what may pass the broker says more in the log, and tries again."""
-        if isinstance(error, QueueNotFound | QueueExpired) and queue in self._consumers:
-            self.unsubscribe(queue)
-            self._on_gone(queue, error)
+        """Ends the subscription if its queue is gone, or if it was ended by request: then what the
+        client holds of the queue is released too. The broker logs and retries other errors.
+        """
+        if not isinstance(error, _ENDS) or queue not in self._consumers:
+            return
+        self.unsubscribe(queue)
+        if isinstance(error, ConsumerEnded):
+            self._release(*self._session.take_back(queue))
+        self._on_gone(queue, error)
 
     def _claimed(
         self,
@@ -190,13 +197,14 @@ class Subscriptions:
             return
         delivery = None if error is not None or future.cancelled() else future.result()
         if delivery is not None and self._meter is not None:
-            self._meter.request(DELIVERS, _CLAIMED, self._meter.steady_s() - began_s)
+            self._meter.request(DELIVERS, 200, self._meter.steady_s() - began_s)
         is_wanted = not self._has_ended and not consumer.is_closed
-        if delivery is not None and is_wanted and self._session.arrived(delivery):
+        found = [] if delivery is None else items_of(delivery)
+        if found and is_wanted and self._session.arrived(*found):
             self._on_message()
-        elif delivery is not None:
-            self._give_back([delivery])
-        if consumer.is_notified and consumer.credit:
+        elif found:
+            self._give_back(found)
+        if consumer.is_notified and consumer.credit > 0:
             self._session.has_something(queue)
         self.claim()
 
@@ -205,7 +213,16 @@ class Subscriptions:
         if consumer is not None:
             consumer.grant(1)
 
+    def _release(self, begun: Sequence[Delivery], unhandled: Sequence[Delivery]) -> None:
+        self._give_back(unhandled)
+        if begun:
+            self._track(self._broker.begin_release(begun))
+
     def _give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Of what no program had."""
+        """Releases messages that no program had."""
         if deliveries:
-            self._broker.begin_release(deliveries, unhandled=True)
+            self._track(self._broker.begin_release(deliveries, unhandled=True))
+
+    def _track(self, release: "asyncio.Task[None]") -> None:
+        self._releases.add(release)
+        release.add_done_callback(self._releases.discard)

@@ -1,3 +1,1 @@
-"""`/-/openapi.json`: the HTTP interface for machines, made from the table of routes, the limits and
-the map of problems; what only people could say of an operation is in `queues`, `messages`, ...
-"""
+"""`/-/openapi.json`: the HTTP interface for machines, made from `mq.protocol.endpoints`."""

@@ -1,1 +1,1 @@
-"""The page at `/-/`, which people look at and act by: files, and their serving. See PAGE.md."""
+"""The page at `/-/` in a browser: its files, and how they are served. See deploy/OBSERVE.md."""

@@ -5,21 +5,20 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from mq.model.bulk_limits import (
-    ARCHIVE_BATCH_MESSAGES_DEFAULT,
-    ARCHIVE_BATCH_MESSAGES_MAX,
-    ARCHIVE_EVERY_S_MAX,
-    READ_THREADS_DEFAULT,
-    READ_THREADS_MAX,
-)
-from mq.model.errors import MqError, StartupError
-from mq.spark.commands.running import Job, job_options, root_option
-from mq.spark.jobs.archive import Archived, Wanted, end_archiving
+from mq.spark.commands.running import Job, dry_run_option, job_options, root_option
+from mq.spark.jobs.archive import Archived, archivable, end_archiving
 from mq.spark.jobs.archive import archive as run_archive
+from mq.spark.jobs.archive_task import Wanted
+from mq.spark.jobs.tables import TABLES
+from mq.spark.options import READ_THREADS_DEFAULT, READ_THREADS_MAX
+from mq.store.archive.archiving import ARCHIVE_BATCH_MESSAGES_DEFAULT
+
+ARCHIVE_EVERY_S_MAX: Final = 7 * 24 * 3600
+ARCHIVE_BATCH_MESSAGES_MAX: Final = 10_000_000
 
 
 @click.command("archive", context_settings={"show_default": True})
@@ -32,34 +31,42 @@ from mq.spark.jobs.archive import archive as run_archive
 )
 @click.option(
     "--batch",
+    "batch_messages",
     type=click.IntRange(1, ARCHIVE_BATCH_MESSAGES_MAX),
     default=ARCHIVE_BATCH_MESSAGES_DEFAULT,
     help="Messages that are stored at a time.",
 )
 @click.option(
     "--every",
+    "every_s",
     type=click.IntRange(1, ARCHIVE_EVERY_S_MAX),
     default=None,
-    help="Go on, looking again so many seconds after each pass, until a signal ends it.",
+    help="Repeat this many seconds after each pass, until a signal ends it.",
 )
 @click.option(
     "--read-threads",
+    "threads",
     type=click.IntRange(1, READ_THREADS_MAX),
     default=READ_THREADS_DEFAULT,
-    help="Messages that a task reads at a time: more for a disk that lets one wait.",
+    help="Messages that a task reads at a time: more for a slow disk.",
+)
+@click.option(
+    "--format",
+    type=click.Choice(["parquet", *TABLES]),
+    default="parquet",
+    help="Of the archive: plain Parquet, or a table of Parquet files.",
+)
+@click.option(
+    "--table",
+    metavar="CATALOG.NAMESPACE.TABLE",
+    help="The Iceberg table, of a catalog that pyiceberg's configuration names.",
 )
 @click.option("--compact/--no-compact", default=True, help="Make few files of many small ones.")
 @click.option("--disable", is_flag=True, help="End archiving for the root, and do nothing else.")
+@dry_run_option
 @job_options
 def archive(
-    job: Job,
-    root: Path,
-    to: Path | None,
-    batch: int,
-    every: int | None,
-    read_threads: int,
-    compact: bool,
-    disable: bool,
+    job: Job, root: Path, to: Path | None, disable: bool, dry_run: bool, **options: Any
 ) -> None:
     """Keep removed messages as Parquet, before mq-reaper takes them.
 
@@ -71,17 +78,31 @@ def archive(
         return
     if to is None:
         raise click.UsageError("--to: say the archive's folder.")
-    wanted = Wanted(batch, read_threads, compact, every)
+    if (options["format"] == "iceberg") is (options["table"] is None):
+        raise click.UsageError("--table and --format iceberg go together.")
+    wanted = Wanted(**options)
+    if dry_run:
+        _tell_archivable(job, root, to, wanted)
+        return
     with job.running() as (spark, watcher), ending_by_signal() as ending:
         done = run_archive(spark, root, to, wanted, ending=ending, watcher=watcher)
     job.tell(done.facts(), _lines(done))
 
 
+def _tell_archivable(job: Job, root: Path, to: Path, wanted: Wanted) -> None:
+    with job.failing():
+        found = archivable(root, to, wanted.kind)
+    lines = [f"{found.messages} messages would be archived to {found.to}"]
+    if found.oldest is not None:
+        lines.append(f"oldest removed: {found.oldest}")
+    if not found.is_enabled:
+        lines.append(f"{root} would be archived from then on")
+    job.tell({"dry_run": True, **found.facts()}, lines)
+
+
 def _disable(job: Job, root: Path) -> None:
-    try:
+    with job.failing():
         was_enabled = end_archiving(root)
-    except (MqError, StartupError, OSError) as error:
-        raise job.failed(str(error)) from error
     said = "is no longer archived" if was_enabled else "was not archived"
     job.tell({"disabled": was_enabled}, [f"{root} {said}"])
 
@@ -98,14 +119,14 @@ def _lines(done: Archived) -> Iterator[str]:
 
 @contextmanager
 def ending_by_signal() -> Iterator[threading.Event]:
-    """Set by the first signal, so that the job ends after its batch; the next one ends it at once.
-    It goes on later where it ended.
+    """Within the block the first signal sets the event, so that the job ends after its batch; the
+    next signal ends it at once. A later run continues.
     """
     ending = threading.Event()
 
     def end(number: int, frame: Any) -> None:
         if ending.is_set():
-            handler = before[number]  # the job's own notice of it
+            handler = before[number]  # The job's own signal handler.
             if callable(handler):
                 handler(number, frame)
             raise KeyboardInterrupt

@@ -1,35 +1,26 @@
-"""`mqctl pipeline audit`: flags, the job, what it tells, and its own three exit codes."""
+"""`mqctl pipeline audit`: options, the job, its report, and its own three exit codes."""
 
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
-from mq.model.errors import BadName, StartupError
-from mq.model.fsck_limits import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
-from mq.model.names import QueueName
+from mq.model.errors import StartupError
 from mq.spark.commands.running import Job, job_options, root_option
 from mq.spark.jobs.audit import EXAMPLES_DEFAULT, check_is_root
 from mq.spark.jobs.audit import audit as run_audit
+from mq.store.audit.findings import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
+from mq.tools.mqctl.arguments import queues_said
 from mq.tools.mqctl.exits import ExitCode
 
 OVERDUE_S_MAX: Final = 31_622_400.0
 """A year."""
 FINDINGS: Final = ExitCode.REFUSED
-"""What it ends with where something is wrong."""
+"""The exit code for findings."""
 NOT_RUN: Final = ExitCode.USAGE
-"""What it ends with where it could not look."""
-
-
-def _queues(
-    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[QueueName, ...]:
-    try:
-        return tuple(map(QueueName.parse, values))
-    except BadName as error:
-        raise click.BadParameter(str(error)) from error
+"""The exit code if it could not run."""
 
 
 def _seconds(context: click.Context, parameter: click.Parameter, value: float) -> float:
@@ -48,36 +39,39 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: float) -
 )
 @click.option(
     "--queue",
-    "only",
+    "queues",
     metavar="QUEUE",
     multiple=True,
-    callback=_queues,
-    help="Look at what is of this queue alone; may be said again. A sideline is a queue too.",
+    callback=queues_said,
+    help="Audit this queue alone; may be repeated. A sideline is a queue too.",
 )
 @click.option("--bodies", is_flag=True, help="Read every body, and hold it against its digest.")
 @click.option(
     "--by-name",
+    "is_by_name",
     is_flag=True,
-    help="By listings alone: nothing is said of modes, times, and what is in files.",
+    help="By listings alone: modes, times and contents of files are not checked.",
 )
 @click.option(
     "--again-after",
+    "again_after_s",
     type=click.FloatRange(0, AGAIN_AFTER_S_MAX),
     callback=_seconds,
     metavar="SECONDS",
     default=AGAIN_AFTER_S,
     show_default=True,
-    help="What is wrong is believed once it was seen twice, so long apart: daemons may be in the "
-    "middle of something. 0 for a root that nobody uses.",
+    help="Time between the two looks that a finding takes, since daemons may be in the middle of "
+    "something. 0 for a root without daemons.",
 )
 @click.option(
     "--overdue",
+    "overdue_s",
     type=click.FloatRange(0, OVERDUE_S_MAX),
     callback=_seconds,
     metavar="SECONDS",
     default=OVERDUE_S_DEFAULT,
     show_default=True,
-    help="How late what mq-mover does may be before it is told.",
+    help="How late mq-mover may be before it is a finding.",
 )
 @click.option(
     "--examples",
@@ -93,45 +87,21 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: float) -
     help="Write all findings there, as Parquet; a folder that is not there yet.",
 )
 @job_options
-def audit(
-    job: Job,
-    root: Path,
-    archive: Path | None,
-    only: tuple[QueueName, ...],
-    bodies: bool,
-    by_name: bool,
-    again_after: float,
-    overdue: float,
-    examples: int,
-    to: Path | None,
-) -> None:
-    """Hold all that lies in a root against mq's disk format, in parallel.
+def audit(job: Job, root: Path, to: Path | None, **options: Any) -> None:
+    """Check a root against mq's disk format, in parallel.
 
-    Changes nothing, and works beside the daemons. What is broken is what `mqctl fsck` calls so,
-    which puts it right. Exits with 0 when all is well, 1 when something is wrong, 2 when it could
-    not look.
+    Changes nothing, and works beside the daemons. It makes the checks of `mqctl fsck`, which
+    repairs. Exits with 0 when all is well, 1 with findings, 2 when it could not run.
     """
     job = replace(job, failure=NOT_RUN)
     if to is not None and to.exists():
         raise click.BadParameter(f"{to} is there already", param_hint="--to")
     try:
-        # Before Spark is begun, which takes its time.
+        # Before Spark starts, which takes seconds.
         check_is_root(root)
     except StartupError as error:
         raise job.failed(str(error)) from error
     with job.running() as (spark, watcher):
-        done = run_audit(
-            spark,
-            root,
-            archive=archive,
-            bodies=bodies,
-            queues=only,
-            is_by_name=by_name,
-            again_after_s=again_after,
-            overdue_s=overdue,
-            examples=examples,
-            to=to,
-            watcher=watcher,
-        )
+        done = run_audit(spark, root, to=to, watcher=watcher, **options)
     job.tell(done.facts(), done.lines())
     raise click.exceptions.Exit(ExitCode.DONE if done.is_clean else FINDINGS)

@@ -1,18 +1,26 @@
 """`mqctl pipeline drain`."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mq.model.bulk_limits import LEASE_S_DEFAULT, LEASE_S_MAX, LEASED_MESSAGES_MAX
-from mq.spark.commands.running import Job, job_options, root_option
+from mq.spark.commands.running import (
+    Job,
+    counted_by,
+    dry_run_option,
+    job_options,
+    root_option,
+)
 from mq.spark.jobs import drain as jobs
-from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format
+from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS
+from mq.spark.jobs.tables import TABLES
+from mq.store.leases.manifest import LEASE_S_DEFAULT, LEASE_S_MAX, LEASED_MESSAGES_MAX
 
 
 @click.command("drain")
 @root_option
-@click.option("--queue", "names", multiple=True, required=True, help="May be said again.")
+@click.option("--queue", "queues", multiple=True, required=True, help="A queue; may be repeated.")
 @click.option(
     "--to",
     type=click.Path(path_type=Path),
@@ -21,11 +29,15 @@ from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format
 )
 @click.option(
     "--format",
-    "format_",
-    type=click.Choice(FORMATS),
+    type=click.Choice([*FORMATS, *TABLES]),
     default="parquet",
     show_default=True,
-    help="Of the files: Parquet, JSON lines or CSV.",
+    help="Of the files: Parquet, JSON lines or CSV; or a table of Parquet files.",
+)
+@click.option(
+    "--table",
+    metavar="CATALOG.NAMESPACE.TABLE",
+    help="The Iceberg table, of a catalog that pyiceberg's configuration names.",
 )
 @click.option(
     "--compression",
@@ -40,9 +52,10 @@ from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format
     show_default=True,
     help="Of the messages, with --copy.",
 )
-@click.option("--limit", type=click.IntRange(1), help="At most so many messages.")
+@click.option("--limit", type=click.IntRange(1), help="At most this many messages.")
 @click.option(
     "--batch",
+    "batch_messages",
     type=click.IntRange(1, LEASED_MESSAGES_MAX),
     default=jobs.BATCH_MESSAGES_DEFAULT,
     show_default=True,
@@ -50,58 +63,45 @@ from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format
 )
 @click.option(
     "--per-file",
+    "file_messages",
     type=click.IntRange(1),
     default=jobs.FILE_MESSAGES_DEFAULT,
     show_default=True,
-    help="At most so many messages in a file.",
+    help="At most this many messages in a file.",
 )
 @click.option(
     "--lease",
+    "lease_seconds",
     type=click.IntRange(1, LEASE_S_MAX),
     default=LEASE_S_DEFAULT,
     show_default=True,
     metavar="SECONDS",
-    help="How long after the job's death what it held comes again, unless it is run again.",
+    help="If the job dies and is not run again, how long until its messages are delivered again.",
 )
+@dry_run_option
 @job_options
-def drain(
-    job: Job,
-    root: Path,
-    names: tuple[str, ...],
-    to: Path,
-    format_: Format,
-    compression: str | None,
-    copy: bool,
-    state: str,
-    limit: int | None,
-    batch: int,
-    per_file: int,
-    lease: int,
-) -> None:
-    """Take what is ready in queues out of them, into files.
+def drain(job: Job, root: Path, queues: tuple[str, ...], to: Path, **options: Any) -> None:
+    """Move ready messages from queues to files.
 
     Messages are removed once their files are on stable media. Killed at any point, it is run again
     with the same --to, and goes on: nothing is lost, and nothing is in the files twice.
     """
-    if state != "ready" and not copy:
-        raise click.UsageError("--state: what is not ready can only be copied, with --copy.")
-    with job.running() as (spark, watcher):
-        done = jobs.drain(
-            spark,
-            root.absolute(),
-            names,
-            to,
-            format=format_,
-            compression=compression,
-            copy=copy,
-            state=state,
-            limit=limit,
-            batch_messages=batch,
-            file_messages=per_file,
-            lease_seconds=lease,
-            watcher=watcher,
+    if options["state"] != "ready" and not options["copy"]:
+        raise click.UsageError(
+            "--state: messages that are not ready can only be copied; add --copy."
         )
-    what = "copied" if copy else "drained"
+    if (options["format"] == "iceberg") is (options["table"] is None):
+        raise click.UsageError("--table and --format iceberg go together.")
+    with job.running() as (spark, watcher):
+        done = jobs.drain(spark, root.absolute(), queues, to, watcher=watcher, **options)
+    what = "copied" if options["copy"] else "drained"
+    if options["dry_run"]:
+        lines = [f"{done.messages} messages would be {what} to {done.folder}"]
+        lines += counted_by("queue", done.by_queue)
+        if done.resumed:
+            lines.append(f"{done.resumed} of them were left by an earlier run")
+        job.tell({"dry_run": True, **done.facts()}, lines)
+        return
     lines = [f"{done.messages} messages {what} to {done.files} files in {done.folder}"]
     if done.resumed:
         lines.append(f"{done.resumed} of them were left by an earlier run")

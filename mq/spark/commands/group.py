@@ -1,4 +1,4 @@
-"""The command `mqctl pipeline`: a group whose jobs are imported when they are said."""
+"""The command `mqctl pipeline`: a group that imports a job's command when it is called."""
 
 import importlib
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from click.shell_completion import CompletionItem
 from mq.tools.mqctl.exits import ExitCode, Failed
 
 _OF: Final = "mq.spark.commands."
-# A command's module has it under its own name.
+# Each command's module contains it under its own name.
 JOBS: Final[Mapping[str, str]] = {
     "archive": "Keep removed messages as Parquet, before mq-reaper takes them.",
     "history": "Rates, latencies and backlog over time, as tables and a report.",
     "drain": "Take all of a queue to Parquet, CSV or JSON lines.",
-    "load": "Publish what was drained, or files of one's own.",
+    "load": "Publish drained messages, or files of one's own.",
     "shovel": "Move what an SQL condition chooses to another queue.",
     "replay": "Publish archived messages again.",
     "audit": "Hold tens of millions of names against the disk format.",
@@ -24,10 +24,9 @@ _EXTRA: Final = "pip install 'mq[spark]'"
 
 
 class Jobs(click.Group):
-    """Imports a job's command when it is said, so that the list of all costs none of them."""
+    """Imports a job's command when it is called, so that the list of all jobs imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See click."""
         return list(JOBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -44,7 +43,7 @@ class Jobs(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """See click: names of jobs, importing nothing."""
+        """See click. Names of jobs; imports nothing."""
         found = [
             CompletionItem(name, help=about)
             for name, about in JOBS.items()
@@ -53,7 +52,7 @@ class Jobs(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click: importing nothing."""
+        """See click. Imports nothing."""
         with formatter.section("Jobs"):
             formatter.write_dl(list(JOBS.items()))
 

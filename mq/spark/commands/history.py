@@ -1,20 +1,54 @@
 """The command `mqctl pipeline history`."""
 
+import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from mq.model.clock import rfc3339
-from mq.model.errors import BadName
+from mq.model.clock import SystemClock, parse_rfc3339, rfc3339
 from mq.model.names import QueueName
 from mq.spark.commands.running import Job, job_options, root_option
-from mq.spark.commands.spans import length, when
 from mq.spark.jobs.history import History
 from mq.spark.jobs.history import history as run_history
-from mq.spark.jobs.report import render
+from mq.spark.jobs.report.page import render
+from mq.tools.mqctl.arguments import queues_said
+
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_LENGTH: Final = re.compile(r"([1-9][0-9]{0,9})([smhdw])")
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+def length(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Parses a duration; returns seconds. Raises click's BadParameter."""
+    if value is None:
+        return None
+    length_s = _length_s(value)
+    if length_s is None:
+        raise click.BadParameter(f"{value!r} is no length; say 90s, 15m, 12h, 7d or 2w")
+    return length_s
+
+
+def when(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """Parses a time; returns it in UTC. Raises click's BadParameter."""
+    if value is None:
+        return None
+    ago_s = _length_s(value)
+    try:
+        now_ms = SystemClock().now_ms()
+        ms = parse_rfc3339(value) if ago_s is None else now_ms - ago_s * 1000
+        return _EPOCH + timedelta(milliseconds=ms)
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(
+            f"{value!r} is no time; say 2026-01-31T12:00:00Z, or 7d for so long ago"
+        ) from error
+
+
+def _length_s(text: str) -> int | None:
+    match = _LENGTH.fullmatch(text)
+    return None if match is None else int(match[1]) * _UNITS_S[match[2]]
 
 
 @click.command("history", context_settings={"show_default": True})
@@ -32,19 +66,24 @@ from mq.spark.jobs.report import render
     help="The archive of the root: what mq-reaper has taken is known by it.",
 )
 @click.option(
-    "--queue", "names", multiple=True, help="This queue alone; may be said again. [default: all]"
+    "--queue",
+    "queues",
+    multiple=True,
+    callback=queues_said,
+    help="This queue alone; may be repeated. [default: all]",
 )
 @click.option(
     "--since",
     metavar="WHEN",
     callback=when,
-    help="From then on: a time of RFC 3339, or so long ago, as 7d. [default: the first publish]",
+    help="Start: a time of RFC 3339, or an age, as 7d. [default: the first publish]",
 )
 @click.option(
-    "--until", metavar="WHEN", callback=when, help="Up to then, said so too. [default: now]"
+    "--until", metavar="WHEN", callback=when, help="End, in the same form. [default: now]"
 )
 @click.option(
     "--step",
+    "step_s",
     metavar="LENGTH",
     callback=length,
     help="How long each step is: 90s, 15m, 12h, 1d. [default: a minute to weeks, so that there "
@@ -53,43 +92,19 @@ from mq.spark.jobs.report import render
 @click.option("--report/--no-report", default=True, help="Write report.html beside the tables.")
 @job_options
 def history(
-    job: Job,
-    root: Path,
-    to: Path,
-    archive: Path | None,
-    names: tuple[str, ...],
-    since: datetime | None,
-    until: datetime | None,
-    step: int | None,
-    report: bool,
+    job: Job, root: Path, to: Path, queues: tuple[QueueName, ...], report: bool, **options: Any
 ) -> None:
     """Tell what became of messages over time: rates, latencies, receives, sizes and backlog.
 
     From the inodes of the root, its history files, and the archive where there is one: tables in
     Parquet, and a report for a browser. The root is only read.
     """
-    chosen = [_queue(name) for name in names] or None
+    render = _report if report else None
     with job.running() as (spark, watcher):
         done = run_history(
-            spark,
-            root,
-            to,
-            archive=archive,
-            queues=chosen,
-            step_s=step,
-            since=since,
-            until=until,
-            render=_report if report else None,
-            watcher=watcher,
+            spark, root, to, queues=queues or None, render=render, watcher=watcher, **options
         )
     job.tell(done.facts(), _lines(done))
-
-
-def _queue(name: str) -> QueueName:
-    try:
-        return QueueName.parse(name)
-    except BadName as error:
-        raise click.BadParameter(str(error), param_hint="--queue") from error
 
 
 def _report(tables: Mapping[str, list[dict[str, Any]]], made_at: datetime) -> str:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mq.model.shovel import SHOVEL_LIMIT_MAX, SHOVEL_RATE_MAX
-from mq.spark.commands.running import Job, job_options, root_option
+from mq.spark.commands.running import Job, counted_by, job_options, root_option
 from mq.spark.jobs import replay as jobs
-from mq.spark.jobs.choosing import BadCondition
-from mq.tools.mqctl.exits import ExitCode, Failed
 
 
 @click.command("replay")
@@ -29,10 +28,10 @@ from mq.tools.mqctl.exits import ExitCode, Failed
 @click.option("--to", metavar="QUEUE", help="Where they go. [default: each to its own queue]")
 @click.option("--dry-run", is_flag=True, help="Count them, and publish nothing.")
 @click.option(
-    "--rate", type=click.IntRange(1, SHOVEL_RATE_MAX), help="So many become ready a second."
+    "--rate", type=click.IntRange(1, SHOVEL_RATE_MAX), help="How many become ready a second."
 )
 @click.option(
-    "--limit", type=click.IntRange(1, SHOVEL_LIMIT_MAX), help="At most so many, the oldest first."
+    "--limit", type=click.IntRange(1, SHOVEL_LIMIT_MAX), help="How many at most, the oldest first."
 )
 @click.option("--replay-id", metavar="ID", help="The run's name: it is published once, for 7 days.")
 @click.option(
@@ -44,36 +43,14 @@ from mq.tools.mqctl.exits import ExitCode, Failed
 )
 @click.option("--skip-damaged", is_flag=True, help="Pass messages by that cannot be read.")
 @job_options
-def replay(
-    job: Job,
-    root: Path,
-    archive: Path,
-    where: str,
-    to: str | None,
-    dry_run: bool,
-    rate: int | None,
-    limit: int | None,
-    replay_id: str | None,
-    key_taken: jobs.KeyTaken,
-    skip_damaged: bool,
-) -> None:
+def replay(job: Job, root: Path, archive: Path, where: str, dry_run: bool, **options: Any) -> None:
     """Publish archived messages again that a condition chooses, as new messages.
 
     All of them are published at once, or none. A run that is killed is tried again with the same
     --replay-id, and published once.
     """
-    refused: BadCondition | None = None
     with job.running() as (spark, watcher):
-        try:
-            done = jobs.replay(
-                spark, root, archive, where, to=to, dry_run=dry_run, rate=rate, limit=limit,
-                replay_id=replay_id, key_taken=key_taken, skip_damaged=skip_damaged,
-                watcher=watcher,
-            )  # fmt: skip
-        except BadCondition as error:
-            refused = error
-    if refused is not None:
-        raise Failed(ExitCode.USAGE, str(refused), as_json=job.as_json)
+        done = jobs.replay(spark, root, archive, where, dry_run=dry_run, watcher=watcher, **options)
     job.tell(done.facts(), _lines(done, dry_run=dry_run))
 
 
@@ -84,10 +61,8 @@ def _lines(done: jobs.Replayed, *, dry_run: bool) -> Iterator[str]:
         return
     if dry_run:
         yield f"{chosen.messages} messages, {chosen.size_bytes} bytes, would be published"
-        for by, counts in (("queue", chosen.by_queue), ("priority", chosen.by_priority)):
-            if counts:
-                told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-                yield f"by {by}: {told}"
+        yield from counted_by("queue", chosen.by_queue)
+        yield from counted_by("priority", chosen.by_priority)
         if chosen.damaged:
             yield f"{chosen.damaged} of them are damaged"
         yield from chosen.first_ids

@@ -1,4 +1,4 @@
-"""What every job's command has: --root, where Spark runs, --json, a bar, and how it ends.
+"""The common parts of the jobs' commands: --root, where Spark runs, --json, a bar, exit codes.
 
 @click.command("drain")
 @root_option
@@ -17,21 +17,94 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import click
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
 
 from mq.model.errors import MqError, StartupError
-from mq.spark.commands.bar import Bar
 from mq.spark.java import NoJava
-from mq.spark.jobs.watching import Watcher
+from mq.spark.jobs.choosing import BadCondition
+from mq.spark.jobs.tasks import Amount, Watcher
 from mq.spark.sessions import batch_session
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import json_option
+
+
+def pace(done: float, of: float | None, elapsed_s: float) -> str:
+    """A step's speed, and the time that it still needs if its amount is known."""
+    if done <= 0 or elapsed_s <= 0:
+        return ""
+    speed = done / elapsed_s
+    said = f"{speed:,.0f}/s"
+    if of is None or of < done:
+        return said
+    left = timedelta(seconds=round((of - done) / speed))
+    return f"{said}, {left} left"
+
+
+class _Pace(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(pace(task.completed, task.total, task.elapsed or 0))
+
+
+class Bar:
+    """A Watcher that shows the job's step on stderr, if that is a terminal."""
+
+    def __init__(self, console: Console, *, is_quiet: bool) -> None:
+        self._is_quiet = is_quiet
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            _Pace(),
+            console=console,
+            transient=True,
+            disable=is_quiet or not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._progress.stop()
+
+    def began(self, what: str, of: Amount = None) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(escape(what), total=None)
+        if not self._progress.disable:
+            self._progress.update(self._task, total=of() if callable(of) else of)
+
+    def advanced(self, by: int) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task, by)
+
+    def noted(self, text: str) -> None:
+        if not self._is_quiet:
+            self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
 
 root_option = click.option(
     "--root",
@@ -45,7 +118,7 @@ root_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job's command: where it runs, and how it tells."""
+    """A job's command: where Spark runs, and how the job reports."""
 
     master: str | None
     remote: str | None
@@ -53,12 +126,12 @@ class Job:
     as_json: bool
     is_quiet: bool
     failure: int = ExitCode.REFUSED
-    """The exit code of a job that could not run."""
+    """The exit code of a job that cannot run."""
 
     @contextmanager
     def running(self) -> Iterator[tuple[SparkSession, Watcher]]:
-        """A session, and whom to tell how far the job is. What mq or Spark raises in the block
-        becomes Failed. SIGTERM ends the block as Ctrl-C does.
+        """A session, and the watcher of the job's progress, for the block. Errors of mq and Spark
+        in the block become Failed. SIGTERM ends the block as Ctrl-C does.
         """
         _on_terminate()
         interrupted = _Interrupted()
@@ -75,17 +148,25 @@ class Job:
         except Exception as error:
             if not interrupted.is_set:
                 raise self._failure_of(error) from error
-            if isinstance(error, MqError):  # the job's own word, of how it goes on
+            if isinstance(error, MqError):  # The job's own error, which says how to continue.
                 raise Failed(ExitCode.INTERRUPTED, str(error), as_json=self.as_json) from error
-            # py4j trips over an interrupt, and raises an error of its own in its place.
+            # py4j fails at an interrupt, and raises another error in its place.
             raise KeyboardInterrupt from error
 
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """The errors of a block that needs no Spark become Failed."""
+        try:
+            yield
+        except (MqError, StartupError, OSError) as error:
+            raise self._failure_of(error) from error
+
     def failed(self, message: str, facts: Mapping[str, Any] | None = None) -> Failed:
-        """How a job ends that could not do its work."""
+        """The error of a job that could not do its work."""
         return Failed(self.failure, message, facts, as_json=self.as_json)
 
     def tell(self, facts: Mapping[str, Any], lines: Iterable[str]) -> None:
-        """Prints what was done: `facts` as one JSON document with --json, else the lines."""
+        """Prints the result: `facts` as one JSON document with --json, else the lines."""
         if self.as_json:
             click.echo(json.dumps(facts, ensure_ascii=False))
             return
@@ -93,20 +174,29 @@ class Job:
             click.echo(line)
 
     def _failure_of(self, error: Exception) -> Failed:
+        if isinstance(error, BadCondition):
+            return Failed(ExitCode.USAGE, str(error), as_json=self.as_json)
         if isinstance(error, MqError | StartupError | NoJava | OSError | ValueError):
             return self.failed(str(error))
         logging.getLogger("mq.spark").debug("a job failed", exc_info=error)
         return self.failed(f"Spark: {_first_line(error)}")
 
     def _session(self) -> SparkSession:
-        # A server's own settings are not a client's to change.
+        # A client cannot change a server's own settings.
         quiet: dict[str, Any] = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": False}
         conf = {**({} if self.remote else quiet), **self.conf}
         return batch_session("mq pipeline", master=self.master, remote=self.remote, **conf)
 
 
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Count the messages, and change nothing."
+)
+
+
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command --master, --remote, --conf, --quiet and --json, and calls it with a `job`."""
+    """Adds --master, --remote, --conf, --quiet and --json to a command, and calls it with a
+    `job`.
+    """
 
     @functools.wraps(command)
     def with_job(
@@ -128,7 +218,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME=VALUE",
             multiple=True,
             callback=_conf,
-            help="Configuration of Spark's own; may be said again.",
+            help="Configuration of Spark's own; may be repeated.",
         ),
         click.option(
             "--remote",
@@ -144,6 +234,13 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         with_job = option(with_job)
     return json_option(with_job)
+
+
+def counted_by(name: str, counts: Mapping[str, int]) -> Iterator[str]:
+    """A line of counts, such as "by priority: 0: 12, 9: 3"; none without counts."""
+    if counts:
+        listed = ", ".join(f"{each}: {count}" for each, count in counts.items())
+        yield f"by {name}: {listed}"
 
 
 def _conf(
@@ -163,8 +260,8 @@ def _first_line(error: Exception) -> str:
 
 
 class _Interrupted(logging.Filter):
-    """Whether a signal has interrupted the block. What py4j logs of it from then on, with a
-    traceback, is dropped.
+    """Notes whether a signal has interrupted the block. From then on it drops py4j's log records,
+    which have tracebacks.
     """
 
     is_set = False
@@ -174,7 +271,7 @@ class _Interrupted(logging.Filter):
 
     @contextmanager
     def noticing(self) -> Iterator[None]:
-        """Around the handlers that are there: Spark has put its own where Ctrl-C's was."""
+        """Wraps the signal handlers: Spark has replaced Ctrl-C's with its own."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -187,7 +284,7 @@ class _Interrupted(logging.Filter):
             if callable(handler):
                 handler(number, frame)
 
-        # py4j logs it to the root logger itself.
+        # py4j logs to the root logger.
         logging.getLogger().addFilter(self)
         for number in numbers:
             if callable(before[number]):

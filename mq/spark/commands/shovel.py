@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mq.model.shovel import SHOVEL_LIMIT_MAX, SHOVEL_RATE_MAX
-from mq.spark.commands.running import Job, job_options, root_option
+from mq.spark.commands.running import Job, counted_by, job_options, root_option
 from mq.spark.jobs import shovel as jobs
-from mq.spark.jobs.choosing import BadCondition
-from mq.tools.mqctl.exits import ExitCode, Failed
 
 
 @click.command("shovel")
@@ -24,40 +23,21 @@ from mq.tools.mqctl.exits import ExitCode, Failed
 @click.option("--to", metavar="QUEUE", help="Where they go. [default: of a sideline, its queue]")
 @click.option("--dry-run", is_flag=True, help="Count them, and change nothing.")
 @click.option(
-    "--rate", type=click.IntRange(1, SHOVEL_RATE_MAX), help="At most so many messages a second."
+    "--rate", type=click.IntRange(1, SHOVEL_RATE_MAX), help="At most this many messages a second."
 )
 @click.option(
-    "--limit", type=click.IntRange(1, SHOVEL_LIMIT_MAX), help="At most so many, the oldest first."
+    "--limit", type=click.IntRange(1, SHOVEL_LIMIT_MAX), help="How many at most, the oldest first."
 )
 @click.option("--replay-id", metavar="ID", help="The run's name; of one that was cut off: go on.")
 @job_options
-def shovel(
-    job: Job,
-    root: Path,
-    source: str,
-    where: str,
-    to: str | None,
-    dry_run: bool,
-    rate: int | None,
-    limit: int | None,
-    replay_id: str | None,
-) -> None:
+def shovel(job: Job, root: Path, source: str, where: str, dry_run: bool, **options: Any) -> None:
     """Move the messages of a queue that a condition chooses to another queue.
 
     Each goes by one rename, exactly once, with its id, receives, headers and key. A run that is
     killed goes on where it was with the same --replay-id.
     """
-    refused: BadCondition | None = None
     with job.running() as (spark, watcher):
-        try:
-            done = jobs.shovel(
-                spark, root, source, where, to=to, dry_run=dry_run, rate=rate, limit=limit,
-                replay_id=replay_id, watcher=watcher,
-            )  # fmt: skip
-        except BadCondition as error:
-            refused = error
-    if refused is not None:
-        raise Failed(ExitCode.USAGE, str(refused), as_json=job.as_json)
+        done = jobs.shovel(spark, root, source, where, dry_run=dry_run, watcher=watcher, **options)
     job.tell(done.facts(), _lines(done, dry_run=dry_run))
 
 
@@ -77,14 +57,10 @@ def _lines(done: jobs.Shovelled, *, dry_run: bool) -> Iterator[str]:
 
 
 def chosen_lines(choice: jobs.Choice, would: str) -> Iterator[str]:
-    """What a dry run tells of."""
     facts = choice.facts()
     yield f"{choice.messages} messages, {choice.size_bytes} bytes, {would}"
     for by in ("priority", "reason"):
-        counts = facts[f"by_{by}"]
-        if counts:
-            told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-            yield f"by {by}: {told}"
+        yield from counted_by(by, facts[f"by_{by}"])
     if choice.first_ids:
         yield f"oldest: {facts['oldest']}"
     yield from choice.first_ids

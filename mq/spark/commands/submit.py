@@ -1,11 +1,13 @@
-"""What spark-submit runs: `spark-submit $(python -m mq.spark.commands.submit --where) JOB ...`."""
+"""The script for spark-submit: `spark-submit $(python -m mq.spark.commands.submit --where) JOB
+...`.
+"""
 
 import sys
 from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """The process's arguments as those of `mqctl pipeline`; ends as that does."""
+    """Runs `mqctl pipeline` with the process's arguments, and ends with its exit code."""
     if sys.argv[1:] == ["--where"]:
         print(__file__)
         sys.exit(0)

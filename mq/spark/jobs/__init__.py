@@ -1,4 +1,4 @@
-"""Jobs of the pipeline: what is done with messages in bulk, each a plain function of a session.
+"""Jobs of the pipeline: bulk work on messages. Each job is a plain function that takes a session.
 
-`mq.spark` has the functions; `mqctl pipeline` and spark-submit run them (mq.spark.commands).
+`mq.spark` exports the functions; `mqctl pipeline` and spark-submit run them (mq.spark.commands).
 """

@@ -1,7 +1,7 @@
-"""Reading an archive: its messages as a DataFrame.
+"""Reads an archive: its messages as a DataFrame.
 
-Whoever reads shares a lock with other readers; a job that would swap files puts that off meanwhile.
-So a DataFrame that was made here can be read as long as its session is there, also beside a job.
+Readers share a lock, and no job swaps files while it is held. So a DataFrame from this module can
+be read while its session lives, even beside a job.
 """
 
 import logging
@@ -15,24 +15,31 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mq.spark.jobs.archive_commit import Commit, newest_batch, read_commits
-from mq.spark.jobs.archive_folder import ArchiveFolder, NoArchive, read_mark
-from mq.spark.jobs.archive_schema import ARCHIVE
-from mq.spark.jobs.archive_urls import url
+from mq.spark.jobs.archive_folder import (
+    ArchiveFolder,
+    Commit,
+    NoArchive,
+    newest_batch,
+    read_commits,
+    read_mark,
+)
+from mq.spark.jobs.archive_rows import ARCHIVE
+from mq.spark.jobs.folders import url
+from mq.spark.jobs.tables import table_of
 from mq.store.disk.files import Files
 
 _log: Final = logging.getLogger("mq.spark")
 
 _held: "weakref.WeakKeyDictionary[Any, dict[str, int]]" = weakref.WeakKeyDictionary()
-"""The locks of sessions: descriptors, by their archives."""
+"""The sessions' locks: descriptors, by archive."""
 
 
 def archived(spark: SparkSession, archive: Path) -> DataFrame:
-    """All that the archive in this folder holds now, one row a message, as ARCHIVE has the columns:
-    what comes later is not seen. Conditions on `queue` and `day` leave out folders.
+    """All messages that the archive in this folder holds now, one row each, with the columns of
+    ARCHIVE. Later messages are not included. Conditions on `queue` and `day` skip folders.
 
-    No files are swapped until the session is gone, or this process has died: see `reading` for
-    less. Raises NoArchive, ArchiveDamaged, OSError.
+    No files are swapped until the session is gone or this process has died; `reading` ends earlier.
+    Raises NoArchive, ArchiveDamaged, OSError.
     """
     folder = _existing(archive)
     held = _held.get(spark)
@@ -48,7 +55,7 @@ def archived(spark: SparkSession, archive: Path) -> DataFrame:
 
 @contextmanager
 def reading(spark: SparkSession, archive: Path) -> Iterator[DataFrame]:
-    """The same for a block of code, at whose end files may be swapped again."""
+    """The same for a block of code: at its end files may be swapped again."""
     folder = _existing(archive)
     descriptor = _shared(folder)
     try:
@@ -59,11 +66,11 @@ def reading(spark: SparkSession, archive: Path) -> Iterator[DataFrame]:
 
 
 def last_batch(folder: ArchiveFolder, commits: Sequence[Commit]) -> int | None:
-    """The last batch that is all there, with these commits not at their ends; None: all are, as far
-    as is known. Raises OSError.
+    """The last complete batch, given the unfinished commits; None: as far as is known, all are
+    complete. Raises OSError.
     """
     newest = newest_batch(folder)
-    # A crash may have brought back the commit of one that is at its end.
+    # A crash may have brought back a finished batch's commit.
     begun = [
         commit.batch
         for commit in commits
@@ -73,14 +80,14 @@ def last_batch(folder: ArchiveFolder, commits: Sequence[Commit]) -> int | None:
 
 
 def hidden_names(folder: ArchiveFolder, commits: Sequence[Commit]) -> set[str]:
-    """The files that a swap that did not come to its end says twice: the old ones, or the new.
-    Nothing is swapped meanwhile. Raises OSError.
+    """The files whose rows an unfinished swap holds twice: the old files, or the new ones. No swap
+    runs meanwhile. Raises OSError.
     """
     hidden: set[str] = set()
     for commit in commits:
         old = [f"{folder.path}/{file.folder}/{file.name}" for file in commit.replaced]
         is_before = all(folder.files.status(path) is not None for path in old)
-        # The first of the old ones goes when all of the new ones are there.
+        # The first old file is removed only when all new ones are in place.
         hidden |= {file.name for file in (commit.files if is_before else commit.replaced)}
     return hidden
 
@@ -88,11 +95,18 @@ def hidden_names(folder: ArchiveFolder, commits: Sequence[Commit]) -> set[str]:
 def _existing(archive: Path) -> ArchiveFolder:
     folder = ArchiveFolder.of(os.fspath(archive), Files())
     if read_mark(folder) is None:
-        raise NoArchive(folder.path, "there is no archive of mq's here")
+        raise NoArchive(folder.path, "this is not an mq archive")
     return folder
 
 
 def _frame(spark: SparkSession, folder: ArchiveFolder) -> DataFrame:
+    mark = read_mark(folder)
+    if mark is not None and mark.table:
+        # The table may have other files by now: it is compacted by its own tools.
+        paths = table_of(mark.table, folder.path, "", folder.files).files()
+        if not paths:
+            return spark.createDataFrame([], ARCHIVE)
+        return spark.read.schema(ARCHIVE).parquet(*map(url, paths))
     commits = read_commits(folder)
     swaps = [commit for commit in commits if commit.batch is None]
     hidden = sorted(hidden_names(folder, swaps))
@@ -104,11 +118,11 @@ def _frame(spark: SparkSession, folder: ArchiveFolder) -> DataFrame:
 
 
 def _shared(folder: ArchiveFolder) -> int | None:
-    """The readers' lock; None where nobody can have it, as on a mount that has none."""
+    """Takes the readers' lock; None if the mount has no locks."""
     descriptor = -1
     try:
         descriptor = folder.files.open_read(folder.readers)
-        # While files are being swapped: renames, which take a moment.
+        # A swap may hold it: its renames take a moment.
         folder.files.wait_to_share_lock(descriptor)
     except OSError as error:
         _log.warning("%s is read without a lock: %s", folder.path, error)

@@ -1,9 +1,9 @@
-"""Audit: a root held against the disk format, by as many tasks as Spark has; read-only, beside
-daemons that work. What is broken is what `mqctl fsck` calls so: the looks are the same.
+"""Audits a root against the disk format, in parallel, read-only, beside running daemons. It makes
+the same checks as `mqctl fsck`.
 
-Folders are screened in parallel; what is not plainly as it must be gets an auditor's look, and is
-believed when a second look, some time later, sees it again. What lies in two places is found by a
-hash of every message's name, grouped by Spark.
+Tasks screen folders; an auditor examines each name that is not plainly right, and a finding counts
+once a second look, some time later, confirms it. Spark groups a hash of every message's name to
+find messages in two places.
 """
 
 import heapq
@@ -12,47 +12,42 @@ import pickle
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
-from functools import partial
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mq.model.clock import SystemClock
-from mq.model.errors import BadName
-from mq.model.fsck_limits import AGAIN_AFTER_S, OVERDUE_S_DEFAULT
 from mq.model.names import QueueName
 from mq.spark.jobs.archived import archived
 from mq.spark.jobs.audit_bodies import checked_bodies
 from mq.spark.jobs.audit_counts import counting_of, reconciled
-from mq.spark.jobs.audit_findings import COUNTED, FIELDS, FOUND, Finding
+from mq.spark.jobs.audit_findings import COUNTED, FIELDS, FOUND, Audited, Finding
 from mq.spark.jobs.audit_findings import ROWS as FINDING_ROWS
-from mq.spark.jobs.audit_progress import watched
-from mq.spark.jobs.audit_report import Audited
 from mq.spark.jobs.audit_tasks import (
-    FOLDERS,
     ROWS,
     Counted,
     Looking,
     Task,
     comparing,
     confirming,
-    packed,
+    rows_of,
     screening,
 )
-from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.store.audit.breaches import Amounts
+from mq.spark.jobs.tasks import Unwatched, Watcher, watched
+from mq.spark.listing import queues_there
+from mq.store.audit.findings import AGAIN_AFTER_S, OVERDUE_S_DEFAULT, Amounts
 from mq.store.audit.folders import FolderAuditor, NameFolder
-from mq.store.audit.opening import open_for_audit
 from mq.store.audit.taking import Suspect
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
-from mq.store.format.walk import entries_if_there
+from mq.store.format.walk import if_there
+from mq.store.opening import open_for_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EXAMPLES_DEFAULT: Final = 20
-# Of a folder's own size, on the file systems that take the least a name.
+# Bytes of a folder's own size per name, on the file systems that need the least.
 _BYTES_PER_NAME: Final = 20
 _NAMES_PER_TASK: Final = 250_000
 _NAMES_PER_GROUP: Final = 1_000_000
@@ -77,17 +72,17 @@ def audit(
     to: Path | None = None,
     watcher: Watcher = _UNWATCHED,
 ) -> Audited:
-    """Holds the root against FORMAT.md; changes nothing in it.
+    """Checks the root against FORMAT.md; changes nothing in it.
 
-    `archive`: the root's archive, which counts are held against; with `bodies` its digests too.
-    `bodies`: every body is read, and held against the digest that there is of it. `queues`: these
-    alone, and what all of them need; none: all. `is_by_name`: by listings alone, nothing of what
-    only the files themselves show. `again_after_s`: between the two looks at what is suspect.
-    `overdue_s`: how late mq-mover may be. `examples`: so many findings of each kind are in the
-    report. `to`: a folder that is not there yet, for all findings, as Parquet.
+    `archive`: the root's archive, whose counts are compared, with `bodies` its digests too.
+    `bodies`: reads every body, and compares it with its digest, if it has one. `queues`: only
+    these, and what all of them need; none: all. `is_by_name`: only listings, without the checks
+    that need the files themselves. `again_after_s`: seconds between the two looks at a suspect.
+    `overdue_s`: how late mq-mover may be. `examples`: how many findings of each kind the report
+    shows. `to`: a folder, not existing yet, for all findings as Parquet.
 
-    Raises StartupError where there is no root that can be read, OSError where the storage keeps it
-    from looking at all; what Spark raises.
+    Raises StartupError if there is no readable root, OSError if the storage prevents the audit; and
+    what Spark raises.
     """
     task = Task(os.path.realpath(root), overdue_s, again_after_s, tuple(queues) or None, is_by_name)
     opened = task.opened()
@@ -103,9 +98,7 @@ def audit(
     if to is not None:
         rows.persist()
     try:
-        counted, found = watched(
-            spark, partial(_collected, rows, examples), watcher, plan.tasks, plan.names
-        )
+        counted, found = _collected(rows, examples, _Progress.of(spark, plan, watcher))
         watcher.began("looks again")
         believed = [
             Finding.of(each) for each in looking.again(mine, auditor, threading.Event().wait)
@@ -146,35 +139,20 @@ def audit(
 
 
 def _queues_of(root: Root, amounts: Amounts, queues: Sequence[QueueName]) -> list[str]:
-    """The queues that there are, or those of them that are asked for."""
+    """The existing queues, or the requested ones among them."""
     asked = {queue.text for queue in queues}
-    there = amounts.of_queues.keys() | {
-        entry.name
-        for entry in entries_if_there(root.files, root.layout.queues)
-        if is_queue(entry.name) and entry.is_dir(follow_symlinks=False)
-    }
+    there = amounts.of_queues.keys() | {queue.text for queue in if_there(queues_there(root))}
     return [name for name in there if not asked or name in asked]
 
 
-def is_queue(name: str) -> bool:
-    """Whether it can be a queue's name."""
-    try:
-        QueueName.parse(name)
-    except BadName:
-        return False
-    return True
-
-
 def check_is_root(root: Path) -> None:
-    """Raises StartupError where there is no root that can be read: for who asks before there is a
-    session.
-    """
+    """Raises StartupError if there is no readable root. For callers that have no session yet."""
     open_for_audit(root, Files(), SystemClock(), "spark")
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the folders are shared out: rows of folders, for so many tasks."""
+    """How the work is divided: rows of folders, and the number of tasks."""
 
     task: Task
     parts: tuple[tuple[NameFolder, ...], ...]
@@ -183,7 +161,7 @@ class _Plan:
 
     @classmethod
     def of(cls, task: Task, folders: Sequence[NameFolder]) -> "_Plan":
-        """By what the folders' sizes say of how many names they have."""
+        """Estimates the number of names from the folders' sizes."""
         names = sum(_weight(folder) for folder in folders)
         tasks = min(max(_TASKS_MIN, -(-names // _NAMES_PER_TASK)), _TASKS_MAX)
         groups = 1
@@ -191,20 +169,12 @@ class _Plan:
             groups *= 2
         parts: list[list[NameFolder]] = [[] for _ in range(tasks * _ROWS_PER_TASK)]
         lightest = [(0, at) for at in range(len(parts))]
-        # The largest first, each to the part that has the least.
+        # The largest first, each to the lightest part.
         for folder in sorted(folders, key=_weight, reverse=True):
             weight, at = lightest[0]
             parts[at].append(folder)
             heapq.heapreplace(lightest, (weight + _weight(folder), at))
-        made = Task(
-            task.root,
-            task.overdue_s,
-            task.again_after_s,
-            task.queues,
-            task.is_by_name,
-            groups,
-            min(tasks, _CONFIRMING_MAX),
-        )
+        made = replace(task, groups=groups, spread=min(tasks, _CONFIRMING_MAX))
         return cls(made, tuple(tuple(part) for part in parts if part), tasks, names)
 
 
@@ -213,7 +183,7 @@ def _weight(folder: NameFolder) -> int:
 
 
 def looked_around(auditor: FolderAuditor, looking: Looking) -> tuple[list[Suspect], int]:
-    """What is suspect of all that lies in no folder of names, and how much was looked at."""
+    """The suspects outside the folders of names, and how many names were checked."""
     suspects: list[Suspect] = []
     looked = 0
     for _, looks in auditor.parts():
@@ -224,20 +194,15 @@ def looked_around(auditor: FolderAuditor, looking: Looking) -> tuple[list[Suspec
 
 
 def folders_of(root: Root, task: Task) -> list[NameFolder]:
-    """The folders of names that there are now. Raises OSError."""
+    """The existing folders of names. Raises OSError."""
     auditor = FolderAuditor(root, task.overdue_s, task.queues)
     for _ in auditor.looks():
-        pass  # They are found on the way; nothing is looked at.
+        pass  # The walk collects the folders; its looks are not needed.
     return auditor.folders
 
 
 def _rows(spark: "SparkSession", plan: _Plan) -> "DataFrame":
-    made = [
-        (what, at, bytes(blob))
-        for batch in packed((FOLDERS, at, part) for at, part in enumerate(plan.parts))
-        for what, at, blob in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    ]
-    folders = spark.createDataFrame(made, ROWS).repartition(plan.tasks)
+    folders = rows_of(spark, plan.parts).repartition(plan.tasks)
     screened = folders.mapInArrow(screening(plan.task), ROWS)
     groups = min(plan.task.groups, _TASKS_MAX)
     compared = screened.repartition(groups, "at").mapInArrow(comparing(plan.task), ROWS)
@@ -245,10 +210,42 @@ def _rows(spark: "SparkSession", plan: _Plan) -> "DataFrame":
     return compared.repartition(spread, "at").mapInArrow(confirming(plan.task), FINDING_ROWS)
 
 
-def _collected(rows: "DataFrame", examples: int) -> tuple[Counted, list[Finding]]:
-    """What was counted, and the first findings of each kind of each task."""
+class _Progress:
+    """Spark's progress through the names, by the tasks that have ended."""
+
+    def __init__(self, tracker: Any, plan: _Plan, watcher: Watcher) -> None:
+        self._tracker = tracker
+        self._plan = plan
+        self._watcher = watcher
+        self._reported = 0
+
+    @classmethod
+    def of(cls, spark: "SparkSession", plan: _Plan, watcher: Watcher) -> "_Progress | None":
+        """None on a Spark Connect server, which does not report it."""
+        try:
+            return cls(spark.sparkContext.statusTracker(), plan, watcher)
+        except Exception:  # Its type differs between versions of Spark Connect.
+            return None
+
+    def look(self) -> None:
+        """Reports the names of newly ended tasks to the watcher."""
+        tasks, done = self._plan.tasks, 0
+        for stage in self._tracker.getActiveStageIds():
+            info = self._tracker.getStageInfo(stage)
+            if info is not None and info.numTasks == tasks:
+                done = max(done, self._plan.names * info.numCompletedTasks // tasks)
+        if done > self._reported:
+            self._watcher.advanced(done - self._reported)
+            self._reported = done
+
+
+def _collected(
+    rows: "DataFrame", examples: int, progress: _Progress | None
+) -> tuple[Counted, list[Finding]]:
+    """The counts, and the first findings of each kind from each task."""
     counted, found = Counted(), []
-    for row in rows.where(f"part = '{COUNTED}' OR nth < {examples}").collect():
+    shown = rows.where(f"part = '{COUNTED}' OR nth < {examples}")
+    for row in shown.collect() if progress is None else watched(shown.collect, progress.look):
         if row.part == COUNTED:
             counted.add(pickle.loads(bytes(row.blob)))  # noqa: S301 - its own tasks' row.
         else:
@@ -265,7 +262,7 @@ def _first(found: Iterable[Finding], examples: int) -> Iterator[Finding]:
 
 
 def _write(spark: "SparkSession", rows: "DataFrame", mine: Sequence[Finding], to: Path) -> None:
-    """All findings to a folder, which must not be there. Durable on return: no."""
+    """Writes all findings to a folder that must not exist. Durable on return: no."""
     found = rows.where(f"part = '{FOUND}'").select(*FIELDS)
     if mine:
         found = found.union(spark.createDataFrame(list(map(astuple, mine)), found.schema))

@@ -1,61 +1,207 @@
-"""Whether counts reconcile: what a queue's history says was published is somewhere, or was removed.
+"""Reconciles counts: each message that a queue's history says was published must exist or have been
+removed.
 
-Held against each other by ids, of the time that the history covers: since the queue's settings were
-written last, as far as lines are kept. It proves nothing where lines were dropped, are torn or are
-missing; that is told as unknown, never as a finding. Beside daemons what is nowhere is believed
-when it is so twice: between two looks messages move.
+Ids are compared, for the time that the history covers: since the queue's settings were last
+written, as far as lines are kept. Where lines were dropped, are torn or are missing, counts are
+unknown, never a finding. Beside daemons, messages move: a message counts as lost only if two looks
+miss it.
 """
 
+import json
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
 
 from mq.model.clock import rfc3339
 from mq.model.errors import BadName, SettingsUnreadable
-from mq.model.limits import SIDELINE_SUFFIX
-from mq.model.names import MessageId, QueueName
-from mq.spark.jobs.audit_findings import COUNTS, COUNTS_SAYS, Finding
-from mq.spark.jobs.audit_report import Balance
-from mq.spark.jobs.audit_sources import (
-    ARCHIVED,
-    DELAYED,
-    DROPPED,
-    ELSEWHERE,
-    KNOWN,
-    LEASED,
-    PUBLISHED,
-    READY,
-    REMOVED,
-    REMOVED_LINE,
-    SIDELINED,
-    SOMEWHERE,
-    STAGED,
-    TORN,
-    HistoryFile,
-    Window,
-    id_at,
-    lying,
-    mapped,
-    owner_of,
-    telling,
-)
-from mq.spark.jobs.audit_tasks import Task
+from mq.model.history import Event
+from mq.model.lifecycle import State
+from mq.model.names import MessageId, QueueName, messages_of
+from mq.spark.jobs.audit_findings import COUNTS, COUNTS_SAYS, Balance, Finding
+from mq.spark.jobs.audit_tasks import Batched, Task, mapped, unpacked
+from mq.spark.jobs.history_sources import home_column
+from mq.spark.listing import home_of
+from mq.spark.rows import arrow_schema
 from mq.store.audit.folders import NameFolder
+from mq.store.audit.screen import Screen
+from mq.store.core.find import whereabouts
 from mq.store.core.root import Root
+from mq.store.disk.files import Files
+from mq.store.history.read import whole_lines
 from mq.store.history.sweep import history_files
-from mq.store.keys.holders import whereabouts
-from mq.store.settings.configure import Configured
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-# A process looks at settings every half second, and writes lines ten times a second.
+KNOWN: Final = "id string, queue string, flags int"
+_SCHEMA: Final = arrow_schema(KNOWN)
+_ROWS_PER_BATCH: Final = 10_000
+
+PUBLISHED: Final = 1
+REMOVED_LINE: Final = 2
+ELSEWHERE: Final = 4
+DROPPED: Final = 8
+TORN: Final = 16
+READY: Final = 32
+DELAYED: Final = 64
+LEASED: Final = 128
+SIDELINED: Final = 256
+REMOVED: Final = 512
+ARCHIVED: Final = 1024
+STAGED: Final = 2048
+SOMEWHERE: Final = READY | DELAYED | LEASED | SIDELINED | REMOVED | ARCHIVED | STAGED
+
+_OF_EVENT: Final = {
+    Event.PUBLISHED.value: PUBLISHED,
+    Event.REMOVED.value: REMOVED_LINE,
+    # The queue that it moves to may have no history.
+    Event.SIDELINED.value: ELSEWHERE,
+    Event.SHOVELLED.value: ELSEWHERE,
+    Event.DROPPED.value: DROPPED,
+}
+_OTHER_EVENTS: Final = frozenset(event.value for event in Event) - _OF_EVENT.keys()
+_OF_STATE: Final = {
+    State.NEW: STAGED,
+    State.READY: READY,
+    State.DELAYED: DELAYED,
+    State.LEASED: LEASED,
+    State.REMOVED: REMOVED,
+}
+# The form that mq writes; lines with another order of fields take longer.
+_LINE: Final = re.compile(rb'\{"time": "[^"]+", "event": "([a-z]+)", "id": "([^"\\]+)"[,}]')
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The messages of a queue and its sideline that are counted: those whose ids, as text, are at
+    least `since` and less than `until`.
+    """
+
+    since: str
+    until: str
+
+    def has(self, text: str) -> bool:
+        """Whether an id's text is in the window."""
+        return self.since <= text < self.until
+
+
+class HistoryFile(NamedTuple):
+    """One file of the history of a queue or of its sideline; `queue`: the queue's name."""
+
+    queue: str
+    path: str
+
+
+Known = tuple[str, str | None, int]
+"""An id, the queue that it counts for (None: none), and flags of where it is known."""
+
+
+def told_by(files: Files, file: HistoryFile, window: Window) -> Iterator[Known]:
+    """The messages that the lines of a history file mention; none if the file is removed
+    meanwhile.
+    """
+    lines = (line for some in whole_lines(files, file.path) for line in some.split(b"\n"))
+    for line in lines:
+        match = _LINE.match(line)
+        if match is not None:
+            event, text = match[1].decode("ascii"), match[2].decode("ascii", "replace")
+        else:
+            parsed = _parsed(line)
+            if parsed is None:
+                yield file.queue, file.queue, TORN
+                continue
+            event, text = parsed
+        flag = _OF_EVENT.get(event)
+        if flag == DROPPED:
+            yield file.queue, file.queue, DROPPED
+        elif window.has(text):
+            if flag is None and event not in _OTHER_EVENTS:
+                flag = ELSEWHERE  # An event of a later version.
+            if flag is not None:
+                queue = file.queue if flag == PUBLISHED else None
+                yield from ((each, queue, flag) for each in messages_of(text))
+
+
+def _parsed(line: bytes) -> tuple[str, str] | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+        return None
+    return found["event"], str(found.get("id", ""))
+
+
+def lying_in(screen: Screen, folder: NameFolder, windows: Mapping[str, Window]) -> Iterator[Known]:
+    """The messages of a folder, whether or not they are counted."""
+    if folder.state is None:
+        return
+    at_place = _OF_STATE[folder.state]
+    for screened in screen.screened(folder):
+        found = list(screened.messages)
+        for ids in found:
+            is_sidelined = at_place == READY and ids.queue.is_sideline
+            flag = SIDELINED if is_sidelined else at_place
+            queue = home_of(ids.queue).text
+            window = windows.get(queue)
+            for text in ids.texts:
+                counts_for = queue if window is not None and window.has(text) else None
+                yield from ((each, counts_for, flag) for each in messages_of(text))
+
+
+def telling(windows: Mapping[str, Window]) -> Batched:
+    """Maps rows of history files, in Spark."""
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = Files()
+        return _batched(
+            known
+            for _, _, said in unpacked(batches)
+            for file in said
+            for known in told_by(files, file, windows[file.queue])
+        )
+
+    return step
+
+
+def lying(task: Task, windows: Mapping[str, Window]) -> Batched:
+    """Maps rows of folders, in Spark."""
+
+    def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        screen = Screen(task.opened(), task.overdue_s, is_by_name=True, has_deleted=True)
+        return _batched(
+            known
+            for _, _, said in unpacked(batches)
+            for folder in said
+            for known in lying_in(screen, folder, windows)
+        )
+
+    return step
+
+
+def _batched(rows: Iterable[Known]) -> Iterator[pa.RecordBatch]:
+    rest = iter(rows)
+    while some := list(islice(rest, _ROWS_PER_BATCH)):
+        columns = dict(zip(_SCHEMA.names, zip(*some, strict=True), strict=True))
+        yield pa.RecordBatch.from_pydict(columns, _SCHEMA)
+
+
+def id_at(ms: int) -> str:
+    """The smallest text of an id of this time or later, milliseconds since the epoch."""
+    return f"{ms >> 16:08x}-{ms & 0xFFFF:04x}"
+
+
+# Processes read settings every half second, and write lines ten times a second.
 _SETTLED_MS: Final = 5_000
-# Sweeps come each minute; a file's last line may be later than its first.
+# Sweeps run every minute; a file's last line may be later than its first.
 _SWEPT_MS: Final = 3_600_000
 _NOWHERE_MAX: Final = 100_000
-# A sweep keeps the whole within its bound; a file is an eighth at most.
+# A sweep keeps all files within the bound; one file is at most an eighth of it.
 _FULL: Final = 3 / 4
 _FILES_PER_ROW: Final = 4
 _FOLDERS_PER_ROW: Final = 64
@@ -64,7 +210,7 @@ _WAITS: Final = threading.Event()
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What is counted: of which queues since when, and why the others' counts are not known."""
+    """The counted queues, since when, and why other queues' counts are unknown."""
 
     windows: Mapping[str, Window]
     since_ms: Mapping[str, int]
@@ -73,20 +219,20 @@ class Counting:
 
 
 def counting_of(root: Root, names: Sequence[str]) -> Counting:
-    """What can be counted of these queues; sidelines count with theirs. Raises OSError."""
+    """The queues whose counts can be reconciled, sidelines with theirs. Raises OSError."""
     now_ms = root.now_ms()
     since_ms: dict[str, int] = {}
     unknown: dict[str, str] = {}
     files: list[HistoryFile] = []
-    for name in sorted({owner_of(each) for each in names}):
+    for name in sorted({home_of(QueueName(each)).text for each in names}):
         queue = QueueName(name)
         try:
-            settings = Configured.read(root, queue).settings
+            settings = root.facts.configured(queue).settings
         except SettingsUnreadable:
             unknown[name] = "its settings cannot be read"
             continue
         if not settings.history:
-            unknown[name] = "its history is off: nothing says what was published"
+            unknown[name] = "its history is off: nothing says how many were published"
             continue
         of_queue = _files_of(root, queue)
         size = sum(entry_size for _, entry_size in of_queue if entry_size > 0)
@@ -104,8 +250,8 @@ def counting_of(root: Root, names: Sequence[str]) -> Counting:
 
 
 def _files_of(root: Root, queue: QueueName) -> list[tuple[str, int]]:
-    """The paths and sizes of a queue's and its sideline's history; a sideline's has no size here,
-    since it has a bound of its own.
+    """The paths and sizes of a queue's and its sideline's history; a sideline's sizes are 0, since
+    it has a bound of its own.
     """
     found = []
     for name in (queue.text, queue.sideline().text):
@@ -118,7 +264,7 @@ def _files_of(root: Root, queue: QueueName) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """The queues' balances, and what is a finding of them."""
+    """The queues' balances, and their findings."""
 
     balances: tuple[Balance, ...]
     findings: tuple[Finding, ...]
@@ -132,7 +278,7 @@ def reconciled(
     folders: Sequence[NameFolder],
     kept: "DataFrame | None",
 ) -> Reconciled:
-    """Holds what was published against what is there, queue by queue; `kept`: what is archived.
+    """Compares published messages with those that exist, queue by queue; `kept`: the archived ones.
     Raises what Spark raises.
     """
     unknown = [Balance(name, "unknown", why) for name, why in counting.unknown.items()]
@@ -191,7 +337,7 @@ def _known(
     folders: Sequence[NameFolder],
     kept: "DataFrame | None",
 ) -> "DataFrame":
-    """A row an id: the queue that it counts for, and all that is known of it."""
+    """A row per id: the queue that it counts for, and all that is known of it."""
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     told = mapped(spark, counting.files, _FILES_PER_ROW, telling(counting.windows), KNOWN)
@@ -200,8 +346,7 @@ def _known(
     if kept is not None:
         windows = [(name, each.since, each.until) for name, each in counting.windows.items()]
         of = spark.createDataFrame(windows, "owner STRING, since STRING, until STRING")
-        owner = sql.regexp_replace("queue", f"{SIDELINE_SUFFIX}$", "")
-        told_by_it = kept.select("id", owner.alias("owner"))
+        told_by_it = kept.select("id", home_column(sql.col("queue")).alias("owner"))
         rows = rows.union(
             told_by_it.join(sql.broadcast(of), "owner", "left").select(
                 "id",
@@ -225,7 +370,8 @@ _IS_NOWHERE: Final = f"{_is(PUBLISHED)} AND NOT {_is(SOMEWHERE | REMOVED_LINE | 
 def _figures(known: "DataFrame") -> dict[str, dict[str, int]]:
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
-    # Each published one is counted once: where it is alive, else where it is kept, else as told.
+    # Each published message counts once: where it is alive, else where it is archived, else by its
+    # line.
     conditions = {"published": _is(PUBLISHED)}
     before = "FALSE"
     for what, flag in (*_PLACES.items(), ("reaped", REMOVED_LINE), ("elsewhere", ELSEWHERE)):
@@ -242,7 +388,7 @@ def _figures(known: "DataFrame") -> dict[str, dict[str, int]]:
 
 
 def _nowhere(known: "DataFrame") -> set[tuple[str, str]]:
-    """The first of those that nobody can tell of: (queue, id)."""
+    """The first messages that no source has: (queue, id)."""
     rows = known.where(_IS_NOWHERE).select("queue", "id").limit(_NOWHERE_MAX).collect()
     return {(row["queue"], row["id"]) for row in rows}
 
@@ -250,8 +396,8 @@ def _nowhere(known: "DataFrame") -> set[tuple[str, str]]:
 def _still_nowhere(
     spark: "SparkSession", root: Root, counting: Counting, seen: set[tuple[str, str]]
 ) -> set[tuple[str, str]]:
-    """Those of them that lie nowhere, looked for by their ids; and of which no line says meanwhile
-    that they were removed, or went elsewhere.
+    """Those of them that are still missing when looked up by id, and that no line written meanwhile
+    reports as removed or moved elsewhere.
     """
     lost = {(queue, text) for queue, text in seen if not _is_there(root, queue, text)}
     if not lost:
@@ -272,11 +418,14 @@ def _is_there(root: Root, queue: str, text: str) -> bool:
     try:
         message_id = MessageId.parse(text)
     except BadName:
-        return False  # A line says so that mq has not written.
+        return False  # The line was not written by mq.
     name = QueueName(queue)
+    ids = (message_id.pack(), message_id) if message_id.pack_size else (message_id,)
     try:
         return any(
-            whereabouts(root, each, message_id) is not None for each in (name, name.sideline())
+            whereabouts(root, each, of) is not None
+            for each in (name, name.sideline())
+            for of in ids
         )
     except SettingsUnreadable:
-        return True  # Nobody can tell where it would be.
+        return True  # Without settings its place is unknown.

@@ -1,14 +1,14 @@
-"""What an audit finds, as rows: of the disk format's breaches, and of kinds of its own."""
+"""An audit's findings as rows: breaches of the disk format, and kinds of its own."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import astuple, dataclass
-from itertools import islice
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any, Final
 
 import pyarrow as pa
 
-from mq.store.audit.breaches import Breach, Violation
+from mq.spark.rows import Columns, arrow_schema
+from mq.store.audit.findings import Amounts, Breach, Violation, printable
 
 FOREIGN: Final = "foreign"
 FOREIGN_SAYS: Final = "a name where messages lie that is none of mq's"
@@ -17,20 +17,12 @@ COUNTS_SAYS: Final = "published, and nowhere: neither there, nor removed, nor ar
 DIGEST: Final = "digest"
 DIGEST_SAYS: Final = "a body that is not what its digest says"
 
-COLUMNS: Final = "kind STRING, says STRING, path STRING, detail STRING, queue STRING, repair STRING"
-ROWS: Final = f"part STRING, nth INT, {COLUMNS}, blob BINARY"
 FOUND: Final = "found"
 COUNTED: Final = "counted"
 FIELDS: Final = ("kind", "says", "path", "detail", "queue", "repair")
-"""Of a finding, in their order."""
-_SCHEMA: Final = pa.schema(
-    [
-        ("part", pa.string()),
-        ("nth", pa.int32()),
-        *((name, pa.string()) for name in FIELDS),
-        ("blob", pa.binary()),
-    ]
-)
+"""The fields of a finding, in order."""
+ROWS: Final = f"part string, nth int, {', '.join(f'{name} string' for name in FIELDS)}, blob binary"
+_SCHEMA: Final = arrow_schema(ROWS)
 _ROWS_PER_BATCH: Final = 1000
 
 FSCK: Final = "mqctl fsck --repair"
@@ -46,8 +38,8 @@ FOREIGN_REPAIR: Final = "by hand: mq leaves it alone; a torn name may be a messa
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong: its `kind` (`says` has it in words), where, the fact that shows it,
-    the queue that it is of, and what puts it right. "" where there is nothing to say.
+    """One thing that is wrong: its `kind` (`says`: in words), where, the fact that shows it, its
+    queue, and the repair. "" where a field does not apply.
     """
 
     kind: str
@@ -59,7 +51,7 @@ class Finding:
 
     @classmethod
     def of(cls, violation: Violation) -> "Finding":
-        """Of a breach of the disk format."""
+        """The finding for a breach of the disk format."""
         return cls(
             violation.breach.name.lower(),
             violation.breach.value,
@@ -70,55 +62,136 @@ class Finding:
         )
 
     def as_json(self) -> dict[str, str]:
-        """As programs get it."""
         fields = zip(FIELDS, astuple(self), strict=True)
         return {name: value for name, value in fields if value}
 
     def line(self) -> str:
-        """As people get it."""
         detail = f" ({self.detail})" if self.detail else ""
         return f"{self.says}{detail}: {self.path}"
 
 
-def finding_of_storage(path: str, detail: str, queue: str = "") -> Finding:
-    """Of what the storage does not say."""
-    breach = Breach.STORAGE
-    return Finding(
-        breach.name.lower(), breach.value, printable(path), detail, queue, _BY_HAND[breach]
-    )
-
-
-def printable(text: str) -> str:
-    """Bytes that are no text, and what a terminal would act on, as escapes: always one line."""
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
-        for each in text
-    )
-
-
 def finding_batches(found: Iterable[Finding], of_kind: "Counter[str]") -> Iterator[pa.RecordBatch]:
-    """Rows of findings; `nth` counts those of a kind in this task, from 0, as `of_kind` does."""
-    rest = iter(found)
-    while some := list(islice(rest, _ROWS_PER_BATCH)):
-        numbers = []
-        for each in some:
-            numbers.append(of_kind[each.kind])
-            of_kind[each.kind] += 1
-        texts = [pa.array(column, pa.string()) for column in zip(*map(astuple, some), strict=True)]
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([FOUND] * len(some)),
-                pa.array(numbers, pa.int32()),
-                *texts,
-                pa.nulls(len(some), pa.binary()),
-            ],
-            schema=_SCHEMA,
-        )
+    """Rows of findings; `nth` numbers the findings of each kind in this task, from 0, by
+    `of_kind`.
+    """
+    rows = Columns(_SCHEMA)
+    for each in found:
+        rows.add(FOUND, of_kind[each.kind], *astuple(each), None)
+        of_kind[each.kind] += 1
+        if len(rows) >= _ROWS_PER_BATCH:
+            yield rows.batch()
+            rows = Columns(_SCHEMA)
+    if len(rows):
+        yield rows.batch()
 
 
 def counted_batch(blob: bytes) -> pa.RecordBatch:
-    """A row of what was counted."""
-    texts = [pa.nulls(1, pa.string()) for _ in FIELDS]
-    return pa.RecordBatch.from_arrays(
-        [pa.array([COUNTED]), pa.nulls(1, pa.int32()), *texts, pa.array([blob])], schema=_SCHEMA
-    )
+    """A row of pickled counts."""
+    return pa.RecordBatch.from_pylist([{"part": COUNTED, "blob": blob}], _SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Whether a queue's counts reconcile. `outcome`: "reconciled", "differs", or "unknown"; `why`:
+    the reason. `figures`: counts by name; with `since` (RFC 3339), of messages published from then
+    on.
+    """
+
+    queue: str
+    outcome: str
+    why: str = ""
+    since: str = ""
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        fields = {
+            "queue": self.queue,
+            "outcome": self.outcome,
+            "why": self.why,
+            "since": self.since,
+            **self.figures,
+        }
+        return {name: value for name, value in fields.items() if value != ""}
+
+    def line(self) -> str:
+        figures = ", ".join(f"{number} {name}" for name, number in self.figures.items())
+        since = f" since {self.since}" if self.since else ""
+        why = f" ({self.why})" if self.why else ""
+        return (
+            f"counts of {self.queue}: {self.outcome}{why}{since}{': ' if figures else ''}{figures}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A complete audit. `kinds`: the number of findings of each kind; `examples`: the first ones;
+    `bodies`: how many were compared with a digest; `seconds`: the time for the names.
+    """
+
+    root: str
+    amounts: Amounts
+    names: int
+    folders: int
+    seconds: float
+    kinds: Mapping[str, int]
+    examples: tuple[Finding, ...]
+    balances: tuple[Balance, ...] = ()
+    bodies: int | None = None
+    to: str = ""
+
+    @property
+    def findings(self) -> int:
+        return sum(self.kinds.values())
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found. Unknown counts are not a finding."""
+        return not self.findings
+
+    @property
+    def names_per_s(self) -> float:
+        """Names checked per second."""
+        return self.names / self.seconds if self.seconds else 0.0
+
+    def facts(self) -> dict[str, Any]:
+        """The result as one JSON document."""
+        facts: dict[str, Any] = {
+            "root": self.root,
+            "outcome": "clean" if self.is_clean else "findings",
+            "findings": self.findings,
+            "by_kind": dict(sorted(self.kinds.items())),
+            "examples": [each.as_json() for each in self.examples],
+            **self.amounts.as_json(),
+            "counts": [each.as_json() for each in self.balances],
+            "names": self.names,
+            "folders": self.folders,
+            "seconds": round(self.seconds, 3),
+            "names_per_s": round(self.names_per_s),
+        }
+        if self.bodies is not None:
+            facts["bodies"] = self.bodies
+        if self.to:
+            facts["to"] = self.to
+        return facts
+
+    def lines(self) -> Iterator[str]:
+        for kind, number in sorted(self.kinds.items()):
+            of_kind = [each for each in self.examples if each.kind == kind]
+            yield f"{kind}: {number}: {of_kind[0].says}" if of_kind else f"{kind}: {number}"
+            for each in of_kind:
+                detail = f" ({each.detail})" if each.detail else ""
+                yield f"  {each.path}{detail}"
+            if (more := number - len(of_kind)) > 0:
+                yield f"  and {more} more"
+            if of_kind and of_kind[0].repair:
+                yield f"  repair: {of_kind[0].repair}"
+        yield from self.amounts.table()
+        for balance in self.balances:
+            yield balance.line()
+        if self.bodies is not None:
+            yield f"{self.bodies} bodies held against a digest"
+        if self.amounts.lost:
+            yield f"{self.amounts.lost} files lie in lost/"
+        looked = f"{self.names} names in {self.seconds:.1f} s, {self.names_per_s:,.0f} a second"
+        yield looked
+        yield f"{self.root}: {'clean' if self.is_clean else f'{self.findings} findings'}"

@@ -1,20 +1,32 @@
-"""What an audit's tasks do: screen folders, compare their names, look again. Rows go in, rows come
-out; a row's `blob` is what one step has for the next. Nothing changes.
+"""The tasks of an audit: screen folders, compare their names, look again. They map rows to rows; a
+row's `blob` is one step's message to the next. Read-only.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mq.spark.listing import home_of
+from mq.spark.rows import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+import hashlib
 import pickle
 import threading
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mq.model.clock import SystemClock
-from mq.model.fsck_limits import SUSPECTS_MAX
+from mq.model.limits import UUID_CHARS
 from mq.model.names import MessageId, QueueName
-from mq.spark.jobs.audit_doubles import Doubled, Hashes, Hashing, doubled, hashes_of
 from mq.spark.jobs.audit_findings import (
     COUNTED,
     FOREIGN,
@@ -23,33 +35,153 @@ from mq.spark.jobs.audit_findings import (
     Finding,
     counted_batch,
     finding_batches,
-    printable,
 )
-from mq.store.audit.breaches import Amounts, Breach, Look, Violation
+from mq.store.audit.findings import SUSPECTS_MAX, Amounts, Breach, Look, Violation, printable
 from mq.store.audit.folders import NameFolder
 from mq.store.audit.looks import Looker
-from mq.store.audit.opening import open_for_audit
-from mq.store.audit.screen import Screen
+from mq.store.audit.screen import Ids, Screen
 from mq.store.audit.taking import SentLook, Suspect, Taking
+from mq.store.core.clocks import ClockFollower
 from mq.store.core.root import Root
-from mq.store.core.server_clock import ClockFollower
 from mq.store.disk.files import Files
+from mq.store.opening import open_for_audit
 
-ROWS: Final = "part STRING, at INT, blob BINARY"
-_SCHEMA: Final = pa.schema([("part", pa.string()), ("at", pa.int32()), ("blob", pa.binary())])
+_HASH_BYTES: Final = 8
+
+
+class Hashes(NamedTuple):
+    """Hashes of the messages in these folders, 8 bytes each; `at`: the index of each one's folder,
+    4 bytes each.
+    """
+
+    folders: tuple[NameFolder, ...]
+    hashes: bytes
+    at: bytes
+
+
+class Doubled(NamedTuple):
+    """Hashes of a folder's messages that also occur elsewhere."""
+
+    folder: NameFolder
+    hashes: tuple[int, ...]
+
+
+def hashes_of(ids: Ids) -> pa.Array:
+    """The hashes of ids of one queue, in order, as int64."""
+    texts = "".join([text[:UUID_CHARS] for text in ids.texts])
+    halves = array("q", bytes.fromhex(texts.replace("-", "")))
+    first, second = (
+        pa.Array.from_buffers(pa.int64(), len(half), [None, pa.py_buffer(half)])
+        for half in (halves[::2], halves[1::2])
+    )
+    return pc.bit_wise_xor(pc.bit_wise_xor(first, second), pa.scalar(_of_queue(ids.queue)))
+
+
+def _of_queue(queue: QueueName) -> int:
+    digest = hashlib.blake2b(home_of(queue).text.encode("ascii"), digest_size=_HASH_BYTES).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+class Hashing:
+    """The hashes of many folders' messages, divided into groups by hash."""
+
+    def __init__(self, groups: int) -> None:
+        self._groups = groups
+        self._folders: list[NameFolder] = []
+        self._found: list[pa.Array] = []
+        self._at: list[tuple[int, int]] = []
+        self.count = 0
+
+    def add(self, folder: NameFolder, messages: Sequence[Ids]) -> None:
+        if not messages:
+            return
+        if not self._folders or self._folders[-1] is not folder:
+            self._folders.append(folder)
+        for ids in messages:
+            self._found.append(hashes_of(ids))
+            self._at.append((len(self._folders) - 1, len(ids.texts)))
+            self.count += len(ids.texts)
+
+    def taken(self) -> Iterator[tuple[int, Hashes]]:
+        """Removes and returns all that was added, by group."""
+        if not self.count:
+            return
+        hashes = pa.concat_arrays(self._found)
+        at = array("i")
+        for number, count in self._at:
+            at.extend(array("i", [number]) * count)
+        table = pa.table({"hash": hashes, "at": _int32(at)})
+        folders = tuple(self._folders)
+        self._folders, self._found, self._at, self.count = [], [], [], 0
+        if self._groups == 1:
+            yield 0, _packed(folders, table)
+            return
+        # The hash's low bits are as good as random.
+        group = pc.bit_wise_and(table["hash"], pa.scalar(self._groups - 1, pa.int64()))
+        for number in range(self._groups):
+            part = table.filter(pc.equal(group, number))
+            if part.num_rows:
+                yield number, _packed(folders, part)
+
+
+def _packed(folders: tuple[NameFolder, ...], table: pa.Table) -> Hashes:
+    hashes, at = (table[name].combine_chunks() for name in ("hash", "at"))
+    return Hashes(folders, _bytes(hashes, 8), _bytes(at, 4))
+
+
+def _bytes(values: pa.Array, width: int) -> bytes:
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else values.chunk(0)
+    data = values.buffers()[1]
+    return bytes(data[values.offset * width : (values.offset + len(values)) * width])
+
+
+def _int32(values: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
+
+
+def doubled(parts: Iterable[Hashes]) -> Iterator[Doubled]:
+    """Which folders have messages whose hash occurs twice in a group, and these hashes. Takes some
+    40 bytes of memory per message of the group.
+    """
+    folders: list[NameFolder] = []
+    hashes, at = [], []
+    for part in parts:
+        count = len(part.hashes) // _HASH_BYTES
+        numbers = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(part.at)])
+        hashes.append(pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(part.hashes)]))
+        at.append(pc.add(numbers, pa.scalar(len(folders), pa.int32())))
+        folders += part.folders
+    if not hashes:
+        return
+    table = pa.table({"hash": pa.chunked_array(hashes), "at": pa.chunked_array(at)})
+    counted = table.group_by("hash").aggregate([([], "count_all")])
+    twice = counted.filter(pc.greater(counted["count_all"], 1))["hash"]
+    if not len(twice):
+        return
+    found = table.filter(pc.is_in(table["hash"], value_set=twice.combine_chunks()))
+    by_folder: dict[int, list[int]] = {}
+    for number, each in zip(found["at"].to_pylist(), found["hash"].to_pylist(), strict=True):
+        by_folder.setdefault(number, []).append(each)
+    for number, of_folder in by_folder.items():
+        yield Doubled(folders[number], tuple(of_folder))
+
+
+ROWS: Final = "part string, at int, blob binary"
+_SCHEMA: Final = arrow_schema(ROWS)
 FOLDERS: Final = "folders"
 HASHES: Final = "hashes"
 DOUBLED: Final = "doubled"
 SUSPECTS: Final = "suspects"
-# How much a row carries, and how many messages' hashes a task holds.
+# Suspects in a row, and message hashes that a task holds.
 _SUSPECTS_PER_ROW: Final = 500
 _HASHES_HELD: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What an audit's tasks are told: of which root, of which queues (None: all), with which
-    bounds; into how many `groups` (a power of two) names are parted. Sent with each of them.
+    """An audit's root, queues (None: all) and bounds, and the number of `groups` (a power of two)
+    that names are divided into. Sent with each task.
     """
 
     root: str
@@ -61,7 +193,7 @@ class Task:
     spread: int = 1
 
     def opened(self) -> Root:
-        """The root, as this process sees it; on a mount, with the clock of its server."""
+        """Opens the root in this process; on a mount, with its server's clock."""
         clock = SystemClock()
         root = open_for_audit(self.root, Files(), clock, "spark")
         ClockFollower(root, clock).follow()
@@ -70,9 +202,7 @@ class Task:
 
 @dataclass(slots=True)
 class Counted:
-    """What was looked at: names, folders, how many messages there are of what; and how many
-    findings of each kind.
-    """
+    """Counts: names and folders that were checked, messages by kind, findings by kind."""
 
     names: int = 0
     folders: int = 0
@@ -80,7 +210,6 @@ class Counted:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Counted") -> None:
-        """What another task has."""
         self.names += other.names
         self.folders += other.folders
         self.amounts.add(other.amounts)
@@ -89,20 +218,20 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A name where messages lie that is none of mq's: no look of an auditor's tells of it."""
+    """A name among messages that is not mq's, which no auditor reports."""
 
     path: str
 
 
 Row: TypeAlias = tuple[str, int, Any]
-"""A row: what it is, which task of the next step is to have it, and what it says."""
+"""A row: its kind, the task of the next step that gets it, and its content."""
 
 
 Batched: TypeAlias = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Looking:
-    """One process's looks at a root: those of a task, or the driver's own."""
+    """One process's looks at a root: a task's, or the driver's."""
 
     def __init__(self, task: Task, root: Root) -> None:
         self._task = task
@@ -112,7 +241,7 @@ class Looking:
         self._rows = 0
 
     def screened(self, folders: Iterable[NameFolder]) -> Iterator[Row]:
-        """The first step: hashes of the folders' messages, what is suspect, what was counted."""
+        """The first step: the hashes of the folders' messages, suspects, counts."""
         hashing, counted = Hashing(self._task.groups), Counted(amounts=self._screen.amounts)
         suspects: list[Suspect | Foreign] = []
         for folder in folders:
@@ -134,9 +263,7 @@ class Looking:
         yield COUNTED, 0, counted
 
     def suspected(self, look: Look, *, is_double: bool = False) -> list[Suspect]:
-        """What a look tells, for the second look at it. That one message is in two places is told
-        of those alone that were found so (`is_double`), and of these nothing else.
-        """
+        """The suspects of a look. With `is_double` only messages in two places, else all others."""
         found = self._taking.taken(look)
         found = [each for each in found if (each.breach is Breach.TWO_STATES) is is_double]
         if not found:
@@ -145,7 +272,7 @@ class Looking:
         return [Suspect(now_ms, sent, each) for each in found]
 
     def located(self, found: Doubled) -> Iterator[Suspect]:
-        """Looks at the messages of a folder that may lie in another too."""
+        """Looks at the messages of a folder that may also lie in another."""
         wanted = set(found.hashes)
         by_name = Screen(self._root, self._task.overdue_s, self._task.queues, is_by_name=True)
         for screened in by_name.screened(found.folder):
@@ -159,8 +286,8 @@ class Looking:
     def again(
         self, suspects: Iterable[Suspect], auditor: Looker, pause: Callable[[float], object]
     ) -> Iterator[Violation]:
-        """What is still so at the second look, by an auditor like the one whose the first was, once
-        it was seen long enough ago. `pause` returns after so many seconds.
+        """The violations that a second look by the same kind of auditor still finds,
+        `again_after_s` after the first. `pause` sleeps a number of seconds.
         """
         for suspect in suspects:
             waited_s = max(0.0, (self._root.now_ms() - suspect.seen_ms) / 1000)
@@ -171,7 +298,7 @@ class Looking:
                 yield violation
 
     def confirmed(self, rows: Iterable[Row]) -> Iterator[Finding]:
-        """The last step: the second look at what is suspect, and at messages in two places."""
+        """The last step: the second look at suspects and at messages in two places."""
         held: deque[Suspect] = deque()
         for what, _, said in rows:
             if what == DOUBLED:
@@ -200,8 +327,8 @@ class Looking:
 
 
 def compared(rows: Iterable[Row], spread: int) -> Iterator[Row]:
-    """The second step: which folders have messages that lie in another too. What it has no part in
-    goes on to the next; what was counted becomes one.
+    """The second step: the folders with messages that also lie in another. Passes other rows on,
+    and adds up the counts.
     """
     groups: dict[int, list[Hashes]] = {}
     counted = Counted()
@@ -220,7 +347,7 @@ def compared(rows: Iterable[Row], spread: int) -> Iterator[Row]:
 
 
 def screening(task: Task) -> Batched:
-    """The first step, as Spark maps it over rows of folders."""
+    """The first step, for Spark to map over rows of folders."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         folders = (folder for _, _, said in unpacked(batches) for folder in said)
@@ -239,7 +366,7 @@ def comparing(task: Task) -> Batched:
 
 
 def confirming(task: Task) -> Batched:
-    """The last step, over rows of the second: findings, and what was counted."""
+    """The last step, over rows of the second: findings and counts."""
 
     def step(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counted = Counted()
@@ -259,18 +386,33 @@ def confirming(task: Task) -> Batched:
 
 
 def packed(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows as Spark has them, one a batch: they are few, and large."""
+    """Rows for Spark, one per batch: they are few, and large."""
     for what, at, said in rows:
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([what]), pa.array([at], pa.int32()), pa.array([pickle.dumps(said)])],
-            schema=_SCHEMA,
-        )
+        row = {"part": what, "at": at, "blob": pickle.dumps(said)}
+        yield pa.RecordBatch.from_pylist([row], _SCHEMA)
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
-    """The same back again."""
     for batch in batches:
         for number in range(batch.num_rows):
             what, at, blob = (batch.column(name)[number].as_py() for name in ("part", "at", "blob"))
-            # Of this job's own tasks alone, from Spark's own storage.
+            # Written by this job's own tasks, in Spark's own storage.
             yield what, at, pickle.loads(blob)  # noqa: S301
+
+
+_TASKS_MAX: Final = 64
+
+
+def mapped(
+    spark: "SparkSession", items: Sequence[Any], per_row: int, step: Batched, rows: str
+) -> "DataFrame":
+    """The rows that a step makes of these items, `per_row` of them in each of its input rows."""
+    parts = [tuple(items[at : at + per_row]) for at in range(0, len(items), per_row)] or [()]
+    tasks = min(len(parts), _TASKS_MAX)
+    return rows_of(spark, parts).repartition(tasks).mapInArrow(step, rows)
+
+
+def rows_of(spark: "SparkSession", parts: Iterable[Sequence[Any]]) -> "DataFrame":
+    """A row of ROWS for each part, for the first step."""
+    made = [(FOLDERS, at, pickle.dumps(part)) for at, part in enumerate(parts)]
+    return spark.createDataFrame(made, ROWS)

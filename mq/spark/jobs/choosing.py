@@ -1,4 +1,4 @@
-"""Choosing messages by an SQL condition: over rows, and over bodies as text and as JSON."""
+"""Chooses messages by an SQL condition on rows, and on bodies as text and as JSON."""
 
 import functools
 import re
@@ -12,17 +12,16 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from mq.model.clock import SystemClock
 from mq.model.errors import MqError
 from mq.model.lifecycle import State
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
-from mq.spark.schema import COLUMNS
+from mq.spark.opening import attached
+from mq.spark.options import COLUMNS
 from mq.store.core.moves import message_status
-from mq.store.core.root import Root, attach_root
-from mq.store.disk.files import Files
+from mq.store.core.root import Root
 
-# Where Spark says again, with all of Java's frames, what it raises.
+# The logger with which Spark repeats, with all of Java's frames, an error that it raises.
 _SPARKS_LOG: Final = "SQLQueryContextLogger"
 _CONDITION: Final = re.compile(r"^\s*\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: [0-9A-Z]+.*", re.DOTALL)
@@ -33,7 +32,7 @@ _REASONS: Final = {each.value: each.name.lower() for each in Reason if each.valu
 
 @dataclass(eq=False)
 class BadCondition(MqError):
-    """A condition that is none over these columns: what Spark says of it, and what there is."""
+    """The condition is not valid for these columns: Spark's message, and the columns."""
 
     detail: str
     columns: tuple[str, ...]
@@ -43,8 +42,8 @@ class BadCondition(MqError):
 
 
 def with_bodies(rows: DataFrame) -> DataFrame:
-    """The rows with `text`, their value where it is UTF-8, and `json`, that as a VARIANT where it
-    is JSON; else null.
+    """Adds `text`, the value if it is UTF-8, and `json`, the text as a VARIANT if it is JSON; else
+    null.
     """
     told = rows.withColumn("text", F.expr("try_validate_utf8(cast(value as string))"))
     return told.withColumn("json", F.expr("try_parse_json(text)"))
@@ -52,8 +51,8 @@ def with_bodies(rows: DataFrame) -> DataFrame:
 
 def ready_rows(spark: SparkSession, root: Root, queue: QueueName, where: str) -> DataFrame:
     """The ready messages of the queue for which the condition holds: id, priority, receives, size,
-    `due_ms` and, in a sideline, `reason`. Bodies are read where the condition speaks of them, by
-    tasks. Raises BadCondition.
+    `due_ms` and, in a sideline, `reason`. Tasks read the bodies only if the condition uses them.
+    Raises BadCondition.
     """
     of_bodies = _needs(spark, queue, where, _OF_BODIES)
     rows = (
@@ -76,7 +75,7 @@ def ready_rows(spark: SparkSession, root: Root, queue: QueueName, where: str) ->
 
 
 def check_condition(rows: DataFrame, where: str) -> None:
-    """Raises BadCondition where the text is no condition over the rows."""
+    """Raises BadCondition if the text is not a condition on the rows."""
     with _quiet():
         try:
             _ = rows.where(F.expr(where)).schema
@@ -85,16 +84,16 @@ def check_condition(rows: DataFrame, where: str) -> None:
 
 
 def explained(error: Exception) -> str:
-    """What Spark says, without what only Spark's authors read."""
+    """Spark's message, without the parts meant for Spark's developers."""
     text = str(error).strip()
     return _STATE.sub("", _CONDITION.sub("", text)).strip() or type(error).__name__
 
 
 def _needs(spark: SparkSession, queue: QueueName, where: str, columns: Sequence[str]) -> bool:
-    """Whether the condition, which is checked, speaks of any of these columns."""
+    """Whether the condition uses any of these columns. Raises BadCondition."""
     kinds = {**COLUMNS, **(_OF_SIDELINES if queue.is_sideline else {})}
     check_condition(with_bodies(_nothing(spark, kinds)), where)
-    # A frame of its own: Spark finds columns again that were only dropped.
+    # Uses a new frame: Spark still resolves columns that were only dropped.
     without = {name: kind for name, kind in kinds.items() if name not in columns}
     try:
         check_condition(_nothing(spark, without), where)
@@ -110,7 +109,7 @@ def _nothing(spark: SparkSession, kinds: Mapping[str, str]) -> DataFrame:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What is raised here is told of in words."""
+    """Silences Spark's own log of an error that is raised in plain words."""
     log = PySparkLogger.getLogger(_SPARKS_LOG)
     before, log.disabled = log.disabled, True
     try:
@@ -120,16 +119,17 @@ def _quiet() -> Iterator[None]:
 
 
 def _reason(root: str, queue: str, message_id: str) -> str | None:
-    """Why a message lies in a sideline, as its mtime says; in a task."""
-    here = _attached(root)
+    """Why a message lies in a sideline, from its mtime; in a task."""
+    here = _root(root)
     parsed, of = MessageId.parse(message_id), QueueName.parse(queue)
-    for spot in here.places.spots(State.READY, of, parsed):
-        status = message_status(here, here.layout.path(State.READY, of, parsed, spot))
-        if status is not None:
-            return _REASONS.get(Stamp.from_mtime_ns(status.st_mtime_ns).reason)
+    for each in (parsed.pack(), parsed) if parsed.pack_size else (parsed,):
+        for spot in here.places.spots(State.READY, of, each):
+            status = message_status(here, here.layout.path(State.READY, of, each, spot))
+            if status is not None:
+                return _REASONS.get(Stamp.from_mtime_ns(status.st_mtime_ns).reason)
     return None
 
 
 @functools.cache
-def _attached(root: str) -> Root:
-    return attach_root(root, Files(), SystemClock())
+def _root(path: str) -> Root:
+    return attached(path)

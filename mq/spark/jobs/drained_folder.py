@@ -1,15 +1,16 @@
-"""The folder of a drain: what it says of itself, what is written to it, and what is committed.
+"""The folder of a drain: its description, its commits, and the files in progress.
 
-    {name}                          a file of messages; under its name only once it is committed
-    _mq/drain.json                  whose folder this is: its id, the root, the format
+    {name}                          a file of messages; has this name only once it is committed
+    _mq/drain.json                  the drain: its id, the root, the format
     _mq/batches/{number}.json       the commit of a batch: its lease, its files
     _mq/batches/{number}.done       the same, and the lease is acknowledged
     _mq/batches/{number}.lapsed     the same, and the lease lapsed: its messages may come again
-    _mq/writing/{attempt}/          what is being written; what no commit names goes
-    _mq/lock                        locked by the one process that drains to here
+    _mq/writing/{attempt}/          files in progress; removed unless a commit names them
+    _mq/lock                        locked by the one process that drains to this folder
+    _delta_log/                     of a Delta table in this folder (tables.py)
 
-Readers of folders (Spark, pyarrow, pandas) pass by what begins with `_`. Commits are replaced as
-mq's own files are: flushed, renamed, and their folder flushed.
+Readers of folders (Spark, pyarrow, pandas) ignore names that begin with `_`. Commits are replaced
+like mq's own files: flushed, renamed, and their folder flushed.
 """
 
 import contextlib
@@ -24,13 +25,18 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from mq.model.errors import MqError
+from mq.spark.jobs.folders import locked, read_if_there
 from mq.spark.jobs.row_files import FORMATS, Format
-from mq.store.disk.files import Files, is_gone
+from mq.store.core.root import unlink_if_there
+from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.replacing import replace_file
+from mq.store.format.walk import entries_if_there
 
 _VERSION: Final = 1
+_TABLE_VERSION: Final = 2
+"""Of the description of a table's folder: an older mq would drain there without adding to it."""
 _OWN: Final = "_mq"
 _ABOUT: Final = "drain.json"
 _LOCK: Final = "lock"
@@ -43,7 +49,7 @@ _FILE_BYTES_MAX: Final = 64 << 20
 
 @dataclass(eq=False)
 class FolderRefused(MqError):
-    """A folder that cannot be drained to, or loaded from."""
+    """The folder cannot be drained to, or loaded from."""
 
     folder: str
     why: str
@@ -54,26 +60,36 @@ class FolderRefused(MqError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a folder says of itself. `state`: of the messages that were copied; "" of a drain."""
+    """A folder's description. `state`: of the copied messages; "" for a drain. `table`: the table
+    that has its files (see tables.table_of), "" for none.
+    """
 
     id: str
     root: str
     format: Format
     compression: str
     state: str = ""
+    table: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its files begin with: a table's folder may have files of others."""
+        return f"mq-{self.id[:12]}-" if self.table else ""
 
     def written(self) -> bytes:
-        """The file that says so."""
         fields = {
-            "version": _VERSION, "id": self.id, "root": self.root, "format": self.format,
-            "compression": self.compression, "copy_of": self.state or None,
+            "version": _TABLE_VERSION if self.table else _VERSION, "id": self.id,
+            "root": self.root, "format": self.format, "compression": self.compression,
+            "copy_of": self.state or None,
         }  # fmt: skip
+        if self.table:
+            fields["table"] = self.table
         return json.dumps(fields, indent=1).encode() + b"\n"
 
     @classmethod
     def parse(cls, folder: str, text: bytes) -> Self:
         """Raises FolderRefused."""
-        fields = _object(folder, _ABOUT, text)
+        fields = _object(folder, _ABOUT, text, (_VERSION, _TABLE_VERSION))
         try:
             return cls(
                 str(fields["id"]),
@@ -81,6 +97,7 @@ class About:
                 FORMATS[FORMATS.index(fields["format"])],
                 str(fields["compression"]),
                 str(fields["copy_of"] or ""),
+                str(fields.get("table") or ""),
             )
         except (KeyError, ValueError) as error:
             why = f"has an {_OWN}/{_ABOUT} that says nothing: {error}"
@@ -89,7 +106,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of a batch: `name` once it is committed, `staged` while it is written, below _mq."""
+    """A file of a batch: `name` once it is committed; `staged` while it is written, below _mq."""
 
     name: str
     staged: str
@@ -99,7 +116,7 @@ class Part:
 
 
 class Standing(Enum):
-    """What has become of a committed batch's lease; the value is how the commit's name ends."""
+    """The state of a committed batch's lease; the value is the suffix of the commit's name."""
 
     OPEN = "json"
     DONE = "done"
@@ -108,8 +125,8 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A batch that is committed. `lease`: its name; "" of a copy. `by_queue` counts its messages;
-    `damaged` of them are files that are shorter than their own header block.
+    """A committed batch. `lease`: its name; "" for a copy. `by_queue` counts its messages;
+    `damaged` of them are files shorter than their own header block.
     """
 
     number: int
@@ -121,11 +138,9 @@ class Commit:
 
     @property
     def messages(self) -> int:
-        """How many are in its files."""
         return sum(part.messages for part in self.parts)
 
     def written(self) -> bytes:
-        """The file that says so."""
         fields = {
             "version": _VERSION,
             "batch": self.number,
@@ -145,7 +160,7 @@ class Commit:
 
     @classmethod
     def parse(cls, folder: str, name: str, text: bytes) -> Self:
-        """What the commit of this name says. Raises FolderRefused."""
+        """Parses the commit of this name. Raises FolderRefused."""
         fields = _object(folder, name, text)
         match = _COMMIT.fullmatch(name)
         try:
@@ -170,84 +185,98 @@ class Commit:
 
 
 class DrainedFolder:
-    """One folder of a drain, for the process that has it locked, or for who reads it."""
+    """A drain's folder, for the process that has locked it, or for a reader. `own`: the name of the
+    folder in it that has the commits.
+    """
 
-    def __init__(self, path: Path, files: Files) -> None:
+    def __init__(self, path: Path, files: Files, own: str = _OWN) -> None:
         self.path = os.fspath(path)
+        self.own = f"{self.path}/{own}"
         self._files = files
         self._flusher = FsyncFlusher(files, 1)
 
-    @property
-    def own(self) -> str:
-        """Where it keeps what is not messages."""
-        return f"{self.path}/{_OWN}"
-
     def about(self) -> About | None:
-        """What it says of itself; None: it is no drain's. Raises FolderRefused, OSError."""
-        text = self._read(f"{self.own}/{_ABOUT}")
+        """The folder's description; None: it is not a drain's. Raises FolderRefused, OSError."""
+        text = read_if_there(self._files, f"{self.own}/{_ABOUT}", _FILE_BYTES_MAX)
         return None if text is None else About.parse(self.path, text)
 
     def commits(self) -> list[Commit]:
-        """All that are committed, by their numbers. Raises FolderRefused, OSError."""
+        """All commits, by number. Raises FolderRefused, OSError."""
         found = {}
         for name in sorted(self._names(f"{self.own}/{_BATCHES}")):
             if _COMMIT.fullmatch(name) is None:
                 continue
-            text = self._read(f"{self.own}/{_BATCHES}/{name}")
+            path = f"{self.own}/{_BATCHES}/{name}"
+            text = read_if_there(self._files, path, _FILE_BYTES_MAX)
             if text is not None:
                 commit = Commit.parse(self.path, name, text)
                 found[commit.number] = commit
         return [found[number] for number in sorted(found)]
 
     def is_committed(self, number: int) -> bool:
-        """Whether the commit of a batch can be seen, flushed or not."""
+        """Whether a batch's commit is visible, flushed or not."""
         return any(
             self._files.status(self._commit_path(number, standing)) is not None
             for standing in Standing
         )
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """This process alone drains to the folder, which is made where it is missing. Raises
+    def locked(self, beside: tuple[str, ...] = ()) -> Iterator[None]:
+        """Locks the folder for this process; creates it if it is missing. A folder that is no
+        drain's is empty, or has an entry whose name begins with one of `beside`. Raises
         FolderRefused, OSError. Durable: yes, the folders.
         """
         self._make(self.path)
-        if not self._names(self.own) and any(name != _OWN for name in self._names(self.path)):
-            raise FolderRefused(self.path, "is not empty, and no drain's: say another folder")
+        self.refuse_others(beside)
         for path in (self.own, f"{self.own}/{_BATCHES}", f"{self.own}/{_WRITING}"):
             self._make(path)
-        descriptor = self._files.open_kept(f"{self.own}/{_LOCK}")
-        try:
-            if not self._files.lock(descriptor):
-                raise FolderRefused(self.path, "is being drained to by another process")
+        refusal = FolderRefused(self.path, "is being drained to by another process")
+        with locked(self._files, f"{self.own}/{_LOCK}", refusal):
             yield
-        finally:
-            self._files.close(descriptor)
+
+    def refuse_others(self, beside: tuple[str, ...] = ()) -> None:
+        """Raises FolderRefused for a folder that `locked` refuses for its contents; OSError."""
+        others = [] if self._names(self.own) else self._names(self.path)
+        if not any(name.startswith(beside) for name in others) and any(
+            name != os.path.basename(self.own) for name in others
+        ):
+            raise FolderRefused(self.path, "is not empty, and no drain's: say another folder")
 
     def claim(self, wanted: About) -> About:
-        """What the folder is, which becomes what is wanted where it is new: its id is its own.
-        Raises FolderRefused when it is another's. Durable on return: yes.
+        """Returns the folder's description; a new folder gets `wanted`. Raises FolderRefused if it
+        belongs to another drain. Durable on return: yes.
+        """
+        found = self.known(wanted)
+        if found is None:
+            self._replace(f"{self.own}/{_ABOUT}", wanted.written())
+        return found or wanted
+
+    def known(self, wanted: About) -> About | None:
+        """The folder's description, if it has one. Raises FolderRefused if that is of another drain
+        than `wanted`; OSError.
         """
         found = self.about()
         if found is None:
-            self._replace(f"{self.own}/{_ABOUT}", wanted.written())
-            return wanted
-        for what in ("root", "format", "compression", "state"):
+            return None
+        for what, none in (
+            ("table", "none"), ("root", ""), ("format", ""), ("compression", ""),
+            ("state", "drained"),
+        ):  # fmt: skip
             there, asked = getattr(found, what), getattr(wanted, what)
             if there != asked:
-                said = f"is of {what} {there or 'drained'}, not {asked or 'drained'}"
+                said = f"is of {what} {there or none}, not {asked or none}"
                 raise FolderRefused(self.path, f"{said}: say another folder")
         return found
 
     def begin_writing(self) -> str:
-        """A new folder for what is written now, below this one's own. Raises OSError."""
+        """Creates a folder for files in progress; returns its name. Raises OSError."""
         attempt = f"{_WRITING}/{uuid4().hex}"
         self._files.mkdir(f"{self.own}/{attempt}")
         return attempt
 
     def commit(self, commit: Commit, attempt: str) -> None:
-        """The commit point of a batch, whose files are on stable media by their content: then
-        they stand under their names. Raises OSError. Durable on return: yes.
+        """Commits a batch, whose files' contents are on stable media, then gives the files their
+        names. Raises OSError. Durable on return: yes.
         """
         for folder in (attempt, _WRITING):
             self._files.sync_folder(f"{self.own}/{folder}")
@@ -255,8 +284,8 @@ class DrainedFolder:
         self.put_in_place(commit)
 
     def put_in_place(self, commit: Commit) -> None:
-        """Renames a batch's files to their names, where that is still to be done; of one whose
-        lease is open all are there then. Raises FolderRefused, OSError. Durable on return: yes.
+        """Renames a batch's files to their names, unless that was done. All files of a batch with
+        an open lease must exist then. Raises FolderRefused, OSError. Durable on return: yes.
         """
         for part in commit.parts:
             target, source = f"{self.path}/{part.name}", f"{self.own}/{part.staged}"
@@ -270,13 +299,13 @@ class DrainedFolder:
         self._files.sync_folder(self.path)
 
     def renew_commit(self, commit: Commit) -> None:
-        """Writes an earlier process's commit anew, since nobody knows whether its flush failed.
-        Raises OSError. Durable on return: yes.
+        """Writes an earlier process's commit again, since its flush may have failed. Raises
+        OSError. Durable on return: yes.
         """
         self._replace(self._commit_path(commit.number), commit.written())
 
     def settle(self, commit: Commit, standing: Standing) -> Commit:
-        """Says what became of the lease of a batch. Raises OSError. Durable on return: yes."""
+        """Records the state of a batch's lease. Raises OSError. Durable on return: yes."""
         self._files.rename(
             self._commit_path(commit.number, commit.standing),
             self._commit_path(commit.number, standing),
@@ -284,16 +313,24 @@ class DrainedFolder:
         self._files.sync_folder(f"{self.own}/{_BATCHES}")
         return replace(commit, standing=standing)
 
+    def forget(self, before: int) -> None:
+        """Removes the commits before this number, which are settled. Raises OSError. Durable on
+        return: no.
+        """
+        for name in self._names(f"{self.own}/{_BATCHES}"):
+            match = _COMMIT.fullmatch(name)
+            if match is not None and int(match[1]) < before:
+                unlink_if_there(self._files, f"{self.own}/{_BATCHES}/{name}")
+
     def sweep(self, commits: Sequence[Commit] = ()) -> None:
-        """Takes away what was written and is named by no commit. Raises OSError. Durable: no."""
+        """Removes files in progress that no commit names. Raises OSError. Durable on return: no."""
         named = {part.staged for commit in commits for part in commit.parts}
         for attempt in self._names(f"{self.own}/{_WRITING}"):
             folder = f"{_WRITING}/{attempt}"
             for name in self._names(f"{self.own}/{folder}"):
                 if f"{folder}/{name}" not in named:
-                    with contextlib.suppress(FileNotFoundError):
-                        self._files.unlink(f"{self.own}/{folder}/{name}")
-            # A task that still runs somewhere may have put another there: the next one's to take.
+                    unlink_if_there(self._files, f"{self.own}/{folder}/{name}")
+            # A task that still runs may have added a file: the next sweep removes it.
             with contextlib.suppress(OSError):
                 self._files.rmdir(f"{self.own}/{folder}")
         for name in self._names(f"{self.own}/{_BATCHES}"):
@@ -301,7 +338,6 @@ class DrainedFolder:
                 self._files.unlink(f"{self.own}/{_BATCHES}/{name}")
 
     def close(self) -> None:
-        """Ends what it flushes with."""
         self._flusher.close()
 
     def _commit_path(self, number: int, standing: Standing = Standing.OPEN) -> str:
@@ -312,39 +348,28 @@ class DrainedFolder:
         run_alone(replace_file(self._files, written, path, content), self._flusher)
 
     def _make(self, path: str) -> None:
-        """A folder, and those above it. Durable on return: yes."""
+        """Creates a folder and its missing parents. Durable on return: yes."""
         parent = os.path.dirname(path)
         if self._files.status(parent) is None:
             self._make(parent)
         with contextlib.suppress(FileExistsError):
             self._files.mkdir(path)
         if not os.path.isdir(path):
-            raise FolderRefused(path, "is no folder")
-        with contextlib.suppress(PermissionError):  # Of one above that is none of ours to read.
+            raise FolderRefused(path, "is not a folder")
+        with contextlib.suppress(PermissionError):  # This user may not open a folder further up.
             self._files.sync_folder(parent)
 
     def _names(self, path: str) -> list[str]:
-        try:
-            return [entry.name for entry in self._files.entries(path)]
-        except OSError as error:
-            if not is_gone(error):
-                raise
-            return []
-
-    def _read(self, path: str) -> bytes | None:
-        try:
-            return self._files.read_file(path, _FILE_BYTES_MAX)
-        except OSError as error:
-            if not is_gone(error):
-                raise
-            return None
+        return [entry.name for entry in entries_if_there(self._files, path)]
 
 
-def _object(folder: str, name: str, text: bytes) -> dict[str, Any]:
+def _object(
+    folder: str, name: str, text: bytes, versions: tuple[int, ...] = (_VERSION,)
+) -> dict[str, Any]:
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FolderRefused(folder, f"has an unreadable {name}: {error}") from None
-    if not isinstance(fields, dict) or fields.get("version") != _VERSION:
+    if not isinstance(fields, dict) or fields.get("version") not in versions:
         raise FolderRefused(folder, f"has a {name} of another version")
     return fields

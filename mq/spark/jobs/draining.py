@@ -1,26 +1,24 @@
-"""What a task of a drain does: messages by their names in, one file of them out.
-
-No pyspark here; what comes in is the number of a partition, what goes out is told to the driver.
+"""A task of a drain: writes the messages of a partition to one file, and reports to the driver. No
+pyspark here.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Self
 from uuid import uuid4
 
 import pyarrow as pa
 
-from mq.model.bulk_limits import VALUE_BYTES_MAX
-from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.drained_folder import Commit, Part
 from mq.spark.jobs.row_files import Format, Output, row_writer, suffix_of
+from mq.spark.opening import attached
 from mq.spark.partitions import Names
-from mq.spark.reading import Manner, batches, leased_batches
-from mq.spark.rows import ARROW_SCHEMA
-from mq.store.core.root import Root, attach_root
+from mq.spark.reading import VALUE_BYTES_MAX, Manner, batches, leased_batches
+from mq.spark.rows import ARROW_SCHEMA, arrow_schema
+from mq.store.core.root import Root
 from mq.store.disk.files import Files, is_gone
 from mq.store.format.pipeline import LeaseName
 
@@ -28,27 +26,15 @@ WRITTEN: Final = (
     "partition int, file string, messages long, bytes long, sha256 string, damaged long, "
     "twice long, by_queue map<string,long>"
 )
-"""What a task tells, as Spark writes a schema; none of a partition without messages."""
-_WRITTEN: Final = pa.schema(
-    [
-        ("partition", pa.int32()),
-        ("file", pa.string()),
-        ("messages", pa.int64()),
-        ("bytes", pa.int64()),
-        ("sha256", pa.string()),
-        ("damaged", pa.int64()),
-        ("twice", pa.int64()),
-        ("by_queue", pa.map_(pa.string(), pa.int64())),
-    ]
-)
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""The row that a task reports, as a Spark schema; a partition without messages has none."""
+_WRITTEN: Final = arrow_schema(WRITTEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """What all tasks of a batch know. `lease`: its name, "" where messages of a `state` are only
-    copied; `folder`: where files are written; `written_before`: ids that the drain's folder has,
-    which are passed by.
+    """A batch as all its tasks receive it. `lease`: its name, "" if messages of a `state` are only
+    copied; `folder`: where files are written; `written_before`: ids that the drain's folder already
+    has, which are skipped.
     """
 
     root: str
@@ -60,23 +46,17 @@ class Draining:
     names: tuple[Names, ...]
     written_before: frozenset[str] = frozenset()
 
-    def task(self) -> Task:
-        """For mapInArrow, of rows that are numbers of partitions."""
-
-        def drained(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in numbers:
-                for number in batch.column(0).to_pylist():
-                    told = drain_partition(self, number, Files())
-                    yield pa.RecordBatch.from_pylist([told] if told else [], _WRITTEN)
-
-        return drained
+    def task(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Drains the partition of this number; yields a row of WRITTEN."""
+        written = drain_partition(self, number, Files())
+        yield pa.RecordBatch.from_pylist([written] if written else [], _WRITTEN)
 
 
 def drain_partition(draining: Draining, number: int, files: Files) -> dict[str, Any] | None:
-    """Writes one partition's messages to a file of its own, and says what is in it; None: there
-    were none. Raises LeaseLost, ValueTooLarge, OSError. Durable on return: yes, but for its name.
+    """Writes a partition's messages to a file of its own. Returns a row of WRITTEN, None without
+    messages. Raises LeaseLost, ValueTooLarge, OSError. Durable on return: yes, except for the name.
     """
-    root = attach_root(draining.root, files, SystemClock())
+    root = attached(draining.root, files)
     rows = _rows(draining, root, draining.names[number])
     first = next(rows, None)
     name = f"{number:05d}-{uuid4().hex}{suffix_of(draining.format, draining.compression)}"
@@ -112,7 +92,7 @@ def _rows(draining: Draining, root: Root, names: Names) -> Iterator[pa.RecordBat
 
 
 class _Told:
-    """What is said of a partition's rows, counted as they come by."""
+    """Counts a partition's rows as they pass."""
 
     def __init__(self, draining: Draining, root: Root) -> None:
         self._draining = draining
@@ -121,8 +101,8 @@ class _Told:
         self.queues: Counter[str] = Counter()
 
     def seen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch as it is written: without what was written before, with the bytes of what is
-        damaged.
+        """The batch to write: without messages that were written before, and with the whole files
+        of damaged ones.
         """
         if before := self._draining.written_before:
             fresh = [each not in before for each in batch.column("id").to_pylist()]
@@ -136,8 +116,8 @@ class _Told:
         return batch
 
     def _with_damaged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same, with all that is in the file of a message that has no row's value; nothing
-        where that has gone.
+        """The batch with the whole file as the value of each damaged message; without those whose
+        file is gone.
         """
         rows = []
         for row in batch.to_pylist():
@@ -166,7 +146,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the tasks of a batch have written, together."""
+    """What all tasks of a batch have written."""
 
     parts: tuple[Part, ...]
     by_queue: dict[str, int]
@@ -174,9 +154,9 @@ class Written:
     twice: int
 
     @classmethod
-    def of(cls, told: Iterable[dict[str, Any]], batch: int, attempt: str, suffix: str) -> Self:
-        """Of what they told, in any order; `attempt`: the folder that they wrote to, below the
-        drain's own.
+    def of(cls, told: Iterable[dict[str, Any]], name: str, attempt: str, suffix: str) -> Self:
+        """Combines the tasks' rows, in any order. `name`: what the files' names begin with;
+        `attempt`: the folder that they wrote to, below the drain's own.
         """
         rows = sorted(told, key=lambda row: int(row["partition"]))
         queues: Counter[str] = Counter()
@@ -184,7 +164,7 @@ class Written:
             queues.update(dict(row["by_queue"] or {}))
         parts = tuple(
             Part(
-                f"{batch:06d}-{row['partition']:05d}{suffix}",
+                f"{name}-{row['partition']:05d}{suffix}",
                 f"{attempt}/{row['file']}",
                 row["messages"],
                 row["bytes"],
@@ -197,5 +177,4 @@ class Written:
         return cls(parts, dict(queues), damaged, sum(row["twice"] or 0 for row in rows))
 
     def commit(self, number: int, lease: str) -> Commit:
-        """The commit that says so."""
         return Commit(number, lease, self.parts, self.by_queue, self.damaged)

@@ -1,7 +1,7 @@
-"""What became of a root's messages over time, as tables: rates, latencies, receives, sizes and
-backlog, from an archive, the inodes and the history files.
+"""A root's messages over time, as tables: rates, latencies, receives, sizes and backlog, from an
+archive, the inodes and the history files.
 
-Spark counts what many messages have in common (history_cells); the driver, which acts on the root,
+Spark counts what many messages have in common (history_cells). The driver, which works on the root,
 makes rows of it, queue by queue (history_assembly), and writes them (history_folder).
 """
 
@@ -19,21 +19,12 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from mq.model.clock import Clock, SystemClock, rfc3339
-from mq.model.errors import BadName, QueueNotFound, SettingsUnreadable
+from mq.model.errors import QueueNotFound, SettingsUnreadable
 from mq.model.names import QueueName, UuidSource
 from mq.spark.jobs.archived import archived
 from mq.spark.jobs.history_assembly import Cell, Known, queue_row, queue_tables
-from mq.spark.jobs.history_cells import cells_of
+from mq.spark.jobs.history_cells import BadSpan, Steps, cells_of, steps_between
 from mq.spark.jobs.history_folder import FolderTaken, owned
-from mq.spark.jobs.history_inodes import home_of, listed
-from mq.spark.jobs.history_lines import (
-    archived_events,
-    drops_of,
-    events_of,
-    history_paths,
-    home_column,
-    lines_of,
-)
 from mq.spark.jobs.history_lives import (
     ARCHIVE,
     HISTORY,
@@ -46,15 +37,25 @@ from mq.spark.jobs.history_lives import (
     merged,
     told,
 )
-from mq.spark.jobs.history_steps import BadSpan, Steps, steps_between
-from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.store.core.root import Root, attach_root
+from mq.spark.jobs.history_sources import (
+    archived_events,
+    drops_of,
+    events_of,
+    history_paths,
+    home_column,
+    lines_of,
+    listed,
+)
+from mq.spark.jobs.tasks import Unwatched, Watcher
+from mq.spark.listing import home_of, queues_there
+from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.disk.files import Files
 from mq.store.format.settings import read_fields
+from mq.store.opening import attach_root
 
 Render: TypeAlias = Callable[[Mapping[str, list[dict[str, Any]]], datetime], str]
-"""Makes a report of the tables' rows, and of when they were made."""
+"""Makes a report from the tables' rows and the time at which they were made."""
 
 _UNWATCHED: Final = Unwatched()
 _ONE: Final = ("home", "id", "at", "event")
@@ -62,8 +63,8 @@ _ONE: Final = ("home", "id", "at", "event")
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history that was written. Times are milliseconds since the epoch. `rows`: how many each
-    table has. `dropped`: lines that the history files lack, as they say.
+    """A history that was written. Times are milliseconds since the epoch. `rows`: the number of
+    rows of each table. `dropped`: lines missing from the history files, by their own count.
     """
 
     to: str
@@ -78,7 +79,6 @@ class History:
     has_report: bool
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "to": self.to,
             "queues": list(self.queues),
@@ -107,17 +107,17 @@ def history(
     clock: Clock | None = None,
     watcher: Watcher = _UNWATCHED,
 ) -> History:
-    """Writes the tables of `history_tables` to the folder `to`, in the place of those that were
-    there, with the report that `render` makes of them.
+    """Writes the tables (`history_folder.TABLES`), and the report that `render` makes of them, to
+    the folder `to`. They replace earlier ones.
 
-    Of these queues, or of all that there is anything of; what lies in a queue's sideline is the
-    queue's. By steps of `step_s` seconds from `since` on (else the first publish) up to `until`
-    (else now), both with a time zone. `archive`: its folder, or the rows of one, with the columns
-    of `archive_schema`. Reads the root alone: nothing of it changes.
+    `queues`: only these; None: all queues with any data. A sideline's messages count for its queue.
+    Steps of `step_s` seconds begin at `since` (default: the first publish) and end at `until`
+    (default: now), both with a time zone. `archive`: its folder, or its rows, with the columns of
+    `archive_rows.ARCHIVE`. Changes nothing in the root.
 
-    Raises StartupError when there is no root, QueueNotFound for a queue of which nothing is known,
-    BadSpan, FolderTaken, OSError, and what Spark raises. Durable on return: yes. What raises, or is
-    killed, leaves the tables as they were.
+    Raises StartupError if there is no root, QueueNotFound for a queue without any data, BadSpan,
+    FolderTaken, OSError, and what Spark raises. Durable on return: yes. A run that raises or is
+    killed leaves the tables as they were.
     """
     clock = SystemClock() if clock is None else clock
     opened = attach_root(os.fspath(root), Files(), clock)
@@ -125,10 +125,11 @@ def history(
         raise FolderTaken(f"{to} lies in the root")
     with owned(opened.files, to) as folder:
         now_ms = clock.now_ms()
-        found = _found(spark, opened, archive, queues, now_ms, watcher)
+        watcher.began("lists messages")
+        found = _found(spark, opened, archive, queues, now_ms)
         lives = found.lives.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            watcher.began("reads what is known of messages")
+            watcher.began("reads the events of messages")
             facts = _facts(opened, lives, queues)
             steps = _steps(facts, step_s, since, until, now_ms)
             known = _Knowing(opened, facts, steps, now_ms, found.removal_ms)
@@ -166,7 +167,7 @@ def history(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the sources have. `removal_ms`: the earliest removal of the whole archive."""
+    """The data of all sources. `removal_ms`: the earliest removal in the whole archive."""
 
     lives: DataFrame
     events: DataFrame | None
@@ -180,9 +181,7 @@ def _found(
     archive: Path | DataFrame | None,
     queues: Sequence[QueueName] | None,
     now_ms: int,
-    watcher: Watcher,
 ) -> _Found:
-    watcher.began("lists messages")
     inodes = listed(root, queues).rows(spark, root.layout.root)
     sources = [inode_rows(inodes)]
     events: list[DataFrame] = []
@@ -197,7 +196,8 @@ def _found(
             rows = rows.where(home_column(rows["queue"]).isin(names))
         sources.append(archive_rows(rows))
         events.append(archived_events(rows, ARCHIVE))
-    if paths := history_paths(root, queues):
+    since_ms = None if queues is None else dict.fromkeys((home_of(each).text for each in queues), 0)
+    if paths := history_paths(root, since_ms):
         lines = lines_of(spark, paths).where(f"at <= {now_ms}")
         events.append(events_of(lines, HISTORY))
         drops = drops_of(lines)
@@ -205,7 +205,7 @@ def _found(
         return _Found(merged(sources, now_ms), None, None, removal_ms)
     together = told(reduce(DataFrame.unionByName, events))
     sources.append(event_rows(together))
-    # What was archived since it was written may be in both.
+    # A line may be in a history file and already in the archive.
     once = together.dropDuplicates(list(_ONE)) if len(events) > 1 else together
     return _Found(merged(sources, now_ms), once, drops, removal_ms)
 
@@ -213,26 +213,17 @@ def _found(
 def _facts(
     root: Root, lives: DataFrame, queues: Sequence[QueueName] | None
 ) -> dict[str, QueueFacts]:
-    """By name, in order; also of queues that are there and have nothing. Raises QueueNotFound."""
+    """The facts by queue name, in order, also of existing queues without data. Raises
+    QueueNotFound.
+    """
     found = facts_of(lives)
-    for name in _queues_there(root) if queues is None else {home_of(queue) for queue in queues}:
+    there = (queue for queue in queues_there(root) if not queue.is_sideline)
+    for name in there if queues is None else {home_of(queue) for queue in queues}:
         if name.text not in found:
             if not queue_exists(root, name):
                 raise QueueNotFound(name.text)
             found[name.text] = QueueFacts(name.text, INODES)
     return dict(sorted(found.items()))
-
-
-def _queues_there(root: Root) -> Iterator[QueueName]:
-    for entry in root.files.entries(root.layout.queues):
-        if not entry.is_dir(follow_symlinks=False):
-            continue
-        try:
-            name = QueueName.parse(entry.name)
-        except BadName:
-            continue
-        if not name.is_sideline:
-            yield name
 
 
 def _steps(
@@ -242,7 +233,7 @@ def _steps(
     until: datetime | None,
     now_ms: int,
 ) -> Steps:
-    """Up to now, the present millisecond too, where nothing else is said."""
+    """The steps; by default up to now, including the current millisecond."""
     firsts = [each.first_ms for each in facts.values() if each.first_ms is not None]
     since_ms = min(firsts, default=now_ms) if since is None else _ms(since)
     until_ms = now_ms + 1 if until is None else min(_ms(until), now_ms + 1)
@@ -256,7 +247,7 @@ def _ms(moment: datetime) -> int:
 
 
 class _Knowing:
-    """What is known of which time, of each queue."""
+    """The time that the sources cover, for each queue."""
 
     def __init__(
         self,
@@ -269,12 +260,11 @@ class _Knowing:
         self._root = root
         self._steps = steps
         self._now_ms = now_ms
-        # Of all queues: mq-reaper takes what was removed by its age, whichever queue it is of.
+        # From all queues: mq-reaper unlinks removed messages by age, across queues.
         removals = [removal_ms, *(each.removal_ms for each in facts.values())]
         self._removals_ms = min((each for each in removals if each is not None), default=None)
 
     def of(self, facts: QueueFacts) -> Known:
-        """Of this queue."""
         lines_ms = None
         if facts.line_first_ms is not None and facts.line_last_ms is not None:
             last_ms = self._now_ms if self._is_written(facts.queue) else facts.line_last_ms
@@ -282,7 +272,7 @@ class _Knowing:
         return Known(self._steps, self._now_ms, self._removals_ms, lines_ms)
 
     def _is_written(self, queue: str) -> bool:
-        """Whether the queue's history is on now. Where nobody can tell it is not."""
+        """Whether the queue's history is on now; False if its settings are unreadable."""
         try:
             fields = read_fields(self._root.layout, self._root.files, QueueName(queue))
         except SettingsUnreadable:
@@ -293,7 +283,7 @@ class _Knowing:
 def _by_queue(
     cells: DataFrame, facts: Mapping[str, QueueFacts]
 ) -> Iterator[tuple[str, Iterator[Cell]]]:
-    """The cells of each queue; none of those that have none."""
+    """The cells of each queue; queues without cells get none."""
     waiting = set(facts)
     rows = cells.toLocalIterator(prefetchPartitions=True)
     for queue, mine in itertools.groupby(rows, key=operator.itemgetter(0)):

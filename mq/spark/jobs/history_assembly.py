@@ -1,4 +1,4 @@
-"""The rows of a history's tables, from what Spark has counted of one queue. Pure."""
+"""Makes the rows of a history's tables from Spark's counts for one queue. Pure."""
 
 import heapq
 from collections import Counter, defaultdict
@@ -6,12 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from mq.spark.jobs.history_cells import FETCHED, REDELIVERED, SIDELINED, TO_FETCH, TO_REMOVAL, Kind
+from mq.spark.jobs.history_cells import (
+    FETCHED,
+    REDELIVERED,
+    SIDELINED,
+    TO_FETCH,
+    TO_REMOVAL,
+    Kind,
+    Steps,
+)
 from mq.spark.jobs.history_lives import ARCHIVE, HISTORY, SOURCES, QueueFacts
-from mq.spark.jobs.history_steps import Steps
 
 Row: TypeAlias = tuple[Any, ...]
-"""A table's, in the order of its columns; times in milliseconds since the epoch."""
+"""A table's row, in the order of its columns; times in milliseconds since the epoch."""
 Priority: TypeAlias = int | None
 
 WHATS: Final = {TO_FETCH: "publish-to-first-fetch", TO_REMOVAL: "publish-to-removal"}
@@ -32,10 +39,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Of which time it is known what became of a queue's messages, in milliseconds since the epoch:
-    all that was removed from `removals_ms` on is still there, or archived; lines tell of what came
-    to pass from `lines_ms[0]` up to `lines_ms[1]`. `now_ms`: when the messages were listed.
-    `drops`: steps in which lines were dropped.
+    """The time for which a queue's messages are known, in milliseconds since the epoch. Everything
+    removed from `removals_ms` on still exists or is archived; history lines cover `lines_ms[0]` to
+    `lines_ms[1]`. `now_ms`: when the messages were listed. `drops`: steps in which lines were
+    dropped.
     """
 
     steps: Steps
@@ -45,19 +52,19 @@ class Known:
     drops: frozenset[int] = frozenset()
 
     def is_told(self, step: int) -> bool:
-        """Whether lines tell of the step."""
+        """Whether history lines cover the step."""
         if self.lines_ms is None or step in self.drops:
             return False
         first, last = self.lines_ms
         return self.steps.end(step) > first and self.steps.start(step) <= last
 
     def is_counted(self, step: int) -> bool:
-        """Whether all that was published and removed in the step is known."""
+        """Whether everything published and removed in the step is known."""
         return self._is_kept(step) or self.is_told(step)
 
     def is_backlog_known(self, step: int) -> bool:
-        """Whether all is known that was there at the step's end. A history that is no longer
-        written does not tell of what was removed since.
+        """Whether everything that existed at the step's end is known. A history that is off by now
+        misses later removals.
         """
         goes_on = self.lines_ms is not None and self.lines_ms[1] >= self.now_ms
         is_now = self.steps.end(step) > self.now_ms
@@ -69,7 +76,7 @@ class Known:
 
 @dataclass(slots=True)
 class _Cells:
-    """A queue's, by their kinds; those of each priority are also those of all (None)."""
+    """A queue's cells by kind. Those of each priority also count for all priorities (None)."""
 
     flows: dict[Priority, list[tuple[int, int, Sequence[int]]]] = field(
         default_factory=lambda: defaultdict(list)
@@ -103,15 +110,15 @@ class _Cells:
                 self.counts[priority, cell.kind, cell.b][cell.a] += cell.v[0]
 
     def priorities(self) -> list[Priority]:
-        """All of them together, and each that there is."""
+        """None, for all priorities together, then each priority that occurs."""
         found = {*self.flows, *(each for each, _, _ in self.counts)} - {None}
         return [None, *sorted(each for each in found if each is not None)]
 
 
 def queue_row(facts: QueueFacts, now_ms: int) -> Row:
-    """The queue's row of `queues`."""
+    """A queue's row of the table `queues`."""
     sources = [name for bit, name in SOURCES.items() if facts.sources & bit]
-    # Inodes alone do not tell of what was there once.
+    # Inodes alone do not show past messages.
     is_kept = bool(facts.sources & (ARCHIVE | HISTORY))
     oldest_s = None if facts.oldest_ms is None else max(0, now_ms - facts.oldest_ms) / _S_MS
     return (
@@ -223,8 +230,8 @@ def _backlog(
     steps: Steps,
     known: Known,
 ) -> Iterator[Row]:
-    """By what came and what went in each step. What came in one and went in another is there at
-    the ends of the steps between, and so is the oldest of it.
+    """Computed from the messages that came and went in each step. A message that came in one step
+    and went in another exists at the ends of the steps between.
     """
     came: dict[int, list[tuple[int, int, Sequence[int]]]] = defaultdict(list)
     went: dict[int, list[Sequence[int]]] = defaultdict(list)

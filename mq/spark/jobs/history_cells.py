@@ -1,8 +1,9 @@
-"""Cells: what many messages, or events, have in common, counted by Spark; of a few rows a step.
+"""Cells: what many messages, or events, have in common, counted by Spark; a few rows per step.
 
-What a history's tables say follows from these alone, queue by queue (history_assembly).
+A history's tables are made from the cells alone, queue by queue (history_assembly).
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
 from typing import Final
@@ -10,54 +11,131 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from mq.spark.jobs.history_steps import Steps
+from mq.model.errors import MqError
+
+STEPS_MAX: Final = 10_000
+"""The most steps: more than a report can show."""
+_STEPS_WANTED: Final = 200
+_WEEK_S: Final = 7 * 24 * 3600
+# Units in which people divide time; above these, whole weeks.
+_LENGTHS_S: Final = (
+    60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 2 * 86_400, _WEEK_S,
+)  # fmt: skip
+
+
+@dataclass(eq=False)
+class BadSpan(MqError):
+    """The span of time cannot be divided into such steps."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return f"no history: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """`count` steps from `start_ms` on, in milliseconds since the epoch. Steps begin at multiples
+    of their length since the epoch, so that two histories have the same ones. The last step ends at
+    `until_ms`, even if that makes it shorter.
+    """
+
+    start_ms: int
+    step_ms: int
+    count: int
+    until_ms: int
+
+    @property
+    def step_s(self) -> int:
+        """The length of a step, in seconds."""
+        return self.step_ms // 1000
+
+    def start(self, number: int) -> int:
+        """The start of a step, milliseconds since the epoch."""
+        return self.start_ms + number * self.step_ms
+
+    def end(self, number: int) -> int:
+        """The end of a step: the first millisecond after it."""
+        return min(self.start(number + 1), self.until_ms)
+
+
+def steps_between(since_ms: int, until_ms: int, step_s: int | None = None) -> Steps:
+    """The steps of [since_ms, until_ms). Without `step_s` their length is the shortest common unit
+    of time, from a minute to whole weeks, that makes at most 200 steps.
+
+    Raises BadSpan if the span is empty, or would have too many steps.
+    """
+    if since_ms >= until_ms:
+        raise BadSpan("it would end before it begins")
+    if step_s is not None and step_s < 1:
+        raise BadSpan("a step is a second at least")
+    steps = _divided(since_ms, until_ms, step_s or _length_s(since_ms, until_ms))
+    if steps.count > STEPS_MAX:
+        raise BadSpan(f"{steps.count} steps of {step_s} s; {STEPS_MAX} at most")
+    return steps
+
+
+def _length_s(since_ms: int, until_ms: int) -> int:
+    for length_s in _LENGTHS_S:
+        if _divided(since_ms, until_ms, length_s).count <= _STEPS_WANTED:
+            return length_s
+    weeks = 2
+    while _divided(since_ms, until_ms, weeks * _WEEK_S).count > _STEPS_WANTED:
+        weeks *= 2
+    return weeks * _WEEK_S
+
+
+def _divided(since_ms: int, until_ms: int, step_s: int) -> Steps:
+    step_ms = step_s * 1000
+    start_ms = since_ms // step_ms * step_ms
+    return Steps(start_ms, step_ms, -(-(until_ms - start_ms) // step_ms), until_ms)
+
 
 QUANTILES: Final = (0.5, 0.9, 0.99, 0.999)
 EXACT_BITS: Final = 8
-"""Latencies below 2 to so many milliseconds are told apart; longer ones by so many of their bits,
-so that a quantile is less than 1/128 too long.
+"""Latencies below 2**EXACT_BITS milliseconds are exact; longer ones keep this number of leading
+bits, so that a quantile is less than 1/128 too long.
 """
 FETCHED, REDELIVERED, SIDELINED = 0, 1, 2
 TO_FETCH, TO_REMOVAL = 0, 1
 _EVENTS: Final = {
     FETCHED: "event IN ('fetched', 'leased')",
-    # The first delivery of what was published for later is none again.
+    # The first delivery of a delayed message is not a redelivery.
     REDELIVERED: "event = 'redelivered' AND receives > 0",
     SIDELINED: "event = 'sidelined'",
 }
 
 
 class Kind(StrEnum):
-    """What a cell is of. `a` and `b` say of which messages or events, `v` what they come to."""
+    """The kind of a cell. `a` and `b` identify the messages or events, `v` holds their figures."""
 
     FLOW = "flow"
-    """Published in step a, gone in step b: messages, bytes, of how many the size is not known, and
-    the earliest publish.
+    """Published in step a, gone in step b: messages, bytes, messages of unknown size, and the
+    earliest publish.
     """
     EVENT = "event"
-    """Events in step a, of what b says: how many."""
+    """Events in step a, of type b: their number."""
     DROPPED = "dropped"
-    """Lines that could not be written, told in step a: how many."""
+    """Lines that could not be written, reported in step a: their number."""
     LATENCY = "latency"
-    """Ended in step a (null: in any), of what b says: messages, milliseconds in all, the longest,
-    and the QUANTILES. Of all priorities (null) and of each.
+    """Ended in step a (null: any step), of type b: messages, total milliseconds, the longest, and
+    the QUANTILES. For all priorities (null) and for each.
     """
     RECEIVES = "receives"
-    """Removed, received a times: messages."""
+    """Removed after a receives: messages."""
     SIZE = "size"
-    """Published, with bodies of 2 to the a bytes and less than twice that; a is -1: empty ones.
-    Messages, bytes.
+    """Published with bodies of at least 2**a and less than 2**(a + 1) bytes; a is -1 for empty
+    ones: messages, bytes.
     """
 
 
-# The driver asks for the cells of each place by a job of its own.
+# The driver fetches the cells of each place by a job of its own.
 _PLACES_MAX: Final = 16
 _COLUMNS: Final = ("queue", "kind", "priority", "a", "b", "v")
 _KEYS: Final = ("home", "kind", "priority", "a", "b")
-# How often, and of a number that is of the kind: its sum, its least and most, and how often it is
-# not known.
+# The number of rows and, for kinds with a number: its sum, least, most, and how many rows lack it.
 _COUNTED: Final = ("n", "total", "least", "most", "lacking")
-# How far a latency is shifted to the right, so that so many bits are left.
+# How far a latency is shifted right to keep EXACT_BITS.
 _SHIFT: Final = f"greatest(length(bin(ms)) - {EXACT_BITS}, 0)"
 
 
@@ -68,23 +146,22 @@ def cells_of(
     steps: Steps,
     queues: int,
 ) -> DataFrame:
-    """All cells of the lives (history_lives.merged), the events and the drops (history_lines):
-    queue, kind, priority, a, b, v; those of a queue come one after the other. `queues`: how many
-    there are of these.
+    """All cells of the lives (history_lives.merged), the events and the drops (history_sources):
+    queue, kind, priority, a, b, v; a queue's cells are consecutive. `queues`: the number of queues.
     """
     found = [_of_lives(lives, steps)]
     if events is not None:
         found.append(_of_events(events, steps))
     if drops is not None:
         found.append(_of_drops(drops, steps))
-    # What comes now is of few rows, and a queue's rows are at one place for all of it.
+    # Few rows are left, and a queue's rows stay in one place from here on.
     places = max(1, min(queues, _PLACES_MAX))
     return _cells(reduce(DataFrame.unionByName, found).repartition(places, "home"))
 
 
 def _step(time: str, steps: Steps) -> str:
-    """SQL for the step of a time: -1 before the first, `count` after the last, null without a
-    time.
+    """SQL for the step of a time: -1 before the first, `count` after the last, null without
+    a time.
     """
     return (
         f"CAST(CASE WHEN {time} < {steps.start_ms} THEN -1 WHEN {time} >= {steps.until_ms} "
@@ -93,7 +170,9 @@ def _step(time: str, steps: Steps) -> str:
 
 
 def _of_lives(lives: DataFrame, steps: Steps) -> DataFrame:
-    """What each life adds to: a flow; where it is of the steps, two latencies, receives, a size."""
+    """The cells that a life adds to: a flow; and if it ends in the steps, two latencies, receives,
+    a size.
+    """
     lives = lives.select(
         "*",
         F.expr(_step("published", steps)).alias("came_in"),
@@ -167,14 +246,14 @@ def _of_drops(drops: DataFrame, steps: Steps) -> DataFrame:
 
 
 def _plain(counted: DataFrame) -> DataFrame:
-    """Counts of what has no number beside."""
+    """Counts without a further number."""
     nothing = F.lit(None).cast("long")
     others = {name: nothing for name in ("bin", *_COUNTED) if name != "n"}
     return counted.withColumns(others)
 
 
 def _cells(counted: DataFrame) -> DataFrame:
-    """Latencies are told of all steps and all priorities too, by their histograms' sums."""
+    """Adds latencies of all steps and all priorities, by summing their histograms."""
     own = "named_struct('priority', priority, 'a', a)"
     of_all = "named_struct('priority', CAST(NULL AS int), 'a', a)"
     in_any = "named_struct('priority', priority, 'a', CAST(NULL AS long))"

@@ -1,19 +1,17 @@
-"""The folder of a history: a Parquet file a table, and a report; all replaced at once.
+"""The folder of a history: a Parquet file per table, and a report; all replaced at once.
 
     DIR/_run-{uuid}/{table}/rows.parquet    a history, as it was written
     DIR/_run-{uuid}/report.html
-    DIR/_current                            a symbolic link: which of them is shown
-    DIR/{table}, DIR/report.html            symbolic links, _current/{table}: what readers open
-    DIR/_lock                               locked (flock) by whoever writes one
+    DIR/_current                            a symbolic link to the current history
+    DIR/{table}, DIR/report.html            symbolic links, _current/{table}: readers open these
+    DIR/_lock                               locked (flock) by the process that writes a history
 
-One rename, of `_current`, shows the next history, whole and flushed. The one before stays until
-another is begun, for who reads it still.
+One rename, of `_current`, publishes the next history, whole and flushed. The previous one stays for
+its readers until another run begins.
 """
 
 import contextlib
-import errno
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,9 +22,35 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mq.model.errors import MqError
+from mq.spark.jobs.folders import locked, remove_folder
 from mq.spark.jobs.history_assembly import Row
-from mq.spark.jobs.history_tables import TABLES
-from mq.store.disk.files import Files, is_gone
+from mq.spark.jobs.row_files import Output, ParquetRows
+from mq.spark.rows import arrow_schema
+from mq.store.core.root import unlink_if_there
+from mq.store.disk.files import Files
+
+TABLES: Final[Mapping[str, str]] = {
+    # A row per queue: its figures, and their sources ("archive", "inodes", "history").
+    "queues": "queue string, sources array<string>, first timestamp, last timestamp, "
+    "published long, removed long, ready long, delayed long, leased long, sidelined long, "
+    "bytes long, oldest_age_s double",
+    # What happened in [start, start + step_s); an empty step has a row of zeros.
+    "rates": "queue string, priority int, start timestamp, step_s long, published long, "
+    "published_bytes long, fetched long, redelivered long, removed long, sidelined long",
+    # `what`: publish-to-first-fetch, publish-to-removal; `start` null: the whole time.
+    "latencies": "queue string, priority int, what string, start timestamp, step_s long, "
+    "messages long, mean_s double, p50_s double, p90_s double, p99_s double, p999_s double, "
+    "max_s double",
+    # How many messages had how many receives: of the removed ones, as far as known.
+    "receives": "queue string, priority int, receives int, messages long",
+    # Bodies of [from, to) bytes; powers of two, and 0.
+    "sizes": "queue string, priority int, bytes_from long, bytes_to long, messages long, "
+    "bytes long",
+    # At the end of each step: messages published and not yet removed, and the age of the oldest.
+    "backlog": "queue string, priority int, at timestamp, messages long, bytes long, "
+    "oldest_age_s double",
+}
+
 
 _ROWS_FILE: Final = "rows.parquet"
 _REPORT: Final = "report.html"
@@ -36,30 +60,16 @@ _LOCK: Final = "_lock"
 _RUN: Final = "_run-"
 _ROWS_AT_ONCE: Final = 50_000
 _US_PER_MS: Final = 1000
-_KINDS: Final = {
-    "STRING": pa.string(),
-    "ARRAY<STRING>": pa.list_(pa.string()),
-    "INT": pa.int32(),
-    "LONG": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-}
 
 
 @dataclass(eq=False)
 class FolderTaken(MqError):
-    """A folder that a history cannot be written to."""
+    """A history cannot be written to this folder."""
 
     why: str
 
     def __str__(self) -> str:
         return f"no history is written: {self.why}"
-
-
-def schema_of(columns: str) -> pa.Schema:
-    """Arrow's schema of columns in Spark's words, as TABLES has them."""
-    pairs = (column.strip().split(" ") for column in columns.split(","))
-    return pa.schema([(name, _KINDS[kind]) for name, kind in pairs])
 
 
 class HistoryFolder:
@@ -71,8 +81,9 @@ class HistoryFolder:
 
     @contextmanager
     def writing(self, name: str) -> "Iterator[Run]":
-        """The next history, called so. Once the block is over it is shown; where that raises, what
-        was shown still is. Raises OSError. Durable on return: yes.
+        """Writes the next history, of this name, in a block of code. At the end of the block it
+        becomes current; if the block raises, the previous history stays. Raises OSError. Durable on
+        return: yes.
         """
         run = f"{self._path}/{_RUN}{name}"
         self._sweep({self._shown()})
@@ -88,7 +99,7 @@ class HistoryFolder:
         except BaseException:
             if self._shown() != f"{_RUN}{name}":
                 with contextlib.suppress(OSError):
-                    _remove(self._files, run)
+                    remove_folder(self._files, run)
             raise
 
     def _show(self, run: str, *, has_report: bool) -> None:
@@ -98,29 +109,27 @@ class HistoryFolder:
                 self._files.link(f"{self._path}/{name}", f"{_CURRENT}/{name}")
         self._files.sync_folder(self._path)
         following = f"{self._path}/{_NEXT}"
-        with contextlib.suppress(FileNotFoundError):
-            self._files.unlink(following)
+        unlink_if_there(self._files, following)
         self._files.link(following, run)
         self._files.rename(following, f"{self._path}/{_CURRENT}")
         if not has_report:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.unlink(f"{self._path}/{_REPORT}")
+            unlink_if_there(self._files, f"{self._path}/{_REPORT}")
         self._files.sync_folder(self._path)
 
     def _shown(self) -> str | None:
         return self._files.linked(f"{self._path}/{_CURRENT}")
 
     def _sweep(self, kept: "set[str | None]") -> None:
-        """Takes other histories away: those of runs that were killed, and old ones."""
+        """Removes other histories: those of killed runs, and old ones."""
         for entry in list(self._files.entries(self._path)):
             if entry.name.startswith(_RUN) and entry.name not in kept:
-                _remove(self._files, entry.path)
+                remove_folder(self._files, entry.path)
 
 
 @contextmanager
 def owned(files: Files, to: Path) -> Iterator[HistoryFolder]:
-    """The folder, made where it is missing (not the one that it lies in), for this process alone.
-    Raises FolderTaken when it is another's, or another process writes there; OSError.
+    """Locks the folder for this process; creates it if it is missing, but not its parent. Raises
+    FolderTaken if it belongs to something else, or another process writes to it; OSError.
     """
     path = os.path.abspath(to)
     with contextlib.suppress(FileExistsError):
@@ -130,56 +139,51 @@ def owned(files: Files, to: Path) -> Iterator[HistoryFolder]:
         status = files.status(f"{path}/{name}")
         if status is not None and files.linked(f"{path}/{name}") != f"{_CURRENT}/{name}":
             raise FolderTaken(f"{path}/{name} is none of a history's: say another folder")
-    descriptor = files.open_kept(f"{path}/{_LOCK}")
-    try:
-        if not files.lock(descriptor):
-            raise FolderTaken(f"another process writes to {path}")
+    with locked(files, f"{path}/{_LOCK}", FolderTaken(f"another process writes to {path}")):
         yield HistoryFolder(files, path)
-    finally:
-        files.close(descriptor)
 
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """A history that is being written."""
+    """A history in progress."""
 
     _files: Files
     _path: str
     has_report: bool = False
     rows: dict[str, int] = field(default_factory=dict)
-    """How many each table has."""
+    """The number of rows of each table."""
     _writers: "dict[str, _Table]" = field(default_factory=dict)
 
     @contextmanager
     def tables(self) -> Iterator[None]:
-        """All tables, open; closed when the block is over, one way or another."""
+        """Opens all tables, and closes them at the end of the block, however it ends."""
         with ExitStack() as stack:
             for name, columns in TABLES.items():
                 folder = f"{self._path}/{name}"
                 self._files.mkdir(folder)
-                descriptor = self._files.create(f"{folder}/{_ROWS_FILE}")
-                stack.callback(self._files.close, descriptor)
-                table = _Table(self._files, descriptor, schema_of(columns))
+                table = _Table(self._files, f"{folder}/{_ROWS_FILE}", arrow_schema(columns))
                 stack.callback(table.abandon)
                 self._writers[name] = table
                 self.rows[name] = 0
             yield
 
     def add(self, tables: Mapping[str, Iterable[Row]]) -> None:
-        """Puts rows behind those that tables have. Raises OSError."""
+        """Appends rows to the tables. Raises OSError."""
         for name, rows in tables.items():
             self.rows[name] += self._writers[name].add(rows)
 
     def close(self) -> None:
-        """Ends all tables. Raises OSError. Durable on return: yes, but for the run's folder."""
+        """Finishes all tables. Raises OSError. Durable on return: yes, except for the run's
+        folder.
+        """
         for name, writer in self._writers.items():
-            writer.close()
+            writer.finish()
             self._files.sync_folder(f"{self._path}/{name}")
         self._writers.clear()
 
     def report(self, render: "Callable[[Mapping[str, list[dict[str, Any]]]], str]") -> None:
-        """Closes the tables, and writes what `render` makes of their rows. Raises OSError. Durable
-        on return: yes, but for the run's folder.
+        """Closes the tables, and writes the report that `render` makes of their rows. Raises
+        OSError. Durable on return: yes, except for the run's folder.
         """
         self.close()
         read = {name: _read(f"{self._path}/{name}/{_ROWS_FILE}") for name in TABLES}
@@ -194,15 +198,12 @@ class Run:
 
 
 class _Table:
-    """A table's file while it grows; its memory does not."""
+    """A table's file in progress; its memory does not grow."""
 
-    def __init__(self, files: Files, descriptor: int, schema: pa.Schema) -> None:
-        self._files = files
-        self._descriptor = descriptor
+    def __init__(self, files: Files, path: str, schema: pa.Schema) -> None:
         self._schema = schema
         self._waiting: list[Row] = []
-        self._sink = _Sink(files, descriptor)
-        self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
+        self._file = ParquetRows(Output(files, path, is_hashed=False), schema, compression="zstd")
 
     def add(self, rows: Iterable[Row]) -> int:
         before = len(self._waiting)
@@ -212,21 +213,19 @@ class _Table:
             self._write()
         return added
 
-    def close(self) -> None:
+    def finish(self) -> None:
         self._write()
-        self._writer.close()
-        self._files.sync(self._descriptor)
+        self._file.finish()
 
     def abandon(self) -> None:
-        """Writes no more: Arrow's writer would, when it is collected, where it was not closed."""
-        self._sink.is_deaf = True
+        self._file.abandon()
 
     def _write(self) -> None:
         if not self._waiting:
             return
         columns = zip(*self._waiting, strict=True)
         arrays = [_array(column, each) for column, each in zip(columns, self._schema, strict=True)]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self._file.write(pa.Table.from_arrays(arrays, schema=self._schema))
         self._waiting.clear()
 
 
@@ -236,52 +235,6 @@ def _array(column: "tuple[Any, ...]", of: pa.Field) -> pa.Array:
     return pa.array(column, of.type)
 
 
-class _Sink:
-    """What pyarrow takes for a file that is open for writing; written by Files."""
-
-    closed = False
-
-    def __init__(self, files: Files, descriptor: int) -> None:
-        self.is_deaf = False
-        self._files = files
-        self._descriptor = descriptor
-        self._written = 0
-
-    def write(self, data: bytes) -> int:
-        """See io."""
-        view = memoryview(data)
-        if not self.is_deaf:
-            self._files.write(self._descriptor, view)
-        self._written += len(view)
-        return len(view)
-
-    def tell(self) -> int:
-        """See io."""
-        return self._written
-
-    def flush(self) -> None:
-        """See io: there is nothing between this and the file."""
-
-    def close(self) -> None:
-        """See io: the descriptor is another's."""
-
-
 def _read(path: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     return rows
-
-
-def _remove(files: Files, folder: str) -> None:
-    """Takes a folder of this module's making away, with all in it."""
-    for entry in list(files.entries(folder)):
-        status = files.status(entry.path)
-        if status is not None and stat.S_ISDIR(status.st_mode):
-            _remove(files, entry.path)
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                files.unlink(entry.path)
-    try:
-        files.rmdir(folder)
-    except OSError as error:
-        if not is_gone(error) and error.errno != errno.ENOTEMPTY:
-            raise

@@ -1,5 +1,5 @@
-"""Lives: all that archive, inodes and history files know of each message, as one row; and what is
-known of each queue by them.
+"""Lives: all that archive, inodes and history files know about each message, as one row; and the
+facts about each queue.
 """
 
 from dataclasses import dataclass
@@ -9,17 +9,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from mq.model.lifecycle import State
-from mq.spark.jobs.history_inodes import RANKS, SIDELINED_RANK
-from mq.spark.jobs.history_lines import home_column
+from mq.spark.jobs.history_sources import RANKS, SIDELINED_RANK, home_column
 
 ARCHIVE: Final = 1
 INODES: Final = 2
 HISTORY: Final = 4
 SOURCES: Final = {ARCHIVE: "archive", INODES: "inodes", HISTORY: "history"}
-"""Where something is known from, by the bit that says so."""
+"""The sources by their bits."""
 
 _GONE_RANK: Final = RANKS[State.REMOVED]
-# The two that mean that a consumer has got it; of the first of them it was not received before.
+# The two events in which a consumer gets a message.
 _FETCHES: Final = ("fetched", "leased")
 _AT: Final = {
     "h_fetched": f"event IN {_FETCHES} AND receives = 1",
@@ -27,8 +26,8 @@ _AT: Final = {
     "h_sidelined": "event = 'sidelined'",
     "h_shovelled": "event = 'shovelled'",
 }
-# The columns that the sources' rows have beside home, id, priority and published, and how several
-# rows of one message become one.
+# The columns of the sources' rows besides home, id, priority and published, and how several rows of
+# one message are merged.
 _MERGED: Final = {
     "source": "bit_or(source)",
     "a_removed": "max(a_removed)",
@@ -55,7 +54,7 @@ _SOURCE_COLUMNS: Final = (
 
 
 def archive_rows(archived: DataFrame) -> DataFrame:
-    """What an archive says of its messages. A damaged one has no body that counts."""
+    """The rows of an archive. A damaged message has no size."""
     return archived.select(
         home_column(F.col("queue")).alias("home"),
         "id",
@@ -69,12 +68,12 @@ def archive_rows(archived: DataFrame) -> DataFrame:
 
 
 def inode_rows(rows: DataFrame) -> DataFrame:
-    """What inodes say (history_inodes.ROWS)."""
+    """Rows of inodes, from history_sources.ROWS."""
     return rows.withColumn("source", F.lit(INODES))
 
 
 def told(events: DataFrame) -> DataFrame:
-    """Events (history_lines.EVENTS), with what their ids say: priority, published."""
+    """Events (history_sources.EVENTS) with the priority and publish time in their ids."""
     return events.select(
         "*",
         F.expr("if(substr(id, 37, 3) = ',p=', try_cast(substr(id, 40, 1) AS int), 0)").alias(
@@ -87,7 +86,7 @@ def told(events: DataFrame) -> DataFrame:
 
 
 def event_rows(events: DataFrame) -> DataFrame:
-    """What events that are `told` say of messages, a row each."""
+    """The rows of events that `told` returned, one per event."""
     return events.select(
         "home",
         "id",
@@ -95,7 +94,7 @@ def event_rows(events: DataFrame) -> DataFrame:
         "published",
         "source",
         *(F.expr(f"if({holds}, at, NULL)").alias(name) for name, holds in _AT.items()),
-        # A bulk publish is told of once all of it is on its way, long after its ids were made.
+        # A bulk publish writes its lines at its end, long after its ids were made.
         F.expr("if(event = 'published', least(at, published), at)").alias("h_from"),
         F.col("at").alias("h_at"),
         F.col("receives").alias("h_receives"),
@@ -103,11 +102,11 @@ def event_rows(events: DataFrame) -> DataFrame:
 
 
 def merged(sources: "list[DataFrame]", now_ms: int) -> DataFrame:
-    """A row a message, as it was at `now_ms`; by home and id, wherever it is known from.
+    """A row per message, by home and id, as it was at `now_ms`, from all sources.
 
-    home, priority; published, fetched (for the first time, where that is known), removed, `gone`
-    (when it was in the queue no more: removed or sidelined), h_first and h_last (lines of it),
-    milliseconds since the epoch; rank, null where only a history knows it; receives, size, source.
+    home, priority; published, fetched (the first time, if known), removed, `gone` (when it left the
+    queue: removed or sidelined), h_first and h_last (its lines), milliseconds since the epoch;
+    rank, null if only a history knows it; receives, size, source.
     """
     rows = _aligned(sources[0])
     for each in sources[1:]:
@@ -117,13 +116,13 @@ def merged(sources: "list[DataFrame]", now_ms: int) -> DataFrame:
         F.min("published").alias("published"),
         *(F.expr(how).alias(name) for name, how in _MERGED.items()),
     )
-    # Lines of what came after the listing, of which no inode was seen.
+    # Leaves out lines of messages published after the listing, which has no inode of theirs.
     lives = lives.where(F.expr(f"source <> {HISTORY} OR published <= {now_ms}"))
     return _decided(lives, now_ms)
 
 
 def _aligned(rows: DataFrame) -> DataFrame:
-    """With null in the columns that other sources have."""
+    """Adds null for the columns of other sources."""
     return rows.select(
         *(
             F.col(name)
@@ -135,13 +134,13 @@ def _aligned(rows: DataFrame) -> DataFrame:
 
 
 def _decided(lives: DataFrame, now_ms: int) -> DataFrame:
-    """Which of what the sources say is so. What a clock that is behind or ahead has told is brought
-    into its order: published, then removed, not in the future.
+    """Decides between the sources. Brings times of a wrong clock into order: published, then
+    removed, not in the future.
     """
     published = f"least(published, {now_ms})"
 
     def ordered(name: str) -> str:
-        # Neither function gives null while one of its arguments is something.
+        # Neither function returns null unless all its arguments are null.
         return f"if({name} IS NULL, NULL, least(greatest({name}, {published}), {now_ms}))"
 
     is_living = f"a_removed IS NULL AND rank < {_GONE_RANK}"
@@ -159,9 +158,9 @@ def _decided(lives: DataFrame, now_ms: int) -> DataFrame:
         F.expr(is_living).alias("is_living"),
         F.expr(is_lost).alias("is_lost"),
     )
-    # Of one that came back from the sideline without a line, its file knows better.
+    # If it returned from the sideline without a line, its file is right.
     aside = f"if(is_living AND rank < {SIDELINED_RANK}, NULL, aside)"
-    # Nobody knows when one went that only lines tell of, none of its end: not before the last.
+    # A message known only by lines, none of its end, existed at least until the last one.
     return decided.select(
         "home",
         "priority",
@@ -180,9 +179,9 @@ def _decided(lives: DataFrame, now_ms: int) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """What is known of a queue, a field a column of `facts_of`. Times are milliseconds since
-    the epoch, None where there is none; `sources`: bits, see SOURCES. `removal_ms`: the earliest
-    removal that archive or inodes know.
+    """Facts about a queue: a field for each column of `facts_of`. Times are milliseconds since the
+    epoch, None if there is none; `sources`: bits, see SOURCES. `removal_ms`: the earliest removal
+    in archive or inodes.
     """
 
     queue: str
@@ -222,6 +221,6 @@ _FACTS: Final = {
 
 
 def facts_of(lives: DataFrame) -> dict[str, QueueFacts]:
-    """What the lives say of each queue, by its name. A row a queue comes to the driver."""
+    """The facts about each queue, by name. The driver gets a row per queue."""
     frame = lives.groupBy("home").agg(*(F.expr(how).alias(name) for name, how in _FACTS.items()))
     return {row[0]: QueueFacts(*row) for row in frame.collect()}

@@ -1,29 +1,36 @@
-"""Publishing what was drained, or files of one's own: Parquet, JSON lines or CSV, all or nothing.
+"""Publishes drained messages, or other files of messages: Parquet, JSON lines or CSV, all or
+nothing.
 
-Tasks read a file each; the sink of `format("mq")` publishes. The publish's id is made of the files,
-so that a load that was killed is run again and publishes once: DRAIN.md has what is promised.
+Each task reads a file; the sink of `format("mq")` publishes. The publish's id is made from the
+files, so that a killed load can be run again and publishes once: see PIPELINE.md.
 """
 
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mq.model.errors import BadName, MqError
+from mq.model.errors import BadName, MqError, QueueNotFound
 from mq.model.names import Key, QueueName
 from mq.spark.jobs.drained_folder import About, Commit, DrainedFolder, FolderRefused
-from mq.spark.jobs.job_errors import NoSuchQueue, TaskFailed, queue_named, said_by_task
 from mq.spark.jobs.row_files import Format
 from mq.spark.jobs.row_reading import PUBLISHED_SQL, BadFile, Reading, format_of, read_rows
-from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.spark.opening import open_for_leases
+from mq.spark.jobs.tasks import (
+    TaskFailed,
+    Unwatched,
+    Watcher,
+    by_numbers,
+    queue_named,
+    said_by_task,
+)
+from mq.spark.opening import attached, opened_root
 from mq.spark.options import OnKeyTaken
 from mq.store.bulk.journal import is_published, read_journal
 from mq.store.core.root import Root
@@ -41,7 +48,7 @@ _OF_ROW: Final = re.compile(r"row (\d+) of partition (\d+), (column \w+: .*)", r
 
 @dataclass(eq=False)
 class NothingToLoad(MqError):
-    """Files that are none, or that nobody can name a queue for."""
+    """Files are missing, have no messages, or are of an unknown format."""
 
     where: str
     why: str
@@ -52,7 +59,7 @@ class NothingToLoad(MqError):
 
 @dataclass(eq=False)
 class PartlyLoaded(MqError):
-    """A drain's folder of which a part was loaded before."""
+    """A part of a drain's folder was loaded before."""
 
     folder: str
     batches: int
@@ -65,10 +72,9 @@ class PartlyLoaded(MqError):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a load did. `messages`: that were published, and those that were passed by for their
-    keys; `publish_id`: as which; `was_before`: that had been done before under this id, and nothing
-    was published now; `damaged`: rows that were passed by, since a damaged file is all that was
-    drained of them.
+    """The result of a load. `messages`: those published, and those skipped for their keys;
+    `publish_id`: the publish's id; `was_before`: it had been published before under this id, and
+    nothing was published now; `damaged`: skipped rows, for which only a damaged file was drained.
     """
 
     publish_id: str
@@ -79,11 +85,7 @@ class Loaded:
     damaged: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "publish_id": self.publish_id, "messages": self.messages, "files": self.files,
-            "was_before": self.was_before, "created": list(self.created), "damaged": self.damaged,
-        }  # fmt: skip
+        return {**asdict(self), "created": list(self.created)}
 
 
 def load(
@@ -98,43 +100,44 @@ def load(
     keep_due: bool = False,
     publish_id: str | None = None,
     again: bool = False,
+    dry_run: bool = False,
     watcher: Watcher | None = None,
 ) -> Loaded:
     """Publishes the messages of a folder of files, or of one file, to `queue`, or each to the queue
-    that its row names: all of them, or nothing. They are new messages, with ids of their own.
+    that its row names: all of them, or nothing. They are new messages with new ids.
 
-    Without `publish_id` or `again` a load of the same files to the same queue is one publish,
-    however often it is tried, for 7 days. `create` makes queues that are missing; `keep_due` has a
-    copied message's due time be the new one's.
+    Without `publish_id` or `again`, loading the same files to the same queue is one publish for 7
+    days, however often it runs. `create` creates missing queues; `keep_due` keeps a copied
+    message's due time. A dry run counts the messages, reads the files that no drain wrote, and
+    changes nothing: `created` are the queues that a run would create.
 
-    Raises FolderRefused, NothingToLoad, PartlyLoaded, BadFile, NoSuchQueue, BadName, StartupError,
-    TaskFailed, Unavailable, OSError, ValueError. Durable on return: yes.
+    Raises FolderRefused, NothingToLoad, PartlyLoaded, BadFile, QueueNotFound, BadName,
+    StartupError, TaskFailed, Unavailable, OSError, ValueError. Durable on return: yes.
     """
     if publish_id is not None and again:
         raise ValueError("a publish id of one's own, or again under another one: not both")
     watcher = watcher or Unwatched()
-    opened, flusher = open_for_leases(root)
-    try:
-        to = None if queue is None else queue_named(queue)
-        found = _found(Path(os.path.realpath(source)), format)
+    to = None if queue is None else queue_named(queue)
+    found = _found(Path(os.path.realpath(source)), format)
+    with nullcontext((attached(root), None)) if dry_run else opened_root(root) as (opened, flusher):
         name = _name(opened, found, to, publish_id, again=again)
         if is_published(opened, name):
             return Loaded(name.text, 0, len(found.files), was_before=True)
         watcher.began("looks at the files")
-        created = _queues(spark, opened, flusher, found, to, create=create, keep_due=keep_due)
+        run = _Load(spark, opened, found, to, keep_due)
+        if flusher is None:
+            return run.counted(name, create=create)
+        created = run.make_queues(flusher, create=create)
         watcher.began(f"publishes {len(found.files)} files", found.messages)
-        _publish(spark, opened, found, name, to, key_taken, keep_due=keep_due)
+        run.publish(name, key_taken)
         messages = _count(opened, name)
         watcher.advanced(messages)
-        damaged = sum(commit.damaged for commit in found.commits)
-        return Loaded(name.text, messages, len(found.files), False, created, damaged)
-    finally:
-        flusher.close()
+        return Loaded(name.text, messages, len(found.files), False, created, found.damaged)
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The files of a load. `about` and `commits`: of a drain's folder."""
+    """The files of a load. `about` and `commits`: those of a drain's folder."""
 
     files: tuple[Path, ...]
     format: Format | None
@@ -143,16 +146,16 @@ class _Found:
 
     @property
     def messages(self) -> int | None:
-        """How many they have, where that is known."""
+        """The number of messages, if known."""
         return sum(each.messages for each in self.commits) if self.about else None
 
-    def reading(self, *, keeps_due: bool) -> Reading:
-        """How they are read."""
-        return Reading(self.format, keeps_due, is_drained=self.about is not None)
+    @property
+    def damaged(self) -> int:
+        return sum(commit.damaged for commit in self.commits)
 
 
 def _found(source: Path, said: Format | None) -> _Found:
-    """What is to be loaded. Raises FolderRefused, NothingToLoad."""
+    """The files to load. Raises FolderRefused, NothingToLoad."""
     if source.is_file():
         return _Found((source,), _format(source, said))
     if not source.is_dir():
@@ -169,7 +172,7 @@ def _found(source: Path, said: Format | None) -> _Found:
         if path.name.startswith(("_", ".")):
             continue
         if not path.is_file():
-            raise NothingToLoad(str(path), "is no file: a folder of files alone can be loaded")
+            raise NothingToLoad(str(path), "is not a file; use a folder that has only files")
         _format(path, said)
         files.append(path)
     if not files:
@@ -185,7 +188,7 @@ def _format(path: Path, said: Format | None) -> Format:
 
 
 def _drained(source: Path, about: About, commits: Sequence[Commit]) -> _Found:
-    """What a drain has committed; a file that is not as it was then is an error."""
+    """The committed files of a drain; raises for a file that has changed since."""
     parts = [part for commit in commits for part in commit.parts]
     if not parts:
         raise NothingToLoad(str(source), "has nothing that a drain has committed")
@@ -236,82 +239,92 @@ def _digest(facts: Sequence[str]) -> Key:
     return Key.parse(f"{_PREFIX}{digest.hexdigest()[:_ID_DIGITS]}")
 
 
-def _queues(
-    spark: SparkSession,
-    root: Root,
-    flusher: Flusher,
-    found: _Found,
-    to: QueueName | None,
-    *,
-    create: bool,
-    keep_due: bool,
-) -> tuple[str, ...]:
-    """The queues that were made, being missing. Of files that nobody knows the queues of, all are
-    read for that, if queues are to be made. Raises NoSuchQueue, BadName, BadFile.
-    """
-    if to is not None:
-        wanted = {to.text}
-    elif found.about is not None:
-        wanted = {queue for commit in found.commits for queue in commit.by_queue}
-    elif create:
-        rows = _rows(spark, found, found.reading(keeps_due=keep_due)).select("queue").distinct()
-        wanted = {row["queue"] for row in _told(found, rows.collect) if row["queue"]}
-    else:
-        wanted = set()
-    missing = [each for each in map(queue_named, sorted(wanted)) if not queue_exists(root, each)]
-    if missing and not create:
-        raise NoSuchQueue(missing[0].text)
-    for each in missing:
-        run_alone(create_queue(root, each), flusher)
-    return tuple(each.text for each in missing)
+@dataclass(frozen=True, slots=True)
+class _Load:
+    spark: SparkSession
+    root: Root
+    found: _Found
+    to: QueueName | None
+    keeps_due: bool
 
+    def make_queues(self, flusher: Flusher, *, create: bool) -> tuple[str, ...]:
+        """Creates missing queues; returns their names. If queues are to be created, reads files
+        that no drain wrote for the queues that they name. Raises QueueNotFound, BadName, BadFile.
+        """
+        missing = self._missing(self._by_queue() if create else {}, create=create)
+        for each in missing:
+            run_alone(create_queue(self.root, each), flusher)
+        return tuple(each.text for each in missing)
 
-def _publish(
-    spark: SparkSession,
-    root: Root,
-    found: _Found,
-    name: Key,
-    to: QueueName | None,
-    key_taken: OnKeyTaken,
-    *,
-    keep_due: bool,
-) -> None:
-    rows = _rows(spark, found, found.reading(keeps_due=keep_due))
-    if to is not None:
-        rows = rows.drop("queue")
-    writing = rows.write.format("mq").mode("append").option("path", root.layout.root)
-    writing = writing.option("publishId", name.text).option("onKeyTaken", key_taken)
-    if to is not None:
-        writing = writing.option("queue", to.text)
-    _told(found, writing.save)
+    def counted(self, name: Key, *, create: bool) -> Loaded:
+        """What a run would do. Raises QueueNotFound, BadName, BadFile."""
+        rows = self._by_queue()
+        missing = self._missing(rows, create=create)
+        messages = self.found.messages
+        return Loaded(
+            name.text,
+            sum(rows.values()) if messages is None else messages - self.found.damaged,
+            len(self.found.files),
+            created=tuple(each.text for each in missing),
+            damaged=self.found.damaged,
+        )
 
+    def _by_queue(self) -> Mapping[str, int]:
+        """The rows of files that no drain wrote, by the queue that they name; else nothing."""
+        if self.found.about is not None:
+            return {}
+        rows = self._rows().groupBy("queue").count()
+        return {row["queue"] or "": row["count"] for row in self._done(rows.collect)}
 
-def _rows(spark: SparkSession, found: _Found, reading: Reading) -> DataFrame:
-    """A partition a file, always the same one: ids are made of partitions and rows."""
-    files = [os.fspath(path) for path in found.files]
+    def _missing(self, rows: Mapping[str, int], *, create: bool) -> list[QueueName]:
+        """The queues of these rows, or of the drain, that do not exist. Raises QueueNotFound,
+        unless they are to be created.
+        """
+        if self.to is not None:
+            wanted = {self.to.text}
+        elif self.found.about is not None:
+            wanted = {queue for commit in self.found.commits for queue in commit.by_queue}
+        else:
+            wanted = set(filter(None, rows))
+        queues = map(queue_named, sorted(wanted))
+        missing = [each for each in queues if not queue_exists(self.root, each)]
+        if missing and not create:
+            raise QueueNotFound(missing[0].text)
+        return missing
 
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from read_rows(Path(files[number]), reading)
+    def publish(self, name: Key, key_taken: OnKeyTaken) -> None:
+        """Publishes all rows. Raises BadFile, TaskFailed. Durable on return: yes."""
+        rows = self._rows()
+        options = {"publishId": name.text, "onKeyTaken": key_taken}
+        if self.to is not None:
+            rows, options = rows.drop("queue"), {**options, "queue": self.to.text}
+        writing = rows.write.format("mq").mode("append")
+        self._done(writing.options(path=self.root.layout.root, **options).save)
 
-    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, PUBLISHED_SQL)
+    def _rows(self) -> DataFrame:
+        """A partition per file, always the same one: ids are made from partitions and rows."""
+        files = self.found.files
+        reading = Reading(self.found.format, self.keeps_due, self.found.about is not None)
+        return by_numbers(
+            self.spark, len(files), lambda number: read_rows(files[number], reading), PUBLISHED_SQL
+        )
 
-
-def _told(found: _Found, act: Callable[[], Any]) -> Any:
-    """What Spark does. Raises BadFile for a row that cannot be published, else TaskFailed."""
-    try:
-        return act()
-    except Exception as error:
-        said = said_by_task(error)
-        match = _OF_ROW.search(said)
-        if match is None or int(match[2]) >= len(found.files):
-            raise TaskFailed(said.removeprefix("mq: ")) from error
-        raise BadFile(str(found.files[int(match[2])]), int(match[1]) + 1, match[3]) from error
+    def _done(self, act: Callable[[], Any]) -> Any:
+        """Runs a Spark action. Raises BadFile for a row that cannot be published, else
+        TaskFailed.
+        """
+        try:
+            return act()
+        except Exception as error:
+            said, files = said_by_task(error), self.found.files
+            match = _OF_ROW.search(said)
+            if match is None or int(match[2]) >= len(files):
+                raise TaskFailed(said.removeprefix("mq: ")) from error
+            raise BadFile(str(files[int(match[2])]), int(match[1]) + 1, match[3]) from error
 
 
 def _count(root: Root, name: Key) -> int:
-    """How many messages the publish had; those that were skipped are among them."""
+    """The number of messages of the publish, including skipped ones."""
     for file in (JournalFile.JOURNAL, JournalFile.DONE):
         try:
             journal = read_journal(root, journal_path(root.layout, name, file))

@@ -1,7 +1,7 @@
-"""Publishing archived messages again that an SQL condition chooses, as new messages.
+"""Publishes archived messages again that an SQL condition chooses, as new messages.
 
-All of a run is one bulk publish, whose publish id is made of the replay id: it is published once,
-however often it is tried, and all of it or nothing. SHOVEL.md, beside this, is for its users.
+A run is one bulk publish, whose publish id is made from the replay id: it is published once,
+however often it is tried, and all of it or nothing. PIPELINE.md is its users' page.
 """
 
 import functools
@@ -18,14 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from mq.model.clock import rfc3339
 from mq.model.errors import MqError
-from mq.model.names import Key, QueueName
-from mq.model.replay_id import ReplayId
-from mq.spark.jobs.archive_schema import ARCHIVE
+from mq.model.names import Key, QueueName, ReplayId
+from mq.spark.jobs.archive_rows import ARCHIVE
 from mq.spark.jobs.archived import archived
 from mq.spark.jobs.choosing import check_condition, with_bodies
-from mq.spark.jobs.watching import Unwatched, Watcher
-from mq.spark.opening import open_for_leases
-from mq.spark.refusals import check_queue
+from mq.spark.jobs.tasks import Unwatched, Watcher
+from mq.spark.opening import check_queue, opened_root
 from mq.store.bulk.journal import is_published
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
@@ -38,20 +36,20 @@ OF_HEADER: Final = "x-attribute-replay-of"
 _SHOWN: Final = 10
 _SAID: Final = re.compile(r"\bmq: .+")
 _PUBLISH: Final = "replay-"
-# How long a paced publish is likely to take, so that not all of its beginning is due at once.
+# The least time for publishing at a rate, so that its first messages are not all due at once.
 _LEAD_MS: Final = 10_000
 _STAGED_PER_S: Final = 2000
 _PUBLISHED: Final = ("value", "queue", "key", "priority", "at", "headers")
 
 
 class ReplayRefused(MqError):
-    """What cannot be published as it was asked for; nothing is published."""
+    """The replay cannot be published as requested; nothing is published."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a condition chose of an archive; `oldest_ms`: when the oldest was published,
-    milliseconds since the epoch, None where there is none.
+    """The messages that a condition chose in an archive; `oldest_ms`: the publish time of the
+    oldest, milliseconds since the epoch, None if there is none.
     """
 
     messages: int = 0
@@ -63,7 +61,6 @@ class Chosen:
     first_ids: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "messages": self.messages,
             "bytes": self.size_bytes,
@@ -77,8 +74,8 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a run did. `was_over`: it was published before, and nothing was done; then nothing is
-    `chosen`. With taken keys passed by, fewer than were chosen may be published.
+    """The result of a run. `was_over`: it was published before, nothing was done, and nothing is
+    `chosen`. If messages with taken keys are skipped, fewer than the chosen ones may be published.
     """
 
     replay_id: str | None
@@ -88,7 +85,6 @@ class Replayed:
     was_over: bool = False
 
     def facts(self) -> dict[str, Any]:
-        """For JSON."""
         return {
             "replay_id": self.replay_id,
             "to": self.target,
@@ -114,28 +110,25 @@ def replay(
     watcher: Watcher | None = None,
 ) -> Replayed:
     """Publishes the archived messages for which the condition holds, as new ones, to `to`, or each
-    to its own queue: body, priority, key and headers, and two headers that say of which message it
-    is, and of which run. No idempotency key is looked at.
+    to its own queue: body, priority, key and headers, and two headers with the original message's
+    id and the replay id. Idempotency keys have no effect.
 
-    `rate`: so many become ready a second, in the order in which they were first published; `limit`:
-    so many at most, the oldest first. `key_taken`: what of keys that living messages have: `fail`
-    (nothing is published), `skip` such messages, or `drop` all keys.
+    `rate`: how many become ready per second, in the order of their first publish; `limit`: how many
+    at most, the oldest first. `key_taken`: if a living message has the key, `fail` (nothing is
+    published), `skip` such messages, or `drop` all keys.
 
-    Raises BadCondition, ReplayRefused, PublishFailed, BadName, Busy (another process has the replay
-    id), and what a publish raises: nothing is published then. Durable on return: yes.
+    Raises BadCondition, ReplayRefused, PublishFailed, BadName, Busy (another process uses the
+    replay id), and what a publish raises: then nothing is published. Durable on return: yes.
     """
     watching = watcher or Unwatched()
     target = None if to is None else QueueName.parse(to)
     name = ReplayId.new() if replay_id is None else ReplayId.parse(replay_id)
-    here, flusher = open_for_leases(root)
-    try:
+    with opened_root(root) as (here, flusher):
         check_queue(here, target)
         run = _Run(spark, here, archive, where, target, limit, watching)
         if dry_run:
             return Replayed(None, to, run.count())
         return run.publish(flusher, name, rate, key_taken, skip_damaged)
-    finally:
-        flusher.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +149,7 @@ class _Run:
         key_taken: KeyTaken,
         skip_damaged: bool,
     ) -> Replayed:
-        """Once in the life of the id; for 7 days."""
+        """Publishes once in the life of the replay id, which is 7 days."""
         to = None if self.target is None else self.target.text
         publish_id = Key.parse(_PUBLISH + name.text)
         with held(self.root, flusher, name):
@@ -173,17 +166,22 @@ class _Run:
                 self.watcher.noted(f"the replay id is {name}")
                 self.watcher.began(f"publishes {whole} messages")
                 rows = self._published(name, rate, key_taken, whole)
-                writing = rows.write.format("mq").mode("append")
-                writing = writing.option("path", self.root.layout.root)
-                writing = writing.option("publishId", publish_id.text)
-                writing = writing.option("onKeyTaken", "skip" if key_taken == "skip" else "fail")
+                writing = (
+                    rows.write.format("mq")
+                    .mode("append")
+                    .options(
+                        path=self.root.layout.root,
+                        publishId=publish_id.text,
+                        onKeyTaken="skip" if key_taken == "skip" else "fail",
+                    )
+                )
                 _save(writing)
                 self.watcher.advanced(whole)
         return Replayed(name.text, to, chosen, chosen.damaged)
 
     def count(self) -> Chosen:
-        """What is chosen. Raises BadCondition; PublishFailed where a queue that it is for is not
-        there.
+        """Counts the chosen messages. Raises BadCondition; PublishFailed if one of their queues is
+        missing.
         """
         self.watcher.began("chooses")
         rows = self._chosen()
@@ -216,7 +214,9 @@ class _Run:
         return rows if self.limit is None else rows.orderBy("id").limit(self.limit)
 
     def _whole(self, rows: DataFrame) -> DataFrame:
-        """With bodies too that lie in files of their own; a task reads those that are asked for."""
+        """The rows with the bodies that are in files of their own; tasks read only those that are
+        used.
+        """
         read = F.udf(
             functools.partial(_body, os.path.abspath(self.archive)), "binary", useArrow=False
         )
@@ -243,13 +243,13 @@ class _Run:
         return rows.withColumn("headers", F.map_concat(kept, ours)).select(*_PUBLISHED)
 
     def _paced(self, rows: DataFrame, rate: int, count: int) -> DataFrame:
-        """Each with the time at which it is to be ready, the first once all are likely published.
-        Only ids are brought together to be put in order, no bodies.
+        """Adds to each row when it becomes ready, the first one once all are likely published. Only
+        ids, no bodies, are collected for sorting.
         """
         order = Window.orderBy("id")
         turns = rows.select("id", F.row_number().over(order).alias("turn"))
         start_ms = self.root.now_ms() + _LEAD_MS + count * 1000 // _STAGED_PER_S
-        at = F.timestamp_millis((F.lit(start_ms) + F.col("turn") * 1000 / rate).cast("bigint"))
+        at = F.timestamp_millis((F.lit(start_ms) + F.col("turn") * 1000 / rate).cast("long"))
         return rows.join(turns, "id").withColumn("at", at).drop("turn")
 
 
@@ -260,7 +260,7 @@ def _save(writing: DataFrameWriter) -> None:
     try:
         writing.save()
     except PySparkException as error:
-        # Of all frames of Python's and Java's, what the sink has said.
+        # The sink's own message, among all frames of Python and Java.
         if found := _SAID.findall(str(error)):
             raise ReplayRefused(found[-1].strip()) from error
         raise
@@ -274,8 +274,8 @@ def _sums(rows: list[Row], by: str) -> dict[str, int]:
 
 
 def _body(archive: str, body: str | None) -> bytes | None:
-    """What a file below the archive holds; None where it is not there, or lies elsewhere; in a
-    task.
+    """The content of a file below the archive; None if it is missing or lies elsewhere; in
+    a task.
     """
     if body is None:
         return None

@@ -1,48 +1,36 @@
-"""Files of messages on their way back: Parquet, JSON lines or CSV in, rows that can be published
-out. No Spark here. What is wrong is told by the file, its row (from 1) and its column.
+"""Reads files of messages: Parquet, JSON lines or CSV in, rows to publish out. No Spark here.
+Errors name the file, its row (from 1) and its column.
 """
 
+import base64
+import binascii
 import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mq.model.bulk_limits import READ_BATCH_BYTES, READ_BATCH_ROWS, VALUE_BYTES_MAX
 from mq.model.errors import MqError
 from mq.spark.jobs.row_files import COLUMNS, GZIPPED, SUFFIXES, Format
-from mq.spark.jobs.row_text import (
-    BadField,
-    body_of,
-    headers_in,
-    moment_in,
-    text_in,
-    whole_in,
-)
+from mq.spark.reading import READ_BATCH_BYTES, VALUE_BYTES_MAX
+from mq.spark.rows import READ_BATCH_ROWS, arrow_schema
 
-PUBLISHED: Final = pa.schema(
-    [
-        ("value", pa.binary()),
-        ("queue", pa.string()),
-        ("key", pa.string()),
-        ("priority", pa.int32()),
-        ("at", pa.timestamp("us", tz="UTC")),
-        ("headers", pa.map_(pa.string(), pa.string())),
-        ("content_type", pa.string()),
-    ]
-)
-"""A row as the sink of `format("mq")` takes it."""
 PUBLISHED_SQL: Final = (
     "value binary, queue string, key string, priority int, at timestamp, "
-    "headers map<string,string>, content_type string"
+    "headers map<string,string>, content_type string, group string, tags array<string>, "
+    "ttl_s int, visibility_s int"
 )
+"""The columns of a row for the sink of `format("mq")`."""
+PUBLISHED: Final = arrow_schema(PUBLISHED_SQL)
 _KNOWN: Final = frozenset({*PUBLISHED.names, *COLUMNS, "value_base64"})
 _TEXT_CHARS_MAX: Final = 2 * VALUE_BYTES_MAX
 _NOT_GZIP: Final = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -51,7 +39,7 @@ _Row = dict[str, Any]
 
 @dataclass(eq=False)
 class BadFile(MqError):
-    """A file, or a row of it, that cannot be published. `row`: from 1, None of the whole file."""
+    """A file, or one of its rows, cannot be published. `row`: from 1, None: the whole file."""
 
     file: str
     row: int | None
@@ -64,9 +52,9 @@ class BadFile(MqError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How files are read. `keeps_due`: a drained message's due time, where it is still to come, is
-    that of the new one; `is_drained`: a drain wrote them, so that a row without `size` is a file's
-    that was damaged, and is passed by.
+    """How to read files. `keeps_due`: a drained message's due time, if it is in the future, becomes
+    the new message's. `is_drained`: a drain wrote the files, so that a row without `size` stands
+    for a damaged file, and is skipped.
     """
 
     format: Format | None = None
@@ -75,14 +63,14 @@ class Reading:
 
 
 def format_of(path: Path) -> Format | None:
-    """The format that a file's name tells; None: none."""
+    """The format that a file's name indicates; None: none."""
     name = path.name.removesuffix(GZIPPED)
     return SUFFIXES.get(Path(name).suffix.lower())
 
 
 def read_rows(path: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
-    """The rows of a file in their order, as PUBLISHED has the columns; those that are not there are
-    null. Raises BadFile, OSError.
+    """The rows of a file in order, with the columns of PUBLISHED; missing ones are null. Raises
+    BadFile, OSError.
     """
     found = reading.format or format_of(path)
     if found is None:
@@ -115,7 +103,7 @@ def _opened(path: Path) -> Any:
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, _Row]]:
-    """(row, its fields) of each line that has some."""
+    """(row, its fields) of each line that has any."""
     row = 0
     try:
         with _opened(path) as file:
@@ -124,13 +112,13 @@ def _json_rows(path: Path) -> Iterator[tuple[int, _Row]]:
                     continue
                 fields = json.loads(line.decode("utf-8-sig" if row == 1 else "utf-8"))
                 if not isinstance(fields, dict):
-                    raise BadFile(str(path), row, "is no object of JSON")
+                    raise BadFile(str(path), row, "is not a JSON object")
                 _check_columns(path, row, fields)
                 yield row, fields
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise BadFile(str(path), row, f"is no JSON in UTF-8: {error}") from None
+        raise BadFile(str(path), row, f"is not JSON in UTF-8: {error}") from None
     except _NOT_GZIP as error:
-        raise BadFile(str(path), row + 1, f"is no whole gzip file: {error}") from None
+        raise BadFile(str(path), row + 1, f"is not a complete gzip file: {error}") from None
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, _Row]]:
@@ -151,11 +139,11 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, _Row]]:
                     raise BadFile(str(path), row, why)
                 yield row, dict(zip(names, fields, strict=True))
     except UnicodeDecodeError as error:
-        raise BadFile(str(path), row + 1, f"is no UTF-8: {error.reason}") from None
+        raise BadFile(str(path), row + 1, f"is not UTF-8: {error.reason}") from None
     except csv.Error as error:
-        raise BadFile(str(path), row + 1, f"is no CSV: {error}") from None
+        raise BadFile(str(path), row + 1, f"is not CSV: {error}") from None
     except _NOT_GZIP as error:
-        raise BadFile(str(path), row + 1, f"is no whole gzip file: {error}") from None
+        raise BadFile(str(path), row + 1, f"is not a complete gzip file: {error}") from None
 
 
 def _check_columns(path: Path, row: int | None, names: Iterable[str]) -> None:
@@ -194,6 +182,10 @@ def _row(fields: Mapping[str, Any], reading: Reading, *, is_csv: bool) -> _Row:
         "at": at,
         "headers": headers_in(fields.get("headers")),
         "content_type": text_in("content_type", fields.get("content_type")),
+        "group": text_in("group", fields.get("group")),
+        "tags": texts_in("tags", fields.get("tags")),
+        "ttl_s": whole_in("ttl_s", fields.get("ttl_s")),
+        "visibility_s": whole_in("visibility_s", fields.get("visibility_s")),
     }
 
 
@@ -227,11 +219,11 @@ def _parquet(path: Path, reading: Reading) -> Iterator[pa.RecordBatch]:
                 yield _as_published(path, row, batch, reading)
                 row += batch.num_rows
     except pa.ArrowException as error:
-        raise BadFile(str(path), row, f"is no Parquet that can be read: {error}") from None
+        raise BadFile(str(path), row, f"is not readable Parquet: {error}") from None
 
 
 def _rows_at_once(file: Any) -> int:
-    """So many that they are some megabytes, by what the file says of itself."""
+    """The number of rows that take some megabytes, by the file's own metadata."""
     about = file.metadata
     groups = [about.row_group(number) for number in range(about.num_row_groups)]
     widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
@@ -286,6 +278,11 @@ def _is_headers(given: Any) -> bool:
     return pa.types.is_map(given) and _is_text(given.key_type) and _is_text(given.item_type)
 
 
+def _is_texts(given: Any) -> bool:
+    is_list = pa.types.is_list(given) or pa.types.is_large_list(given)
+    return is_list and _is_text(given.value_type)
+
+
 _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "value": _is_bytes,
     "queue": _is_text,
@@ -294,4 +291,111 @@ _FITS: Final[Mapping[str, Callable[[Any], bool]]] = {
     "at": pa.types.is_timestamp,
     "headers": _is_headers,
     "content_type": _is_text,
+    "group": _is_text,
+    "tags": _is_texts,
+    "ttl_s": pa.types.is_integer,
+    "visibility_s": pa.types.is_integer,
 }
+
+
+@dataclass(eq=False)
+class BadField(MqError):
+    """The column does not allow this value."""
+
+    column: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"column {self.column}: {self.expected}"
+
+
+def body_of(fields: Mapping[str, Any], *, is_csv: bool = False) -> bytes:
+    """The body in `value` or `value_base64` of a line. In CSV, where an empty field means none,
+    both empty is the empty body. Raises BadField.
+    """
+    text, encoded = fields.get("value"), fields.get("value_base64")
+    if is_csv:
+        text, encoded = text or None, encoded or None
+        if text is None and encoded is None:
+            return b""
+    if (text is None) is (encoded is None):
+        told = "there is none, nor a value_base64" if text is None else "value_base64 is there too"
+        raise BadField("value", f"{told}; a message has one body")
+    if encoded is not None:
+        try:
+            return base64.b64decode(_string("value_base64", encoded), validate=True)
+        except (binascii.Error, ValueError):
+            raise BadField("value_base64", "is not base64") from None
+    try:
+        return _string("value", text).encode()
+    except UnicodeEncodeError:
+        raise BadField("value", "has half of a surrogate pair, which is not UTF-8") from None
+
+
+def headers_in(said: object) -> list[tuple[str, str]] | None:
+    """Headers from a JSON object, or from its text. Raises BadField."""
+    said = _json_in("headers", said)
+    if said is None:
+        return None
+    if not isinstance(said, dict) or not all(isinstance(each, str) for each in said.values()):
+        raise BadField("headers", "take an object of texts: name and value")
+    return list(said.items())
+
+
+def texts_in(column: str, said: object) -> list[str] | None:
+    """Texts from a JSON list, or from its text. Raises BadField."""
+    said = _json_in(column, said)
+    if said is None:
+        return None
+    if not isinstance(said, list) or not all(isinstance(each, str) for each in said):
+        raise BadField(column, "take a list of texts")
+    return said
+
+
+def _json_in(column: str, said: object) -> object:
+    """A JSON value, parsed if it is given as text; None if absent."""
+    if said is None or said == "":
+        return None
+    if not isinstance(said, str):
+        return said
+    try:
+        found: object = json.loads(said)
+    except (ValueError, RecursionError):
+        raise BadField(column, "are not JSON") from None
+    return found
+
+
+def whole_in(column: str, said: object) -> int | None:
+    """A whole number, or its text; None if absent. Raises BadField."""
+    if said is None or said == "":
+        return None
+    if isinstance(said, str) and re.fullmatch("-?[0-9]{1,9}", said):
+        return int(said)
+    if isinstance(said, bool) or not isinstance(said, int) or abs(said) >= 1 << 31:
+        raise BadField(column, f"{said!r:.60} is not a whole number")
+    return said
+
+
+def text_in(column: str, said: object) -> str | None:
+    """A text; None if absent. Raises BadField."""
+    return None if said is None or said == "" else _string(column, said)
+
+
+def moment_in(column: str, said: object) -> datetime | None:
+    """A time in RFC 3339, in UTC if it has no zone; None if absent. Raises BadField."""
+    text = text_in(column, said)
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise BadField(
+            column, f"{text!r:.60} is not a time such as 2026-01-31T12:00:00.000Z"
+        ) from None
+
+
+def _string(column: str, said: object) -> str:
+    if not isinstance(said, str):
+        raise BadField(column, f"{said!r:.60} is not a text")
+    return said

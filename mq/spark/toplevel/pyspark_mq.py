@@ -1,4 +1,4 @@
-"""What Spark looks for in every `pyspark_*` module to know `format("mq")` by itself.
+"""Registers `format("mq")`: Spark imports every module named `pyspark_*`.
 
 The wheel has this file at its top level.
 """

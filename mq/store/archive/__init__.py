@@ -1,1 +1,1 @@
-"""What an archive is to store of the removed messages, and what it has stored."""
+"""The removed messages that an archive has stored, and those that it has not."""

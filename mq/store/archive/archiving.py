@@ -1,9 +1,10 @@
-"""An archive of removed messages, as the root knows it: what is to be stored, and what is.
+"""An archive of removed messages from the root's side: batches to store, and batches that are
+stored.
 
-FORMAT.md, "Archive", has the files, and "archive" among the operations the steps. While an archive
-is enabled mq-reaper unlinks what stored ledgers name, and no other message. All here is for the
-archive's owner, but for `archive_mark` and `is_archived`. A process that dies anywhere leaves what
-the next owner goes on with.
+FORMAT.md, "Archive", has the files; PROTOCOL.md, "archive", the steps. While an archive is enabled,
+mq-reaper unlinks what stored ledgers name, and no other message. Everything here is for the
+archive's owner, except `archive_mark` and `is_archived`. If a process dies, the next owner
+continues its work.
 """
 
 import contextlib
@@ -12,13 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from mq.model.bulk_limits import (
-    ARCHIVE_BATCH_MESSAGES_DEFAULT,
-    ARCHIVE_LEDGERS_MAX,
-    ARCHIVE_MARK_BYTES_MAX,
-)
 from mq.model.errors import ArchiveBusy, ArchivedElsewhere, ArchiveNotEnabled, ArchiveUnreadable
-from mq.store.archive.lag import lives_too
+from mq.model.limits import KIB
 from mq.store.archive.ledger import (
     ArchiveBatch,
     LedgerWriter,
@@ -27,10 +23,10 @@ from mq.store.archive.ledger import (
     names_of,
     stored_ledgers,
 )
-from mq.store.archive.removed_names import in_blocks, removed_names, without
+from mq.store.archive.removed_names import in_blocks, lives_too, removed_names, without
 from mq.store.archive.settling import settle_removals
-from mq.store.core.root import Root, unlink_if_there
-from mq.store.disk.files import Files, is_gone
+from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
+from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import file_system_of
@@ -42,32 +38,36 @@ from mq.store.format.archive import (
     archive_folder,
     archive_lock,
     ended_path,
+    is_marked,
     ledger_path,
     mark_path,
     new_archive_file,
 )
-from mq.store.format.layout import Layout, is_unfinished
+
+ARCHIVE_BATCH_MESSAGES_DEFAULT: Final = 1_000_000
+# Beyond this number stored ledgers are merged: each batch reads all of them.
+ARCHIVE_LEDGERS_MAX: Final = 32
+ARCHIVE_MARK_BYTES_MAX: Final = 64 * KIB
 
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMark:
-    """That an archive is enabled: its folder's absolute path, and since when (milliseconds since
-    the epoch).
+    """The mark of an enabled archive: its folder's absolute path, and the time since when
+    (milliseconds since the epoch).
     """
 
     to: str
     since_ms: int
 
     def written(self) -> bytes:
-        """As the file has it."""
         said = {"version": _VERSION, "to": self.to, "since_ms": self.since_ms}
         return json.dumps(said).encode("ascii")
 
     @classmethod
     def parse(cls, path: str, content: bytes) -> Self:
-        """Raises ArchiveUnreadable, which says `path`."""
+        """Parses a mark. Raises ArchiveUnreadable with `path`."""
         said = _read_json(path, content)
         to, since_ms = said.get("to"), said.get("since_ms")
         if not isinstance(to, str) or not to.startswith("/") or not isinstance(since_ms, int):
@@ -77,8 +77,8 @@ class ArchiveMark:
 
 @contextlib.contextmanager
 def own_archive(root: Root) -> Iterator[None]:
-    """Archives the root in this process alone, for the `with` block, or until it dies. Raises
-    ArchiveBusy when another one does, or this one already; OSError.
+    """Makes this process the only one that archives the root, for the `with` block or until it
+    dies. Raises ArchiveBusy if another owner, also of this process, does; OSError.
     """
     root.files.refuse_links(archive_folder(root.layout))
     with contextlib.suppress(FileExistsError):
@@ -93,19 +93,14 @@ def own_archive(root: Root) -> Iterator[None]:
 
 
 def is_archived(root: Root) -> bool:
-    """Whether an archive is enabled, as far as anybody can tell: a mark that says nothing that can
-    be understood counts. Raises OSError when the file system does not say.
+    """Whether an archive is enabled; an unreadable mark counts. Raises OSError if the file system
+    does not say.
     """
     return is_marked(root.files, root.layout)
 
 
-def is_marked(files: Files, layout: Layout) -> bool:
-    """The same of a root of which only its folders are known."""
-    return files.status(mark_path(layout)) is not None
-
-
 def archive_mark(root: Root) -> ArchiveMark | None:
-    """Which archive is enabled; None: none is. Raises ArchiveUnreadable, OSError."""
+    """The enabled archive; None: there is none. Raises ArchiveUnreadable, OSError."""
     path = mark_path(root.layout)
     root.files.refuse_links(archive_folder(root.layout))
     content = _read(root, path)
@@ -113,35 +108,35 @@ def archive_mark(root: Root) -> ArchiveMark | None:
 
 
 def enable(root: Root, flusher: Flusher, to: str, now_ms: int) -> ArchiveMark:
-    """Enables the archive in the folder `to`, an absolute path, from now on; where it is enabled,
-    nothing changes. What lies in remove/ by then is archived too, as far as mq-reaper has not
-    unlinked it. Raises ArchivedElsewhere, ArchiveUnreadable, Unavailable. Durable on return: yes.
+    """Enables the archive in the folder `to`, an absolute path; no effect if it is enabled already.
+    Messages that are in remove/ by then are archived too, unless mq-reaper has unlinked them.
+    Raises ArchivedElsewhere, ArchiveUnreadable, Unavailable. Durable on return: yes.
     """
     return run_alone(_enable(root, to, now_ms), flusher)
 
 
 def disable(root: Root, flusher: Flusher) -> bool:
-    """Ends archiving: mq-reaper unlinks what was removed as without. False: none was enabled. A
-    batch that was begun is forgotten, and its number is never used again. Raises ArchiveUnreadable,
+    """Disables the archive: mq-reaper unlinks removed messages as without one. False: none was
+    enabled. An unfinished batch is forgotten; its number is never reused. Raises ArchiveUnreadable,
     Unavailable. Durable on return: yes.
     """
     return run_alone(_disable(root), flusher)
 
 
 def unfinished_batch(root: Root) -> ArchiveBatch | None:
-    """The batch that was begun and is not stored: to be stored again, with the same names. Raises
+    """The batch that was begun and is not stored: store it again, with the same names. Raises
     ArchiveUnreadable, OSError. Durable on return: yes.
     """
     known = ledgers(root)
     newest = _newest(root, known)
-    # A name that is not the newest has come back after a power cut, as some file systems let it.
+    # An older name came back after a power cut, as some file systems allow.
     name = _name(newest, LedgerKind.BEGUN)
     is_done = newest == last_of_disabled(root) or any(
         each.seq == newest and each != name for each in known
     )
     if is_done or name not in known:
         return None
-    # Whoever began it may have died before its own flush.
+    # The process that began it may have died before its flush.
     root.files.sync_folder(archive_folder(root.layout))
     return _batch(root, name)
 
@@ -149,8 +144,8 @@ def unfinished_batch(root: Root) -> ArchiveBatch | None:
 def begin_batch(
     root: Root, flusher: Flusher, limit: int = ARCHIVE_BATCH_MESSAGES_DEFAULT
 ) -> ArchiveBatch | None:
-    """The next batch, of up to `limit` removed messages that no stored ledger names; None: there
-    are none. One that was begun and is not stored comes again. All of a batch were removed, on
+    """Begins the next batch: up to `limit` removed messages that no stored ledger names. None:
+    there are none. Returns an unfinished batch again. The removals of all its messages are on
     stable media. Blocking for as long as listing remove/ takes. Raises ArchiveNotEnabled,
     ArchiveUnreadable, Unavailable. Durable on return: yes.
     """
@@ -160,9 +155,9 @@ def begin_batch(
 
 
 def stored(root: Root, flusher: Flusher, batch: ArchiveBatch) -> None:
-    """Says that the archive has all of the batch on stable media: mq-reaper may unlink it. Done
-    again, nothing changes. Raises ArchiveNotEnabled when the batch is not known (any more);
-    Unavailable. Durable on return: yes.
+    """Reports that the archive has the whole batch on stable media: mq-reaper may unlink it.
+    Idempotent. Raises ArchiveNotEnabled if the batch is not known (any more); Unavailable. Durable
+    on return: yes.
     """
     run_alone(_end(root, batch), flusher)
 
@@ -179,10 +174,10 @@ def _enable(root: Root, to: str, now_ms: int) -> Steps[ArchiveMark]:
         root.files.mkdir(folder)
     yield Flush(folders=(layout.root,))
     if mark is not None:
-        # Whoever wrote it may have died before its own flush.
+        # The process that wrote it may have died before its flush.
         yield Flush(folders=(folder,))
         return mark
-    # What an archive that was disabled has stored is not in this one.
+    # This archive does not have what a disabled one stored.
     yield from _keep_number(root)
     _forget(root, ledgers(root))
     yield Flush(folders=(folder,))
@@ -211,7 +206,8 @@ def _begin(root: Root, limit: int) -> Steps[ArchiveBatch | None]:
     unfinished = unfinished_batch(root)
     if unfinished is not None:
         return unfinished
-    _sweep_unfinished(root)
+    # Files of an owner that died: there is only one owner at a time.
+    sweep_unfinished(root, archive_folder(layout), kept_s=None)
     yield from _merge(root)
     known = ledgers(root)
     name = _name(1 + _newest(root, known), LedgerKind.BEGUN)
@@ -226,7 +222,7 @@ def _begin(root: Root, limit: int) -> Steps[ArchiveBatch | None]:
         while block is not None and writer.messages < limit:
             writer.append(block[: limit - writer.messages])
             block = next(blocks, None)
-        # Else a power cut could bring a message back to its queue that the archive has.
+        # Otherwise a power cut could return an archived message to its queue.
         yield from settle_removals(root)
         yield from _put(root, writer, name)
     _forget(root, [each for each in known if each.kind is not LedgerKind.STORED])
@@ -234,8 +230,8 @@ def _begin(root: Root, limit: int) -> Steps[ArchiveBatch | None]:
 
 
 def _removed_for_good(root: Root, blocks: Iterator[list[str]]) -> Iterator[list[str]]:
-    """Without messages of two names that are somewhere else too: on some file systems a crash in
-    the middle of a removal leaves that, and who moves them next says what they are.
+    """Leaves out messages that also have a name elsewhere: on some file systems a crash during a
+    removal leaves two names, and the next move decides which one counts.
     """
     if file_system_of(root.layout.root).leaves_one_name:
         yield from blocks
@@ -251,15 +247,8 @@ def _has_two_lives(root: Root, name: str) -> bool:
     return status is not None and status.st_nlink > 1 and lives_too(root, name)
 
 
-def _sweep_unfinished(root: Root) -> None:
-    """Unlinks what an owner was writing that died. Not flushed."""
-    for entry in root.files.entries(archive_folder(root.layout)):
-        if is_unfinished(entry.name):
-            unlink_if_there(root.files, entry.path)
-
-
 def _merge(root: Root) -> Steps[None]:
-    """Makes one ledger of those that are stored, where they are many."""
+    """Merges the stored ledgers if there are many."""
     known = ledgers(root)
     kept = stored_ledgers(known)
     _forget(root, [each for each in known if any(other.covers(each) for other in kept)])
@@ -275,7 +264,7 @@ def _merge(root: Root) -> Steps[None]:
 
 
 def _put(root: Root, writer: LedgerWriter, name: LedgerName) -> Steps[None]:
-    """Gives a ledger that is written its name. Durable on return: yes."""
+    """Gives a written ledger its final name. Durable on return: yes."""
     writer.finish(name.first, name.seq)
     yield Flush(files=(writer.descriptor,))
     root.files.rename(writer.path, ledger_path(root.layout, name))
@@ -283,23 +272,23 @@ def _put(root: Root, writer: LedgerWriter, name: LedgerName) -> Steps[None]:
 
 
 def _end(root: Root, batch: ArchiveBatch) -> Steps[None]:
-    """Renames a batch's ledger. Durable on return: yes."""
+    """Renames a batch's ledger to a stored one. Durable on return: yes."""
     files, target = root.files, ledger_path(root.layout, _name(batch.seq, LedgerKind.STORED))
     try:
         files.rename(batch.path, target)
     except OSError as error:
-        # It was done before; or NFS has done it and lost the answer.
+        # It was done before, or NFS did it and lost the answer.
         if not is_gone(error):
             raise
         if files.status(target) is None:
             raise ArchiveNotEnabled from None
     if files.status(batch.path) is not None:
-        files.unlink(batch.path)  # Two names, which a crash has left: a rename does nothing then.
+        files.unlink(batch.path)  # A crash left two names; a rename does nothing then.
     yield Flush(folders=(archive_folder(root.layout),))
 
 
 def _keep_number(root: Root) -> Steps[None]:
-    """Has the last batch's number stay when its ledger goes."""
+    """Keeps the last batch's number when its ledger is removed."""
     newest = _newest(root, ledgers(root))
     if newest > last_of_disabled(root):
         content = json.dumps({"version": _VERSION, "after": newest}).encode("ascii")
@@ -312,7 +301,7 @@ def _newest(root: Root, known: Sequence[LedgerName]) -> int:
 
 
 def last_of_disabled(root: Root) -> int:
-    """The number of the last batch when an archive was disabled last; 0: none was. Raises
+    """The last batch's number when an archive was last disabled; 0: none was. Raises
     ArchiveUnreadable, OSError.
     """
     path = ended_path(root.layout)
@@ -326,7 +315,7 @@ def last_of_disabled(root: Root) -> int:
 
 
 def _forget(root: Root, names: Sequence[LedgerName]) -> None:
-    """Unlinks ledgers; not flushed."""
+    """Unlinks ledgers. Durable on return: no."""
     for name in names:
         unlink_if_there(root.files, ledger_path(root.layout, name))
 

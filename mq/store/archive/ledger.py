@@ -1,7 +1,7 @@
 """Ledgers of an archive: files of names, one a line, in the order of `format.archive.place_of`.
 
-The first line, of one length in all of them, says how many names there are and how many bytes the
-file has. A ledger has its name once it is on stable media, and is never written again.
+The first line, of fixed length, has the number of names and the size of the file. A ledger gets its
+name once it is on stable media, and never changes.
 """
 
 import contextlib
@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from mq.model.bulk_limits import LEDGER_READ_BYTES
-from mq.model.errors import ArchiveUnreadable, BadName
+from mq.model.errors import ArchiveUnreadable
+from mq.model.limits import KIB
 from mq.store.core.root import Root
 from mq.store.disk.files import Files, is_gone
 from mq.store.format.archive import LedgerKind, LedgerName, archive_folder, ledger_path, place_of
-from mq.store.format.walk import entries_if_there
+from mq.store.format.walk import entries_if_there, named
+
+LEDGER_READ_BYTES: Final = 256 * KIB
 
 _VERSION: Final = 1
 _HEAD_BYTES: Final = 128
@@ -26,7 +28,7 @@ _LINES: Final = re.compile(rb"(?:[!-~]+\n)*")
 
 @dataclass(frozen=True, slots=True)
 class LedgerHead:
-    """What a ledger's first line says: its batches, how many names it has, and its bytes in all."""
+    """A ledger's first line: its batches, its number of names, and its size in bytes."""
 
     first: int
     seq: int
@@ -34,7 +36,6 @@ class LedgerHead:
     size: int
 
     def written(self) -> bytes:
-        """The line."""
         said = {
             "version": _VERSION,
             "first": self.first,
@@ -46,7 +47,7 @@ class LedgerHead:
 
     @classmethod
     def parse(cls, path: str, line: bytes) -> Self:
-        """Raises ArchiveUnreadable, which says `path`."""
+        """Parses a first line. Raises ArchiveUnreadable with `path`."""
         try:
             said = json.loads(line.decode("ascii"))
             version = said["version"]
@@ -60,8 +61,8 @@ class LedgerHead:
 
 @dataclass(frozen=True, slots=True)
 class NameRange:
-    """A range of a ledger's bytes: the names whose lines begin in it. It can be pickled, and read
-    by any process that finds the root by the same path.
+    """A range of a ledger's bytes: the names whose lines begin in it. It can be pickled and read by
+    any process that has the root at the same path.
     """
 
     path: str
@@ -69,8 +70,8 @@ class NameRange:
     size: int
 
     def names(self, files: Files) -> Iterator[str]:
-        """The names, in order; memory does not grow with them. Raises FileNotFoundError when the
-        ledger is gone, or has another name by now; OSError.
+        """The names in order, in constant memory. Raises FileNotFoundError if the ledger is gone or
+        was renamed; OSError.
         """
         descriptor = files.open_read(self.path)
         try:
@@ -81,8 +82,8 @@ class NameRange:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBatch:
-    """A batch of removed messages: its number, the ledger with their names, how many they are, and
-    the ledger's bytes.
+    """A batch of removed messages: its number, its ledger, its number of messages, and the ledger's
+    size in bytes.
     """
 
     seq: int
@@ -91,7 +92,7 @@ class ArchiveBatch:
     size: int
 
     def ranges(self, count: int) -> list[NameRange]:
-        """The ledger in at most `count` ranges of about one length."""
+        """The ledger as at most `count` ranges of about equal length."""
         size = self.size - _HEAD_BYTES
         each = max(1, -(-size // max(1, count)))
         return [
@@ -100,14 +101,12 @@ class ArchiveBatch:
         ]
 
     def names(self, files: Files) -> Iterator[str]:
-        """All names, in order. Raises like those of a range."""
+        """All names in order. Raises as a range does."""
         return NameRange(self.path, _HEAD_BYTES, self.size - _HEAD_BYTES).names(files)
 
 
 class LedgerWriter:
-    """A ledger while it is written, in a `with` block; of one that is left by an exception nothing
-    stays. Raises OSError.
-    """
+    """Writes a ledger in a `with` block; after an exception it unlinks the file. Raises OSError."""
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
@@ -115,12 +114,12 @@ class LedgerWriter:
         self._files = files
         self._size = _HEAD_BYTES
         with contextlib.suppress(FileNotFoundError):
-            files.unlink(path)  # An earlier try of this process, which failed.
+            files.unlink(path)  # A failed earlier try of this process.
         self.descriptor = files.create(path)
         files.write(self.descriptor, b"\n".rjust(_HEAD_BYTES))
 
     def append(self, names: Sequence[str]) -> None:
-        """Writes names that are behind those before. Durable: no."""
+        """Writes names that sort after the earlier ones. Durable on return: no."""
         if names:
             blob = ("\n".join(names) + "\n").encode("ascii")
             self._files.write(self.descriptor, blob)
@@ -128,7 +127,7 @@ class LedgerWriter:
             self.messages += len(names)
 
     def finish(self, first: int, seq: int) -> LedgerHead:
-        """Writes the first line. Durable: no; `descriptor` is to be flushed."""
+        """Writes the first line. Durable on return: no; flush `descriptor`."""
         head = LedgerHead(first, seq, self.messages, self._size)
         descriptor = self._files.open_kept(self.path)
         try:
@@ -148,10 +147,12 @@ class LedgerWriter:
 
 
 class OpenLedger:
-    """A ledger that is read, from where it is said on; it stays readable when its name goes."""
+    """An open ledger. It stays readable when its name is removed."""
 
     def __init__(self, root: Root, name: LedgerName) -> None:
-        """Raises FileNotFoundError, OSError; ArchiveUnreadable when it is torn, or another's."""
+        """Raises FileNotFoundError, OSError; ArchiveUnreadable if the ledger is torn or
+        another's.
+        """
         self.name = name
         self.path = ledger_path(root.layout, name)
         self._files = root.files
@@ -172,12 +173,12 @@ class OpenLedger:
                 self.path, f"it has {status.st_size} bytes, and says {head.size}"
             )
         self.written_ms = status.st_mtime_ns // 1_000_000
-        """When it was written: all that it names was removed by then."""
+        """When it was written: all its messages had been removed by then."""
         return head
 
     def names(self) -> Iterator[str]:
-        """All of them, in order. Raises ArchiveUnreadable where they are in none, or more or fewer
-        than it says: a file system may have lost what is behind the first line.
+        """All names in order. Raises ArchiveUnreadable if they are out of order, or more or fewer
+        than the first line says: a file system may have lost later lines.
         """
         count, before = 0, ""
         try:
@@ -194,9 +195,8 @@ class OpenLedger:
             raise ArchiveUnreadable(self.path, said)
 
     def block(self, offset: int) -> tuple[list[str], int]:
-        """Some names from `offset` on (0: the first ones; else one that this gave), and the offset
-        of those behind them; none at the end. Raises ArchiveUnreadable where what is there are no
-        names below remove/.
+        """Some names from `offset` on (0, or an offset from an earlier call), and the offset behind
+        them; no names at the end. Raises ArchiveUnreadable if a line is not a name below remove/.
         """
         at = max(offset, _HEAD_BYTES)
         data = self._files.read(self._descriptor, LEDGER_READ_BYTES, at)
@@ -207,7 +207,6 @@ class OpenLedger:
         return lines.decode("ascii").splitlines(), at + end
 
     def close(self) -> None:
-        """Gives the file back."""
         self._files.close(self._descriptor)
 
     def __enter__(self) -> Self:
@@ -218,16 +217,14 @@ class OpenLedger:
 
 
 def ledgers(root: Root) -> list[LedgerName]:
-    """The ledgers that are there, by their numbers; other names are left alone. Raises OSError."""
-    found = []
-    for entry in entries_if_there(root.files, archive_folder(root.layout)):
-        with contextlib.suppress(BadName):
-            found.append(LedgerName.parse(entry.name))
+    """The existing ledgers by number; other names are ignored. Raises OSError."""
+    entries = entries_if_there(root.files, archive_folder(root.layout))
+    found = (name for _, name in named(entries, LedgerName.parse))
     return sorted(found, key=lambda each: (each.seq, each.first))
 
 
 def stored_ledgers(names: Sequence[LedgerName]) -> list[LedgerName]:
-    """Those of what was stored, without those that are in another one too."""
+    """The stored ledgers, without those that a merged one contains."""
     stored = [name for name in names if name.kind is LedgerKind.STORED]
     return [name for name in stored if not any(other.covers(name) for other in stored)]
 
@@ -236,8 +233,8 @@ def stored_ledgers(names: Sequence[LedgerName]) -> list[LedgerName]:
 def names_of(
     root: Root, names: Sequence[LedgerName], what_can_be_read: bool = False
 ) -> Iterator[Iterator[str]]:
-    """What all these ledgers name, in order. One that is gone is passed over: what it named is; and
-    so is, with `what_can_be_read`, one that cannot be understood. For the `with` block. Raises
+    """The names of all these ledgers in order, for the `with` block. Skips a ledger that is gone,
+    since its messages are gone too; with `what_can_be_read` also the unreadable rest of one. Raises
     ArchiveUnreadable, OSError.
     """
     with contextlib.ExitStack() as opened:
@@ -259,14 +256,14 @@ def names_of(
 
 
 def _readable(ledger: OpenLedger) -> Iterator[str]:
-    """Its names up to where it cannot be understood."""
+    """The ledger's names up to the first unreadable line."""
     with contextlib.suppress(ArchiveUnreadable):
         yield from ledger.names()
 
 
 def _lines(files: Files, descriptor: int, start: int, end: int) -> Iterator[str]:
-    """The lines of a file that begin from `start` on and before `end`. The first line of a file is
-    as long as `start` is at least.
+    """The lines that begin from `start` on and before `end`. `start` is at least the length of the
+    first line.
     """
     at, rest = start - 1, b""
     is_first = True

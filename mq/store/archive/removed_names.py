@@ -1,7 +1,8 @@
-"""What lies in remove/, name by name in one order: paths below it, as ledgers of an archive have.
+"""The names in remove/ in a fixed order: paths below it, as in ledgers of an archive.
 
-The order is that of `format.archive.place_of`: folder by folder, by their names, so that what two
-listings have, or a listing and a ledger, can be told apart while both are read once.
+The order is that of `format.archive.place_of`: folder by folder, by name. So two listings, or a
+listing and a ledger, can be compared in one pass over both. An archive's lag is what lies in
+remove/ and is in no stored ledger.
 """
 
 import heapq
@@ -11,38 +12,43 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
-from mq.model.bulk_limits import REMOVED_NAMES_BLOCK, SORTED_NAMES_MAX
 from mq.model.errors import BadName
-from mq.model.names import MessageId, QueueName
+from mq.model.lifecycle import State
+from mq.model.names import PACKED, MessageId, QueueName
+from mq.store.archive.ledger import ledgers, names_of, stored_ledgers
+from mq.store.core.find import across, whereabouts
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
-from mq.store.format.archive import place_of
+from mq.store.format.archive import parse_removed, place_of, removed_with_folder_ms
 from mq.store.format.layout import is_deleted_folder, split_entry
-from mq.store.format.pipeline import is_acknowledged
-from mq.store.format.walk import entries_if_there, is_bucket, is_deep_folder
+from mq.store.format.walk import Folder, Holds, walk
+
+# Limits: names of one folder that are sorted in memory, and names of a block.
+SORTED_NAMES_MAX: Final = 200_000
+REMOVED_NAMES_BLOCK: Final = 1_000
 
 _QUEUES_KNOWN_MAX: Final = 100_000
 
 
-def removed_names(root: Root, held_max: int = SORTED_NAMES_MAX) -> Iterator[list[str]]:
-    """The paths below remove/ of all messages there, in order, some at a time; each message that
-    was there when this began and still is comes once, what comes meanwhile may. At most `held_max`
-    names of a folder are held.
+def removed_names(root: Root) -> Iterator[list[str]]:
+    """The paths below remove/ of all messages, in order, in blocks. Each message that is there from
+    begin to end comes once; one that comes meanwhile may. Holds at most SORTED_NAMES_MAX names of a
+    folder in memory.
 
-    Names that are no message's are left out. Raises OSError when a folder cannot be listed; one
-    below remove/ that goes meanwhile is passed over.
+    Skips names that are not messages. Raises OSError if a folder cannot be listed; skips a folder
+    below remove/ that disappears meanwhile.
     """
-    return in_blocks(_Listing(root.files, root.layout.remove, held_max).names())
+    return in_blocks(_Listing(root.files, root.layout.remove).names())
 
 
 def in_blocks(names: Iterator[str]) -> Iterator[list[str]]:
-    """The same names, some at a time."""
+    """Splits names into blocks."""
     while block := list(islice(names, REMOVED_NAMES_BLOCK)):
         yield block
 
 
 def without(blocks: Iterator[list[str]], others: Iterator[str]) -> Iterator[list[str]]:
-    """The names of `blocks` that are not among `others`; both are in order."""
+    """The names of `blocks` that are not in `others`; both are sorted."""
     other = next(others, None)
     place = "" if other is None else place_of(other)
     for block in blocks:
@@ -63,49 +69,25 @@ def without(blocks: Iterator[list[str]], others: Iterator[str]) -> Iterator[list
 
 @dataclass(slots=True)
 class _Listing:
-    """One listing, and the queues whose names it has met."""
+    """One listing, and a cache of parsed queue names."""
 
     files: Files
     top: str
-    held_max: int
     queues: dict[str, bool] = field(default_factory=dict)
 
     def names(self) -> Iterator[str]:
-        for entry in self._in_order(self.top, self.files.entries(self.top)):
-            name = entry.name
-            if not entry.is_dir(follow_symlinks=False):
-                if self._is_entry(entry):
-                    yield name
-            elif is_bucket(entry):
-                yield from self._bucket(name, entry.path, of_entries=True)
-            elif is_acknowledged(name):
-                yield from self._flat(name, entry.path, of_entries=True)
-            elif is_deleted_folder(name):
-                yield from self._deleted(name, entry.path)
-
-    def _deleted(self, below: str, path: str) -> Iterator[str]:
-        for entry in self._in_order(path):
-            if is_bucket(entry):
-                inner = f"{below}/{entry.name}"
-                yield from self._bucket(inner, entry.path, of_entries=False)
-            elif _is_id(entry):
-                yield f"{below}/{entry.name}"
-
-    def _bucket(self, below: str, path: str, of_entries: bool) -> Iterator[str]:
-        for entry in self._in_order(path):
-            if is_deep_folder(entry):
-                inner = f"{below}/{entry.name}"
-                yield from self._flat(inner, entry.path, of_entries)
-            elif self._is_entry(entry) if of_entries else _is_id(entry):
-                yield f"{below}/{entry.name}"
-
-    def _flat(self, below: str, path: str, of_entries: bool) -> Iterator[str]:
-        for entry in self._in_order(path):
-            if self._is_entry(entry) if of_entries else _is_id(entry):
-                yield f"{below}/{entry.name}"
+        top = Folder(self.top, Holds.REMOVED)
+        known, is_message = top, self._is_entry
+        for folder, entry in walk(self.files, top, entries=self._in_order):
+            if folder is not known:
+                # In a deleted queue's folder, names do not contain the queue.
+                is_of_one = is_deleted_folder(folder.spot.partition("/")[0])
+                known, is_message = folder, _is_id if is_of_one else self._is_entry
+            if is_message(entry):
+                yield folder.spot + entry.name
 
     def _is_entry(self, entry: "os.DirEntry[str]") -> bool:
-        """Whether it is a message's file that is named after its queue too."""
+        """Whether it is a message's file with its queue's name in front."""
         queue, message_id = split_entry(entry.name)
         known = self.queues.get(queue)
         if known is None:
@@ -114,24 +96,21 @@ class _Listing:
             known = self.queues[queue] = _is_queue(queue)
         return known and MessageId.is_written(message_id) and entry.is_file(follow_symlinks=False)
 
-    def _in_order(
-        self, path: str, entries: "Iterator[os.DirEntry[str]] | None" = None
-    ) -> "Iterator[os.DirEntry[str]]":
-        """The entries by their names. Of a folder that has more than may be held the least come
-        first, and it is listed again for those behind them.
+    def _in_order(self, path: str) -> "Iterator[os.DirEntry[str]]":
+        """The entries by name. If a folder has more entries than may be held, the smallest come
+        first, and the folder is listed again for the rest.
         """
         behind = ""
         while True:
-            found = entries_if_there(self.files, path) if entries is None else entries
-            entries = None
+            found = self.files.entries(path)
             rest = (each for each in found if each.name > behind and each.name.isascii())
-            held = list(islice(rest, self.held_max))
-            if len(held) < self.held_max:
+            held = list(islice(rest, SORTED_NAMES_MAX))
+            if len(held) < SORTED_NAMES_MAX:
                 held.sort(key=_name)
             else:
-                held = heapq.nsmallest(self.held_max, chain(held, rest), key=_name)
+                held = heapq.nsmallest(SORTED_NAMES_MAX, chain(held, rest), key=_name)
             yield from held
-            if len(held) < self.held_max:
+            if len(held) < SORTED_NAMES_MAX:
                 return
             behind = held[-1].name
 
@@ -150,3 +129,55 @@ def _is_queue(text: str) -> bool:
     except BadName:
         return False
     return True
+
+
+class LagLook:
+    """One scan of remove/, in steps. `messages` and `oldest_ms` (its removal, milliseconds since
+    the epoch; None: there is none) are the results so far. Uses constant memory. Messages that are
+    stored meanwhile may count.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self.messages = 0
+        self.oldest_ms: int | None = None
+        self._root = root
+        self._blocks = _unstored(root)
+
+    def advance(self, names: int) -> bool:
+        """Looks at `names` more names, or a few more; False at the end. Raises OSError, which ends
+        the scan.
+        """
+        while names > 0:
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            names -= len(block)
+            for name in block:
+                self._count(name)
+        return True
+
+    def _count(self, name: str) -> None:
+        status = self._root.files.status(f"{self._root.layout.remove}/{name}")
+        if status is None or (status.st_nlink > 1 and lives_too(self._root, name)):
+            return
+        folder_ms = removed_with_folder_ms(name)
+        came_ms = status.st_ctime_ns // 1_000_000 if folder_ms is None else folder_ms
+        self.messages += parse_removed(name).id.items or 1 if PACKED in name else 1
+        self.oldest_ms = came_ms if self.oldest_ms is None else min(self.oldest_ms, came_ms)
+
+
+def lives_too(root: Root, name: str) -> bool:
+    """Whether a message of remove/ with two names also lives elsewhere, as a crash may leave it:
+    the next move decides which one counts.
+    """
+    removed = parse_removed(name)
+    if whereabouts(root, removed.queue, removed.id) not in (None, State.REMOVED):
+        return True
+    # It came from the other side of a sideline, or by a shovel, just before.
+    return across(root, removed.queue, removed.id) is not None
+
+
+def _unstored(root: Root) -> Iterator[list[str]]:
+    names = stored_ledgers(ledgers(root))
+    with names_of(root, names, what_can_be_read=True) as have:
+        yield from without(removed_names(root), have)

@@ -1,4 +1,4 @@
-"""Making durable, all at once, that messages were removed, whoever removed them, or unlinked."""
+"""Makes removals and unlinks by any process durable, all at once."""
 
 from collections.abc import Iterable
 
@@ -10,9 +10,9 @@ from mq.store.format.walk import entries_if_there, is_bucket, rows_of
 
 
 def settle_removals(root: Root) -> Steps[None]:
-    """Has every move of a message so far be on stable media: by one syncfs where that tells of
-    every error, else by an fsync of each folder that messages lie in. Blocking for as long as that
-    takes. Raises OSError. Durable on return: yes.
+    """Makes every move of a message so far durable: by one syncfs if that reports every error, else
+    by an fsync of each folder of messages. Blocking for as long as that takes. Raises OSError.
+    Durable on return: yes.
     """
     if takes_syncfs(root):
         _sync_file_system(root)
@@ -21,9 +21,8 @@ def settle_removals(root: Root) -> Steps[None]:
 
 
 def settle_unlinks(root: Root, spots: Iterable[str]) -> None:
-    """The same of what was unlinked in these folders below remove/ ("": itself), where they are
-    still there, and of the folders among them that are not. Blocking. Raises OSError. Durable on
-    return: yes.
+    """Likewise for unlinks in these folders below remove/ ("": remove/ itself), and for removed
+    ones among them. Blocking. Raises OSError. Durable on return: yes.
     """
     if takes_syncfs(root):
         _sync_file_system(root)
@@ -34,9 +33,9 @@ def settle_unlinks(root: Root, spots: Iterable[str]) -> None:
 
 
 def takes_syncfs(root: Root) -> bool:
-    """Whether one syncfs makes all durable that was moved or unlinked, and tells of every error."""
+    """Whether one syncfs makes all moves and unlinks durable and reports every error."""
     file_system = file_system_of(root.layout.root)
-    # What is in memory has no media: there it does nothing, and lists nothing.
+    # A file system in memory has no media: there syncfs does nothing.
     return file_system.in_memory or tells_syncfs_errors(file_system)
 
 
@@ -57,8 +56,8 @@ def _sync_folder_if_there(files: Files, path: str) -> None:
 
 
 def _rows(root: Root) -> list[tuple[str, ...]]:
-    """The folders that messages lie in beside remove/ itself, destinations of removals before what
-    they left.
+    """The folders of messages, except remove/ itself; destinations of removals before their
+    sources.
     """
     layout, files = root.layout, root.files
     rows = rows_of(files, layout.remove)[1:]

@@ -1,46 +1,93 @@
-"""An auditor: what lies in a root, held against what FORMAT.md says may lie there.
+"""An auditor compares the contents of a root with FORMAT.md.
 
-Read-only, and in one pass that remembers no names. On a root that daemons use, a message that
-moves while it is looked at is not held against it. Right after a crash, second names and a
-tombstone beside its queue are what FORMAT.md allows until somebody comes to them.
+Read-only, in one pass that remembers no names. On a root in use, a message that moves during its
+check is not reported. Right after a crash, second names and a tombstone beside its queue are valid
+until mq-mover comes to them.
 """
 
+import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
 
+from mq.model.errors import ArchiveUnreadable
 from mq.model.lifecycle import State
-from mq.store.audit.archive import ArchiveLooker
-from mq.store.audit.breaches import Breach, Look, Violation
+from mq.store.archive.archiving import archive_mark, last_of_disabled
+from mq.store.archive.ledger import OpenLedger
 from mq.store.audit.bulk import BulkLooker
+from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.keys import KeyLooker
+from mq.store.audit.looks import NOTHING, Looker
 from mq.store.audit.messages import SHARED, MessageLooker
 from mq.store.audit.queues import QueueLooker
-from mq.store.disk.files import FILE_MODE, FOLDER_MODE
-from mq.store.format.archive import archive_folder, archive_lock
+from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
+from mq.store.format.archive import LedgerName, archive_folder, archive_lock, ended_path, mark_path
+from mq.store.format.entries import Index, index_folder, index_folders
 from mq.store.format.history import history_folder
-from mq.store.format.layout import FORMAT_LINE, Keys, Layout
+from mq.store.format.layout import FORMAT_LINES, Keys, Layout
 from mq.store.format.members import members_lock
 from mq.store.format.pipeline import journal_lock
 from mq.store.format.schedules import schedules_lock
 from mq.store.format.shovels import turns_lock
+from mq.store.format.totals import totals_lock
+from mq.store.format.trends import trends_turn
 
 _LINE_BYTES_MAX: Final = 100
 
 
+class ArchiveLooker(Looker):
+    """Checks archive/. A ledger that names a missing file is no breach; the ledger's reader detects
+    that.
+    """
+
+    def _archive(self) -> Iterator[Look]:
+        folder = archive_folder(self._layout)
+        yield partial(self._kept, folder, FOLDER_MODE)
+        read: dict[str, Callable[[], object]] = {
+            mark_path(self._layout): lambda: archive_mark(self._root),
+            ended_path(self._layout): lambda: last_of_disabled(self._root),
+        }
+        for found in self._entries(folder):
+            if not isinstance(found, os.DirEntry):
+                yield found
+            elif found.path in read:
+                yield partial(self._kept_file, found.path)
+                yield partial(self._said, found.path, read[found.path])
+            elif (name := self._parsed(LedgerName.parse, found.name)) is not None:
+                yield partial(self._kept_file, found.path)
+                yield partial(self._said, found.path, partial(self._ledger, name))
+
+    def _said(self, path: str, read: Callable[[], object]) -> Sequence[Violation]:
+        status = self._root.files.status(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return NOTHING  # Reported by its own check.
+        try:
+            read()
+        except ArchiveUnreadable as error:
+            return (Violation(Breach.ARCHIVE, path, error.why),)
+        except OSError as error:
+            if not is_gone(error):
+                raise
+        return NOTHING
+
+    def _ledger(self, name: LedgerName) -> None:
+        with OpenLedger(self._root, name):
+            return
+
+
 class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
-    """All looks that there are, one after another, and what was counted on the way."""
+    """All checks of a root, one after another, and their counts."""
 
     def looks(self) -> Iterator[Look]:
-        """A look at each thing in the root; memory does not grow with their number."""
+        """One check for each object of the root, in constant memory."""
         for _, looks in self.parts():
             yield from looks
 
     def parts(self) -> Sequence[tuple[str, Iterator[Look]]]:
-        """The same by the folder of the root that they are in; "" for the root itself. A folder
-        that is not there is told as that.
+        """The same checks by the folder that they are in; "" for the root itself. A missing folder
+        is reported.
         """
         layout = self._layout
         parts: list[tuple[str, Iterator[Look]]] = [("", self._top())]
@@ -54,22 +101,26 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
             (layout.schedules, self._schedules()),
             (layout.purged, self._marks()),
             (layout.shovels, self._shovels()),
+            (layout.active, self._active()),
         ]
         parts += [(layout.keys(kind), self._keys(kind)) for kind in Keys]
+        parts += [(index_folder(layout, index), self._entries_of(index)) for index in Index]
         parts.append((history_folder(layout), self._histories()))
         if not self._is_narrowed:
             parts += [
                 (layout.leases, self._ended_leases()),
-                (layout.journal, chain(self._journal(), self._staging())),
+                (layout.journal, chain(self._journal(), self._staging(), self._partings())),
                 (layout.members, self._members()),
                 (layout.lost, self._lost()),
+                (layout.totals, self._totals()),
+                (layout.trends, self._trends()),
                 (archive_folder(layout), self._archive()),
             ]
         return [(folder, self._standing(folder, looks)) for folder, looks in parts]
 
     def _standing(self, folder: str, looks: Iterator[Look]) -> Iterator[Look]:
-        """None where the folder is not there, or is something else: that is told by itself. What
-        it is a symbolic link to is none of the root's.
+        """The checks of a folder; none if it is missing or something else, which its own check
+        reports. A symbolic link is not followed.
         """
         if not folder or self._is_folder(folder):
             yield from looks
@@ -81,6 +132,7 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
             history_folder(self._layout),
             archive_folder(self._layout),
             *self._layout.made_later(),
+            *index_folders(self._layout),
         ):
             yield partial(self._in_the_way, made_later, stat.S_IFDIR)
             yield partial(self._kept, made_later, FOLDER_MODE)
@@ -94,7 +146,7 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
             return (Violation(Breach.FORMAT, path),)
         told = list(self._modes(path, status, FILE_MODE))
         line = self._root.files.read_file(path, _LINE_BYTES_MAX)
-        if line != FORMAT_LINE.encode("ascii"):
+        if line.decode("ascii", "replace") not in FORMAT_LINES:
             told.append(Violation(Breach.FORMAT, path, repr(line)))
         return told
 
@@ -107,6 +159,14 @@ class Auditor(MessageLooker, QueueLooker, KeyLooker, BulkLooker, ArchiveLooker):
 
 
 def _locks(layout: Layout) -> tuple[str, ...]:
-    """Dotfiles that every daemon opens for writing."""
+    """Lock files, which every daemon opens for writing."""
     of_queues = (layout.queues_lock, schedules_lock(layout), turns_lock(layout))
-    return (*of_queues, members_lock(layout), journal_lock(layout), archive_lock(layout))
+    return (
+        *of_queues,
+        members_lock(layout),
+        journal_lock(layout),
+        archive_lock(layout),
+        layout.active_lock,
+        totals_lock(layout),
+        *trends_turn(layout),
+    )

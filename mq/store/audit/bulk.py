@@ -1,4 +1,4 @@
-"""Looks at what is of no queue: bulk publishes, members, and what was set aside."""
+"""Checks of bulk publishes, parted packs, items, and files that fsck set aside."""
 
 import os
 import stat
@@ -6,22 +6,24 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from mq.model.bulk_limits import LEDGER_KEPT_S, LISTING_KEPT_S, STAGING_FORGOTTEN_S
 from mq.model.errors import BadName, StorageFailed
 from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
 from mq.model.names import Key
-from mq.model.upkeep_limits import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
-from mq.store.audit.breaches import Breach, Look, Violation
+from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.looks import NOTHING, SWEEPS_LATE, Looker
 from mq.store.bulk.journal import read_journal
-from mq.store.bulk.sweep import is_forgotten_job
+from mq.store.bulk.spools import LISTING_KEPT_S
+from mq.store.bulk.sweep import STAGING_FORGOTTEN_S, is_forgotten_job
 from mq.store.core.moves import claimed
 from mq.store.disk.files import FOLDER_MODE
 from mq.store.format.archive import archive_folder
+from mq.store.format.entries import index_folders
 from mq.store.format.history import history_folder
-from mq.store.format.layout import is_unfinished
+from mq.store.format.layout import Place, is_unfinished
 from mq.store.format.members import Of, leader_path, parse_member_file, refresh_path, root_id_path
+from mq.store.format.packs import Try, parse_try, parts
 from mq.store.format.pipeline import (
+    LEDGER_KEPT_S,
     Attempt,
     JournalFile,
     is_job,
@@ -30,32 +32,30 @@ from mq.store.format.pipeline import (
     parse_journal_file,
     staging,
 )
+from mq.store.format.totals import parse_totals_file
+from mq.store.format.trends import parse_trends_file
+from mq.store.format.walk import entries_if_there
 from mq.store.leases.lapses import ended_leases
+from mq.store.members.files import MEMBER_TOLD_KEPT_S, UNFINISHED_KEPT_S
 
 _ENDED_KEPT_S: Final = 1.0
 _LEDGER: Final = (JournalFile.DONE, JournalFile.BEGUN)
 
 
 class BulkLooker(Looker):
-    """Of what is of no queue."""
+    """Checks objects that belong to no queue."""
 
-    # Found together, since each hangs on its consumer's others, and kept for a moment.
+    # Computed together, since each depends on its consumer's other leases, and cached for a moment.
     _ended: frozenset[str] = frozenset()
     _ended_s = float("-inf")
 
     def _journal(self) -> Iterator[Look]:
-        for found in self._listed(self._layout.journal):
-            if not isinstance(found, os.DirEntry):
+        for found in self._named(self._layout.journal, parse_journal_file):
+            if not isinstance(found, tuple):
                 yield found
-            elif found.is_symlink():
-                yield partial(self._symlink, found.path)
-            elif found.name.startswith("."):
-                self.amounts.hidden += 1
-                if is_unfinished(found.name):
-                    yield partial(self._leftover, found.path, FORGOTTEN_AFTER_S)
-            elif (parsed := self._parsed(parse_journal_file, found.name)) is not None:
-                yield partial(self._kept_file, found.path)
-                yield partial(self._journal_file, found.path, *parsed)
+            else:
+                yield partial(self._kept_file, found[0].path)
+                yield partial(self._journal_file, found[0].path, *found[1])
 
     def _journal_file(self, path: str, name: Key, file: JournalFile) -> Sequence[Violation]:
         status = self._root.files.status(path)
@@ -70,8 +70,33 @@ class BulkLooker(Looker):
         if not self._is_late(path, 0):
             return NOTHING
         with claimed(self._root, path) as claim:
-            # Else somebody is just bringing them there.
+            # If it is locked, a process is rolling it forward.
             return NOTHING if claim is None else (Violation(Breach.JOURNAL, path, name.text),)
+
+    def _partings(self) -> Iterator[Look]:
+        top = parts(self._layout)
+        if not self._is_folder(top):
+            return
+        yield partial(self._kept, top, FOLDER_MODE)
+        for found in self._named(top, parse_try):
+            if not isinstance(found, tuple):
+                yield found
+                continue
+            entry, parting = found
+            yield partial(self._kept, entry.path, FOLDER_MODE)
+            yield partial(self._parting, parting)
+            if self._root.files.is_there(parting.pack_path(self._layout)):
+                messages = sum(1 for _ in entries_if_there(self._root.files, entry.path)) - 1
+                self.amounts.count(parting.state, parting.queue.text, max(0, messages))
+
+    def _parting(self, parting: Try) -> Sequence[Violation]:
+        folder, path = parting.folder(self._layout), parting.pack_path(self._layout)
+        if not self._root.files.is_there(path):
+            return self._leftover(folder, FORGOTTEN_AFTER_S, parting.queue)
+        if not self._is_late(folder, 0):
+            return NOTHING
+        spot = Place(parting.state, parting.queue, parting.pack)
+        return (Violation(Breach.PARTED, path, "", parting.queue, spot),)
 
     def _staging(self) -> Iterator[Look]:
         top = staging(self._layout)
@@ -91,7 +116,7 @@ class BulkLooker(Looker):
             elif found.is_symlink():
                 yield partial(self._symlink, found.path)
             elif not found.is_dir(follow_symlinks=False):
-                # The mark of a job that was given up.
+                # The mark of an abandoned job.
                 yield partial(self._kept_file, found.path)
                 yield partial(self._leftover, found.path, STAGING_FORGOTTEN_S, None, True)
             else:
@@ -113,7 +138,7 @@ class BulkLooker(Looker):
     def _job(self, job: str) -> Sequence[Violation]:
         late_s = SWEEPS_LATE * SWEEP_EVERY_S + self._overdue_ms / 1000
         path = job_folder(self._layout, job)
-        # One whose commit point stands is told by that.
+        # A committed job is reported by the check of its commit point.
         if self._is_folder(path) and is_forgotten_job(self._root, job, late_s):
             return (Violation(Breach.LEFTOVER, path),)
         return NOTHING
@@ -124,7 +149,7 @@ class BulkLooker(Looker):
             for path in ended_leases(self._root, late_ms):
                 yield partial(self._ended_lease, path, late_ms)
         except OSError:
-            return  # Told of the folder.
+            return  # The folder's own check reports it.
 
     def _ended_lease(self, path: str, late_ms: int) -> Sequence[Violation]:
         now_s = self._root.clock.steady_s()
@@ -157,8 +182,18 @@ class BulkLooker(Looker):
             else:
                 self._foreign(found.name)
 
+    def _totals(self) -> Iterator[Look]:
+        """Checks only names: readers skip lines that they cannot parse."""
+        for found in self._named(self._layout.totals, parse_totals_file):
+            yield partial(self._kept_file, found[0].path) if isinstance(found, tuple) else found
+
+    def _trends(self) -> Iterator[Look]:
+        """As for totals."""
+        for found in self._named(self._layout.trends, parse_trends_file):
+            yield partial(self._kept_file, found[0].path) if isinstance(found, tuple) else found
+
     def _lost(self) -> Iterator[Look]:
-        """Whatever it is, it is what fsck has found."""
+        """Counts the files; their contents may be anything."""
         for found in self._listed(self._layout.lost):
             if isinstance(found, os.DirEntry):
                 self.amounts.lost += 1
@@ -166,10 +201,10 @@ class BulkLooker(Looker):
                 yield found
 
     def _beside_folders(self) -> Iterator[Look]:
-        """What else lies in the root itself."""
+        """Counts other entries of the root itself."""
         layout = self._layout
         later = (*layout.made_later(), history_folder(layout), archive_folder(layout))
-        ours = {layout.format, *later, *layout.folders()}
+        ours = {layout.format, *later, *index_folders(layout), *layout.folders()}
         for found in self._listed(layout.root):
             if not isinstance(found, os.DirEntry):
                 yield found

@@ -1,4 +1,4 @@
-"""Looks at the links of keys, of idempotency keys, and of firings."""
+"""Checks of the links of keys, of idempotency keys and of firings, and of index entries."""
 
 import contextlib
 import os
@@ -7,17 +7,19 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mq.model.errors import BadName, SettingsUnreadable
-from mq.model.limits import SWEEP_EVERY_S
-from mq.model.names import Key, QueueName
-from mq.store.audit.breaches import Breach, Look, Violation
+from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
+from mq.model.names import Key, MessageId, QueueName
+from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.looks import NOTHING, SWEEPS_LATE, Looker, QueueFolder
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE
+from mq.store.format.entries import DEPTHS, Entry, Index, index_folder
 from mq.store.format.layout import Keys, LinkPlace, is_beside_links, is_of_keys
+from mq.store.keys.entries import is_stale
 from mq.store.keys.orphans import KeyFolder, is_orphan, kept_s
 
 
 class KeyLooker(Looker):
-    """Of the three folders of links."""
+    """Checks the folders of links and of entries."""
 
     def _keys(self, kind: Keys) -> Iterator[Look]:
         for found in self._of_queues(self._layout.keys(kind)):
@@ -68,18 +70,71 @@ class KeyLooker(Looker):
         if not stat.S_ISLNK(status.st_mode):
             return self._in_the_way(path, stat.S_IFLNK, folder.queue)
         if path != place.path:
-            # Nobody looks for the key there.
+            # No lookup finds the key there.
             return (Violation(Breach.SYMLINK, path, "not its key's folder", folder.queue),)
         target = self._root.files.linked(path)
         lain_s = (self._root.now_ms() - status.st_mtime_ns // 1_000_000) / 1000
         sweeps_s = SWEEPS_LATE * SWEEP_EVERY_S + self._overdue_ms / 1000
         if target is None or self._is_unheard_of(folder.queue):
-            return NOTHING  # The queue's keys are told as a whole.
+            return NOTHING  # The check of the queue's keys reports all of them at once.
         with contextlib.suppress(SettingsUnreadable):
             swept_s = kept_s(self._root, folder) + sweeps_s
             if lain_s > swept_s and is_orphan(self._root, folder, place, target):
                 return (Violation(Breach.ORPHAN, path, f"for {lain_s:g} s", folder.queue),)
         return NOTHING
+
+    def _entries_of(self, index: Index) -> Iterator[Look]:
+        for found in self._of_queues(index_folder(self._layout, index)):
+            if not isinstance(found, QueueFolder):
+                yield found
+                continue
+            for folder in self._groups(found.path, found.queue, DEPTHS[index]):
+                if not isinstance(folder, str):
+                    yield folder
+                    continue
+                yield from self._in_group(index, found.queue, folder)
+
+    def _groups(self, top: str, queue: QueueName, depth: int) -> "Iterator[Look | str]":
+        for found in self._entries(top):
+            if not isinstance(found, os.DirEntry):
+                yield found
+            elif not found.is_dir(follow_symlinks=False):
+                self._foreign(found.name)
+            else:
+                yield partial(self._kept, found.path, FOLDER_MODE, queue)
+                if depth == 1:
+                    yield found.path
+                else:
+                    yield from self._groups(found.path, queue, depth - 1)
+
+    def _in_group(self, index: Index, queue: QueueName, folder: str) -> Iterator[Look]:
+        for found in self._listed(folder):
+            if not isinstance(found, os.DirEntry):
+                yield found
+            elif not found.is_symlink():
+                self._foreign(found.name)
+            elif (message_id := _id(found.name)) is not None:
+                yield partial(self._entry, Entry(index, queue, message_id, folder, found.path))
+            else:
+                yield partial(self._symlink, found.path)
+
+    def _entry(self, entry: Entry) -> Sequence[Violation]:
+        status = self._root.files.status(entry.path)
+        if status is None:
+            return NOTHING
+        lain_s = (self._root.now_ms() - status.st_mtime_ns // 1_000_000) / 1000
+        swept_s = FORGOTTEN_AFTER_S + SWEEPS_LATE * SWEEP_EVERY_S + self._overdue_ms / 1000
+        with contextlib.suppress(SettingsUnreadable):
+            if lain_s > swept_s and is_stale(self._root, entry):
+                return (Violation(Breach.ORPHAN, entry.path, f"for {lain_s:g} s", entry.queue),)
+        return NOTHING
+
+
+def _id(name: str) -> MessageId | None:
+    try:
+        return MessageId.parse(name)
+    except BadName:
+        return None
 
 
 def _key(name: str) -> Key | None:

@@ -1,6 +1,4 @@
-"""What an audit of a root is made of: names are listed once, and give looks, each of which can be
-taken again.
-"""
+"""The base of auditors: it lists names once, and yields checks (Look) that can be repeated."""
 
 import os
 import stat
@@ -9,32 +7,33 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from mq.model.errors import BadName
-from mq.model.limits import SWEEP_EVERY_S
+from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
 from mq.model.names import QueueName
-from mq.store.audit.breaches import Amounts, Breach, Look, Violation
+from mq.store.audit.findings import Amounts, Breach, Look, Violation
 from mq.store.core.root import Root
 from mq.store.core.standing import bits_left, queue_exists
-from mq.store.core.whose import owner_of
+from mq.store.core.trust import owner_of
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
 from mq.store.disk.steps import T
+from mq.store.format.layout import is_unfinished
 
 NOTHING: Final[Sequence[Violation]] = ()
 SWEEPS_LATE: Final = 2
-"""So many passes come to anything in a root that is not large."""
+"""The number of passes in which mq-mover reaches every object of a root."""
 _LOOKS: Final = 2
-"""So often what another process may just be at is seen before it is believed."""
+"""How often a change that another process may be making is checked before it is reported."""
 
 
 class QueueFolder(NamedTuple):
-    """A queue's folder below one that has one for each queue."""
+    """A queue's folder in a folder with one for each queue."""
 
     queue: QueueName
     path: str
 
 
 class Looker:
-    """Looks at names, changes nothing; `amounts` is what it has counted. `queues`: those alone are
-    looked at; None: all, and what is of no queue.
+    """Lists names and changes nothing; `amounts` has its counts. `queues`: only these are checked;
+    None: everything, also objects without a queue.
     """
 
     def __init__(
@@ -50,14 +49,14 @@ class Looker:
 
     @property
     def _is_narrowed(self) -> bool:
-        """Whether what is of no queue is left out."""
+        """Whether objects without a queue are left out."""
         return self._queues is not None
 
     def _wants(self, queue: QueueName) -> bool:
         return self._queues is None or queue in self._queues
 
     def _entries(self, folder: str) -> "Iterator[os.DirEntry[str] | Look]":
-        """What may be ours. Symbolic links are told of, dotfiles counted."""
+        """The names that may be mq's. Yields a check for symbolic links, and counts dotfiles."""
         for found in self._listed(folder):
             if not isinstance(found, os.DirEntry):
                 yield found
@@ -68,9 +67,30 @@ class Looker:
             else:
                 yield found
 
+    def _named(
+        self,
+        folder: str,
+        parse: Callable[[str], T],
+        is_being_written: Callable[[str], bool] = is_unfinished,
+    ) -> "Iterator[tuple[os.DirEntry[str], T] | Look]":
+        """The entries with valid names, and their parsed names. Yields a check for unfinished
+        files, which are leftovers after an hour.
+        """
+        for found in self._listed(folder):
+            if not isinstance(found, os.DirEntry):
+                yield found
+            elif found.is_symlink():
+                yield partial(self._symlink, found.path)
+            elif found.name.startswith("."):
+                self.amounts.hidden += 1
+                if is_being_written(found.name) and not self._is_narrowed:
+                    yield partial(self._leftover, found.path, FORGOTTEN_AFTER_S)
+            elif (parsed := self._parsed(parse, found.name)) is not None:
+                yield found, parsed
+
     def _listed(self, folder: str) -> "Iterator[os.DirEntry[str] | Look]":
-        """All that there is; of a folder that cannot be listed the storage's word is told, and one
-        that is gone is gone.
+        """All entries. A missing folder is empty; a folder that cannot be listed yields a check
+        that reports it.
         """
         try:
             yield from self._root.files.entries(folder)
@@ -97,8 +117,8 @@ class Looker:
         return (Violation(Breach.SYMLINK, path),)
 
     def _of_queues(self, folder: str) -> "Iterator[Look | QueueFolder]":
-        """Those of the queues that are wanted, each behind the looks at it; and what else a look
-        is to be at.
+        """The folders of wanted queues, each after its own check, and the checks of other
+        entries.
         """
         for found in self._entries(folder):
             if not isinstance(found, os.DirEntry):
@@ -114,8 +134,8 @@ class Looker:
             yield QueueFolder(queue, found.path)
 
     def _kept(self, path: str, mode: int, queue: QueueName | None = None) -> Sequence[Violation]:
-        """Whether a folder, or a file that is no message, is as mq makes it; not where the name has
-        come to mean something else since it was listed.
+        """Checks the mode and owner of a folder or auxiliary file; nothing if the name has another
+        kind by now.
         """
         status = self._root.files.status(path)
         if status is None or stat.S_ISDIR(status.st_mode) != (mode == FOLDER_MODE):
@@ -123,7 +143,7 @@ class Looker:
         return self._modes(path, status, mode, queue)
 
     def _kept_file(self, path: str, queue: QueueName | None = None) -> Sequence[Violation]:
-        """The same of a file, which must be one."""
+        """Likewise, for a path that must be a file."""
         status = self._root.files.status(path)
         if status is None:
             return NOTHING
@@ -134,7 +154,7 @@ class Looker:
     def _modes(
         self, path: str, status: os.stat_result, mode: int, queue: QueueName | None = None
     ) -> Sequence[Violation]:
-        """A folder may hand its group on: where the root's does, those that are made below do."""
+        """The setgid bit is valid if the root's folder has it: folders below inherit it."""
         found = stat.S_IMODE(status.st_mode)
         kept = found & ~bits_left(self._root) if mode == FOLDER_MODE else found
         if kept == mode and status.st_uid == self._owner:
@@ -149,7 +169,7 @@ class Looker:
     def _in_the_way(
         self, path: str, kind: int, queue: QueueName | None = None
     ) -> Sequence[Violation]:
-        """What has a name that mq uses for something else, of `kind` (as in a mode)."""
+        """Reports an entry of another kind than `kind` (as in a mode), where mq uses the name."""
         status = self._root.files.status(path)
         if status is None or stat.S_IFMT(status.st_mode) == kind:
             return NOTHING
@@ -163,7 +183,7 @@ class Looker:
         self.amounts.foreign_name = name
 
     def _parsed(self, parse: Callable[[str], T], name: str) -> T | None:
-        """What the name says; None for a foreign one, which is counted."""
+        """The parsed name; None for a foreign name, which is counted."""
         try:
             return parse(name)
         except BadName:
@@ -175,11 +195,11 @@ class Looker:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def _is_unheard_of(self, queue: QueueName) -> bool:
-        """Whether there is no such queue, as far as anybody can tell."""
+        """Whether the queue does not exist, as far as that can be seen."""
         return self._has_queues and not queue_exists(self._root, queue)
 
     def _is_stray(self, queue: QueueName) -> bool:
-        """Whether it was not deleted either."""
+        """Whether the queue neither exists nor was deleted."""
         return all(
             self._is_unheard_of(queue)
             and self._root.files.status(self._layout.tombstone(queue)) is None
@@ -187,8 +207,8 @@ class Looker:
         )
 
     def _is_late(self, path: str, kept_s: float, *, by_mtime: bool = False) -> bool:
-        """Whether a file that mq-mover takes away after so many seconds is there for longer, by
-        some passes; counted from its ctime.
+        """Whether a file is older than `kept_s` seconds (by its ctime), plus some passes of
+        mq-mover, which should have removed it.
         """
         status = self._root.files.status(path)
         if status is None:
@@ -206,5 +226,5 @@ class Looker:
         return NOTHING
 
     def _age_ms(self, status: os.stat_result) -> int:
-        """Since when nobody has written to it, or moved it, in milliseconds."""
+        """Milliseconds since the last write or move."""
         return self._root.now_ms() - status.st_ctime_ns // 1_000_000

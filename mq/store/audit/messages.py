@@ -1,4 +1,4 @@
-"""Looks at messages: what lies in new/, queues/, delay/, remove/ and leases/."""
+"""Checks of messages in new/, queues/, delay/, remove/ and leases/."""
 
 import contextlib
 import os
@@ -12,28 +12,33 @@ from mq.model.lifecycle import State
 from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
-from mq.store.audit.breaches import Breach, Look, Spot, Violation
+from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.looks import NOTHING, Looker
+from mq.store.core.find import lives
+from mq.store.core.message_file import holds_pack, is_readable
+from mq.store.core.moves import others_of
 from mq.store.core.root import Root
-from mq.store.core.unreadable import is_readable
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE, is_gone
-from mq.store.format.bucket_names import IN_COMMON, Shape, is_deep, parse_bucket
+from mq.store.format.bucket_names import IN_COMMON, Shape
 from mq.store.format.layout import (
     Keys,
     LinkPlace,
+    Place,
+    are_deleted_entries,
     are_deleted_keys,
     is_deleted_folder,
     parse_entry,
     split_entry,
 )
 from mq.store.format.pipeline import LeaseFile, is_acknowledged, parse_lease_file, parse_owner_lock
-from mq.store.keys.holders import lives
+from mq.store.format.walk import Folder, Holds
+from mq.store.keys.entries import is_entered
 from mq.store.leases.lapses import late_leases
 
 SHARED: Final = (State.NEW, State.DELAYED, State.LEASED, State.REMOVED)
-"""In one folder for all queues; ready messages lie in their queues' own."""
+"""States with one folder for all queues; ready messages lie in folders of their queues."""
 ALIVE: Final = (State.READY, State.DELAYED, State.LEASED)
-"""What is published, and not over."""
+"""The states of published messages that are not removed."""
 _OTHERS: Final = {
     State.NEW: (State.DELAYED, State.LEASED, State.REMOVED, State.READY),
     State.DELAYED: (State.LEASED, State.REMOVED, State.READY),
@@ -41,14 +46,14 @@ _OTHERS: Final = {
     State.REMOVED: (State.READY,),
     State.READY: (),
 }
-"""Each pair of places is told once, by the one that is looked at first here."""
+"""Reports each pair of places once, by the state that stands first here."""
 _OTHERS_OF_ACKNOWLEDGED: Final = (State.DELAYED, State.READY, State.LEASED, State.REMOVED)
 _LOOKS: Final = 2
 _DEEPS_KEPT: Final = 1024
 
 
 class MessageLooker(Looker):
-    """Of messages, wherever they lie."""
+    """Checks messages in all places."""
 
     def __init__(
         self, root: Root, overdue_s: float, queues: Collection[QueueName] | None = None
@@ -57,18 +62,19 @@ class MessageLooker(Looker):
         self._deeps: dict[str, bool] = {}
 
     def _shared(self, state: State) -> Iterator[Look]:
-        """new/, delay/ or remove/."""
-        top = self._layout.folder(state)
-        for bucket, found in self._walk(top, state):
+        holds = Holds.NOTHING if state is State.NEW else Holds.BUCKETS
+        for bucket, found in self._walk(Folder(self._layout.folder(state), holds)):
             if not isinstance(found, os.DirEntry):
                 yield found
             elif found.is_dir(follow_symlinks=False):
                 yield from self._folder_in(state, bucket, found)
             elif (parsed := self._parsed(parse_entry, found.name)) is not None:
-                yield from self._counted(Spot(state, *parsed, bucket), found)
+                yield from self._counted(Place(state, *parsed, bucket), found)
 
     def _folder_in(self, state: State, bucket: str, entry: "os.DirEntry[str]") -> Iterator[Look]:
-        """What of deleted queues and of acknowledged leases lies in remove/; else it is foreign."""
+        """Checks the folders of deleted queues and acknowledged leases in remove/; others are
+        foreign.
+        """
         name = entry.name
         of = split_entry(name)[0]
         if state is not State.REMOVED or bucket:
@@ -76,7 +82,7 @@ class MessageLooker(Looker):
         elif is_acknowledged(name):
             yield partial(self._kept, entry.path, FOLDER_MODE)
             yield from self._lease(State.REMOVED, entry.path)
-        elif is_deleted_folder(name) or are_deleted_keys(name):
+        elif is_deleted_folder(name) or are_deleted_keys(name) or are_deleted_entries(name):
             if self._wants(QueueName(of)):
                 yield partial(self._kept, entry.path, FOLDER_MODE)
                 if is_deleted_folder(name):
@@ -85,7 +91,7 @@ class MessageLooker(Looker):
             self._foreign(name)
 
     def _leases(self) -> Iterator[Look]:
-        """Each is released when it is due; or it is being released."""
+        """Checks that each lease is released when due."""
         for found in self._entries(self._layout.leases):
             if not isinstance(found, os.DirEntry):
                 yield found
@@ -119,42 +125,27 @@ class MessageLooker(Looker):
         return NOTHING
 
     def _lease(self, state: State, folder: str) -> Iterator[Look]:
-        """What lies in a lease, or in one that was acknowledged."""
+        """Checks the messages of a lease, open or acknowledged."""
         bucket = f"{os.path.basename(folder)}/"
         for found in self._entries(folder):
             if not isinstance(found, os.DirEntry):
                 yield found
             elif (parsed := self._parsed(parse_entry, found.name)) is not None:
-                yield from self._counted(Spot(state, *parsed, bucket), found)
+                yield from self._counted(Place(state, *parsed, bucket), found)
 
-    def _walk(self, top: str, state: State) -> "Iterator[tuple[str, os.DirEntry[str] | Look]]":
-        """What lies in a folder and its buckets, each with its bucket; new/ has none."""
-        for found in self._entries(top):
-            if (
-                not isinstance(found, os.DirEntry)
-                or state is State.NEW
-                or parse_bucket(found.name) is None
-            ):
-                yield "", found
+    def _walk(self, folder: Folder) -> "Iterator[tuple[str, os.DirEntry[str] | Look]]":
+        """The entries of a folder and of the message folders below it, each with its bucket."""
+        for found in self._entries(folder.path):
+            inner = folder.below(found.name) if isinstance(found, os.DirEntry) else None
+            if inner is None or not isinstance(found, os.DirEntry):
+                yield folder.spot, found
             elif not found.is_dir(follow_symlinks=False):
-                yield "", partial(self._in_the_way, found.path, stat.S_IFDIR)
+                yield folder.spot, partial(self._in_the_way, found.path, stat.S_IFDIR)
             else:
-                bucket = f"{found.name}/"
-                self._deeps.clear()
-                yield bucket, partial(self._kept, found.path, FOLDER_MODE)
-                yield from self._below(found.path, bucket)
-
-    def _below(self, folder: str, bucket: str) -> "Iterator[tuple[str, os.DirEntry[str] | Look]]":
-        for found in self._entries(folder):
-            if not isinstance(found, os.DirEntry) or not is_deep(found.name):
-                yield bucket, found
-            elif not found.is_dir(follow_symlinks=False):
-                yield bucket, partial(self._in_the_way, found.path, stat.S_IFDIR)
-            else:
-                deep = f"{bucket}{found.name}/"
-                yield deep, partial(self._kept, found.path, FOLDER_MODE)
-                for inner in self._entries(found.path):
-                    yield deep, inner
+                if inner.holds is Holds.DEEP:
+                    self._deeps.clear()
+                yield inner.spot, partial(self._kept, found.path, FOLDER_MODE)
+                yield from self._walk(inner)
 
     def _queue_folders(self) -> Iterator[Look]:
         for found in self._entries(self._layout.queues):
@@ -174,7 +165,7 @@ class MessageLooker(Looker):
             yield from self._queue(found.path, State.READY, queue)
 
     def _is_spoken_of(self, queue: QueueName) -> bool:
-        """Whether anything says that there should be such a queue."""
+        """Whether settings, keys or messages refer to the queue."""
         is_there = self._root.files.is_there
         if queue.is_sideline and self._is_folder(self._layout.queue(queue.counterpart())):
             return True
@@ -183,39 +174,39 @@ class MessageLooker(Looker):
         )
 
     def _queue(self, folder: str, state: State, queue: QueueName) -> Iterator[Look]:
-        """A queue's folder; of one that has gone its shape and its keys have too."""
+        """Checks the folder of a queue. A missing queue has neither shape nor keys."""
         shape = None
-        with contextlib.suppress(SettingsUnreadable):  # Told beside the file.
-            shape = self._root.places.shape(queue)
-        for bucket, found in self._walk(folder, state):
+        with contextlib.suppress(SettingsUnreadable):  # Reported by the check of the file.
+            shape = self._root.facts.shape_now(queue)
+        for bucket, found in self._walk(Folder(folder)):
             if not isinstance(found, os.DirEntry):
                 yield found
             elif (message_id := self._parsed(MessageId.parse, found.name)) is not None:
                 if not found.is_file(follow_symlinks=False):
                     self._foreign(found.name)
                     continue
-                self.amounts.count(state, queue.text)
-                spot = Spot(state, queue, message_id, bucket)
+                self.amounts.count(state, queue.text, message_id.items or 1)
+                spot = Place(state, queue, message_id, bucket)
                 if state is State.REMOVED:
                     yield partial(self._file, spot, found.path)
                 else:
                     yield partial(self._message, spot, found.path, shape)
 
-    def _counted(self, spot: Spot, entry: "os.DirEntry[str]") -> Iterator[Look]:
+    def _counted(self, spot: Place, entry: "os.DirEntry[str]") -> Iterator[Look]:
         if not self._wants(spot.queue):
             return
         if not entry.is_file(follow_symlinks=False):
             self._foreign(entry.name)
             return
-        self.amounts.count(spot.state, spot.queue.text)
+        self.amounts.count(spot.state, spot.queue.text, spot.id.items or 1)
         is_placed = spot.state in (State.DELAYED, State.REMOVED) and not is_acknowledged(
             spot.bucket[:-1]
         )
         yield partial(self._message, spot, entry.path, IN_COMMON if is_placed else None)
 
-    def _message(self, spot: Spot, path: str, shape: Shape | None) -> Sequence[Violation]:
-        """All that is to be said of a message. `shape`: by which its place follows from its id;
-        None: it does not.
+    def _message(self, spot: Place, path: str, shape: Shape | None) -> Sequence[Violation]:
+        """All checks of a message. `shape`: determines its place by its id; None: it has no fixed
+        place.
         """
         status = self._root.files.status(path)
         if status is None or not stat.S_ISREG(status.st_mode):
@@ -228,23 +219,29 @@ class MessageLooker(Looker):
             told += self._timely(spot, path, status)
         if spot.id.key is not None and spot.state in ALIVE:
             told += self._key_of(spot, path)
+        if spot.id.is_entered and spot.state in ALIVE:
+            told += self._entry_of(spot, path)
+        if spot.id.pack_size and spot.state in ALIVE and self._has_pack(spot):
+            told.append(self._say(Breach.ITEM, spot, path))
         return told if not told or self._root.files.status(path) is not None else NOTHING
 
-    def _file(self, spot: Spot, path: str) -> Sequence[Violation]:
-        """What every message's file must be."""
+    def _file(self, spot: Place, path: str) -> Sequence[Violation]:
+        """Checks of every message's file."""
         status = self._root.files.status(path)
         if status is None or not stat.S_ISREG(status.st_mode):
             return NOTHING
         return self._of_file(spot, path, status)
 
-    def _of_file(self, spot: Spot, path: str, status: os.stat_result) -> Sequence[Violation]:
+    def _of_file(self, spot: Place, path: str, status: os.stat_result) -> Sequence[Violation]:
         told = list(self._modes(path, status, FILE_MODE, spot.queue))
         if spot.state in ALIVE:
-            # What lies in new/ may be half written, and go from there to remove/.
+            # A file in new/ may be half written, and go from there to remove/.
             stamp = Stamp.from_mtime_ns(status.st_mtime_ns)
             if stamp.mtime_ns() != status.st_mtime_ns:
                 told.append(self._say(Breach.MTIME, spot, path, f"{status.st_mtime_ns} ns"))
-            if spot.id.header_bytes and not spot.queue.is_sideline:
+            if spot.id.items and not spot.queue.is_sideline:
+                told += self._contents(spot, path)
+            elif spot.id.header_bytes and not spot.queue.is_sideline:
                 told += self._head(spot, path, status)
         if status.st_nlink > 1:
             told.append(self._say(Breach.LINKED, spot, path, f"{status.st_nlink} names"))
@@ -252,12 +249,12 @@ class MessageLooker(Looker):
 
     @staticmethod
     def _say(
-        breach: Breach, spot: Spot, path: str, detail: str = "", other: Spot | None = None
+        breach: Breach, spot: Place, path: str, detail: str = "", other: Place | None = None
     ) -> Violation:
         return Violation(breach, path, detail, spot.queue, spot, other)
 
-    def _head(self, spot: Spot, path: str, status: os.stat_result) -> Iterator[Violation]:
-        """Of a message that has a header block. In a sideline what is unreadable stays."""
+    def _head(self, spot: Place, path: str, status: os.stat_result) -> Iterator[Violation]:
+        """Checks the header block. In a sideline unreadable messages are valid."""
         size = spot.id.header_bytes
         if status.st_size < size:
             yield self._say(Breach.SHORT, spot, path, f"{status.st_size} bytes")
@@ -271,40 +268,70 @@ class MessageLooker(Looker):
         if not is_readable(block):
             yield self._say(Breach.UNREADABLE, spot, path)
 
+    def _contents(self, spot: Place, path: str) -> Iterator[Violation]:
+        """Checks what a pack holds. In a sideline unreadable ones are valid."""
+        try:
+            is_pack = self._holds_pack(spot.id, path)
+        except OSError as error:
+            if not is_gone(error):
+                yield self._say(Breach.STORAGE, spot, path, os.strerror(error.errno or 0))
+            return
+        if not is_pack:
+            yield self._say(Breach.PACK, spot, path)
+
+    def _holds_pack(self, pack: MessageId, path: str) -> bool:
+        descriptor = self._root.files.open_read(path)
+        try:
+            return holds_pack(self._root, pack, descriptor)
+        finally:
+            self._root.files.close(descriptor)
+
+    def _has_pack(self, spot: Place) -> bool:
+        """Whether the pack of an item lives, in two looks."""
+        pack = spot.id.pack()
+        return all(self._is_pack_there(spot.queue, pack) for _ in range(_LOOKS))
+
+    def _is_pack_there(self, queue: QueueName, pack: MessageId) -> bool:
+        return any(
+            self._root.files.is_there(self._layout.path(state, queue, pack, bucket))
+            for state in ALIVE
+            for bucket in self._spots(state, queue, pack)
+        )
+
     def _other_places(
-        self, spot: Spot, here: str, status: os.stat_result, shape: Shape | None
+        self, spot: Place, here: str, status: os.stat_result, shape: Shape | None
     ) -> Iterator[Violation]:
-        """The same message elsewhere; of a sideline's, in its queue too."""
+        """Reports other places of the message; of a sideline's message also in its queue."""
         for other in self._others(spot, shape):
             there = other.path(self._layout)
             if all(self._is_in_both(here, there, status) for _ in range(_LOOKS)):
                 yield self._say(Breach.TWO_STATES, spot, here, f"and in {there}", other)
 
-    def _others(self, spot: Spot, shape: Shape | None) -> Iterator[Spot]:
+    def _others(self, spot: Place, shape: Shape | None) -> Iterator[Place]:
         queue, message_id = spot.queue, spot.id
         is_acknowledged = spot.state is State.REMOVED and shape is None
         for state in _OTHERS_OF_ACKNOWLEDGED if is_acknowledged else _OTHERS[spot.state]:
             for bucket in self._spots(state, queue, message_id):
-                # Of two of one state one tells.
+                # Two places of one state are reported once.
                 if state is not spot.state or bucket > spot.bucket or is_acknowledged:
-                    yield Spot(state, queue, message_id, bucket)
+                    yield Place(state, queue, message_id, bucket)
         if shape is not None:
             for bucket in self._other_buckets(spot, shape):
-                yield Spot(spot.state, queue, message_id, bucket)
+                yield Place(spot.state, queue, message_id, bucket)
         if spot.state is State.READY and queue.is_sideline:
-            across = queue.counterpart()
-            for state in (State.READY, State.DELAYED):
-                for bucket in self._spots(state, across, message_id):
-                    yield Spot(state, across, message_id, bucket)
+            for across in others_of(self._root, queue):
+                for state in (State.READY, State.DELAYED):
+                    for bucket in self._spots(state, across, message_id):
+                        yield Place(state, across, message_id, bucket)
 
     def _spots(self, state: State, queue: QueueName, message_id: MessageId) -> Iterator[str]:
-        # Of a shape that cannot be read the first place is all that is known.
+        # If the shape is unreadable, only the first place is known.
         with contextlib.suppress(SettingsUnreadable):
             yield from self._root.places.spots(state, queue, message_id)
 
-    def _other_buckets(self, spot: Spot, shape: Shape) -> Iterator[str]:
-        """Where else a message may lie in the same state: deeper; of one in a bucket that is not
-        its own, anywhere.
+    def _other_buckets(self, spot: Place, shape: Shape) -> Iterator[str]:
+        """Other buckets of the same state that may hold the message: a deeper one; for a message in
+        a wrong bucket, all of them.
         """
         deep = shape.deep(spot.id)
         bucket = deep[: deep.index("/") + 1]
@@ -317,7 +344,7 @@ class MessageLooker(Looker):
             yield from ("", bucket, deep)
 
     def _has_deep(self, folder: str) -> bool:
-        """Whether a bucket has this folder below it: remembered while the bucket is walked."""
+        """Whether a bucket has this folder below it. Cached while the bucket is walked."""
         known = self._deeps.get(folder)
         if known is None:
             if len(self._deeps) >= _DEEPS_KEPT:
@@ -331,7 +358,7 @@ class MessageLooker(Looker):
         again = self._root.files.status(here)
         return again is not None and os.path.samestat(again, status)
 
-    def _timely(self, spot: Spot, path: str, status: os.stat_result) -> Iterator[Violation]:
+    def _timely(self, spot: Place, path: str, status: os.stat_result) -> Iterator[Violation]:
         if spot.state is State.NEW:
             swept_ms = (FORGOTTEN_AFTER_S + SWEEP_EVERY_S) * 1000 + self._overdue_ms
             if (age_ms := self._age_ms(status)) > swept_ms:
@@ -340,13 +367,13 @@ class MessageLooker(Looker):
             yield self._say(Breach.STRAY, spot, path)
         elif spot.state is State.DELAYED:
             late_ms = self._root.now_ms() - Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
-            # By ctime too: what has just been claimed is perhaps not stamped yet.
+            # The ctime counts too: a message that was just claimed may not be stamped yet.
             if late_ms > self._overdue_ms and self._age_ms(status) > self._overdue_ms:
                 yield self._say(Breach.OVERDUE, spot, path, f"for {late_ms / 1000:g} s")
 
-    def _key_of(self, spot: Spot, path: str) -> Iterator[Violation]:
-        """Of two living messages with one key, one at most has the link. What was sidelined has
-        none.
+    def _key_of(self, spot: Place, path: str) -> Iterator[Violation]:
+        """Checks that the key's link names the message. Only one of two living messages with a key
+        can have the link; a sidelined message has none.
         """
         queue, message_id = spot.queue, spot.id
         if message_id.key is None or queue.is_sideline or self._is_stray(queue):
@@ -357,11 +384,21 @@ class MessageLooker(Looker):
                 says = self._root.files.linked(place.path)
                 yield self._say(Breach.KEY, spot, path, f"it says {says}")
 
+    def _entry_of(self, spot: Place, path: str) -> Iterator[Violation]:
+        queue, message_id = spot.queue, spot.id
+        with contextlib.suppress(SettingsUnreadable):
+            if not self._is_stray(queue) and all(
+                not is_entered(self._root, queue, message_id, path)
+                and lives(self._root, queue, message_id)
+                for _ in range(_LOOKS)
+            ):
+                yield self._say(Breach.ENTRY, spot, path)
+
     def _lacks_key(self, queue: QueueName, message_id: MessageId, place: LinkPlace) -> bool:
         says = self._root.files.linked(place.path)
         return says != message_id.text and lives(self._root, queue, message_id)
 
 
-def belongs(spot: Spot, shape: Shape) -> bool:
-    """Whether a message lies where its id says, in a queue of this shape."""
+def belongs(spot: Place, shape: Shape) -> bool:
+    """Whether the message lies in a bucket that its id allows, in a queue of this shape."""
     return not spot.bucket or spot.bucket in (shape.bucket(spot.id), shape.deep(spot.id))

@@ -1,6 +1,6 @@
-"""Messages that lie ready in a bucket which is not their own: a fetch finds them, their ids do not.
+"""Ready messages in a wrong bucket: a fetch finds them, a lookup by id does not.
 
-A folder is looked through by its names alone.
+Scans a folder by names alone.
 """
 
 import os
@@ -11,42 +11,43 @@ from mq.model.errors import BadName
 from mq.model.lifecycle import State
 from mq.model.limits import UUID_CHARS
 from mq.model.names import MessageId, QueueName
-from mq.store.audit.breaches import Spot
 from mq.store.core.root import Root
 from mq.store.format.bucket_names import Shape, dashed, parse_bucket, shard_of
-from mq.store.format.walk import entries_if_there, is_deep_folder
+from mq.store.format.layout import Place
+from mq.store.format.walk import Folder, entries_if_there, holds_at
 
 _PRIORITY_CHARS = len(",p=1")
 
 
 class Looked(NamedTuple):
-    """What lies in a bucket's folder: how many names, the messages among them that are misplaced,
-    and the folders below it, as buckets are written.
+    """A bucket's folder: its number of names, the misplaced messages among them, and the folders
+    below it, as buckets.
     """
 
     names: int
-    misplaced: list[Spot]
+    misplaced: list[Place]
     below: list[str]
 
 
 def look_for_misplaced(root: Root, queue: QueueName, bucket: str) -> Looked:
-    """Looks through one folder of a queue's buckets. Raises SettingsUnreadable, OSError."""
-    belongs = _belongs(root.places.shape(queue), bucket)
+    """Scans one folder of a queue's buckets. Blocking. Raises SettingsUnreadable, OSError."""
+    belongs = _belongs(root.facts.shape_now(queue), bucket)
     names = 0
-    misplaced, below = list[Spot](), list[str]()
-    for entry in entries_if_there(root.files, root.layout.parent(State.READY, queue, bucket)):
+    misplaced, below = list[Place](), list[str]()
+    folder = Folder(root.layout.parent(State.READY, queue, bucket), holds_at(bucket), bucket)
+    for entry in entries_if_there(root.files, folder.path):
         names += 1
         if belongs(entry.name):
             continue
-        if is_deep_folder(entry):
-            below.append(f"{bucket}{entry.name}/")
+        if (inner := folder.inner(entry)) is not None:
+            below.append(inner.spot)
         elif (message_id := _message(entry)) is not None:
-            misplaced.append(Spot(State.READY, queue, message_id, bucket))
+            misplaced.append(Place(State.READY, queue, message_id, bucket))
     return Looked(names, misplaced, below)
 
 
 def _belongs(shape: Shape, bucket: str) -> Callable[[str], bool]:
-    """What tells of a name whether it is surely that of a message which belongs there."""
+    """A predicate on names: true if the message certainly belongs into the bucket."""
     outer, _, inner = bucket[:-1].partition("/")
     found = parse_bucket(outer)
     if found is None or len(found.digits) != shape.digits:

@@ -1,50 +1,27 @@
-"""Looks at what is of whole queues: settings, schedules, marks of purges, tombstones, shovels,
+"""Checks of the files of queues: settings, schedules, purge marks, tombstones, shovels,
 histories.
 """
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from mq.model.errors import ScheduleUnreadable, SettingsUnreadable
-from mq.model.limits import FORGOTTEN_AFTER_S, TOMBSTONE_KEPT_S
 from mq.model.names import QueueName, ScheduleName
-from mq.store.audit.breaches import Breach, Look, Violation
+from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.looks import NOTHING, Looker, QueueFolder
 from mq.store.disk.files import FOLDER_MODE
-from mq.store.disk.steps import T
 from mq.store.format.history import history_folder, is_date, is_history_file
-from mq.store.format.layout import is_unfinished, parse_settings
+from mq.store.format.layout import parse_settings, parse_turn
 from mq.store.format.schedules import is_unfinished_schedule, parse_schedule
 from mq.store.format.shovels import parse_shovel_file
+from mq.store.operations.queues import TOMBSTONE_KEPT_S
 from mq.store.schedules.file import read_kept
-from mq.store.settings.configure import Configured
 
 
 class QueueLooker(Looker):
-    """Of what queues have beside their messages."""
-
-    def _named(
-        self,
-        folder: str,
-        parse: Callable[[str], T],
-        is_being_written: Callable[[str], bool] = is_unfinished,
-    ) -> "Iterator[tuple[os.DirEntry[str], T] | Look]":
-        """What has a name that means something, and what it says; of what was being written an
-        hour ago, that it is there.
-        """
-        for found in self._listed(folder):
-            if not isinstance(found, os.DirEntry):
-                yield found
-            elif found.is_symlink():
-                yield partial(self._symlink, found.path)
-            elif found.name.startswith("."):
-                self.amounts.hidden += 1
-                if is_being_written(found.name) and not self._is_narrowed:
-                    yield partial(self._leftover, found.path, FORGOTTEN_AFTER_S)
-            elif (parsed := self._parsed(parse, found.name)) is not None:
-                yield found, parsed
+    """Checks the files that queues have beside their messages."""
 
     def _settings(self) -> Iterator[Look]:
         for found in self._named(self._layout.settings, parse_settings):
@@ -59,7 +36,7 @@ class QueueLooker(Looker):
         if status is None or not stat.S_ISREG(status.st_mode):
             return NOTHING
         try:
-            Configured.read(self._root, queue)
+            self._root.facts.configured(queue)
         except SettingsUnreadable:
             return (Violation(Breach.SETTINGS, path, "", queue),)
         if self._is_unheard_of(queue):
@@ -67,7 +44,7 @@ class QueueLooker(Looker):
         return NOTHING
 
     def _schedules(self) -> Iterator[Look]:
-        """Of a queue that was deleted there are none."""
+        """A deleted queue must have no schedules."""
         entries = self._named(self._layout.schedules, parse_schedule, is_unfinished_schedule)
         for found in entries:
             if not isinstance(found, tuple):
@@ -122,6 +99,14 @@ class QueueLooker(Looker):
 
     def _shovels(self) -> Iterator[Look]:
         for found in self._named(self._layout.shovels, parse_shovel_file):
+            if not isinstance(found, tuple):
+                yield found
+            elif self._wants(found[1]):
+                yield partial(self._kept_file, found[0].path, found[1])
+                yield partial(self._shovel, found[0].path, found[1])
+
+    def _active(self) -> Iterator[Look]:
+        for found in self._named(self._layout.active, parse_turn):
             if not isinstance(found, tuple):
                 yield found
             elif self._wants(found[1]):

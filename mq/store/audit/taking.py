@@ -1,5 +1,5 @@
-"""Taking an auditor's looks: what they tell, also where the storage does not say; whether it is
-still so at the second look; and looks that another process takes again.
+"""Performs an auditor's checks: turns storage errors into findings, confirms a finding by a second
+check, and sends checks to other processes.
 """
 
 import os
@@ -10,24 +10,24 @@ from typing import Any, Final
 
 from mq.model.errors import MqError
 from mq.model.names import QueueName
-from mq.store.audit.breaches import Breach, Look, Violation
+from mq.store.audit.findings import Breach, Look, Violation
 from mq.store.audit.looks import Looker
 from mq.store.core.root import Root
 from mq.store.format.layout import entry_prefix
 
 OF_ALL: Final = (Breach.FORMAT, Breach.FOLDER, Breach.STORAGE)
-"""What concerns whoever asks for any queue."""
+"""Breaches that concern every queue."""
 
 
 class Taking:
-    """Looks of a root, taken for who asks for these queues; None: for all of it."""
+    """Performs checks of a root for an audit of these queues; None: of the whole root."""
 
     def __init__(self, root: Root, queues: Collection[QueueName] | None = None) -> None:
         self._root = root
         self._queues = None if queues is None else tuple(queues)
 
     def taken(self, look: Look) -> Sequence[Violation]:
-        """What a look tells now. An error of the storage is told as one of the root."""
+        """The findings of a check. A storage error is a finding of the root."""
         try:
             return [each for each in look() if self.is_asked_for(each)]
         except OSError as error:
@@ -37,7 +37,7 @@ class Taking:
             return (Violation(Breach.STORAGE, self._root.layout.root, str(error)),)
 
     def still(self, look: Look, seen: Violation) -> Violation | None:
-        """The same breach of the same thing, as it is now; None: it is no more."""
+        """The same breach of the same object, by a second check; None: it is gone."""
         return next(
             (
                 each
@@ -48,7 +48,7 @@ class Taking:
         )
 
     def is_asked_for(self, violation: Violation) -> bool:
-        """Whether it concerns the queues that were named; what all of them need does."""
+        """Whether the finding concerns the audited queues; findings of the whole root do."""
         queues = self._queues
         if not queues or violation.queue in queues or violation.breach in OF_ALL:
             return True
@@ -62,8 +62,8 @@ class Taking:
 
 @dataclass(frozen=True, slots=True)
 class SentLook:
-    """A look as it is sent to another process, which has an auditor of its own: the auditor's
-    method, and what that is called with.
+    """A check in a form that another process can repeat with its own auditor: the auditor's method
+    and its arguments.
     """
 
     method: str
@@ -72,20 +72,20 @@ class SentLook:
 
     @classmethod
     def of(cls, look: Look) -> "SentLook":
-        """Of a look that an auditor has given."""
+        """Makes one of an auditor's check."""
         if isinstance(look, partial):
             return cls(look.func.__name__, look.args, tuple(look.keywords.items()))
         return cls(look.__name__)
 
     def by(self, auditor: Looker) -> Look:
-        """The same look, of this auditor."""
+        """The check, by this auditor."""
         return partial(getattr(auditor, self.method), *self.arguments, **dict(self.named))
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A breach that was seen once, when (milliseconds since the epoch), and the look that may see
-    it again.
+    """A breach that was seen once, the time (milliseconds since the epoch), and the check that can
+    confirm it.
     """
 
     seen_ms: int

@@ -1,6 +1,6 @@
-"""What is staged in folds: folders that go to their places whole, each by one rename.
+"""Folds: staged folders that move to their places as a whole, each by one rename.
 
-FORMAT.md, "bulk publishes", has the steps and what a crash after each leaves.
+PROTOCOL.md, "bulk publishes", has the steps and what a crash after each leaves.
 """
 
 import contextlib
@@ -9,16 +9,18 @@ import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from mq.model.errors import BadName
 from mq.model.lifecycle import DELIVER, State
 from mq.model.names import MessageId, QueueName
-from mq.store.bulk.staged import remove_empty, staged_entries
+from mq.model.totals import Total
+from mq.store.bulk.staged import staged_entries
 from mq.store.core.moves import folders_of, make_ways, together
-from mq.store.core.purged import mark_of
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.recording import record_published
+from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import parse_entry
@@ -31,41 +33,43 @@ from mq.store.format.pipeline import (
     staged_spot,
 )
 from mq.store.format.settings import DEFAULT_SHAPE
-from mq.store.format.walk import entries_if_there
-from mq.store.history.bulk import record_published
+from mq.store.format.walk import entries_if_there, named
 
-# What a rename of a folder says where its place is taken.
+# The errors of a folder's rename to a place that is taken.
 _TAKEN: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 
 
 def staged_folds(root: Root, job: str, attempt: Attempt) -> list[Fold]:
-    """An attempt's folds. Raises OSError."""
+    """The folds of an attempt. Raises OSError."""
     return _parsed(staged_entries(root, job, attempt).folders)
 
 
-def staged_messages(
-    root: Root, job: str, attempt: Attempt
-) -> Iterator[tuple[QueueName, MessageId, str]]:
-    """Each message that an attempt has staged, and where it lies; in its folds too. Raises
-    OSError.
-    """
+class StagedMessage(NamedTuple):
+    """A message that an attempt has staged, and its path."""
+
+    queue: QueueName
+    id: MessageId
+    path: str
+
+
+def staged_messages(root: Root, job: str, attempt: Attempt) -> Iterator[StagedMessage]:
+    """All messages that an attempt has staged, also those in folds. Raises OSError."""
     found = staged_entries(root, job, attempt)
-    for entry in found.files:
-        with contextlib.suppress(BadName):
-            yield *parse_entry(entry.name), entry.path
+    for entry, of in named(found.files, parse_entry):
+        yield StagedMessage(*of, entry.path)
     for fold in _parsed(found.folders):
-        for entry in entries_if_there(root.files, fold_folder(root.layout, job, attempt, fold)):
-            with contextlib.suppress(BadName):
-                yield fold.queue, MessageId.parse(entry.name), entry.path
+        entries = entries_if_there(root.files, fold_folder(root.layout, job, attempt, fold))
+        for entry, message_id in named(entries, MessageId.parse):
+            yield StagedMessage(fold.queue, message_id, entry.path)
 
 
-def is_unfolded(
-    root: Root, job: str, attempt: Attempt, queue: QueueName, message_id: MessageId, path: str
-) -> bool:
-    """Whether a path is a fold's name of what the attempt's own folder has too."""
-    own = staged_path(root.layout, job, attempt, queue, message_id)
-    status, other = root.files.status(path), root.files.status(own)
-    if path == own or status is None or other is None:
+def is_unfolded(root: Root, job: str, attempt: Attempt, staged: StagedMessage) -> bool:
+    """Whether the path is a leftover name in a fold of a message that is in the attempt's own
+    folder.
+    """
+    own = staged_path(root.layout, job, attempt, staged.queue, staged.id)
+    status, other = root.files.status(staged.path), root.files.status(own)
+    if staged.path == own or status is None or other is None:
         return False
     return os.path.samestat(status, other)
 
@@ -77,8 +81,8 @@ def move_folds(
     folders: "Iterable[os.DirEntry[str]]",
     go_whole: bool,
 ) -> Steps[int]:
-    """Brings folds to their places, if they are to `go_whole`; how many messages. What cannot lies
-    in the attempt's own folder then, to go on from there. Raises OSError. Durable on return: yes.
+    """Moves folds to their places, if they are to `go_whole`. Returns the number of messages.
+    Unpacks other folds into the attempt's own folder. Raises OSError. Durable on return: yes.
     """
     moved = 0
     of_queues: dict[QueueName, list[Fold]] = defaultdict(list)
@@ -93,8 +97,8 @@ def move_folds(
 
 
 def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
-    """Brings what is left of a fold into the attempt's own folder, and takes the fold away. Raises
-    OSError. Durable on return: yes.
+    """Moves the rest of a fold into the attempt's own folder, and removes the fold. Raises OSError.
+    Durable on return: yes.
     """
     folder = fold_folder(root.layout, job, attempt, fold)
     found = False
@@ -107,31 +111,33 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
                 root.files.rename(entry.path, target)
             except OSError as error:
                 if is_gone(error):
-                    continue  # What is there all the same is for the next try.
+                    continue  # If it is there after all, the next try moves it.
                 raise
-            # rename(2) between two names of one inode, of which a power cut has brought one back,
-            # does nothing.
+            # A power cut may bring one name back; rename(2) between two names of one inode does
+            # nothing.
             if root.files.is_there(entry.path):
                 unlink_if_there(root.files, entry.path)
     if found:
         yield Flush(folders=(attempt_folder(root.layout, job, attempt),), beside=((folder,),))
-    remove_empty(root, folder)
+    rmdir_if_empty(root.files, folder)
 
 
 def _move_whole(
     root: Root, job: str, attempt: Attempt, queue: QueueName, folds: Sequence[Fold]
 ) -> Steps[int]:
-    """Renames those to their places that may go so; how many messages. Durable on return: yes."""
+    """Renames the folds that can move as a whole. Returns the number of messages. Durable on
+    return: yes.
+    """
     layout = root.layout
     mark = mark_of(root, queue)
     found = [fold for fold in folds if mark is None or mark.ms < fold.first_ms]
-    if not found or root.places.shape(queue) != DEFAULT_SHAPE:
+    if not found or root.facts.shape_now(queue) != DEFAULT_SHAPE:
         return 0
     ways = make_ways(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
-    # Before they hold anything, as for any message.
+    # Make the folders durable before they hold anything, as for any message.
     yield ways._replace(entries=(layout.queue(queue), *ways.entries))
-    # Again: the queue was perhaps deleted meanwhile, and made again in another shape.
-    if root.places.shape(queue) != DEFAULT_SHAPE:
+    # Check again: the queue may have been deleted and made again in another shape.
+    if root.facts.shape_now(queue) != DEFAULT_SHAPE:
         return 0
     moved, buckets = list[str](), dict[str, None]()
     for fold in found:
@@ -143,13 +149,16 @@ def _move_whole(
     if buckets:
         spot = staged_spot(job, attempt)
         flush = together(
-            dict.fromkeys(folders_of(root, DELIVER, queue, spot, bucket) for bucket in buckets)
+            dict.fromkeys(
+                folders_of(root, DELIVER, (queue, spot), (queue, bucket)) for bucket in buckets
+            )
         )
         try:
             yield flush
         except FileNotFoundError:
             if queue_exists(root, queue):
                 raise
+    root.totals.add(queue, Total.PUBLISHED, len(moved))
     record_published(root, queue, _messages(moved), State.READY)
     return len(moved)
 
@@ -161,9 +170,7 @@ def _messages(names: Iterable[str]) -> Iterator[MessageId]:
 
 
 def _rename(root: Root, job: str, attempt: Attempt, fold: Fold) -> bool:
-    """Whether the fold went to its place: not where something is there, nor where its bucket is
-    gone, or is something else.
-    """
+    """Whether the fold was moved: not if its place is taken, or its bucket is gone or no folder."""
     layout = root.layout
     status = root.files.status(layout.parent(State.READY, fold.queue, fold.bucket))
     if status is None or not stat.S_ISDIR(status.st_mode):
@@ -183,8 +190,4 @@ def _buckets(folds: Iterable[Fold]) -> list[str]:
 
 
 def _parsed(folders: "Iterable[os.DirEntry[str]]") -> list[Fold]:
-    found = []
-    for entry in folders:
-        with contextlib.suppress(BadName):
-            found.append(Fold.parse(entry.name))
-    return found
+    return [fold for _, fold in named(folders, Fold.parse)]

@@ -1,8 +1,8 @@
-"""Jobs of bulk publishes that were given up: an empty file has the place of such a job's folder, so
-that a task that comes late finds no folder to stage in, and cannot make one.
+"""Abandoned jobs of bulk publishes: an empty file takes the place of the job's folder, so that a
+late task can neither find nor make a folder to stage in.
 
-FORMAT.md, "bulk publishes", has the steps. Nothing here is flushed: what a crash brings back is
-never delivered, and is swept.
+PROTOCOL.md, "bulk publishes", has the steps. Nothing is flushed: what a crash brings back is never
+delivered, and is swept.
 """
 
 import contextlib
@@ -10,27 +10,29 @@ import stat
 import uuid
 from typing import Final
 
-from mq.model.bulk_limits import GIVING_UP_TRIES_MAX
 from mq.model.errors import Busy
 from mq.store.bulk.staged import remove_job
 from mq.store.core.root import Root
 from mq.store.disk.files import is_gone
 from mq.store.format.pipeline import job_folder, staging
 
-# What was being written when the folder was set aside may come there while it is emptied.
+# Retries when tasks of an abandoned job begin concurrently: each begins once.
+GIVING_UP_TRIES_MAX: Final = 1000
+
+# A write that was in progress when the folder was set aside may end there while it is emptied.
 _EMPTYINGS_MAX: Final = 3
 
 
 def is_given_up(root: Root, job: str) -> bool:
-    """Whether nothing may be staged for the job any more. Raises OSError."""
+    """Whether the job was abandoned, so that nothing can be staged for it. Raises OSError."""
     status = root.files.status(job_folder(root.layout, job))
     return status is not None and not stat.S_ISDIR(status.st_mode)
 
 
 def set_aside(root: Root, job: str) -> str:
-    """Takes the job's name from its folder, with all that lies in it: what its tasks write from now
-    on fails, where they do not begin anew. The name, a job's of its own, that the folder has then,
-    if it was there. Raises OSError. Durable on return: no.
+    """Renames the job's folder to that of a new job, so that later writes of its tasks fail unless
+    they begin anew. Returns the folder's new name, if it existed. Raises OSError. Durable on
+    return: no.
     """
     aside = uuid.uuid4().hex
     if not is_given_up(root, job):
@@ -43,12 +45,13 @@ def set_aside(root: Root, job: str) -> str:
 
 
 def give_up(root: Root, job: str, aside: str) -> None:
-    """Takes away what was set aside, and marks the job, whose tasks stage nothing from then on.
+    """Removes the set-aside folder, and marks the job as abandoned: its tasks stage nothing any
+    more.
 
-    Raises Busy when they begin anew again and again, OSError. Durable on return: no.
+    Raises Busy if tasks begin anew again and again, OSError. Durable on return: no.
     """
     for _ in range(GIVING_UP_TRIES_MAX):
-        # First: on a full disk the mark has room then.
+        # Empty it first: on a full disk that makes room for the mark.
         _empty(root, aside)
         if _marks(root, job):
             return
@@ -57,7 +60,9 @@ def give_up(root: Root, job: str, aside: str) -> None:
 
 
 def _empty(root: Root, aside: str) -> None:
-    """What stays all the same, such as what NFS keeps for who has it open, is for the sweep."""
+    """Empties the folder. The sweep removes files that remain, such as open files that NFS
+    keeps.
+    """
     for _ in range(_EMPTYINGS_MAX):
         remove_job(root, aside)
         if root.files.status(job_folder(root.layout, aside)) is None:
@@ -65,7 +70,7 @@ def _empty(root: Root, aside: str) -> None:
 
 
 def _marks(root: Root, job: str) -> bool:
-    """Whether the mark stands; not where a task has made the job's folder meanwhile."""
+    """Whether the mark was made; not if a task has made the job's folder meanwhile."""
     files, top = root.files, staging(root.layout)
     files.refuse_links(top)
     if files.status(top) is None:

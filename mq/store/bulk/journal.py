@@ -1,6 +1,7 @@
-"""The journal of bulk publishes: the commit point, the ledger, and when a publish began.
+"""The journal of bulk publishes: the commit point, the ledger of publish ids, and the start of a
+publish.
 
-FORMAT.md, "bulk publishes", has the steps and what a crash after each leaves.
+PROTOCOL.md, "bulk publishes", has the steps and what a crash after each leaves.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self
 
-from mq.model.bulk_limits import JOURNAL_BYTES_MAX
 from mq.model.errors import (
     BadName,
     KeyTaken,
@@ -19,15 +19,17 @@ from mq.model.errors import (
     StagedFileGone,
     StorageFailed,
 )
+from mq.model.limits import MIB
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.bulk.giving_up import give_up, is_given_up, set_aside
 from mq.store.bulk.staged import remove_job, staged_entries, staged_names
 from mq.store.bulk.staging import Staged
-from mq.store.core.expired import refuse_expired
-from mq.store.core.purged import mark_of
+from mq.store.core.find import lives
+from mq.store.core.room import Load
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import mark_of, refuse_publish
 from mq.store.disk.files import is_gone
 from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Flush, Steps
@@ -42,9 +44,10 @@ from mq.store.format.pipeline import (
     new_journal,
     parse_journal_file,
 )
-from mq.store.format.walk import entries_if_there
-from mq.store.keys.holders import lives
+from mq.store.format.walk import entries_if_there, named
 from mq.store.keys.links import linked_id, read_link
+
+JOURNAL_BYTES_MAX: Final = 64 * MIB
 
 OnKeyTaken = Literal["fail", "skip"]
 
@@ -53,8 +56,8 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a commit point says: these attempts of the job are published, all of them. `queues` are
-    those that they are for; `is_scheduled`: some are for later.
+    """The content of a commit point: all messages of these attempts of the job are published.
+    `queues`: their queues. `is_scheduled`: some have a later due time.
     """
 
     job: str
@@ -64,7 +67,6 @@ class Journal:
     is_scheduled: bool = False
 
     def print(self) -> bytes:
-        """The file that says so."""
         fields = {
             "version": _VERSION,
             "job": self.job,
@@ -77,7 +79,7 @@ class Journal:
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Raises StorageFailed: nobody can tell what was published."""
+        """Parses a journal. Raises StorageFailed: it is unknown which messages were published."""
         try:
             fields = json.loads(text)
             attempts = tuple(map(Attempt.parse, fields["attempts"]))
@@ -92,8 +94,8 @@ class Journal:
 
 
 class Committed(NamedTuple):
-    """A publish that is committed: its name in the journal; `was_before`: an earlier job's of the
-    same publish id, and what this one had staged is gone.
+    """A committed publish: its name in the journal. `was_before`: an earlier job with the same
+    publish id committed it, and this job's staged messages were deleted.
     """
 
     name: Key
@@ -101,7 +103,7 @@ class Committed(NamedTuple):
 
 
 def begin_publish(root: Root, publish_id: Key) -> Steps[int]:
-    """When the publish of this id began, milliseconds since the epoch: now, unless it was begun
+    """The start of the publish with this id, in milliseconds since the epoch: now, unless it began
     before. Durable on return: yes.
     """
     path = journal_path(root.layout, publish_id, JournalFile.BEGUN)
@@ -118,8 +120,8 @@ def begin_publish(root: Root, publish_id: Key) -> Steps[int]:
 
 
 def is_published(root: Root, name: Key) -> bool:
-    """Whether a publish of this id is committed, rolled forward or not."""
-    # In this order: a journal becomes the ledger's.
+    """Whether a publish with this id is committed, rolled forward or not."""
+    # In this order: a journal file becomes a ledger file.
     return _is_there(root, name, JournalFile.JOURNAL) or _is_there(root, name, JournalFile.DONE)
 
 
@@ -134,11 +136,11 @@ def commit(
     publish_id: Key | None = None,
     on_key_taken: OnKeyTaken = "fail",
 ) -> Steps[Committed]:
-    """Publishes what these attempts of a job have staged: all of it, or nothing. It is published
-    once the journal is durable; `roll_forward` brings it to its places.
+    """Publishes all messages that these attempts of a job have staged, or none. They are published
+    once the journal is durable; `roll_forward` moves them to their places.
 
-    Raises QueueNotFound, QueueExpired, KeyTaken, PublishPurged, StagedFileGone, and nothing is
-    published then. Durable on return: yes.
+    Raises QueueNotFound, QueueExpired, QueuePaused, QueueFull, KeyTaken, PublishPurged,
+    StagedFileGone: nothing is published then. Durable on return: yes.
     """
     name = publish_id or Key.parse(job)
     journal = Journal(
@@ -168,15 +170,16 @@ def commit(
 
 
 def abort(root: Root, job: str, publish_id: Key | None = None) -> bool:
-    """Takes away what a job has staged that is not committed; whether it was not. Nothing is staged
-    or committed for it any more, for a day: its tasks may still run. Blocking. Raises OSError,
-    Busy. Durable on return: no; what comes back is never delivered, and is swept.
+    """Deletes the staged, uncommitted messages of a job. False if the job was committed. For a day
+    nothing can be staged or committed for it, since its tasks may still run. Blocking. Raises
+    OSError, Busy. Durable on return: no; files that a crash brings back are never delivered, and
+    are swept.
     """
     with job_locked(root, job):
         if is_of(root, publish_id or Key.parse(job), job):
             return False
         aside = set_aside(root, job)
-    # Without the lock: while its file is open, NFS keeps it in the folder.
+    # Without the lock: NFS keeps an open file in the folder.
     give_up(root, job, aside)
     return True
 
@@ -190,7 +193,7 @@ def is_of(root: Root, name: Key, job: str) -> bool:
 
 
 def read_journal(root: Root, path: str) -> Journal | None:
-    """What a journal says; None: it is gone. Raises StorageFailed, OSError."""
+    """Reads a journal; None: it is gone. Raises StorageFailed, OSError."""
     try:
         descriptor = root.files.open_read(path)
     except OSError as error:
@@ -204,23 +207,20 @@ def read_journal(root: Root, path: str) -> Journal | None:
 
 
 def journals(root: Root) -> list[Key]:
-    """The names of publishes that are committed and not yet rolled forward."""
+    """The names of publishes that are committed and not rolled forward yet."""
     return [name for name, file in journal_files(root) if file is JournalFile.JOURNAL]
 
 
 def journal_files(root: Root) -> list[tuple[Key, JournalFile]]:
-    """What lies in journal/, in the order of the names; what is foreign is left out."""
-    found = []
-    for entry in entries_if_there(root.files, root.layout.journal):
-        with contextlib.suppress(BadName):
-            if entry.is_file(follow_symlinks=False):
-                found.append(parse_journal_file(entry.name))
+    """The files of journal/ in the order of their names, without foreign ones."""
+    entries = named(entries_if_there(root.files, root.layout.journal), parse_journal_file)
+    found = (each for entry, each in entries if entry.is_file(follow_symlinks=False))
     return sorted(found, key=lambda each: (each[0].text, each[1].value))
 
 
 @contextlib.contextmanager
 def journal_locked(root: Root) -> Iterator[None]:
-    """Only one process at a time is in the block; others wait: it takes a flush or two."""
+    """Lets one process at a time into the block; others wait for a flush or two."""
     descriptor = root.files.open_kept(journal_lock(root.layout))
     try:
         root.files.wait_for_lock(descriptor)
@@ -231,8 +231,8 @@ def journal_locked(root: Root) -> Iterator[None]:
 
 @contextlib.contextmanager
 def job_locked(root: Root, job: str) -> Iterator[bool]:
-    """Only who commits a job, or forgets it, is in the block; others wait. False: it has staged
-    nothing, or was given up.
+    """Locks a job against processes that commit or abandon it; others wait. False: it has staged
+    nothing, or was abandoned.
     """
     try:
         descriptor = root.files.open_kept(job_lock(root.layout, job))
@@ -251,7 +251,7 @@ def job_locked(root: Root, job: str) -> Iterator[bool]:
 def _check(
     root: Root, staged: Sequence[Staged], name: Key, on_key_taken: OnKeyTaken
 ) -> Steps[None]:
-    """Raises what stands in the way of the publish."""
+    """Raises an error if something prevents the publish."""
     first: dict[QueueName, str] = {}
     for of in (of for each in staged for of in each.queues):
         queue = QueueName.parse(of.queue)
@@ -260,9 +260,10 @@ def _check(
         yield Flush(entries=(root.layout.queue(queue),))
         if not queue_exists(root, queue):
             raise QueueNotFound(queue.text)
-        refuse_expired(root, queue)
+        refuse_publish(root, queue, root.facts.settings(queue))
+        root.room.refuse_full(queue, root.facts.settings(queue), _load(staged, queue))
         if (mark := mark_of(root, queue)) is not None and mark.covers(uuid):
-            # Its next try has ids that are later.
+            # The next try has later ids.
             unlink_if_there(root.files, journal_path(root.layout, name, JournalFile.BEGUN))
             raise PublishPurged(mark.ms)
     for each in staged:
@@ -275,8 +276,18 @@ def _check(
         _check_keys(root, staged)
 
 
+def _load(staged: Sequence[Staged], queue: QueueName) -> Load:
+    """The load that the queue gets; an attempt's bytes are shared out by messages."""
+    load = Load()
+    for each in staged:
+        count = sum(of.messages for of in each.queues if of.queue == queue.text)
+        if count:
+            load += Load(count, each.size * count // each.messages)
+    return load
+
+
 def _check_keys(root: Root, staged: Sequence[Staged]) -> None:
-    """Raises KeyTaken for a key that a living message has, or two of these."""
+    """Raises KeyTaken for a key of a living message, or of two of these messages."""
     seen: dict[tuple[QueueName, Key], MessageId] = {}
     for each in (each for each in staged if each.is_keyed):
         for entry in staged_names(root, each.job, each.name):

@@ -1,22 +1,24 @@
-"""Rolling committed bulk publishes forward: after its commit point, each goes to its places.
+"""Rolls committed bulk publishes forward: after the commit point, moves their messages to their
+places.
 
-Any process may, after a crash at any point, under the journal's lock. FORMAT.md, "bulk publishes",
-has the steps and what a crash after each leaves.
+Any process may do so after a crash anywhere, under the journal's lock. PROTOCOL.md, "bulk
+publishes", has the steps and what a crash after each leaves.
 """
 
 import contextlib
-import logging
 from collections.abc import Iterator
 
-from mq.model.errors import BadName, Busy, MqError
+from mq.model.errors import Busy, MqError
 from mq.model.lifecycle import FORGET
+from mq.model.log import logger
 from mq.model.names import Key, QueueName
 from mq.store.bulk.folds import is_unfolded, staged_folds, staged_messages, unfold
 from mq.store.bulk.journal import Journal, journals, read_journal
-from mq.store.bulk.rolling import Rolled, Roller, is_second_name
+from mq.store.bulk.rolling import Rolled, Roller
 from mq.store.bulk.staged import remove_job, staged_entries, staged_names
-from mq.store.core.moves import move, named_status, together
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.find import is_second_name
+from mq.store.core.moves import Move, move, named_status, together
+from mq.store.core.root import Root, rename_once, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
@@ -24,15 +26,16 @@ from mq.store.disk.mounts import file_system_of
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import Attempt, JournalFile, journal_path, staged_spot
+from mq.store.format.walk import named
 
-_log = logging.getLogger("mq.publishes")
+_log = logger("mq.publishes")
 
 
 def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False) -> Rolled | None:
-    """Brings all that a committed publish has staged to its places, and ends its journal; blocking.
-    None: there is nothing to do, or, unless told to `wait`, another process is at it.
+    """Moves all staged messages of a committed publish to their places, and ends its journal.
+    Blocking. None: there is nothing to do or, without `wait`, another process does it.
 
-    Raises OSError, Unavailable: the rest is for the next try. Durable on return: yes.
+    Raises OSError, Unavailable: the next try continues. Durable on return: yes.
     """
     path = journal_path(root.layout, name, JournalFile.JOURNAL)
     with _locked(root, path, wait) as is_ours:
@@ -44,14 +47,14 @@ def roll_forward(root: Root, flusher: Flusher, name: Key, *, wait: bool = False)
         if not rolled.left:
             remove_job(root, journal.job, frozenset(each.text for each in journal.attempts))
             if any(any(staged_entries(root, journal.job, each)) for each in journal.attempts):
-                raise Busy("what was published is still staged")
+                raise Busy("published messages are still staged")
             run_alone(_end(root, name, journal), flusher)
         return rolled
 
 
 def roll_all_forward(root: Root, flusher: Flusher) -> int:
-    """Rolls forward what no other process is at; how many messages came to their places. Blocking.
-    What fails is logged, and left for the next try.
+    """Rolls forward the publishes that no other process is rolling. Returns the number of moved
+    messages. Blocking. Logs failures; the next call tries again.
     """
     moved = 0
     for name in journals(root):
@@ -76,26 +79,28 @@ def roll_all_forward(root: Root, flusher: Flusher) -> int:
 
 
 def drop_second_names(root: Root) -> int:
-    """Takes the staged names of messages away that a power cut brought back, which are at their
-    places already; how many. Before anything is served: once such a message is consumed, nothing
-    tells any more that it was there. Blocking. Raises OSError.
+    """Unlinks staged second names, which a power cut brought back, of messages that are at their
+    places. Returns their number. Must run before any message is served: once such a message is
+    consumed, nothing shows that it had been moved. Blocking. Raises OSError.
     """
     dropped = 0
     for name in journals(root):
         try:
             journal = read_journal(root, journal_path(root.layout, name, JournalFile.JOURNAL))
         except MqError:
-            continue  # Who rolls forward tells of it.
+            continue  # The roll-forward reports it.
         for attempt in () if journal is None else journal.attempts:
             job = "" if journal is None else journal.job
-            for queue, message_id, path in staged_messages(root, job, attempt):
-                status = root.files.status(path)
+            for staged in staged_messages(root, job, attempt):
+                status = root.files.status(staged.path)
                 names = 1 if status is None else status.st_nlink
-                if names > 1 and is_unfolded(root, job, attempt, queue, message_id, path):
-                    unlink_if_there(root.files, path)
+                if names > 1 and is_unfolded(root, job, attempt, staged):
+                    unlink_if_there(root.files, staged.path)
                     dropped += 1
                     continue
-                dropped += is_second_name(root, queue, message_id, path, names)
+                dropped += is_second_name(
+                    root, staged.queue, staged.id, path=staged.path, names=names
+                )
     return dropped
 
 
@@ -120,28 +125,23 @@ def _locked(root: Root, path: str, wait: bool) -> Iterator[bool]:
 
 
 def _end(root: Root, name: Key, journal: Journal) -> Steps[None]:
-    """The journal becomes the ledger's, where the publish has an id, or goes."""
+    """Turns the journal into a ledger file, if the publish has an id, or deletes it."""
     layout = root.layout
     path = journal_path(layout, name, JournalFile.JOURNAL)
     if name.text == journal.job:
         unlink_if_there(root.files, path)
     else:
         done = journal_path(layout, name, JournalFile.DONE)
-        try:
-            root.files.rename(path, done)
-        except OSError as error:
-            # NFS may have done it and lost the answer.
-            if not is_gone(error) or root.files.status(done) is None:
-                raise
-        # Of two names of one file, which a crash has left, that rename leaves both.
+        rename_once(root.files, path, done)
+        # If a crash left two names of one file, the rename leaves both.
         unlink_if_there(root.files, path)
         unlink_if_there(root.files, journal_path(layout, name, JournalFile.BEGUN))
     yield Flush(folders=(layout.journal,))
 
 
 def retire_staged(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
-    """Moves to remove/ what is committed and still staged of these queues, which are deleted; how
-    many. Durable on return: yes.
+    """Moves committed, still staged messages of these deleted queues to remove/. Returns their
+    number. Durable on return: yes.
     """
     met = 0
     for name in journals(root):
@@ -161,18 +161,16 @@ def _retire_attempt(
             yield from unfold(root, job, attempt, fold)
     flushes: dict[Flush, None] = {}
     met = 0
-    for entry in staged_names(root, job, attempt):
-        with contextlib.suppress(BadName):
-            queue, message_id = parse_entry(entry.name)
-            if queue not in deleted:
-                continue
-            met += 1
-            try:
-                spot = staged_spot(job, attempt)
-                flushes[move(root, FORGET, queue, message_id, source=spot)] = None
-            except OSError as error:
-                if not is_gone(error):
-                    raise
+    for _, (queue, message_id) in named(staged_names(root, job, attempt), parse_entry):
+        if queue not in deleted:
+            continue
+        met += 1
+        try:
+            spot = staged_spot(job, attempt)
+            flushes[move(root, Move(FORGET, queue, message_id, spot))] = None
+        except OSError as error:
+            if not is_gone(error):
+                raise
     if flushes:
         yield together(flushes)
     return met

@@ -1,28 +1,39 @@
-"""One journal's messages on their way: each staged file is renamed to its place, once.
+"""Rolls one journal forward: renames each staged file to its place, once. The caller holds the
+journal's lock, which `roll_forward` takes.
 
-For whoever has the journal's lock: `roll_forward` takes it. FORMAT.md, "bulk publishes", has the
-steps and what a crash after each leaves.
+After the commit point the publish is a fact, so each step must be repeatable by any process after a
+crash anywhere. A staged file that is there has not been moved; a missing one has, perhaps by a
+process that died before its flush. Therefore the journal ends only after all places were flushed,
+also those of renames that this process did not make: otherwise a power cut could bring back a
+staged file that no journal publishes. Messages with keys get their links first, since a message
+that shows without its link would let a second publish with the key succeed.
+
+PROTOCOL.md, "bulk publishes", has the steps and what a crash after each leaves.
 """
 
+import operator
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mq.model.bulk_limits import ROLLED_PER_FLUSH_MAX
-from mq.model.errors import BadName, Busy, KeyTaken, QueueNotFound
+from mq.model.errors import Busy, KeyTaken, QueueNotFound
+from mq.model.headers import tags_in_block
 from mq.model.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
-from mq.model.limits import GROUP_OPERATIONS_MAX, LINK_TRIES_MAX
+from mq.model.limits import GROUP_OPERATIONS_MAX
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
+from mq.model.totals import Total
 from mq.store.bulk.folds import move_folds
 from mq.store.bulk.journal import Journal
 from mq.store.bulk.staged import staged_entries, staged_names
-from mq.store.core.moves import folders_of, make_ways, move, move_alive, together
-from mq.store.core.purged import mark_of
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.find import is_second_name
+from mq.store.core.moves import Move, folders_of, make_ways, move, move_alive, together
+from mq.store.core.recording import record_published
+from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import mark_of
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone, run_group
@@ -30,18 +41,18 @@ from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import leading
 from mq.store.format.layout import Keys, parse_entry
 from mq.store.format.pipeline import attempt_folder, staged_spot
-from mq.store.format.walk import folders
-from mq.store.history.bulk import record_published
-from mq.store.keys.holders import has_crossed, whereabouts
+from mq.store.format.walk import folders, named
+from mq.store.keys.entries import enter
 from mq.store.keys.keyed import take_links
-from mq.store.keys.links import locked
+from mq.store.keys.links import LINK_TRIES_MAX, locked
 
-_ENDS: Final = (State.READY, State.DELAYED, State.LEASED, State.REMOVED)
+# The number of a publish's files that are renamed between two flushes.
+ROLLED_PER_FLUSH_MAX: Final = 20_000
 
 
 class Rolled(NamedTuple):
-    """What became of a publish's messages: brought to their places; not, since a living message
-    has their key; not, since their queue is not there and was not deleted: those stay.
+    """Counts of a publish's messages: moved to their places; dropped, because a living message has
+    their key; and left staged, because their queue is missing and was not deleted.
     """
 
     moved: int = 0
@@ -49,12 +60,11 @@ class Rolled(NamedTuple):
     left: int = 0
 
     def plus(self, other: "Rolled") -> "Rolled":
-        """Both."""
         return Rolled(*map(sum, zip(self, other, strict=True)))
 
 
 class _Batch(NamedTuple):
-    """Messages that an attempt has staged for a queue and that go the same way."""
+    """Staged messages of an attempt with the same queue and transition."""
 
     queue: QueueName
     transition: Transition
@@ -63,16 +73,20 @@ class _Batch(NamedTuple):
 
 @dataclass(slots=True)
 class Roller:
-    """Brings one journal's messages to their places, for whoever has its lock."""
+    """Moves one journal's messages to their places; the caller holds its lock."""
 
     root: Root
     flusher: Flusher
     journal: Journal
     leaves_one_name: bool
-    """Whether no power cut leaves both names of a rename in the root's file system."""
+    """Whether no power cut can leave both names of a rename on this file system."""
+    _tags: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The tags of a batch's messages, for their queue's history."""
 
     def run(self) -> Rolled:
-        """Brings them there; blocking. Raises OSError, Unavailable. Durable on return: yes."""
+        """Moves all staged messages to their places; blocking. Raises OSError, Unavailable. Durable
+        on return: yes.
+        """
         rolled = Rolled()
         was_tried = False
         for attempt, count in zip(self.journal.attempts, self.journal.counts, strict=False):
@@ -92,33 +106,38 @@ class Roller:
             for batch in keyed:
                 for ids in _parts(batch.ids, GROUP_OPERATIONS_MAX):
                     rolled = rolled.plus(self._move_keyed(batch, ids, spot))
+        # Another process may have renamed some files and died before its flush. They are no longer
+        # staged, and the journal must not end while a power cut could undo their renames.
         if was_tried:
             run_alone(self._flush_all(), self.flusher)
         return rolled
 
     def _batches(self, entries: "Iterable[os.DirEntry[str]]") -> tuple[list[_Batch], list[_Batch]]:
-        """What goes the same way, without keys and with."""
+        """The batches by queue and transition, without keys and with keys."""
         plain: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         keyed: dict[tuple[QueueName, Transition], list[MessageId]] = defaultdict(list)
         looks = self.journal.is_scheduled or not self.leaves_one_name
-        for entry in entries:
-            try:
-                queue, message_id = parse_entry(entry.name)
-            except BadName:
-                continue
+        has_groups = False
+        for entry, (queue, message_id) in named(entries, parse_entry):
             status = self.root.files.status(entry.path) if looks else None
             if looks and (
                 status is None
-                or is_second_name(self.root, queue, message_id, entry.path, status.st_nlink)
+                or is_second_name(
+                    self.root, queue, message_id, path=entry.path, names=status.st_nlink
+                )
             ):
                 continue
             transition = self._transition(message_id, status)
+            has_groups = has_groups or bool(message_id.group)
             (plain if message_id.key is None else keyed)[queue, transition].append(message_id)
+        for ids in (*plain.values(), *keyed.values()) if has_groups else ():
+            # The order of the renames is the order in which messages become ready.
+            ids.sort(key=operator.attrgetter("uuid"))
         return _of(plain, ROLLED_PER_FLUSH_MAX), _of(keyed, ROLLED_PER_FLUSH_MAX)
 
     def _transition(self, message_id: MessageId, status: os.stat_result | None) -> Transition:
-        """Where it goes by its time. One that is not for later is due when its id says, perhaps a
-        moment from now.
+        """The transition that the message's due time demands. A message without a later due time is
+        due at its id's time, perhaps a moment from now.
         """
         if not self.journal.is_scheduled or status is None:
             return DELIVER
@@ -127,7 +146,7 @@ class Roller:
         return SCHEDULE if is_later else DELIVER
 
     def _move(self, batch: _Batch, spot: str) -> Steps[Rolled]:
-        """Those without keys. Durable on return: yes."""
+        """Moves messages without keys. Durable on return: yes."""
         root, layout = self.root, self.root.layout
         queue, transition, ids = batch
         if not queue_exists(root, queue):
@@ -138,6 +157,7 @@ class Roller:
             ids = [each for each in ids if not mark.covers(each.uuid)]
         targets = root.places.targets(transition.target, queue, ids)
         if queue_exists(root, queue):
+            yield from self._enter(queue, ids, spot)
             yield _ways(root, transition, queue, sorted(set(targets)))
         source = layout.beginning(State.NEW, queue, spot)
         beginnings: dict[str, str] = {}
@@ -162,13 +182,35 @@ class Roller:
             rolled = rolled.plus((yield from self._move_one(batch, message_id, spot)))
         return rolled
 
+    def _enter(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> Steps[None]:
+        """Makes the index entries of messages before they show. Durable on return: yes."""
+        root = self.root
+        self._tags.clear()
+        entered = [each for each in ids if each.is_entered]
+        beginning = root.layout.beginning(State.NEW, queue, spot)
+        blocks = ((each, self._block(queue, beginning, each)) for each in entered)
+        if entered and (flush := enter(root, queue, blocks)) is not None:
+            yield flush
+
+    def _block(self, queue: QueueName, beginning: str, message_id: MessageId) -> bytes:
+        """A staged message's header block, if its index entries depend on it."""
+        if not message_id.tags:
+            return b""
+        try:
+            block = self.root.files.read_file(beginning + message_id.text, message_id.header_bytes)
+        except FileNotFoundError:
+            return b""  # Another process moved it, with its entries.
+        if self.root.history.is_on(queue):
+            self._tags[message_id.text] = tags_in_block(block)
+        return block
+
     def _arrived(self, batch: _Batch, buckets: Sequence[str], spot: str) -> Steps[None]:
-        """Flushes where messages came to, then what they left. That the queue is gone meanwhile
-        is all right: they went with it.
+        """Flushes the destinations, then the sources. A queue that was deleted meanwhile took its
+        messages along.
         """
         flush = together(
             dict.fromkeys(
-                folders_of(self.root, batch.transition, batch.queue, spot, bucket)
+                folders_of(self.root, batch.transition, (batch.queue, spot), (batch.queue, bucket))
                 for bucket in buckets
             )
         )
@@ -179,8 +221,8 @@ class Roller:
                 raise
 
     def _move_one(self, batch: _Batch, message_id: MessageId, spot: str) -> Steps[Rolled]:
-        """One whose rename found nothing: its queue, or its bucket, went; or it was moved, and
-        the answer lost.
+        """Moves a message whose rename found nothing: its queue or bucket is gone, or it was moved
+        and the answer lost.
         """
         root, queue = self.root, batch.queue
         if root.files.status(root.layout.path(State.NEW, queue, message_id, spot)) is None:
@@ -188,9 +230,7 @@ class Roller:
             return Rolled(moved=1)
         if queue_exists(root, queue):
             try:
-                yield (
-                    yield from move_alive(root, batch.transition, queue, message_id, source=spot)
-                )
+                yield (yield from move_alive(root, Move(batch.transition, queue, message_id, spot)))
                 self._record(batch, (message_id,))
                 return Rolled(moved=1)
             except OSError as error:
@@ -201,18 +241,20 @@ class Roller:
     def _without_queue(
         self, queue: QueueName, ids: Sequence[MessageId], spot: str
     ) -> Steps[Rolled]:
-        """What a deleted queue had coming goes; without a tombstone nobody has deleted it."""
+        """Removes the messages of a deleted queue; without a tombstone the queue was not deleted,
+        and they stay.
+        """
         root = self.root
         if root.files.status(root.layout.tombstone(queue)) is None:
             return Rolled(left=len(ids))
         return Rolled(moved=(yield from self._take_away(queue, ids, spot)))
 
     def _take_away(self, queue: QueueName, ids: Sequence[MessageId], spot: str) -> Steps[int]:
-        """To remove/; how many. Durable on return: yes."""
+        """Moves messages to remove/. Returns their number. Durable on return: yes."""
         flushes: dict[Flush, None] = {}
         for message_id in ids:
             try:
-                flushes[move(self.root, FORGET, queue, message_id, source=spot)] = None
+                flushes[move(self.root, Move(FORGET, queue, message_id, spot))] = None
             except OSError as error:
                 if not is_gone(error):
                     raise
@@ -221,12 +263,14 @@ class Roller:
         return len(ids)
 
     def _move_keyed(self, batch: _Batch, ids: Sequence[MessageId], spot: str) -> Rolled:
-        """Those with keys: each has its link before it shows."""
+        """Moves messages with keys, each after its link."""
         mark = mark_of(self.root, batch.queue)
         if mark is not None:
             purged = [each for each in ids if mark.covers(each.uuid)]
             run_alone(self._take_away(batch.queue, purged, spot), self.flusher)
             ids = [each for each in ids if not mark.covers(each.uuid)]
+        if queue_exists(self.root, batch.queue):
+            run_alone(self._enter(batch.queue, ids, spot), self.flusher)
         steps = [self._reveal(batch, each, each.key, spot) for each in ids if each.key is not None]
         rolled = Rolled()
         for outcome in run_group(steps, self.flusher):
@@ -255,8 +299,8 @@ class Roller:
     def _reveal_linked(
         self, batch: _Batch, message_id: MessageId, key: Key, spot: str
     ) -> Steps[bool]:
-        """Moves it if its link is still its own: under the lock, as whoever replaces a link does
-        that. False: it is not. Durable on return: yes.
+        """Moves the message if its link still names it, under the lock, as every replacement of a
+        link. False: the link names another. Durable on return: yes.
         """
         root, queue, transition = self.root, batch.queue, batch.transition
         place = root.layout.link(Keys.LOOKUP, queue, key)
@@ -269,7 +313,7 @@ class Roller:
                 return None
             if root.files.status(staged) is None:
                 return Flush()
-            return move(root, transition, queue, message_id, source=spot, target=target)
+            return move(root, Move(transition, queue, message_id, spot, target))
 
         flush = yield from locked(root, place, act)
         if flush is not None:
@@ -281,19 +325,20 @@ class Roller:
         return flush is not None
 
     def _record(self, batch: _Batch, ids: Iterable[MessageId]) -> None:
-        """Tells the queue's history that these are published."""
-        record_published(self.root, batch.queue, ids, batch.transition.target)
+        """Counts the published messages and records them in the queue's history."""
+        published = tuple(ids)
+        self.root.totals.add(batch.queue, Total.PUBLISHED, len(published))
+        state = batch.transition.target
+        record_published(self.root, batch.queue, published, state, self._tags)
 
     def _flush_all(self) -> Steps[None]:
-        """Whoever rolled forward before has perhaps died before its flush: all places that
-        messages may have come to, then what they left.
+        """Flushes all places that messages may have moved to, then the sources: a process that
+        rolled forward before may have died before its flush.
         """
         root, layout = self.root, self.root.layout
         ready = [layout.queue(queue) for queue in self.journal.queues if queue_exists(root, queue)]
         tops = [*ready, layout.delay, layout.remove]
-        rows = [
-            leading(top, bucket) for top in tops for bucket, _ in folders(root.files, top) if bucket
-        ]
+        rows = [leading(top, folder.spot) for top in tops for folder in folders(root.files, top)]
         yield Flush(folders=tuple(tops), beside=tuple(rows))
         left = [
             attempt_folder(layout, self.journal.job, attempt) for attempt in self.journal.attempts
@@ -302,8 +347,8 @@ class Roller:
 
 
 def _ways(root: Root, transition: Transition, queue: QueueName, buckets: Iterable[str]) -> Flush:
-    """Makes the buckets that messages are to go to; what makes durable that they, and the queue,
-    are there. Raises OSError.
+    """Makes the destination buckets. Returns the flush that makes these and the queue durable.
+    Raises OSError.
     """
     ways = make_ways(root, transition, ((queue, bucket) for bucket in buckets))
     return ways._replace(entries=(root.layout.queue(queue), *ways.entries))
@@ -320,19 +365,3 @@ def _of(found: dict[tuple[QueueName, Transition], list[MessageId]], size: int) -
 def _parts(ids: Sequence[MessageId], size: int) -> Iterator[Sequence[MessageId]]:
     for start in range(0, len(ids), size):
         yield ids[start : start + size]
-
-
-def is_second_name(
-    root: Root, queue: QueueName, message_id: MessageId, path: str, names: int
-) -> bool:
-    """Whether the message, of so many names, is at its place already, and this path is a name that
-    a power cut brought back, which is taken away: rename(2) between two names of one inode does
-    nothing.
-    """
-    if names == 1:
-        return False
-    is_here = whereabouts(root, queue, message_id) in _ENDS
-    if not is_here and not has_crossed(root, queue, message_id):
-        return False
-    unlink_if_there(root.files, path)
-    return True

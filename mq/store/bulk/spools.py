@@ -1,27 +1,28 @@
-"""Listings that are too long to be held, as files in new/.spark/.listings/: written once, by
-whoever makes a plan, and read in ranges by the processes that carry it out, on any machine.
+"""Spools: listings too long for memory, as files in new/.spark/.listings/. The process that makes a
+plan writes them once; the processes that carry it out, on any machine, read ranges.
 
-Nothing says when the last of them has read: a listing goes when it is a day old. Nothing is
-flushed: after a crash nobody reads it.
+The end of the last read is unknown, so a listing is removed when it is a day old. Nothing is
+flushed: after a crash no process reads it.
 """
 
 import contextlib
 import stat
-from typing import Self
+from typing import Final, Self
 
-from mq.model.bulk_limits import LISTING_KEPT_S
 from mq.model.names import UuidSource
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.files import Files
 from mq.store.format.pipeline import listings, staging
 from mq.store.format.walk import entries_if_there
 
+LISTING_KEPT_S: Final = 24 * 3600
+
 
 class Spool:
-    """One listing while it is written; of one that is left by an exception nothing stays."""
+    """A listing that is being written; after an exception it is removed."""
 
     def __init__(self, root: Root) -> None:
-        """Raises OSError when it cannot be made."""
+        """Raises OSError if it cannot be made."""
         self._files = root.files
         made = staging(root.layout), listings(root.layout)
         root.files.refuse_links(*made)
@@ -32,7 +33,7 @@ class Spool:
         self._descriptor = root.files.create(self.path)
 
     def append(self, blob: bytes) -> None:
-        """Writes behind what was written. Raises OSError. Durable: no."""
+        """Appends. Raises OSError. Durable on return: no."""
         self._files.write(self._descriptor, blob)
 
     def __enter__(self) -> Self:
@@ -45,7 +46,7 @@ class Spool:
 
 
 def read_spool(files: Files, path: str, offset: int, size: int) -> bytes:
-    """A range of a listing. Raises OSError: FileNotFoundError when it was taken away."""
+    """Reads a range of a listing. Raises OSError: FileNotFoundError if it was removed."""
     descriptor = files.open_read(path)
     try:
         return files.read(descriptor, size, offset)
@@ -53,16 +54,16 @@ def read_spool(files: Files, path: str, offset: int, size: int) -> bytes:
         files.close(descriptor)
 
 
-def sweep_spools(root: Root, kept_s: float = LISTING_KEPT_S) -> int:
-    """Takes listings away that nothing was written to for so long; how many. Raises OSError.
-    Durable: no; one that a crash brings back goes at the next sweep.
+def sweep_spools(root: Root) -> int:
+    """Removes listings without writes for LISTING_KEPT_S seconds. Returns their number. Raises
+    OSError. Durable on return: no; a listing that a crash brings back goes at the next sweep.
     """
     swept = 0
     for entry in entries_if_there(root.files, listings(root.layout)):
         status = root.files.status(entry.path)
         if status is None or not stat.S_ISREG(status.st_mode):
             continue
-        if root.aged_ms(kept_s) - status.st_mtime_ns // 1_000_000 >= kept_s * 1000:
+        if root.has_aged(status.st_mtime_ns // 1_000_000, LISTING_KEPT_S):
             unlink_if_there(root.files, entry.path)
             swept += 1
     return swept

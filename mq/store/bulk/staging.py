@@ -1,7 +1,8 @@
-"""Staging: one task's attempt writes its messages below new/.spark/, and makes all durable at once.
+"""Staging: one task's attempt writes its messages below new/.spark/, and makes all of them durable
+at once.
 
-FORMAT.md, "bulk publishes", has the steps and what a crash after each leaves. What is staged is
-never delivered without a journal that names its attempt.
+PROTOCOL.md, "bulk publishes", has the steps and what a crash after each leaves. Staged files are
+delivered only if a journal names their attempt.
 """
 
 import contextlib
@@ -11,20 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Self
 
-from mq.model.bulk_limits import STAGED_PER_WRITEBACK
 from mq.model.errors import NoInodes, StagedFileGone, StorageFailed, Unavailable, unavailable
 from mq.model.limits import GROUP_OPERATIONS_MAX, UUID_CHARS
 from mq.model.message import Stamp
 from mq.model.names import UUIDS_END, MessageId, QueueName
 from mq.store.bulk.giving_up import is_given_up
 from mq.store.bulk.staged import remove_folder
+from mq.store.core.message_file import stamp_due
 from mq.store.core.root import Root
-from mq.store.core.stamping import stamp_due
 from mq.store.disk.files import GONE
-from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.flush import FSYNC_THREADS, FsyncFlusher, Writeback
 from mq.store.disk.mounts import FileSystem, file_system_of, tells_syncfs_errors
 from mq.store.disk.steps import Flush
-from mq.store.disk.writeback import Writeback
 from mq.store.format.pipeline import (
     Attempt,
     Fold,
@@ -35,17 +34,19 @@ from mq.store.format.pipeline import (
     staging,
 )
 
+# After this many messages a task starts their write-back, and writes on.
+STAGED_PER_WRITEBACK: Final = 10_000
+
 Sync = Literal["syncfs", "fsync"]
 
-_FSYNC_THREADS: Final = 16
 _NO_FOLDER: Final = (*GONE, errno.ENOTDIR)
-# What of a UUID tells its time.
+# The characters of a UUID that hold its time.
 _MOMENT_CHARS: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
 class StagedQueue:
-    """What an attempt has staged for one queue; `first` is the least of the UUIDs."""
+    """An attempt's staged messages of one queue; `first`: the least of their UUIDs."""
 
     queue: str
     messages: int
@@ -54,7 +55,7 @@ class StagedQueue:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What an attempt has staged, all of it on stable media."""
+    """An attempt's staged messages, all on stable media."""
 
     job: str
     partition: int
@@ -66,12 +67,10 @@ class Staged:
 
     @property
     def messages(self) -> int:
-        """How many."""
         return sum(each.messages for each in self.queues)
 
     @property
     def name(self) -> Attempt:
-        """The attempt."""
         return Attempt(self.partition, self.attempt)
 
 
@@ -85,10 +84,10 @@ class _Tally:
 
 
 class StagingWriter:
-    """One attempt's writer, for one thread: messages are put one by one in a `with` block, and
-    `finish` ends it; what is left by an exception is taken away. `sync`: one syncfs for all, where
-    the file system tells its errors, else an fsync a file. Raises Unavailable where the disk does
-    not take it: StagedFileGone when the job was given up.
+    """The writer of one attempt, for one thread: `put` messages in a `with` block, then `finish`;
+    an exception removes the files. `sync`: one syncfs for all files, if the file system reports its
+    errors, else an fsync for each file. Raises Unavailable on disk errors: StagedFileGone if the
+    job was abandoned.
     """
 
     def __init__(self, root: Root, job: str, attempt: Attempt, sync: Sync = "syncfs") -> None:
@@ -113,8 +112,8 @@ class StagingWriter:
         head: bytes = b"",
         due_ms: int | None = None,
     ) -> None:
-        """Writes a message, due at `due_ms` (since the epoch) when it is for later. `head`: its
-        header block. Raises NoSpace, NoInodes, DueTooFar. Durable on return: no.
+        """Writes a message; `due_ms`: a later due time, in milliseconds since the epoch; `head`:
+        its header block. Raises NoSpace, NoInodes, DueTooFar. Durable on return: no.
         """
         size = len(body) + len(head)
         self._root.space.claim(size)
@@ -134,9 +133,9 @@ class StagingWriter:
         bodies: Sequence[bytes],
         goes_whole: bool = False,
     ) -> None:
-        """Writes messages of which the same is said as of `like`, which has no key; their UUIDs
-        rise. `goes_whole`: these are of one window that is this attempt's alone, of a queue of the
-        usual shape. Raises and is durable like `put`.
+        """Writes messages with the attributes of `like`, which has no key, and rising UUIDs.
+        `goes_whole`: they are of one window that only this attempt uses, for a queue of the usual
+        shape. Raises as `put`. Durable on return: no.
         """
         size = sum(map(len, bodies))
         self._root.space.claim(size, len(uuids))
@@ -152,8 +151,8 @@ class StagingWriter:
         self._count(queue, first, len(uuids), size)
 
     def finish(self) -> Staged:
-        """What was staged. Raises StorageFailed, StagedFileGone. Durable on return: yes, and what
-        leads there.
+        """Flushes everything, and returns a description of the staged messages. Raises
+        StorageFailed, StagedFileGone. Durable on return: yes, with the folders above them.
         """
         layout = self._root.layout
         way = (
@@ -171,7 +170,7 @@ class StagingWriter:
                 self._sync(Flush(folders=way))
         except OSError as error:
             gone = self._given_up(error)
-            raise gone or StorageFailed(f"what was staged is not stored: {error}") from error
+            raise gone or StorageFailed(f"the staged messages are not stored: {error}") from error
         finally:
             self.close()
         tally = self._tally
@@ -191,13 +190,12 @@ class StagingWriter:
         self.close()
 
     def discard(self) -> None:
-        """Takes away what was staged, as far as that can be done; what stays is never delivered."""
+        """Removes the staged files as far as possible; remaining ones are never delivered."""
         self.close()
         with contextlib.suppress(OSError):
             remove_folder(self._root, attempt_folder(self._root.layout, self._job, self._attempt))
 
     def close(self) -> None:
-        """Gives back what it holds."""
         if self._writeback is not None:
             self._writeback.end()
         for descriptor in self._open:
@@ -220,18 +218,18 @@ class StagingWriter:
                     files.mkdir(folder)
             files.mkdir(attempt)
             if sync == "syncfs":
-                # Opened before the first write: it is told of every error from here on.
+                # Opened before the first write, so that it gets every later error.
                 self._file_system = files.open_folder(layout.root)
                 self._writeback = Writeback(files, layout.root)
             else:
-                self._flusher = FsyncFlusher(files, _FSYNC_THREADS)
+                self._flusher = FsyncFlusher(files, FSYNC_THREADS)
         except OSError as error:
             self.discard()
             raise self._given_up(error) or unavailable(error) from error
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """What the disk says, as publishers are told."""
+        """Turns disk errors into errors of a publish."""
         try:
             yield
         except OSError as error:
@@ -240,13 +238,15 @@ class StagingWriter:
             raise self._given_up(error) or unavailable(error) from error
 
     def _given_up(self, error: OSError) -> Unavailable | None:
-        """What it means that a folder of the job is gone, if it is that."""
+        """The error if a folder of the job is gone because the job was abandoned; otherwise
+        None.
+        """
         if error.errno not in _NO_FOLDER or not is_given_up(self._root, self._job):
             return None
         return StagedFileGone("the job was given up before this task had staged its part")
 
     def _beginning(self, queue: QueueName) -> str:
-        """What stands before an id in the paths of the queue's messages."""
+        """The path of the queue's messages up to the id."""
         known = self._beginnings.get(queue)
         if known is None:
             known = staged_beginning(self._root.layout, self._job, self._attempt, queue)
@@ -254,7 +254,7 @@ class StagingWriter:
         return known
 
     def _fold(self, fold: Fold) -> str:
-        """The same of those that go to their place together."""
+        """The path of a fold's messages up to the id. Makes the fold's folder on first use."""
         known = self._folds.get(fold)
         if known is None:
             folder = fold_folder(self._root.layout, self._job, self._attempt, fold)
@@ -300,11 +300,11 @@ class StagingWriter:
         self._open.clear()
 
     def _sync(self, flush: Flush) -> None:
-        failed = {} if self._flusher is None else self._flusher.flush({0: flush}, 0)
+        failed = {} if self._flusher is None else self._flusher.flush({0: flush})
         for error in failed.values():
             raise error
 
 
 def chosen_sync(file_system: FileSystem, wanted: Sync) -> Sync:
-    """What of the two a task does there: syncfs only where it tells of every error."""
+    """The sync to use: syncfs only if it reports every error there."""
     return "syncfs" if wanted == "syncfs" and tells_syncfs_errors(file_system) else "fsync"

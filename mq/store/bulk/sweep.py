@@ -1,29 +1,39 @@
-"""What bulk publishes leave: staging that nobody commits any more, and what the ledger forgets."""
+"""Sweeps the leftovers of bulk publishes: staging that was never committed, and old ledger
+files.
+"""
 
-import logging
 import os
 import threading
+from typing import Final
 
-from mq.model.bulk_limits import LEDGER_KEPT_S, STAGING_FORGOTTEN_S
 from mq.model.errors import MqError
-from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.log import logger
 from mq.store.bulk.journal import job_locked, journal_files, journals, read_journal
 from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.staged import remove_job
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import is_unfinished
-from mq.store.format.pipeline import JournalFile, is_job, job_folder, journal_path, staging
+from mq.store.format.pipeline import (
+    LEDGER_KEPT_S,
+    JournalFile,
+    is_job,
+    job_folder,
+    journal_path,
+    staging,
+)
 from mq.store.format.walk import entries_if_there
 
-_log = logging.getLogger("mq.publishes")
+# How long staged messages stay after the last write.
+STAGING_FORGOTTEN_S: Final = 24 * 3600
+
+_log = logger("mq.publishes")
 
 
 class BulkSweep:
-    """`sweep_bulk` beside other work: a large publish takes a while. What a process that ends
-    leaves undone, the next one does.
+    """Runs `sweep_bulk` in the background, since a large publish takes a while. If the process ends
+    early, the next one continues.
     """
 
     def __init__(self, root: Root, flusher: Flusher) -> None:
@@ -32,7 +42,7 @@ class BulkSweep:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Makes a pass, unless one is on its way or there is nothing to do. Raises OSError."""
+        """Starts a pass, unless one is running or there is nothing to do. Raises OSError."""
         if self._thread is not None and self._thread.is_alive():
             return
         if journal_files(self._root) or any(_entries(self._root)):
@@ -42,8 +52,8 @@ class BulkSweep:
 
 
 def sweep_bulk(root: Root, flusher: Flusher) -> int:
-    """Rolls forward what is committed, and takes away what was forgotten, blocking; how many
-    messages came to their places. What fails is logged and left for the next pass.
+    """Rolls committed publishes forward and removes abandoned staging. Returns the number of moved
+    messages. Blocking. Logs failures; the next pass tries again.
     """
     moved = roll_all_forward(root, flusher)
     try:
@@ -51,15 +61,14 @@ def sweep_bulk(root: Root, flusher: Flusher) -> int:
         _sweep_staging(root)
     except (OSError, MqError) as error:
         _log.warning(
-            "what bulk publishes left stays for now", extra={"fields": {"error": repr(error)}}
+            "could not sweep the remains of bulk publishes yet",
+            extra={"fields": {"error": repr(error)}},
         )
     return moved
 
 
 def _sweep_ledger(root: Root) -> Steps[None]:
-    """Publish ids, and when publishes began, that nobody asks for any more; and what was being
-    written by a process that died.
-    """
+    """Removes old publish ids and start times, and unfinished files of processes that died."""
     swept = False
     for name, file in journal_files(root):
         if file is not JournalFile.JOURNAL:
@@ -67,16 +76,14 @@ def _sweep_ledger(root: Root) -> Steps[None]:
             if _is_older(root, path, LEDGER_KEPT_S):
                 unlink_if_there(root.files, path)
                 swept = True
-    for entry in entries_if_there(root.files, root.layout.journal):
-        if is_unfinished(entry.name) and _is_older(root, entry.path, FORGOTTEN_AFTER_S):
-            unlink_if_there(root.files, entry.path)
+    sweep_unfinished(root, root.layout.journal)
     if swept:
         yield Flush(folders=(root.layout.journal,))
 
 
 def _sweep_staging(root: Root) -> None:
-    """Jobs that wrote nothing for a day and were not committed; the marks of those that were given
-    up as long ago.
+    """Removes jobs without writes for a day that were not committed, and marks of abandoned jobs
+    that are as old.
     """
     for mark in _marks(root):
         if _is_older(root, mark, STAGING_FORGOTTEN_S):
@@ -85,14 +92,14 @@ def _sweep_staging(root: Root) -> None:
         if not is_forgotten_job(root, job):
             continue
         with job_locked(root, job):
-            # Looked at under the lock: whoever commits has it.
+            # Checked under the lock that a commit holds.
             if not _is_committed(root, job):
                 remove_job(root, job)
                 _log.info("forgotten staging removed", extra={"fields": {"job": job}})
 
 
 def staged_jobs(root: Root) -> list[str]:
-    """The jobs that have staged anything."""
+    """The jobs with a folder."""
     return [entry.name for entry in _entries(root) if entry.is_dir(follow_symlinks=False)]
 
 
@@ -106,8 +113,8 @@ def _entries(root: Root) -> "list[os.DirEntry[str]]":
 
 
 def is_forgotten_job(root: Root, job: str, late_s: float = 0) -> bool:
-    """Whether nothing in the job's folder, in its attempts', or in theirs, came for so long, and
-    `late_s` seconds more.
+    """Whether nothing was written to the job's folder, its attempts or their folds for
+    STAGING_FORGOTTEN_S and `late_s` more seconds.
     """
     folder = job_folder(root.layout, job)
     folders = [folder]
@@ -121,9 +128,7 @@ def is_forgotten_job(root: Root, job: str, late_s: float = 0) -> bool:
 
 def _is_older(root: Root, path: str, seconds: float) -> bool:
     status = root.files.status(path)
-    return status is not None and (
-        root.aged_ms(seconds) - status.st_mtime_ns // 1_000_000 > seconds * 1000
-    )
+    return status is not None and root.has_aged(status.st_mtime_ns // 1_000_000, seconds)
 
 
 def _is_committed(root: Root, job: str) -> bool:

@@ -1,29 +1,31 @@
-"""Ids of a bulk publish by windows of time, each of one attempt alone: what comes of a window goes
-to its place as one folder, and no other attempt of the job has messages that belong there.
+"""Ids of a bulk publish by time windows, each of one attempt only: the messages of a window move to
+their place as one folder, and no other attempt of the job has messages there.
 
-FORMAT.md, "bulk publishes", has what that is for. An attempt that gets no window does without.
+PROTOCOL.md, "bulk publishes", has the reasons. An attempt that gets no window does without.
 """
 
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from mq.model.bulk_limits import (
-    FOLD_ROWS_MAX,
-    FOLD_ROWS_MIN,
-    WINDOW_AHEAD_MS_MAX,
-    WINDOW_BITS,
-    WINDOW_SPARE_MS,
-)
 from mq.model.names import UuidSource
 from mq.store.core.root import Root
 from mq.store.disk.files import is_gone
-from mq.store.format.pipeline import window_claim
+from mq.store.format.pipeline import WINDOW_BITS, window_claim
+
+# From FOLD_ROWS_MIN rows on, a task's messages move to their place as one folder of at most
+# FOLD_ROWS_MAX messages. Their ids are in a time window that only this task uses, at most
+# WINDOW_AHEAD_MS_MAX ahead of the time. A window needs WINDOW_SPARE_MS for them.
+FOLD_ROWS_MIN: Final = 1000
+FOLD_ROWS_MAX: Final = 20_000
+WINDOW_AHEAD_MS_MAX: Final = 2000
+WINDOW_SPARE_MS: Final = 16
 
 
 @dataclass(slots=True)
 class _Moment:
-    """A clock that stands while ids are made: they do not run out of their window."""
+    """A clock that stands while ids are made, so that they stay in their window."""
 
     ms: int
 
@@ -35,7 +37,7 @@ class _Moment:
 
 
 class WindowIds:
-    """UUIDs that rise strictly, for one attempt of a job, by one thread."""
+    """Strictly rising UUIDs for one attempt of a job, for one thread."""
 
     def __init__(self, root: Root, job: str) -> None:
         self._root = root
@@ -46,8 +48,8 @@ class WindowIds:
         self._left = 0
 
     def many(self, count: int) -> tuple[Sequence[str], bool]:
-        """The next UUIDs, so many; and whether all are of a window that is this attempt's alone.
-        Raises OSError. Durable on return: no; who needs the window is gone after a crash.
+        """The next `count` UUIDs, and whether all are in a window that only this attempt uses.
+        Raises OSError. Durable on return: no; a crash ends the attempt that needs the window.
         """
         self._moment.ms = self._root.now_ms()
         window = self._window_for(count)
@@ -57,13 +59,13 @@ class WindowIds:
         return self._uuids.many(count), window is not None
 
     def ahead_s(self) -> float:
-        """Seconds until the time has come that the last of them tells; 0: it has. Once it has, a
-        purge that is asked for then is of all of them.
+        """Seconds until the last UUID's time has come; 0: it has. From then on a purge covers all
+        of them.
         """
         return max(0, self._uuids.end_moment() - self._root.now_ms() + 1) / 1000
 
     def _window_for(self, count: int) -> int | None:
-        """One that has room for so many."""
+        """A window with room for `count` ids."""
         if not FOLD_ROWS_MIN <= count <= FOLD_ROWS_MAX:
             return None
         window = self._uuids.end_moment() + WINDOW_SPARE_MS >> WINDOW_BITS
@@ -82,7 +84,7 @@ class WindowIds:
         try:
             files.close(files.create(window_claim(self._root.layout, self._job, window)))
         except OSError as error:
-            # Of a job that was given up no folder is there: whoever writes to it is told so.
+            # An abandoned job has no folder; a task that writes to it gets an error.
             if error.errno not in (errno.EEXIST, errno.ENOTDIR) and not is_gone(error):
                 raise
             return False

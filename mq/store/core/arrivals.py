@@ -1,11 +1,10 @@
-"""What comes to queues' folders by anybody's hand on this machine, as Linux tells it (inotify).
+"""inotify's reports of renames into queues' folders, by any process of this machine.
 
-A hint, and never the only way: who hears nothing still looks. Nothing is told of what comes to a
-bucket, of another machine's changes on a network mount, nor where there is no inotify.
+A hint: scans run in addition. Linux reports nothing about a bucket, another machine's changes on a
+network mount, or a system without inotify.
 """
 
 import contextlib
-import logging
 import os
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,14 +12,20 @@ from typing import Final
 from inotify_simple import INotify, flags, parse_events
 
 from mq.model.errors import BadName
-from mq.model.limits import ARRIVALS_READ_BYTES, WATCHES_MAX
+from mq.model.limits import KIB
+from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
 from mq.store.format.layout import Layout
 
-_log = logging.getLogger("mq.arrivals")
+# Folders that inotify watches, and the bytes of its events that are read at once.
+WATCHES_MAX: Final = 16_384
+ARRIVALS_READ_BYTES: Final = 64 * KIB
+
+_log = logger("mq.arrivals")
 
 # Plain numbers: an enumeration's members cost a call for each event.
 _MOVED_TO: Final = int(flags.MOVED_TO)
+_MOVED_FROM: Final = int(flags.MOVED_FROM)
 _IS_FOLDER: Final = int(flags.ISDIR)
 _OVERFLOW: Final = int(flags.Q_OVERFLOW)
 _IS_OVER: Final = int(flags.IGNORED | flags.UNMOUNT | flags.DELETE_SELF | flags.MOVE_SELF)
@@ -32,31 +37,40 @@ _WATCHED: Final = int(
 
 @dataclass(slots=True)
 class News:
-    """What was heard since the last time.
+    """The events since the last read.
 
-    `arrived`: ids of messages that came to a watched queue's own folder, in their order.
-    `changed`: queues to look into, since something else happened there; `gone` are those of them
-    whose folder went, and which are watched no more. `missed`: more happened than was kept, so
-    that every watched queue is to be looked into.
+    `arrived`: ids of messages that came to a watched queue's own folder, in order. `left`: names
+    that went from there, if departures are reported; a message that came back is `arrived`, one
+    that came and went is only `passed`. `changed`: queues to scan, since something else happened
+    there; `gone`: those of them whose folder is gone, which are no longer watched. `missed`: events
+    were lost, so that all watched queues must be scanned. `events`: their number.
     """
 
     arrived: dict[QueueName, list[MessageId]] = field(default_factory=dict)
+    left: dict[QueueName, list[str]] = field(default_factory=dict)
+    passed: dict[QueueName, list[MessageId]] = field(default_factory=dict)
     changed: set[QueueName] = field(default_factory=set)
     gone: set[QueueName] = field(default_factory=set)
     missed: bool = False
+    events: int = field(default=0, compare=False)
 
 
 class Arrivals:
     """Watches on the folders of queues, at most `watches_max`.
 
-    `watch` and `unwatch` are for one thread at a time, since a path's look-up may block; the rest
-    is for the event loop's, and blocks never. Whoever begins to watch a queue looks into it
-    afterwards: what came before is not told.
+    Call `watch` and `unwatch` from one thread at a time, since a path's look-up may block. The
+    other methods are for the event loop's thread, and never block. After `watch`, scan the queue:
+    earlier arrivals are not reported.
     """
 
-    def __init__(self, layout: Layout, watches_max: int = WATCHES_MAX) -> None:
-        """Raises OSError where there is no inotify, or no more of it for this user."""
+    def __init__(
+        self, layout: Layout, watches_max: int = WATCHES_MAX, has_departures: bool = False
+    ) -> None:
+        """`has_departures`: also what goes from a queue's own folder is reported. Raises OSError
+        where there is no inotify, or no more of it for this user.
+        """
         self._layout = layout
+        self._watched = _WATCHED | (_MOVED_FROM if has_departures else 0)
         self._watches_max = watches_max
         self._inotify = INotify(nonblocking=True)
         self._watch_of: dict[QueueName, int] = {}
@@ -67,18 +81,17 @@ class Arrivals:
         return len(self._watch_of)
 
     def fileno(self) -> int:
-        """Readable when there is news."""
         return int(self._inotify.fileno())
 
     def watch(self, queue: QueueName) -> bool:
-        """Hears of the queue from here on; False where it is not there, or where there are too
-        many watches. Again for a queue that is watched: whether its folder is still the one.
+        """Watches the queue from here on. False where it does not exist, or there are too many
+        watches. For a watched queue: whether its folder is still the same.
         """
         known = self._watch_of.get(queue)
         if known is None and len(self._watch_of) >= self._watches_max:
             return False
         try:
-            watch = int(self._inotify.add_watch(self._layout.queue(queue), _WATCHED))
+            watch = int(self._inotify.add_watch(self._layout.queue(queue), self._watched))
         except OSError as error:
             self._refused(error)
             return False
@@ -87,23 +100,23 @@ class Arrivals:
         return True
 
     def unwatch(self, queue: QueueName) -> None:
-        """Hears of the queue no more."""
         watch = self._watch_of.pop(queue, None)
         if watch is not None:
             self._drop(watch)
 
     def is_watched(self, queue: QueueName) -> bool:
-        """Whether what comes to the queue's own folder is heard of."""
+        """Whether arrivals in the queue's own folder are reported."""
         return queue in self._watch_of
 
     def read(self) -> News:
-        """What happened since, or the first ARRIVALS_READ_BYTES of it; empty where nothing did."""
+        """The events since the last call, up to ARRIVALS_READ_BYTES of them."""
         news = News()
         try:
             data = os.read(self._inotify.fileno(), ARRIVALS_READ_BYTES)
         except BlockingIOError:
             return news
         for watch, mask, _, name in parse_events(data):
+            news.events += 1
             queue = self._queue_of.get(watch)
             if mask & _OVERFLOW:
                 news.missed = True
@@ -117,16 +130,26 @@ class Arrivals:
                 with contextlib.suppress(BadName):  # A foreign name, or a dotfile.
                     message_id = MessageId.parse(name)
                     news.arrived.setdefault(queue, []).append(message_id)
+            elif mask & _MOVED_FROM:
+                self._left(queue, name, news)
         return news
 
     def close(self) -> None:
-        """Gives all watches back. Nothing else is called from here on."""
+        """Removes all watches. Call nothing afterwards."""
         self._watch_of.clear()
         self._queue_of.clear()
         self._inotify.close()
 
+    def _left(self, queue: QueueName, name: str, news: News) -> None:
+        """A message that came and went is not an arrival."""
+        arrived = news.arrived.get(queue)
+        if arrived and (passed := [each for each in arrived if each.text == name]):
+            news.arrived[queue] = [each for each in arrived if each.text != name]
+            news.passed.setdefault(queue, []).extend(passed[:1])
+        news.left.setdefault(queue, []).append(name)
+
     def _is_over(self, queue: QueueName, watch: int, news: News) -> None:
-        """The folder was deleted, or moved to where its watch would go on telling of it."""
+        """The folder was deleted, or moved to a place from which its watch would still report."""
         news.changed.add(queue)
         if self._watch_of.get(queue) == watch:
             del self._watch_of[queue]
@@ -142,22 +165,22 @@ class Arrivals:
             return  # It went with its folder.
 
     def _refused(self, error: OSError) -> None:
-        """Said once: it is the machine's limit, and looking does as well, if later."""
+        """Logs it once: the limit is the machine's, and scans find the same messages later."""
         if not self._was_refused and not isinstance(error, FileNotFoundError | NotADirectoryError):
             self._was_refused = True
             _log.warning(
-                "a queue's folder is not watched, but looked into now and then",
+                "inotify cannot watch a queue's folder; mq scans it now and then",
                 extra={"fields": {"watched": len(self._watch_of), "error": repr(error)}},
             )
 
 
-def open_arrivals(layout: Layout) -> Arrivals | None:
+def open_arrivals(layout: Layout, has_departures: bool = False) -> Arrivals | None:
     """Arrivals where Linux has them for us, else None."""
     try:
-        return Arrivals(layout)
+        return Arrivals(layout, has_departures=has_departures)
     except (OSError, AttributeError) as error:  # No such function in this C library.
         _log.warning(
-            "queues' folders are not watched, but looked into now and then",
+            "inotify is not available; mq scans queues' folders now and then",
             extra={"fields": {"error": repr(error)}},
         )
         return None

@@ -1,33 +1,43 @@
-"""Where to look for a message that is known by its id: a small, fixed set of places, in two looks.
+"""Finds a message by its id: in a small, fixed set of places, in two looks.
 
-A message can move between two places while it is looked for, so a look that found nothing says
-nothing; the second ends with the queue's own folder, to which what was fetched comes back.
+A message can move from a place that is not looked at yet to one that was. So a single look without
+a result proves nothing; the second look ends with the queue's own folder, to which a fetched
+message returns.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from mq.model.errors import Busy, MessageNotFound, StorageFailed
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root
+from mq.store.core.moves import message_status, others_of
+from mq.store.core.packed import is_on_its_way
+from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import no_such_queue, queue_exists
+from mq.store.core.unserved import is_purged
 from mq.store.disk.steps import Flush, Steps
+from mq.store.format.bucket_names import leading
 
 PASSES: Final = 2
+DELIVERED: Final = (State.READY, State.DELAYED, State.LEASED)
+"""The states of a message that was published and not removed."""
+ALIVE: Final[tuple[State, ...]] = (State.NEW, *DELIVERED)
+"""The states of a message that is published, or is being published."""
 
 Precondition = Callable[[int], bool]
-"""Asked whether a message's receives are those that a client saw."""
+"""A test whether a message's receives are those that a client saw."""
 
 
 def places_alive(
     root: Root, queue: QueueName, message_id: MessageId, look: int
 ) -> Iterator[tuple[State, str]]:
-    """The places of a message that was not removed, each its state and its bucket: at the
-    likeliest one of each state first.
-    """
+    """The places of a message that was not removed, as state and bucket, the likeliest first."""
     places = root.places
+    if look > 0:
+        # A not-found must rest on the queue's current shape.
+        root.facts.look(queue)
     is_flat = look == 0 and places.is_flat(State.DELAYED, queue)
     if is_flat:
         yield State.DELAYED, ""
@@ -45,17 +55,18 @@ def places_alive(
 
 
 def leased_rows(root: Root) -> tuple[tuple[str, ...], ...]:
-    """The folders of leases, to be flushed beside others by whoever says of a message that it is in
-    none of them; none where there was never a lease. Raises OSError.
+    """The folders of leases, for an operation that reports that a message is in no lease, and so
+    flushes them. Empty if there was never a lease. Raises OSError.
     """
     return tuple((folder,) for folder in root.places.leases.folders())
 
 
 def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: bool) -> Steps[None]:
-    """Ends an operation that did not find its message: raises QueueNotFound, StorageFailed where a
-    folder that may have it is away, Busy when it was seen (`is_busy`), else MessageNotFound.
+    """Ends an operation that did not find its message. Raises QueueNotFound; StorageFailed where a
+    folder that may have it is missing; Busy when it was seen (`is_busy`); else MessageNotFound.
 
-    Durable then: that it is gone, since whoever removed it may have died before its own flush.
+    The absence is durable then: the process that removed the message may have died before its
+    flush.
     """
     layout = root.layout
     if not queue_exists(root, queue):
@@ -66,10 +77,133 @@ def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: boo
             raise StorageFailed(f"{folder} is gone")
     if is_busy:
         raise Busy("another process is at the message, or it moved between two looks")
-    # A folder that is gone is a queue deleted meanwhile, or a bucket that was taken away.
+    if message_id.pack_size and is_on_its_way(root, queue, message_id):
+        raise Busy("its pack was parted just now")
+    # A missing folder is a queue that was deleted meanwhile, or a bucket that was removed.
     with contextlib.suppress(FileNotFoundError):
         yield Flush(
             folders=(layout.remove, layout.delay, layout.queue(queue)),
             beside=(*root.places.buckets(queue, message_id), *leased_rows(root)),
         )
     raise MessageNotFound(message_id.text)
+
+
+def whereabouts(root: Root, queue: QueueName, message_id: MessageId) -> State | None:
+    """The state of a message of the queue; None: it is in none."""
+    if is_staged(root, queue, message_id):
+        return State.NEW
+    place = place_of(root, queue, message_id)
+    if place is not None:
+        return place[0]
+    for bucket in root.places.spots(State.REMOVED, queue, message_id):
+        if _is_at(root, State.REMOVED, queue, message_id, bucket):
+            return State.REMOVED
+    return None
+
+
+def place_of(root: Root, queue: QueueName, message_id: MessageId) -> tuple[State, str] | None:
+    """The state and bucket of a message that was published and not removed."""
+    for look in range(PASSES):
+        for state, bucket in places_alive(root, queue, message_id, look):
+            if _is_at(root, state, queue, message_id, bucket):
+                return state, bucket
+    return None
+
+
+def is_staged(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether it lies in new/ alone. Of two names, which a crash can leave, the other
+    one counts.
+    """
+    status = message_status(root, root.layout.path(State.NEW, queue, message_id))
+    return status is not None and status.st_nlink == 1
+
+
+def lives(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether the message holds its key: it was published, and is not removed, purged or gone."""
+    state = whereabouts(root, queue, message_id)
+    return state in DELIVERED and not is_purged(root, queue, message_id)
+
+
+def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
+    """The flush that makes durable where a living message is, or that a message is gone or purged,
+    whichever process moved it. Raises SettingsUnreadable.
+    """
+    layout = root.layout
+    if is_purged(root, queue, message_id):
+        # The mark is enough: it stays as long as a crash may bring a purged message back.
+        return Flush(folders=(layout.purged,))
+    delay, ready = layout.delay, layout.queue(queue)
+    place, beside = place_of(root, queue, message_id), root.places.buckets(queue, message_id)
+    # The place where it is, before those that it may have come from.
+    if place is None or place[0] is State.LEASED:
+        held = _ready_across(root, queue, message_id)
+        if place is not None:
+            held = (layout.leases, *leading(layout.leases, place[1]))
+        rows = (*beside, *leased_rows(root))
+        return Flush(entries=(ready,), folders=(*held, delay, ready), beside=rows)
+    state, bucket = place
+    here, other = (ready, delay) if state is State.READY else (delay, ready)
+    folders = (here, *leading(here, bucket), other)
+    return Flush(entries=(ready,), folders=folders, beside=beside)
+
+
+def is_second_name(
+    root: Root, queue: QueueName, message_id: MessageId, *, path: str, names: int
+) -> bool:
+    """Whether a committed message, whose file has `names` names, is at its place already, and this
+    path in new/ is a second name that a power cut brought back. Unlinks the path then: rename(2)
+    between two names of one inode does nothing.
+    """
+    if names == 1:
+        return False
+    is_here = whereabouts(root, queue, message_id) in (*DELIVERED, State.REMOVED)
+    if not is_here and not has_crossed(root, queue, message_id):
+        return False
+    unlink_if_there(root.files, path)
+    return True
+
+
+class Across(NamedTuple):
+    """The place of a message in a queue other than its own: its sideline; for a sideline's message,
+    its queue or one that a shovel moves messages to; and when it was last moved or stamped.
+    """
+
+    queue: QueueName
+    state: State
+    bucket: str
+    ctime_ns: int
+
+
+def across(root: Root, queue: QueueName, message_id: MessageId) -> Across | None:
+    """Its place in such a queue; None: it is in none."""
+    for other in others_of(root, queue):
+        place = place_of(root, other, message_id)
+        if place is not None:
+            status = message_status(root, root.layout.path(place[0], other, message_id, place[1]))
+            return None if status is None else Across(other, *place, status.st_ctime_ns)
+    return None
+
+
+def has_crossed(root: Root, queue: QueueName, message_id: MessageId) -> bool:
+    """Whether the message was moved to the queue's sideline, or back, or by a shovel to another
+    queue, and was not removed there.
+    """
+    others = others_of(root, queue)
+    return any(place_of(root, other, message_id) is not None for other in others)
+
+
+def _ready_across(root: Root, queue: QueueName, message_id: MessageId) -> tuple[str, ...]:
+    """The folders that a message lies in which is ready in the queue's sideline, or, of a
+    sideline's, in its queue, or where a shovel took it; none where it is not.
+    """
+    for other in others_of(root, queue):
+        place = place_of(root, other, message_id)
+        if place is not None and place[0] is State.READY:
+            ready = root.layout.queue(other)
+            return (ready, *leading(ready, place[1]))
+    return ()
+
+
+def _is_at(root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
+    path = root.layout.path(state, queue, message_id, bucket)
+    return message_status(root, path) is not None

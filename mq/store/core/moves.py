@@ -1,4 +1,10 @@
-"""Moving one message by one transition of the lifecycle, and the lock on its inode."""
+"""Moves one message by one transition of the lifecycle, and locks its inode.
+
+A rename over NFS may be done and its answer lost: the client repeats the request, and the server
+answers ENOENT. So ENOENT never means "not done" here. A caller treats it as a lost race where that
+is safe, since the message is in a state from which it comes back (a fetch). Elsewhere it looks at
+the target: a name that only this operation could have made proves that the rename was its own.
+"""
 
 import contextlib
 import functools
@@ -6,12 +12,10 @@ import itertools
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from mq.model.errors import Busy, SettingsUnreadable
 from mq.model.lifecycle import State, Transition
-from mq.model.limits import BUCKET_TRIES_MAX
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
@@ -21,30 +25,35 @@ from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import IN_COMMON, leading, parse_bucket
 from mq.store.format.layout import Layout
 
+# Retries of a rename into a bucket that others remove concurrently.
+BUCKET_TRIES_MAX: Final = 5
+
 _ENDS_KEPT: Final = 4096
 _LATEST_FIRST: Final = (State.REMOVED, State.DELAYED, State.READY, State.NEW)
 _ALL: Final = (State.REMOVED, State.LEASED, *_LATEST_FIRST[1:])
 
+Side = tuple[QueueName, str]
+"""An end of a move: the queue, and the bucket."""
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A message's file whose inode is locked, and what it was when the lock was taken."""
+
+class Claim(NamedTuple):
+    """A message's file whose inode is locked, and its status when the lock was taken."""
 
     descriptor: int
     status: os.stat_result
 
     @property
     def stamp(self) -> Stamp:
-        """What its mtime says."""
         return Stamp.from_mtime_ns(self.status.st_mtime_ns)
 
 
 @contextlib.contextmanager
 def claimed(root: Root, path: str) -> Iterator[Claim | None]:
-    """Opens the file and takes its inode's lock, as whatever depends on an mtime does.
+    """Opens the file and takes its inode's lock. Every operation that depends on the mtime does
+    this.
 
-    Gives None for a lost race: the name is gone, another has the lock, or the name came to
-    mean another file meanwhile; and for what is no regular file. The lock ends with the block.
+    Yields None for a lost race: the name is gone, another process has the lock, or the name means
+    another file by now; also for anything but a regular file. The lock ends with the block.
     """
     try:
         descriptor = root.files.open_claimed(path)
@@ -69,8 +78,8 @@ def _claim(root: Root, path: str, descriptor: int) -> Claim | None:
 
 
 def named_status(root: Root, path: str, descriptor: int) -> os.stat_result | None:
-    """What is under the name, where that is still the file that is open; None where it is not:
-    whoever waited for a lock, or has just got it, may have that of a file that is gone.
+    """The status of the file under the name, if it is still the open file; else None. A process
+    that waited for a lock may have got the lock of a file that is gone.
     """
     status = root.files.status(path)
     if status is None or not os.path.samestat(status, root.files.descriptor_status(descriptor)):
@@ -78,156 +87,147 @@ def named_status(root: Root, path: str, descriptor: int) -> os.stat_result | Non
     return status
 
 
-def move(
-    root: Root,
-    transition: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    links: int = 1,
-    source: str = "",
-    target: str | None = None,
-) -> Flush:
-    """Renames the message as the transition says; gives what makes the rename durable.
-
-    `links` is the file's link count before, `source` the bucket that it lies in, `target` the one
-    that it goes to (None: as `root.places` judges), which is made where it is missing. Raises
-    OSError as rename does: ENOENT or ESTALE is a lost race, or a folder that is gone;
-    SettingsUnreadable; Busy when others take the bucket away again and again.
+class Move(NamedTuple):
+    """A transition of one message: `source` is the bucket that it lies in, `target` the one that it
+    goes to (None: as `root.places` judges), `into` the queue (None: it stays in its own).
     """
-    if target is None:
-        target = root.places.target(transition.target, queue, message_id)
+
+    transition: Transition
+    queue: QueueName
+    id: MessageId
+    source: str = ""
+    target: str | None = None
+    into: QueueName | None = None
+
+    @property
+    def to_queue(self) -> QueueName:
+        return self.into or self.queue
+
+    @property
+    def bucket(self) -> str:
+        """The bucket that it goes to, for a move with a target."""
+        return self.target or ""
+
+    def source_path(self, layout: Layout) -> str:
+        """The message's path before the move."""
+        return layout.path(self.transition.source, self.queue, self.id, self.source)
+
+
+def aimed(root: Root, act: Move) -> Move:
+    """The move with the bucket that it goes to. Raises SettingsUnreadable, OSError."""
+    if act.target is not None:
+        return act
+    target = root.places.target(act.transition.target, act.to_queue, act.id)
+    return Move(act.transition, act.queue, act.id, act.source, target, act.into)
+
+
+def move(root: Root, act: Move, links: int = 1) -> Flush:
+    """Renames the message, whose file has `links` names. Makes a missing bucket. Returns the flush
+    that makes the rename durable.
+
+    Raises OSError as rename does: ENOENT or ESTALE is a lost race, or a folder that is gone;
+    SettingsUnreadable; Busy when others remove the bucket again and again.
+    """
+    if act.target is None:
+        act = aimed(root, act)
     for _ in range(BUCKET_TRIES_MAX):
         try:
-            return move_there(root, transition, queue, message_id, links, source, target)
+            return move_there(root, act, links)
         except OSError as error:
-            if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
+            if not _lacks_bucket(root, error, act):
                 raise
-        _make_bucket(root, transition, queue, target)
-        if transition.target is State.READY and target not in root.places.spots(
-            State.READY, queue, message_id
-        ):
-            # The queue was deleted meanwhile, and made again in another shape.
-            target = root.places.target(State.READY, queue, message_id)
-    raise Busy("the message's bucket is taken away again and again")
+        _make_bucket(root, act.transition, act.to_queue, act.bucket)
+        if act.transition.target is State.READY:
+            # The queue may have been deleted, and made again in another shape.
+            root.facts.shape_now(act.to_queue)
+            if act.bucket not in root.places.spots(State.READY, act.to_queue, act.id):
+                act = aimed(root, act._replace(target=None))
+    raise Busy("other processes remove the message's bucket again and again")
 
 
-def move_alive(
-    root: Root,
-    transition: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    links: int = 1,
-    source: str = "",
-    target: str | None = None,
-    into: QueueName | None = None,
-) -> Steps[Flush]:
-    """Like `move`, for a message that must not be lost by it: the bucket that it goes to is on
-    stable media before it goes there. `into` is the queue that it goes to; None: it stays in its
-    own. Raises also what that flush fails with.
+def move_alive(root: Root, act: Move, links: int = 1) -> Steps[Flush]:
+    """Like `move`, for a message that the move must not lose: its new bucket is durable before the
+    rename. Raises also the errors of that flush.
     """
-    into = into or queue
-    if target is None:
-        target = root.places.target(transition.target, into, message_id)
+    act = aimed(root, act)
     for _ in range(BUCKET_TRIES_MAX):
-        if target:
-            # Before the flush, and by each: it may be there because another has just made it.
-            _make_bucket(root, transition, into, target)
-            yield _way_to(root, transition, into, target)
+        if act.target:
+            # Each operation makes and flushes the bucket: another process may have made it a moment
+            # ago, and not flushed it yet.
+            _make_bucket(root, act.transition, act.to_queue, act.target)
+            yield _way_to(root, act.transition, act.to_queue, act.target)
         try:
-            return move_there(root, transition, queue, message_id, links, source, target, into)
+            return move_there(root, act, links)
         except OSError as error:
-            if not _lacks_bucket(root, error, transition, queue, message_id, source, target):
+            if not _lacks_bucket(root, error, act):
                 raise
-    raise Busy("the message's bucket is taken away again and again")
+    raise Busy("other processes remove the message's bucket again and again")
 
 
-def move_there(
-    root: Root,
-    transition: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    links: int,
-    source: str,
-    target: str,
-    into: QueueName | None = None,
-) -> Flush:
-    """Like `move_alive`, once; what makes the rename durable. ENOENT also where the bucket that it
-    goes to is not there, or a queue that it goes to, or lives on from.
+def move_there(root: Root, act: Move, links: int) -> Flush:
+    """Tries `move_alive` once, for a move with a target. Returns the flush that makes the rename
+    durable. Raises ENOENT also where the target's bucket or queue is missing, or the source's
+    queue.
     """
-    layout = root.layout
     if root.over_network:
-        ends = ((transition.target, into or queue), (transition.source, queue))
-        if transition.target is not State.REMOVED:
+        ends = ((act.transition.target, act.to_queue), (act.transition.source, act.queue))
+        if act.transition.target is not State.REMOVED:
             refuse_gone(root, *(of for state, of in ends if state is State.READY))
+    path, (transition, queue, message_id, source, target, into) = root.layout.path, act
     root.files.rename(
-        layout.path(transition.source, queue, message_id, source),
-        layout.path(transition.target, into or queue, message_id, target),
+        path(transition.source, queue, message_id, source),
+        path(transition.target, into or queue, message_id, target or ""),
     )
-    return arrived(root, transition, queue, message_id, links, source, target, into)
+    return arrived(root, act, links)
 
 
-def arrived(
-    root: Root,
-    transition: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    links: int,
-    source: str,
-    target: str,
-    into: QueueName | None = None,
-) -> Flush:
-    """What makes a rename durable that was made, of a message that had so many names."""
-    flush = folders_of(root, transition, queue, source, target, into)
+def arrived(root: Root, act: Move, links: int) -> Flush:
+    """The flush that makes a finished rename durable; the file had `links` names before."""
+    source, target = (act.queue, act.source), (act.into or act.queue, act.target or "")
+    flush = folders_of(root, act.transition, source, target)
     root.places.went(flush.folders[-1])
     if links > 1:
-        return keep_one_name(root, transition.target, into or queue, message_id, target)
-    if transition.source is State.READY and (others := crossed_from(root, queue)):
-        return flush._replace(beside=rows_across(root, others, message_id))
+        return keep_one_name(root, act.transition.target, act.to_queue, act.id, act.bucket)
+    if act.transition.source is State.READY and (others := crossed_from(root, act.queue)):
+        return flush._replace(beside=rows_across(root, others, act.id))
     return flush
 
 
 def crossed_from(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
-    """The queues that a message which is ready in this one may have come from, by one who died
-    before its own flush: its sideline, or, of a sideline, its queue, and those that a shovel moves
-    messages between. Whoever moves it on flushes what it left there (`rows_across`).
+    """The queues that a message which is ready in this one may have come from, by a process that
+    died before its flush: its sideline, or, of a sideline, its queue, and those that a shovel moves
+    messages between. An operation that moves it on flushes what it left there (`rows_across`), and
+    asks this after its own rename: a run waits between its mark and its first rename, so either the
+    message was here before, or the facts tell of the run.
     """
-    if others := root.places.crossings.of(queue):
-        return others
-    is_one = queue.is_sideline or root.files.is_there(_sideline_folder(root.layout, queue))
-    return (queue.counterpart(),) if is_one else ()
+    return root.facts.of(queue).others
 
 
 def others_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
     """The queues in which a message of this one may have its other name, or be by now: those of
     `crossed_from`, whether they are there or not.
     """
-    return root.places.crossings.of(queue) or (queue.counterpart(),)
+    return root.facts.joined(queue) or (queue.counterpart(),)
 
 
-@functools.lru_cache(_ENDS_KEPT)
-def _sideline_folder(layout: Layout, queue: QueueName) -> str:
-    # With the slash, a file that somebody has left under the name is none.
-    return f"{layout.queue(queue.sideline())}/"
+def sidelines_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
+    """Where messages of the queue may be that were sidelined: its own sideline, there or not, and
+    those that it shares or has shared. Raises OSError.
+    """
+    return queue.sideline(), *root.facts.asides(queue)
 
 
-def _lacks_bucket(
-    root: Root,
-    error: OSError,
-    transition: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    source: str,
-    target: str,
-) -> bool:
-    """Whether a rename has failed only because the bucket is not there."""
-    if not target or not is_gone(error):
+def _lacks_bucket(root: Root, error: OSError, act: Move) -> bool:
+    """Whether a rename failed only because the bucket is missing."""
+    if not act.target or not is_gone(error):
         return False
-    path = root.layout.path(transition.source, queue, message_id, source)
-    return root.files.status(path) is not None
+    return root.files.status(act.source_path(root.layout)) is not None
 
 
 def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: str) -> None:
-    """Makes what is missing of a bucket; never the folder that it belongs in, nor below a link."""
+    """Makes the missing folders of a bucket; never the folder that it belongs in, nor below a
+    link.
+    """
     made = leading(root.layout.base(transition.target, queue), bucket)
     for folder in itertools.takewhile(lambda each: not root.files.is_link(each), made):
         with contextlib.suppress(FileExistsError):
@@ -237,18 +237,20 @@ def _make_bucket(root: Root, transition: Transition, queue: QueueName, bucket: s
 def keep_one_name(
     root: Root, kept: State, queue: QueueName, message_id: MessageId, bucket: str = ""
 ) -> Flush:
-    """Takes a file's other names away, those among the places of the queues too that it may
-    have crossed from or to (`others_of`); gives what makes that durable.
+    """Unlinks a file's other names, in all places of its queue and of the queues that it may have
+    crossed from or to (`others_of`). Returns the flush that makes this durable.
 
     A crash between the flushes of a rename's two folders can leave both names (btrfs), and
     rename(2) between two names of one inode does nothing.
     """
     layout, others_of_it = root.layout, others_of(root, queue)
     kept_path = layout.path(kept, queue, message_id, bucket)
-    inode = root.files.status(kept_path)
+    inode, parted = root.files.status(kept_path), []
     for of, state in itertools.product((queue, *others_of_it), _ALL):
         for spot in root.places.spots(state, of, message_id):
             path = layout.path(state, of, message_id, spot)
+            if state is State.NEW and spot:
+                parted.append(leading(layout.new, spot))
             other = None if path == kept_path else root.files.status(path)
             if other is not None and inode is not None and os.path.samestat(other, inode):
                 with contextlib.suppress(FileNotFoundError):
@@ -259,22 +261,21 @@ def keep_one_name(
     buckets = root.places.buckets(queue, message_id)
     leased = ((folder,) for folder in root.places.leases.folders())
     across = rows_across(root, others_of_it, message_id)
-    beside = ((os.path.dirname(removed), removed), *buckets, *leased, *across)
+    beside = ((os.path.dirname(removed), removed), *buckets, *leased, *across, *parted)
     return Flush(folders=tuple(ways), beside=beside)
 
 
 def rows_across(
     root: Root, queues: Iterable[QueueName], message_id: MessageId
 ) -> tuple[tuple[str, ...], ...]:
-    """`ready_rows` of several."""
     rows = (ready_rows(root, queue, message_id) for queue in queues)
     return tuple(itertools.chain.from_iterable(rows))
 
 
 def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, ...], ...]:
     """Where a message of a sideline was ready, or may have been, in the queue itself, or the other
-    way round: to be flushed where it is there, by whoever moves it on. Its buckets are left out
-    where the queue's settings cannot be read: what moves does not hang on those.
+    way round: to be flushed where it is there, by the operation that moves it on. Its buckets are
+    left out where the queue's settings cannot be read: what moves does not hang on those.
     """
     folder = (root.layout.queue(queue),)
     try:
@@ -283,23 +284,16 @@ def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tup
         return (folder,)
 
 
-def folders_of(
-    root: Root,
-    transition: Transition,
-    queue: QueueName,
-    source: str = "",
-    target: str = "",
-    into: QueueName | None = None,
-) -> Flush:
+def folders_of(root: Root, transition: Transition, source: Side, target: Side) -> Flush:
     """The folders that a rename by this transition changes, the destination first, and those that
     lead to it before that.
     """
-    into = into or queue
-    flush = _ends(root.layout, transition, queue, source, target, into)
-    if not target:
+    (of, spot), (into, bucket) = source, target
+    flush = _ends(root.layout, transition, (of.text, spot), (into.text, bucket))
+    if not bucket:
         return flush
     base = root.layout.base(transition.target, into)
-    made = leading(base, target)
+    made = leading(base, bucket)
     if _is_kept(root, made[0]):
         return flush._replace(entries=(*flush.entries, *made))
     return flush._replace(folders=(base, *made[:-1], *flush.folders))
@@ -307,22 +301,18 @@ def folders_of(
 
 @functools.lru_cache(_ENDS_KEPT)
 def _ends(
-    layout: Layout,
-    transition: Transition,
-    queue: QueueName,
-    source: str,
-    target: str,
-    into: QueueName,
+    layout: Layout, transition: Transition, source: tuple[str, str], target: tuple[str, str]
 ) -> Flush:
-    """Kept for the next: what is moved at a time is moved between few folders."""
+    """Kept for the next, by the queues' names: moves at one time are between few folders."""
+    into, of = QueueName(target[0]), QueueName(source[0])
     ends = (
-        layout.parent(transition.target, into, target),
-        layout.parent(transition.source, queue, source),
+        layout.parent(transition.target, into, target[1]),
+        layout.parent(transition.source, of, source[1]),
     )
     entries: dict[str, None] = {}
-    for state, of in ((transition.target, into), (transition.source, queue)):
+    for state, queue in ((transition.target, into), (transition.source, of)):
         if state is State.READY:
-            entries[layout.queue(of)] = None
+            entries[layout.queue(queue)] = None
     return Flush(folders=ends, entries=tuple(entries), covered=1)
 
 
@@ -338,8 +328,8 @@ def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -
 def make_ways(
     root: Root, transition: Transition, targets: Iterable[tuple[QueueName, str]]
 ) -> Flush:
-    """Makes what is missing of the buckets that messages of these queues go to; what makes durable
-    that they are there. Raises OSError.
+    """Makes the missing bucket folders for messages of these queues. Returns the flush that makes
+    them durable. Raises OSError.
     """
     flushes = []
     for queue, bucket in targets:
@@ -353,9 +343,7 @@ def make_ways(
 
 
 def together(flushes: Iterable[Flush]) -> Flush:
-    """All of them as one: the folders that messages went to, those that lead there before, and
-    then those that they left.
-    """
+    """Merges flushes: first the target folders and those above them, then the source folders."""
     targets: dict[str, None] = {}
     entries: dict[str, None] = {}
     left: dict[str, None] = {}
@@ -374,14 +362,14 @@ def together(flushes: Iterable[Flush]) -> Flush:
 
 
 def _is_kept(root: Root, folder: str) -> bool:
-    """Whether nobody takes the bucket away now, though it is empty. Else it may have been made anew
-    by others, with the same inode: what this process has flushed of it before says nothing.
+    """Whether the bucket stays now, though it is empty. Else it may have been made anew by others,
+    with the same inode: what this process has flushed of it before says nothing.
     """
     bucket = parse_bucket(os.path.basename(folder))
     return bucket is not None and bucket.may_be_written(root.now_ms())
 
 
 def message_status(root: Root, path: str) -> os.stat_result | None:
-    """The regular file that has the name; None where nothing has it, or what is foreign."""
+    """The status of the regular file at the path; None if there is none."""
     status = root.files.status(path)
     return status if status is not None and stat.S_ISREG(status.st_mode) else None

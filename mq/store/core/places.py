@@ -1,43 +1,40 @@
-"""Where a message goes, and where one may be: flat, in its bucket, or below it.
+"""The places of a message: in its state's folder, in a bucket there, or one level deeper.
 
-Where to put one is a hint: how full a folder is is counted here, by a bounded listing now and then
-and by what this process puts and takes between. Processes may judge differently. Where one may be
-follows from its id and its queue's shape. Threads share it, without a lock: a count that is a
-little wrong does no harm.
+The place of a new message is a choice by a hint: how full a folder is, from a bounded listing now
+and then and from what this process added and took since. Processes may choose differently. The
+places where a message may be follow from its id and its queue's shape. Threads share this without a
+lock: a slightly wrong count does no harm.
 """
 
+import functools
 import itertools
 import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from mq.model.clock import Clock
 from mq.model.lifecycle import State
-from mq.model.limits import (
-    DEEP_DIGITS,
-    FILLS_MAX,
-    FOLDER_FILES_MAX,
-    FOLDER_LOOKS,
-    LOOK_SHARE,
-    UUID_CHARS,
-)
+from mq.model.limits import FOLDER_FILES_MAX, UUID_CHARS
 from mq.model.names import MessageId, QueueName
+from mq.store.core.facts import Facts
 from mq.store.disk.files import Files
-from mq.store.format.bucket_names import IN_COMMON, Shape
+from mq.store.format.bucket_names import BUCKET_DIGITS_DEFAULT, DEEP_DIGITS, IN_COMMON, Shape
 from mq.store.format.layout import Layout
-from mq.store.format.lease_names import OpenLeases
-from mq.store.format.settings import (
-    DEFAULT_SHAPE,
-    NO_FILE,
-    Version,
-    read_fields,
-    settings_version,
-    shape_in,
-)
-from mq.store.format.walk import is_bucket, is_deep_folder
-from mq.store.shovel.crossings import Crossings
+from mq.store.format.packs import tries_of
+from mq.store.format.settings import DEFAULT_SHAPE
+from mq.store.format.walk import LOOK_SHARE, is_bucket, is_deep_folder
+
+# A folder is counted again each time this process has added this fraction of the limit.
+FOLDER_LOOKS: Final = 4
+# Folders whose fill is remembered. Forgetting one costs a bounded listing.
+FILLS_MAX: Final = 20_000
+
+# The buckets of messages of one queue and time that are remembered.
+_ROWS_KEPT: Final = 4096
+# The first characters of a uuid that determine a place by the default shape, with the dash.
+_USUAL_CHARS: Final = BUCKET_DIGITS_DEFAULT + DEEP_DIGITS + 1
 
 # What a path has behind its bucket: two slashes and the digits between.
 _TO_BUCKET: Final = -DEEP_DIGITS - 2
@@ -47,8 +44,8 @@ _TO_DEEP: Final = -DEEP_DIGITS - 1
 
 @dataclass(slots=True)
 class _Fill:
-    """What a folder holds, as far as this process knows; `came` counts what it has put there
-    since the folder was listed, which is not done again before `again_s` (steady).
+    """The fill of a folder, as far as this process knows. `came`: the files that it added since the
+    last listing. The next listing is not before `again_s` (steady).
     """
 
     files: int
@@ -57,34 +54,52 @@ class _Fill:
     came: int = 0
 
 
+class Leases(Protocol):
+    """Tells which folders hold leased messages. A feature does: see `opening`."""
+
+    def spots(self) -> tuple[str, ...]:
+        """The `bucket` of each folder that may hold some. Raises OSError."""
+
+    def folders(self) -> tuple[str, ...]:
+        """The folders of leases and the one above them, for an operation that reports that a
+        message is in no lease, and so flushes them. Raises OSError.
+        """
+
+
 class Places:
-    """The places of one root, for one process. `folder_max` is how many files lie flat."""
+    """The places of one root, for one process. `folder_max`: how many files lie flat in
+    a folder.
+    """
 
     def __init__(
-        self, layout: Layout, files: Files, clock: Clock, folder_max: int = FOLDER_FILES_MAX
+        self,
+        layout: Layout,
+        files: Files,
+        clock: Clock,
+        facts: Facts,
+        leases: Leases,
+        folder_max: int = FOLDER_FILES_MAX,
     ) -> None:
         self._layout = layout
         self._files = files
         self._clock = clock
+        self._facts = facts
         self._folder_max = folder_max
         self._came_max = max(1, folder_max // FOLDER_LOOKS)
         self._fills: dict[str, _Fill] = {}
-        self._shapes: dict[QueueName, tuple[Version, Shape]] = {}
-        self.leases = OpenLeases(layout, files, clock)
-        """What holds leased messages."""
-        self.crossings = Crossings(layout, files, clock)
-        """The queues between which messages are being moved."""
+        self.leases = leases
+        """Asked each time, of a message that was found nowhere else."""
 
     def target(self, state: State, queue: QueueName, message_id: MessageId) -> str:
-        """The bucket to put the message in; "" for none, also where something else has its name.
-        It is counted as put there.
+        """The bucket for a new message; "": none, also where a foreign file has the bucket's name.
+        Counts the message as added.
 
         Lists a folder at its first use, bounded. Raises SettingsUnreadable, OSError.
         """
         folder = self._layout.parent(state, queue)
         if not self._is_full(folder):
             return ""
-        shape = self._shape(state, queue)
+        shape = self._shape_now(state, queue)
         bucket = shape.bucket(message_id)
         path = f"{folder}/{bucket[:-1]}"
         if self._is_foreign(path):
@@ -95,13 +110,13 @@ class Places:
         return bucket if self._is_foreign(f"{folder}/{deep[:-1]}") else deep
 
     def targets(self, state: State, queue: QueueName, ids: Sequence[MessageId]) -> list[str]:
-        """`target` for each of many that come at once. What goes to a folder is counted together:
-        it may get so many more than its limit.
+        """`target` for many messages that are added together. They are counted together, so a
+        folder may exceed its limit by that many.
         """
         folder = self._layout.parent(state, queue)
         if not self._is_full(folder, len(ids)):
             return [""] * len(ids)
-        shape = self._shape(state, queue)
+        shape = self._shape_now(state, queue)
         deeps: dict[str, str] = {}
         of_each = [
             deeps.get(key) or deeps.setdefault(key, shape.deep(message_id))
@@ -127,84 +142,80 @@ class Places:
             fill.files -= 1
 
     def saw(self, folder: str, files: int, has_folders: bool) -> None:
-        """What a look at all of the folder has found."""
+        """A complete listing of the folder found this."""
         if (fill := self._fills.get(folder)) is not None:
             fill.files, fill.has_folders, fill.came = files, has_folders, 0
 
     def spots(self, state: State, queue: QueueName, message_id: MessageId) -> Iterator[str]:
-        """Every bucket that the message may lie in while it is in the state, "" among them: the
-        likeliest first. Raises SettingsUnreadable when it comes to those that the queue's shape
-        decides.
+        """All buckets in which the message may lie in this state, the likeliest first; "" is one of
+        them. Those of a pack in NEW are also those where it was parted. Raises SettingsUnreadable
+        when it reaches those that depend on the queue's shape.
         """
         if state is State.LEASED:
             yield from self.leases.spots()
             return
+        if state is State.NEW:
+            yield ""
+            if message_id.items:
+                tried = tries_of(self._layout, self._files, queue, message_id)
+                yield from (each.spot for each in tried)
+            return
         is_flat = self.is_flat(state, queue)
         if is_flat:
             yield ""
-        if state is not State.NEW:
-            shape = self._shape(state, queue)
-            bucket, deep = shape.bucket(message_id), shape.deep(message_id)
-            if not self._files.is_link(self._layout.parent(state, queue, bucket)):
-                yield bucket
-                if not self._files.is_link(self._layout.parent(state, queue, deep)):
-                    yield deep
+        shape = self._shape(state, queue)
+        bucket, deep = shape.bucket(message_id), shape.deep(message_id)
+        if not self._files.is_link(self._layout.parent(state, queue, bucket)):
+            yield bucket
+            if not self._files.is_link(self._layout.parent(state, queue, deep)):
+                yield deep
         if not is_flat:
             yield ""
 
     def is_flat(self, state: State, queue: QueueName) -> bool:
-        """Whether a message of the state is likely to lie in no bucket."""
+        """Whether messages of the state probably lie in no bucket."""
         fill = self._fills.get(self._layout.parent(state, queue))
         return fill is None or not (fill.has_folders or fill.files >= self._folder_max)
 
     def buckets(self, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, str], ...]:
-        """The buckets of a message in delay/ and in its queue, each with the folder below it, to
-        be flushed where they are there. Raises SettingsUnreadable, OSError.
+        """The buckets of a message in delay/ and in its queue, each with the folder below it, to be
+        flushed if they exist. Raises SettingsUnreadable, OSError.
         """
-        known, settings = self._shapes.get(queue), self._layout.settings_of(queue)
-        shape = DEFAULT_SHAPE
-        if known is None or known[1] is not DEFAULT_SHAPE or self._files.is_there(settings):
-            shape = self.shape(queue)
-        common = deep = IN_COMMON.deep(message_id)
-        if message_id.priority or shape is not DEFAULT_SHAPE:
-            deep = shape.deep(message_id)
-        delay, ready = (
-            f"{self._layout.delay}/{common}",
-            f"{self._layout.queues}/{queue.text}/{deep}",
+        shape = self._facts.shape(queue)
+        if shape is DEFAULT_SHAPE and not message_id.priority:
+            return _usual_buckets(self._layout, queue.text, message_id.uuid[:_USUAL_CHARS])
+        # A queue may be made again with the default shape before other processes know that.
+        shapes = dict.fromkeys((shape, DEFAULT_SHAPE))
+        ready = f"{self._layout.queues}/{queue.text}/"
+        return (
+            _row(f"{self._layout.delay}/{IN_COMMON.deep(message_id)}"),
+            *(_row(ready + each.deep(message_id)) for each in shapes),
         )
-        return (delay[:_TO_BUCKET], delay[:-1]), (ready[:_TO_BUCKET], ready[:-1])
-
-    def shape(self, queue: QueueName) -> Shape:
-        """The queue's shape, as its settings are now. Raises SettingsUnreadable."""
-        version = settings_version(self._layout, self._files, queue)
-        known = self._shapes.get(queue)
-        if known is not None and known[0] == version:
-            return known[1]
-        shape = DEFAULT_SHAPE
-        if version != NO_FILE:
-            shape = shape_in(read_fields(self._layout, self._files, queue))
-        if len(self._shapes) >= FILLS_MAX:
-            self._shapes.clear()
-        self._shapes[queue] = version, shape
-        return shape
 
     def forget(self, queue: QueueName) -> None:
-        """The queue's folder is another one from here on, or none."""
+        """The queue was deleted or made again: forgets its folders."""
         self._fills.pop(self._layout.queue(queue), None)
-        self._shapes.pop(queue, None)
+        self._facts.forget(queue)
 
     def _shape(self, state: State, queue: QueueName) -> Shape:
-        return self.shape(queue) if state is State.READY else IN_COMMON
+        return self._facts.shape(queue) if state is State.READY else IN_COMMON
+
+    def _shape_now(self, state: State, queue: QueueName) -> Shape:
+        """The shape for a new message. By the old shape of a queue that was deleted and made again,
+        the message would not be found by its id.
+        """
+        return self._facts.shape_now(queue) if state is State.READY else IN_COMMON
 
     def _is_foreign(self, path: str) -> bool:
-        """Whether something else has the bucket's name: no look would find what goes there."""
+        """Whether a foreign file has the bucket's name, so that no look would find
+        messages there.
+        """
         status = self._files.status(path)
         return status is not None and not stat.S_ISDIR(status.st_mode)
 
     def _is_full(self, folder: str, count: int = 1) -> bool:
-        """Whether what comes to the folder goes deeper; else it is counted as put there, so many.
-
-        Once it does, it goes on doing so until a listing finds no bucket any more.
+        """Whether new messages of the folder go into buckets. If not, `count` are counted as added.
+        A folder that was full stays so until a listing finds no bucket.
         """
         fill = self._fills.get(folder)
         if fill is None or (fill.came >= self._came_max and self._clock.steady_s() >= fill.again_s):
@@ -217,13 +228,13 @@ class Places:
         return False
 
     def _list(self, folder: str) -> _Fill:
-        """Counts the folder's files, no further than to the limit."""
+        """Counts the folder's files, up to the limit."""
         began_s = self._clock.steady_s()
         files, has_folders = 0, False
         try:
             entries = self._files.entries(folder)
             for entry in itertools.islice(entries, self._folder_max + 1):
-                # Nearly all are messages, which is told by their names' lengths.
+                # Nearly all are messages, which their names' lengths tell.
                 if len(entry.name) < UUID_CHARS and (is_bucket(entry) or is_deep_folder(entry)):
                     has_folders = True
                 else:
@@ -236,3 +247,17 @@ class Places:
         fill = _Fill(files, has_folders, ended_s + (ended_s - began_s) / LOOK_SHARE)
         self._fills[folder] = fill
         return fill
+
+
+@functools.lru_cache(_ROWS_KEPT)
+def _usual_buckets(layout: Layout, queue: str, begins: str) -> tuple[tuple[str, str], ...]:
+    """Those of ids that begin so, without a priority, in a queue of the default shape. Kept for
+    the next: messages of one time have the same.
+    """
+    deep = DEFAULT_SHAPE.deep(MessageId(begins))
+    return _row(f"{layout.delay}/{deep}"), _row(f"{layout.queues}/{queue}/{deep}")
+
+
+def _row(deep: str) -> tuple[str, str]:
+    """A bucket, and the folder below it, by the latter's path with a slash."""
+    return deep[:_TO_BUCKET], deep[:-1]

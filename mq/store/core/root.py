@@ -1,178 +1,133 @@
-"""An opened root: what every operation needs, and what start-up does before the first one."""
+"""An opened root: the objects that every operation needs, and the hooks for features."""
 
 import errno
-import itertools
-import logging
-import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
+from typing import Protocol
 
 from mq.model.clock import Clock, ClockSteps
-from mq.model.errors import AcrossFileSystems, StartupError
+from mq.model.history import Event, Told
 from mq.model.lifecycle import State
-from mq.model.limits import FOLDER_FILES_MAX
-from mq.model.message import Stamp
-from mq.store.core.known_settings import KnownSettings
+from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.names import MessageId, QueueName
+from mq.store.core.facts import Facts
 from mq.store.core.places import Places
+from mq.store.core.room import Room
+from mq.store.core.totals import Tally
 from mq.store.disk.files import Files, is_gone
-from mq.store.disk.mounts import file_system_of
 from mq.store.disk.space import Space
-from mq.store.format.archive import archive_folder
-from mq.store.format.history import history_folder
-from mq.store.format.layout import FORMAT_LINE, Layout
-from mq.store.format.pipeline import staging
-from mq.store.history.recording import Recorder
+from mq.store.disk.steps import Steps
+from mq.store.format.layout import Layout, LinkPlace, is_unfinished
+from mq.store.format.walk import entries_if_there
 
-_log = logging.getLogger("mq.root")
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+class History(Protocol):
+    """Records what operations did to messages, once that is on stable media. Never raises because
+    of the storage: lines that cannot be written are counted.
+    """
 
-# In the order of a life: the probe file passes through all four.
-_PROBED = (State.NEW, State.READY, State.DELAYED, State.REMOVED)
-_PROBE_STAMP = Stamp(due_ms=1_700_000_000_123, receives=456, reason=7)
+    dropped_total: int
+    """How many lines could not be written so far."""
+
+    def is_on(self, queue: QueueName) -> bool:
+        """Whether the queue has a history, by its settings of half a second ago at most. May block
+        for a look at them.
+        """
+
+    def record(
+        self,
+        queue: QueueName,
+        event: Event,
+        message_id: MessageId,
+        receives: int | None = None,
+        due_ms: int | None = None,
+        lease: str = "",
+        reason: str = "",
+        block: bytes = b"",
+    ) -> None:
+        """Counts the event, and writes a line where the queue has a history. A removal is counted
+        by the code that knows its reason. `block`: the header block of a publish, for its tags.
+        Durable on return: no.
+        """
+
+    def record_many(
+        self,
+        queue: QueueName,
+        event: Event,
+        messages: Iterable[Told],
+        lease: str = "",
+    ) -> None:
+        """Writes lines for many messages where the queue has a history; blocks until they are
+        written. Counts nothing. Durable on return: no.
+        """
+
+    def begin(self) -> None:
+        """From here on a thread writes the lines of `record`; it starts with the first line."""
+
+    def write_out(self) -> None:
+        """Writes the held lines, unless another thread does for a while; blocking."""
+
+    def close_idle(self) -> None:
+        """Closes files without a recent line."""
+
+    def end(self) -> None:
+        """Writes the held lines, for a while at most, and closes all files; blocking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The places where features take part in operations on queues. `mq.store.opening`
+    fills them.
+    """
+
+    forget: Callable[["Root", QueueName], Steps[None]]
+    """A queue is deleted, or about to be made: the files of the old one go. Raises Busy, OSError.
+    Durable on return: yes.
+    """
+    sweep: Callable[["Root"], Steps[None]]
+    """Under the queues' lock: what a crash has left of deleted queues goes. Durable on return:
+    yes."""
+    retire: Callable[["Root", frozenset[QueueName]], Steps[int]]
+    """Moves to remove/ the committed messages of these deleted queues that are in no state yet; how
+    many. Durable on return: yes.
+    """
+    is_more_to_come: Callable[["Root"], bool]
+    """Whether messages are committed that are in no state yet. Raises OSError."""
+    is_firing_over: Callable[["Root", QueueName, LinkPlace], bool]
+    """Whether what a firing's link is of will not fire again. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """The seams and paths of one root, handed to every operation."""
+    """An opened root's objects and paths, which every operation gets."""
 
     layout: Layout
     files: Files
     clock: Clock
     space: Space
     places: Places
-    settings: KnownSettings
-    history: Recorder
+    facts: Facts
+    history: History
+    totals: Tally
+    room: Room
     steps: ClockSteps
     over_network: bool
-    """Whether other machines may change it, and this one's cache then shows what was."""
-
-    @classmethod
-    def of(
-        cls,
-        layout: Layout,
-        files: Files,
-        clock: Clock,
-        reserve_bytes: int | None = None,
-        folder_max: int = FOLDER_FILES_MAX,
-        kind: str = "mq",
-    ) -> Self:
-        """A root as it is: nothing is made or tried. `kind`: of which program, for histories."""
-        space = Space(files, clock, layout.root, reserve_bytes)
-        places = Places(layout, files, clock, folder_max)
-        settings = KnownSettings(layout, files, clock)
-        steps = ClockSteps(clock)
-        history = Recorder(layout, files, clock, space, kind, settings, steps)
-        over_network = file_system_of(layout.root).over_network
-        return cls(layout, files, clock, space, places, settings, history, steps, over_network)
+    """Whether other machines may change it, and this one's cache may then be stale."""
+    hooks: Hooks
 
     def now_ms(self) -> int:
         """Wall time as the root's file system tells it, milliseconds since the epoch."""
         return self.clock.now_ms()
 
     def aged_ms(self, seconds: float) -> int:
-        """The same, for what ends for good at an age of so many seconds: see ClockSteps."""
+        """The same, for final decisions at an age of `seconds`: see ClockSteps."""
         return self.steps.aged_ms(seconds)
 
-
-def open_root(
-    path: str,
-    files: Files,
-    clock: Clock,
-    reserve_bytes: int | None = None,
-    folder_max: int = FOLDER_FILES_MAX,
-    kind: str = "mq",
-) -> Root:
-    """Makes what is missing of a root and tries it; blocking. `folder_max` files lie flat in a
-    folder before more go to buckets; `kind` as with `Root.of`.
-
-    Raises StartupError when the root is of another format, its folders lie on different file
-    systems, or it keeps no exact mtimes; OSError when it cannot be written.
-    Durable on return: yes, the root, its folders, and those that lead to it.
-    """
-    layout = Layout.of(path)
-    if files.is_link(layout.root):
-        # Whoever points it elsewhere meanwhile would take every message away.
-        leads_to = os.path.realpath(layout.root)
-        raise StartupError(f"{layout.root} is a symbolic link; say the folder itself, {leads_to}")
-    made = _missing(layout.root)
-    for missing in made:
-        _make_folder(files, missing)
-    for folder in layout.folders():
-        _make_folder(files, folder)
-    for folder in _made_later(layout):
-        if files.is_link(folder):
-            raise StartupError(f"{folder} is no folder; symbolic links are not followed")
-    check_format(layout, files)
-    _sync_ancestors(layout.root, files, made)
-    files.sync_folder(layout.root)
-    for folder in layout.folders():
-        files.sync_folder(folder)
-    probe_renames(layout, files)
-    return Root.of(layout, files, clock, reserve_bytes, folder_max, kind)
-
-
-def attach_root(path: str, files: Files, clock: Clock) -> Root:
-    """A root that daemons have made, for a process that works beside them: nothing is made, tried
-    or flushed. Raises StartupError when there is none, or one of another format.
-    """
-    layout = Layout.of(path)
-    for folder in (layout.root, *layout.folders()):
-        if not os.path.isdir(folder):
-            raise StartupError(f"{layout.root} is no mq root (of this version): no {folder}")
-    try:
-        descriptor = files.open_read(layout.format)
-    except OSError as error:
-        raise StartupError(f"{layout.root} is no mq root: {error}") from error
-    try:
-        _check_line(layout, files.read(descriptor, 100, 0).decode("ascii", "replace"))
-    finally:
-        files.close(descriptor)
-    return Root.of(layout, files, clock, kind="spark")
-
-
-def probe_renames(layout: Layout, files: Files) -> None:
-    """Takes one file through every folder by rename, as messages go, then away.
-
-    Raises AcrossFileSystems naming the two folders, StartupError when the file system rounds
-    mtimes (receives would be lost), OSError when a folder cannot be written. On a full disk
-    nothing is tried, so that fetch and delete can free it.
-    """
-    _check_devices(layout, files)
-    first = layout.probe(_PROBED[0])
-    try:
-        descriptor = files.open_kept(first)
-    except OSError as error:
-        if error.errno not in _FULL:
-            raise
-        _log.warning("full: start-up could not try the folders", extra={"fields": {"error": error}})
-        return
-    try:
-        files.stamp(descriptor, _PROBE_STAMP.mtime_ns())
-        files.sync(descriptor)
-        kept = Stamp.from_mtime_ns(files.descriptor_status(descriptor).st_mtime_ns)
-    finally:
-        files.close(descriptor)
-    if (kept.due_ms, kept.receives) != (_PROBE_STAMP.due_ms, _PROBE_STAMP.receives):
-        unlink_if_there(files, first)
-        raise StartupError(
-            f"{layout.root} is on a file system that does not keep an mtime's microseconds, "
-            "where mq counts deliveries (an ext4 of 128-byte inodes, for instance)"
-        )
-    for source, target in itertools.pairwise(_PROBED):
-        try:
-            files.rename(layout.probe(source), layout.probe(target))
-        except OSError as error:
-            if is_gone(error) and files.status(layout.probe(target)) is not None:
-                continue  # NFS did it, and lost the answer.
-            unlink_if_there(files, layout.probe(source))
-            if error.errno == errno.EXDEV:
-                raise _across(layout, source, target) from error
-            if error.errno not in _FULL:
-                raise
-            return
-    unlink_if_there(files, layout.probe(_PROBED[-1]))
+    def has_aged(self, since_ms: int, seconds: float) -> bool:
+        """Whether `seconds` have passed since a time, in milliseconds since the epoch; for
+        final decisions.
+        """
+        return self.steps.aged_ms(seconds) - since_ms >= seconds * 1000
 
 
 def probe_write(root: Root) -> None:
@@ -194,92 +149,56 @@ def probe_write(root: Root) -> None:
     unlink_if_there(root.files, path)
 
 
-def _made_later(layout: Layout) -> tuple[str, ...]:
-    later = history_folder(layout), archive_folder(layout), staging(layout)
-    return (*layout.made_later(), *later)
-
-
-def _missing(path: str) -> list[str]:
-    missing: list[str] = []
-    while not os.path.isdir(path):
-        missing.insert(0, path)
-        path = os.path.dirname(path)
-    return missing
-
-
-def _sync_ancestors(root: str, files: Files, made: list[str]) -> None:
-    """Flushes the folders that lead to the root on its file system: whoever made them, `mkdir -p`
-    or a daemon that was killed at its first start, has perhaps not. Those that this user may not
-    open are left out, but for the parents of what was `made` just now.
-    """
-    path = os.path.realpath(root)
-    needed = {os.path.dirname(os.path.realpath(folder)) for folder in made}
-    device = os.stat(path).st_dev
-    while (parent := os.path.dirname(path)) != path and os.stat(parent).st_dev == device:
-        try:
-            files.sync_folder(parent)
-        except PermissionError:
-            if parent in needed:
-                raise
-        path = parent
-
-
-def _make_folder(files: Files, folder: str) -> None:
-    there = files.status(folder)
-    if there is None:
-        try:
-            files.mkdir(folder)
-        except FileExistsError:
-            return  # Another daemon that starts now has made it.
-    elif os.path.islink(folder) or not os.path.isdir(folder):
-        raise StartupError(f"{folder} is no folder; symbolic links are not followed")
-
-
-def check_format(layout: Layout, files: Files) -> None:
-    """Raises StartupError when the root is of a format that this mq does not know.
-
-    A line that a crash left half written is written again: nothing in the root was answered yet.
-    """
-    descriptor = files.open_kept(layout.format)
-    try:
-        found = files.read(descriptor, 100, 0).decode("ascii", "replace")
-        if _is_unfinished(found):
-            files.write(descriptor, FORMAT_LINE.encode("ascii"))
-            files.sync(descriptor)
-        else:
-            _check_line(layout, found)
-    finally:
-        files.close(descriptor)
-
-
-def _check_line(layout: Layout, found: str) -> None:
-    if found != FORMAT_LINE:
-        raise StartupError(
-            f"{layout.format} says {found.strip()!r}; this mq knows {FORMAT_LINE.strip()!r}"
-        )
-
-
-def _is_unfinished(line: str) -> bool:
-    """Whether it is the format's line before its flush: its begin, or zeros of its length."""
-    return len(line.rstrip("\0")) < len(FORMAT_LINE) >= len(line) and FORMAT_LINE.startswith(
-        line.rstrip("\0")
-    )
-
-
-def _check_devices(layout: Layout, files: Files) -> None:
-    for source, target in itertools.pairwise(_PROBED):
-        ends = [files.status(layout.folder(state)) for state in (source, target)]
-        if len({end.st_dev for end in ends if end is not None}) > 1:
-            raise _across(layout, source, target)
-
-
-def _across(layout: Layout, source: State, target: State) -> AcrossFileSystems:
-    return AcrossFileSystems(Path(layout.folder(source)), Path(layout.folder(target)))
-
-
 def unlink_if_there(files: Files, path: str) -> None:
-    """Takes the name away; that it is gone is all right."""
+    """Unlinks the name; a missing name is no error."""
     try:
         files.unlink(path)
     except FileNotFoundError:
         return
+
+
+def rmdir_if_empty(files: Files, path: str) -> bool:
+    """Removes a folder; False when it is not empty. A missing folder is no error. Raises OSError.
+    Durable on return: no.
+    """
+    try:
+        files.rmdir(path)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        if not is_gone(error):
+            raise
+    return True
+
+
+def sweep_unfinished(
+    root: Root,
+    folder: str,
+    is_one: Callable[[str], bool] = is_unfinished,
+    kept_s: float | None = FORGOTTEN_AFTER_S,
+) -> int:
+    """Unlinks files that processes were writing when they died: those in the folder whose names
+    satisfy `is_one`. Returns how many. `kept_s`: a file stays for this long after its ctime; None:
+    no other process can be writing there. Raises OSError. Durable on return: no.
+    """
+    swept = 0
+    for entry in entries_if_there(root.files, folder):
+        if not is_one(entry.name):
+            continue
+        if kept_s is not None:
+            status = root.files.status(entry.path)
+            if status is None or not root.has_aged(status.st_ctime_ns // 1_000_000, kept_s):
+                continue
+        unlink_if_there(root.files, entry.path)
+        swept += 1
+    return swept
+
+
+def rename_once(files: Files, source: str, target: str) -> None:
+    """Renames to a name that no other process uses. Raises OSError as rename does."""
+    try:
+        files.rename(source, target)
+    except OSError as error:
+        # NFS may have done it and lost the answer.
+        if not is_gone(error) or files.status(target) is None:
+            raise

@@ -1,12 +1,11 @@
-"""Whether a queue is there: its folder is, and is no deleted queue's.
+"""Whether a queue exists: its folder is there, and is not that of a deleted queue.
 
-On a network mount a name may lead for a while to the folder of a queue that another machine has
-deleted, and made again. So a deleted queue's folder says that it is one, before the deletion is
-answered or the queue is made again; and mq opens a queue's folder, which asks the server, before it
-puts something there. FORMAT.md, "deleted queues over a network", has why that is enough.
+On a network mount, a name may lead for a while to the folder of a queue that another machine has
+deleted and made again. So a deleted queue's folder is marked, before the deletion is answered or
+the queue is made again; and mq opens a queue's folder, which asks the server, before it adds a file
+there. PROTOCOL.md, "deleted queues over a network", shows why that is enough.
 """
 
-import contextlib
 import errno
 import os
 import stat
@@ -15,40 +14,57 @@ from typing import Final
 from mq.model.errors import QueueNotFound, StorageFailed
 from mq.model.names import QueueName
 from mq.store.core.root import Root
+from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 
-# What a deleted queue's folder has among its permissions, on a network mount. It denies nothing.
+# The permission bit that marks a deleted queue's folder on a network mount. It denies nothing.
 _DELETED_MARK: Final = stat.S_ISVTX
 
 
 def no_such_queue(root: Root, queue: QueueName) -> Steps[None]:
-    """Ends a deletion that finds no queue: raises QueueNotFound. Durable then: that it is gone,
-    since whoever deleted it may have died before its own flush.
+    """Ends a deletion that finds no queue: raises QueueNotFound. The absence is durable then: the
+    process that deleted the queue may have died before its flush.
     """
     yield Flush(folders=(root.layout.remove, root.layout.queues))
     raise QueueNotFound(queue.text)
 
 
 def queue_exists(root: Root, queue: QueueName) -> bool:
-    """Whether the queue's folder is there. A symbolic link is not followed, and is no queue. On a
-    network mount that is so now, whatever the mount remembers: what goes to the folder by its path
-    from here on goes to this one, or to a later one.
+    """Whether the queue's folder is there; a symbolic link is not a queue. On a network mount the
+    server is asked: a file that is added by the folder's path from here on goes to this queue, or
+    to a later one.
 
-    Raises StorageFailed when it is the folder of all queues that is gone, and where a mount goes on
-    to show a deleted queue's.
+    Raises StorageFailed when the folder of all queues is missing, and when a mount keeps showing a
+    deleted queue's folder.
     """
     return _standing(root, queue) if root.over_network else queue_seen(root, queue)
 
 
 def queue_seen(root: Root, queue: QueueName) -> bool:
-    """`queue_exists` for what only reads or removes: on a network mount, as that remembers it."""
-    return _is_queue(root, root.files.status(root.layout.queue(queue)))
+    """`queue_exists` for operations that only read or remove: on a network mount, as the mount
+    remembers it.
+    """
+    return _is_queue(root, queue, root.files.status(root.layout.queue(queue)))
 
 
-def _is_queue(root: Root, status: os.stat_result | None) -> bool:
+def not_found(root: Root, queue: QueueName) -> QueueNotFound:
+    """The error for a queue whose folder could not be read. Raises StorageFailed when its absence
+    is uncertain: a network mount's handle of the folder may be stale, or the queue was made just
+    now.
+    """
+    if queue_seen(root, queue):
+        raise StorageFailed(f"{root.layout.queue(queue)} is there, and cannot be looked into")
+    return QueueNotFound(queue.text)
+
+
+def _is_queue(root: Root, queue: QueueName, status: os.stat_result | None) -> bool:
     if status is None and root.files.status(root.layout.queues) is None:
         raise StorageFailed(f"{root.layout.queues} is gone")
-    return status is not None and stat.S_ISDIR(status.st_mode)
+    is_there = status is not None and stat.S_ISDIR(status.st_mode)
+    if not is_there:
+        # All other known facts of it are obsolete too.
+        root.facts.forget(queue)
+    return is_there
 
 
 def _standing(root: Root, queue: QueueName) -> bool:
@@ -59,7 +75,7 @@ def _standing(root: Root, queue: QueueName) -> bool:
     status = look(root, folder, root.layout.queues)
     if is_marked(status):
         raise StorageFailed(f"{folder} has a deleted queue's mode; chmod -t ends that")
-    return _is_queue(root, status)
+    return _is_queue(root, queue, status)
 
 
 def look(root: Root, folder: str, around: str) -> os.stat_result | None:
@@ -114,6 +130,10 @@ def mark_deleted(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
     status = root.files.status(folder)
     if status is None or is_marked(status):
         return
-    with contextlib.suppress(FileNotFoundError):  # It is reaped.
+    try:
         mark(root, folder, status)
         yield Flush(folders=(folder,))
+    except OSError as error:
+        # mq-reaper may have removed it meanwhile: on another machine the handle is stale then.
+        if not is_gone(error) or root.files.asked_status(folder) is not None:
+            raise

@@ -1,39 +1,178 @@
-"""Group commit for an event loop: operations that wait together are persisted together.
+"""Group commit: one thread runs all operations of a process, and makes one flush at a time for all.
 
-Each hops once into a thread of the commit line, and its end once back.
+A flush costs about the same for one operation as for hundreds. So operations that arrive during a
+flush wait, act after it, and share the next flush with the operations that are at a later step. The
+longer a flush takes, the more operations the next one serves: the group's size follows the disk's
+speed, without a timer. There is one thread on purpose: a second one would split the groups, and
+compete for the interpreter's lock. Hence no operation may block in this thread; one that waits for
+a lock yields an empty flush and tries again (`core/locks.py`). From an event loop an operation
+takes one hop into the thread, and its outcome one hop back.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from mq.model.clock import Clock, SystemClock
 from mq.model.errors import Unavailable, unavailable
+from mq.model.limits import GROUP_OPERATIONS_MAX
 from mq.store.disk.flush import Flusher
-from mq.store.disk.group import Outcome, run_alone, run_group
-from mq.store.disk.line import CommitLine, OnCommit, untold
+from mq.store.disk.group import Group, Outcome, run_alone, run_group
 from mq.store.disk.steps import Steps, T
+
+# The most operations in progress.
+OPERATIONS_STANDING_MAX: Final = 2 * GROUP_OPERATIONS_MAX
+# After a flush of GATHER_FROM_S or more that ended GATHER_MIN operations, and one for each
+# GATHER_RATIO that remain, the next flush waits for the clients of those that ended: they are about
+# to send more. It waits at most GATHER_SHARE of the last flush's time.
+GATHER_MIN: Final = 8
+GATHER_RATIO: Final = 2
+GATHER_FROM_S: Final = 0.002
+GATHER_SHARE: Final = 0.75
+
+_log = logging.getLogger("mq.commit")
+
+W = TypeVar("W")
+
+OnCommit: TypeAlias = Callable[[int, float], None]
+"""Hears of how many operations were flushed together, and in how many seconds; in a thread."""
+
+
+def untold(operations: int, seconds: float) -> None: ...
+
+
+class CommitLine(Generic[W]):
+    """Runs operations, each with its waiter. Calls `ended`, in the commit thread, with waiters and
+    their outcomes; and `flushed` with the number of operations and the seconds of each flush.
+    """
+
+    def __init__(
+        self,
+        flusher: Flusher,
+        ended: Callable[[list[tuple[W, Outcome]]], None],
+        steady_s: Callable[[], float],
+        flushed: OnCommit = untold,
+    ) -> None:
+        self._group: Group[W] = Group(flusher)
+        self._ended = ended
+        self._steady_s = steady_s
+        self._flushed = flushed
+        self._arrived: deque[tuple[Steps[Any], W]] = deque()
+        self._news: SimpleQueue[Sequence[tuple[Steps[Any], W]] | None] = SimpleQueue()
+        """The operations that were put in, and None at the close: the thread waits here."""
+        self._closing = False
+        self._put, self._begun = 0, 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def arrived(self) -> int:
+        """How many operations have not begun."""
+        return self._put - self._begun
+
+    def put(self, arrivals: Sequence[tuple[Steps[Any], W]]) -> None:
+        """Accepts operations. Raises RuntimeError, and accepts none, when no thread can be started.
+        For one thread.
+        """
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="mq-commit", daemon=True)
+            thread.start()
+            self._thread = thread
+        self._put += len(arrivals)
+        self._news.put(arrivals)
+
+    def close(self) -> None:
+        """Ends the thread once all accepted operations have ended; blocking."""
+        if self._thread is not None:
+            self._news.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        group = self._group
+        while self._hear():
+            self._join()
+            while group.standing:
+                # Operations that arrive from here on share the next flush.
+                operations, began_s = len(group.standing), self._steady_s()
+                ended = group.flush()
+                flush_s = self._steady_s() - began_s
+                self._flushed(operations, flush_s)
+                if ended:
+                    self._tell(ended)
+                    if flush_s >= GATHER_FROM_S:
+                        self._gather(len(ended), flush_s)
+                ended = []  # So that this thread keeps no delivered body while it waits.
+                self._join()
+            group.session.rest()
+
+    def _hear(self) -> bool:
+        """Waits for operations. False: the line was closed."""
+        while not self._arrived and not self._closing:
+            self._take(self._news.get())
+        return bool(self._arrived)
+
+    def _take(self, news: Sequence[tuple[Steps[Any], W]] | None) -> None:
+        if news is None:
+            self._closing = True
+        else:
+            self._arrived.extend(news)
+
+    def _join(self) -> None:
+        """Runs arrived operations up to their first flush, as far as there are descriptors for
+        them.
+        """
+        while not self._news.empty():
+            self._take(self._news.get())
+        count = min(len(self._arrived), OPERATIONS_STANDING_MAX - len(self._group.standing))
+        if count:
+            newcomers = [self._arrived.popleft() for _ in range(count)]
+            self._begun += count
+            if ended := self._group.join(newcomers):
+                self._tell(ended)
+
+    def _gather(self, left: int, flush_s: float) -> None:
+        """After a long flush, waits a fraction of its time for the clients of the operations that
+        ended together: they will probably send their next requests together.
+        """
+        if left < max(GATHER_MIN, len(self._group.standing) / GATHER_RATIO):
+            return
+        until_s = self._steady_s() + flush_s * GATHER_SHARE
+        while len(self._arrived) < left and not self._closing:
+            try:
+                self._take(self._news.get(timeout=max(0.0, until_s - self._steady_s())))
+            except Empty:
+                return
+
+    def _tell(self, ended: list[tuple[W, Outcome]]) -> None:
+        """Reports outcomes. An error here, such as a closed event loop, must not end the thread."""
+        try:
+            self._ended(ended)
+        except Exception as error:
+            _log.error("an outcome could not be reported", exc_info=error)
 
 
 async def finish(running: "asyncio.Future[T]") -> T:
-    """Waits for what goes on to its end even when the caller is cancelled."""
+    """Waits until it is done, even when the caller is cancelled."""
     running.add_done_callback(_hear)
     return await asyncio.shield(running)
 
 
 def _hear(ended: "asyncio.Future[Any]") -> None:
-    """Nobody else may be left to hear of an error, which asyncio would then log as one of ours;
-    what went on has cleaned up.
+    """Marks an error as retrieved: if all callers have gone, asyncio would log it otherwise. The
+    operation has cleaned up.
     """
     if not ended.cancelled():
         ended.exception()
 
 
 class Committer:
-    """Runs durable operations for an event loop. Made and used on that loop's thread.
+    """Runs durable operations for an event loop. Create and use it on that loop's thread.
 
-    `on_loop`: they are run by the loop itself, in no thread; for a root in memory, where no call
-    waits and a hop would cost more than the work. `flushed` hears of each group.
+    `on_loop`: the loop itself runs the operations, without a thread; for a root in memory, where no
+    call waits and a hop would cost more than the work. `flushed` is called for each group.
     """
 
     def __init__(
@@ -57,7 +196,7 @@ class Committer:
 
     @property
     def flusher(self) -> Flusher:
-        """For whoever drives operations of its own in threads of its own."""
+        """For a caller that runs operations in threads of its own."""
         return self._flusher
 
     @property
@@ -68,14 +207,14 @@ class Committer:
     async def commit(self, operation: Steps[T]) -> T:
         """Runs the operation in the next group; its value, or what it raised.
 
-        Durable on return: yes, what the operation says. A caller that is cancelled does not
-        stop it: what was begun is finished.
+        Durable on return: yes, what the operation says. A caller that is cancelled does not stop
+        it: an operation that has begun is finished.
         """
         return await finish(self.submit(operation))
 
     def submit(self, operation: Steps[T]) -> "asyncio.Future[T]":
-        """Like `commit`, for a caller that waits for many, and hears of each one's end: nobody may
-        cancel the future.
+        """Like `commit`, for a caller that waits for many, and hears of each one's end: the future
+        must not be cancelled.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append((operation, future))
@@ -103,7 +242,7 @@ class Committer:
             raise Unavailable(repr(error)) from error
 
     async def drain(self) -> None:
-        """Waits for what was begun, then gives the threads back."""
+        """Waits for the operations in progress, then gives the threads back."""
         while self._unsettled:
             self._settled.clear()
             await self._settled.wait()

@@ -1,9 +1,10 @@
 """The only calls that change the disk, and the reads beside them: the seam for faults.
 
-A test that wants an fsync to fail, a rename's answer to be lost or a disk to be full gives the
-store a Files of its own. Every call here may block; none but a close is made on the event loop.
+A test that needs a failing fsync, a lost rename answer or a full disk gives the store its own
+Files. Every call may block; only a close is made on the event loop.
 """
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -11,37 +12,50 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from mq.model.bulk_limits import READ_AT_ONCE_BYTES_MAX
+from mq.model.limits import MIB
+
+# A file of at most this size is read in one call.
+READ_AT_ONCE_BYTES_MAX: Final = MIB
+
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEPT_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-# O_NONBLOCK: a FIFO put under a message's name must not hang a daemon. Opened for writing too,
-# since on NFS an exclusive lock needs that.
+# O_NONBLOCK: a FIFO under a message's name must not hang a daemon. Opened for writing too, since an
+# exclusive lock on NFS needs that.
 _CLAIMED_FILE: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPENDED_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-_NAMED: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+# Linux only, as is /proc, which names the opened file for a change.
+_NAMED: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 FOLDER_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 
-# A name that is not there, or no longer the same: a lost race, never a failure.
+# The errors of a name that is gone or has changed: a lost race, never a failure.
 GONE: Final = (errno.ENOENT, errno.ESTALE)
-# What an open says of a name that is no folder's.
+# The errors of opening a name that is not a folder.
 _NO_FOLDER: Final = (errno.ENOTDIR, errno.ELOOP)
-# Of a listing that goes on, every so many are told of.
+# A listing reports progress every this many entries.
 _ENTRIES_TOLD: Final = 1_000
-# What a file system answers that has no fsync for folders.
+# The errors of a file system without fsync for folders.
 _NO_FOLDER_FSYNC: Final = (errno.EINVAL, errno.ENOTSUP)
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+FLUSHED: Final = ("file", "folder", "syncfs")
+"""The kinds of flushes: of a file, a folder, or the file system."""
+_OF_FILE, _OF_FOLDER, _OF_SYNCFS = range(len(FLUSHED))
+
+OnFlush: TypeAlias = Callable[[tuple[int, bool, float]], None]
+"""Called with a flush's kind (index in FLUSHED), whether it failed, and its seconds, in the thread
+that flushed.
+"""
 
 
 def is_gone(error: OSError) -> bool:
-    """Whether the error only says that the name is not there (any more)."""
+    """Whether the error only says that the name does not exist (any more)."""
     return error.errno in GONE
 
 
@@ -50,24 +64,24 @@ class Files:
 
     def __init__(self) -> None:
         self.folder_fsync_missing = False
-        """True once the file system refused to fsync a folder, which is then tolerated."""
+        """Whether the file system has refused to fsync a folder, which is then tolerated."""
 
     # Changes.
 
     def create(self, path: str) -> int:
-        """A new file, open for writing. EEXIST when the name is taken."""
+        """Creates a file, open for writing. EEXIST if the name is taken."""
         return os.open(path, _NEW_FILE, FILE_MODE)
 
     def open_kept(self, path: str) -> int:
-        """The file, made when missing, open for writing."""
+        """Opens a file for writing; creates it if missing."""
         return os.open(path, _KEPT_FILE, FILE_MODE)
 
     def open_append(self, path: str) -> int:
-        """The file, made when missing, open for writing at its end, wherever that is by then."""
+        """Opens a file for appending; creates it if missing."""
         return os.open(path, _APPENDED_FILE | os.O_NONBLOCK, FILE_MODE)
 
     def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
-        """Writes all of it: a short write goes on where it ended."""
+        """Writes all bytes; continues after a short write."""
         written = os.write(descriptor, data)
         if written < len(data):
             rest = memoryview(data)[written:]
@@ -91,40 +105,38 @@ class Files:
         os.rename(source, target)
 
     def link(self, path: str, target: str) -> None:
-        """A new symbolic link, whose target is a text and never followed. EEXIST when the name is
+        """Creates a symbolic link whose target is a text and never followed. EEXIST if the name is
         taken.
         """
         os.symlink(target, path)
 
     def unlink(self, path: str) -> None:
-        """Takes a file's name away."""
         os.unlink(path)
 
     def rmdir(self, path: str) -> None:
-        """Takes an empty folder away."""
         os.rmdir(path)
 
     def set_mode(self, path: str, mode: int) -> None:
         """Sets a file's or a folder's permissions; EOPNOTSUPP for a symbolic link."""
         descriptor = os.open(path, _NAMED)
         try:
-            # A descriptor that may not read has no fchmod.
+            # fchmod needs a readable descriptor.
             os.chmod(f"/proc/self/fd/{descriptor}", mode)
         finally:
             os.close(descriptor)
 
     def set_owner(self, path: str, user: int, group: int = -1) -> None:
-        """Gives a file or a folder to a user, by number, and to a group where one is said; symbolic
-        links are not followed.
+        """Changes the owner of a file or folder, by number, and its group if given. Does not follow
+        symbolic links.
         """
         os.chown(path, user, group, follow_symlinks=False)
 
     def sync(self, descriptor: int) -> None:
-        """The file is on stable media on return. An error is final: never call it again."""
+        """Flushes the file to stable media. An error is final: never call it again."""
         os.fsync(descriptor)
 
     def sync_folder(self, path: str) -> None:
-        """The folder's entries are on stable media on return, where the file system can say so."""
+        """Flushes the folder's entries to stable media, if the file system can."""
         descriptor = os.open(path, _FOLDER)
         try:
             os.fsync(descriptor)
@@ -136,9 +148,9 @@ class Files:
             os.close(descriptor)
 
     def sync_file_system(self, descriptor: int) -> None:
-        """All that was written to the descriptor's file system is on stable media on return.
+        """Flushes everything that was written to the descriptor's file system to stable media.
 
-        syncfs(2); it tells each descriptor of an error once, from Linux 5.8 on.
+        syncfs(2). It reports an error once to each descriptor, from Linux 5.8 on.
         """
         if _libc.syncfs(descriptor) != 0:
             code = ctypes.get_errno()
@@ -147,20 +159,20 @@ class Files:
     # Reads, locks and descriptors.
 
     def open_claimed(self, path: str) -> int:
-        """An existing file, open for reading and locking. ELOOP for a symbolic link."""
+        """Opens an existing file for reading and locking. ELOOP for a symbolic link."""
         return os.open(path, _CLAIMED_FILE)
 
     def open_read(self, path: str) -> int:
-        """An existing file, open for reading alone. ELOOP for a symbolic link."""
+        """Opens an existing file for reading only. ELOOP for a symbolic link."""
         return os.open(path, _READ_FILE)
 
     def open_folder(self, path: str) -> int:
-        """A folder, open for syncfs."""
+        """Opens a folder, for syncfs."""
         return os.open(path, _FOLDER)
 
     def close(self, descriptor: int) -> None:
-        """Gives the descriptor back; its lock goes with it. An error of the storage is passed
-        over: it is closed all the same, and what had to be stored was fsynced before.
+        """Closes the descriptor and frees its lock. Ignores storage errors: the descriptor is
+        closed anyway, and what had to be stored was fsynced before.
         """
         try:
             os.close(descriptor)
@@ -173,7 +185,7 @@ class Files:
         return os.dup(descriptor)
 
     def lock(self, descriptor: int) -> bool:
-        """Takes the inode's lock, or says False at once when another has it."""
+        """Takes the inode's exclusive lock. False at once if another process has it."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -181,19 +193,18 @@ class Files:
         return True
 
     def wait_to_share_lock(self, descriptor: int) -> None:
-        """Takes the inode's lock beside others who share it, however long one has it alone."""
+        """Takes the inode's shared lock; waits for the holder of an exclusive one."""
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
     def wait_for_lock(self, descriptor: int) -> None:
-        """Takes the inode's lock, however long another has it."""
+        """Takes the inode's exclusive lock; waits for its holder."""
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
     def unlock(self, descriptor: int) -> None:
-        """Gives the inode's lock back."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def status(self, path: str) -> os.stat_result | None:
-        """What is under the name, symbolic links not followed; None when nothing is."""
+        """The status of a name, without following symbolic links; None: it does not exist."""
         try:
             return os.stat(path, follow_symlinks=False)
         except OSError as error:
@@ -202,8 +213,8 @@ class Files:
             raise
 
     def asked_status(self, path: str) -> os.stat_result | None:
-        """`status` of a folder as the server of a network mount knows it: the mount asks that when
-        a folder is opened, where it may answer a `status` by what it remembers.
+        """A folder's status as the server of a network mount has it: the mount asks the server when
+        a folder is opened, but may answer `status` from its cache.
         """
         try:
             descriptor = os.open(path, _FOLDER)
@@ -219,7 +230,7 @@ class Files:
             os.close(descriptor)
 
     def linked(self, path: str) -> str | None:
-        """The text that a symbolic link says; None when nothing, or something else, is there."""
+        """The target of a symbolic link; None: the name does not exist, or is something else."""
         try:
             return os.readlink(path)
         except OSError as error:
@@ -228,17 +239,17 @@ class Files:
             raise
 
     def is_there(self, path: str) -> bool:
-        """Whether something is under the name, symbolic links not followed; False also when nobody
-        can tell. It takes less than `status` where mostly nothing is.
+        """Whether the name exists, without following symbolic links; also False if that cannot be
+        seen. Faster than `status` where most names do not exist.
         """
         return os.access(path, os.F_OK, follow_symlinks=False)
 
     def descriptor_status(self, descriptor: int) -> os.stat_result:
-        """What the descriptor is open on."""
+        """The status of the open file."""
         return os.fstat(descriptor)
 
     def read(self, descriptor: int, size: int, offset: int) -> bytes:
-        """`size` bytes from `offset`, or fewer at the end of the file."""
+        """Reads `size` bytes from `offset`, or fewer at the end of the file."""
         parts = []
         while size > 0 and (part := os.pread(descriptor, size, offset)):
             parts.append(part)
@@ -247,8 +258,8 @@ class Files:
         return b"".join(parts)
 
     def read_file(self, path: str, size: int) -> bytes:
-        """The first `size` bytes of a file, or fewer where it ends: for many files, one by one.
-        ELOOP for a symbolic link.
+        """Reads the first `size` bytes of a file, or fewer: for many files one by one. ELOOP for a
+        symbolic link.
         """
         descriptor = os.open(path, _READ_FILE)
         try:
@@ -260,9 +271,9 @@ class Files:
         return content
 
     def read_opened(self, path: str) -> tuple[os.stat_result, bytes | None]:
-        """What a file says of itself when it is open, and its bytes: for many files, one by one.
-        None for the bytes of a long one, of what is no file, and where they are fewer than it says.
-        ELOOP for a symbolic link.
+        """An opened file's status and its bytes: for many files one by one. The bytes are None for
+        a long file, for anything else than a file, and if fewer than its size were read. ELOOP for
+        a symbolic link.
         """
         descriptor = os.open(path, _READ_FILE)
         try:
@@ -276,7 +287,7 @@ class Files:
         return status, content if len(content) == size else None
 
     def is_link(self, path: str) -> bool:
-        """Whether a symbolic link is under the name."""
+        """Whether the name is a symbolic link."""
         try:
             return stat.S_ISLNK(os.lstat(path).st_mode)
         except OSError as error:
@@ -285,8 +296,9 @@ class Files:
             raise
 
     def refuse_links(self, *folders: str) -> None:
-        """For what is done below folders that lie below each other: the kernel follows links among
-        those, whatever an open says of its last name. Raises OSError (ELOOP) when one is a link.
+        """Raises OSError (ELOOP) if one of the folders is a symbolic link. For calls below nested
+        folders: the kernel follows links among these, whatever the open flags say about the last
+        name.
         """
         for folder in folders:
             if self.is_link(folder):
@@ -299,13 +311,13 @@ class Files:
             yield from found
 
     def free(self, path: str) -> os.statvfs_result:
-        """Free and total bytes and inodes of the path's file system."""
+        """The free and total bytes and inodes of the path's file system."""
         return os.statvfs(path)
 
 
 class OwnersFiles(Files):
-    """What is made is the root's owner's at once, whoever runs fsck: daemons beside it are to use
-    it. For a process that may give files away.
+    """Gives new files to the root's owner at once, whichever user runs fsck: daemons must be able
+    to use them. For a process that may change owners.
     """
 
     def __init__(self, owner: int) -> None:
@@ -313,24 +325,19 @@ class OwnersFiles(Files):
         self._owner = owner
 
     def create(self, path: str) -> int:
-        """See Files."""
         return self._given(super().create(path), path)
 
     def open_kept(self, path: str) -> int:
-        """See Files."""
         return self._given(super().open_kept(path), path)
 
     def open_append(self, path: str) -> int:
-        """See Files."""
         return self._given(super().open_append(path), path)
 
     def mkdir(self, path: str) -> None:
-        """See Files."""
         super().mkdir(path)
         self.set_owner(path, self._owner)
 
     def link(self, path: str, target: str) -> None:
-        """See Files."""
         super().link(path, target)
         self.set_owner(path, self._owner)
 
@@ -344,9 +351,77 @@ class OwnersFiles(Files):
         return descriptor
 
 
+class ClockFiles(Files):
+    """Sets the mtimes of files and folders by a clock that may differ from the machine's; each
+    change is later than the one before. ctimes stay the machine's.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self._now_ms = now_ms
+        self._last_ns = 0
+        self.changes = 0
+        """The number of changes."""
+
+    def create(self, path: str) -> int:
+        return self._made(path, super().create(path))
+
+    def open_kept(self, path: str) -> int:
+        return self._made(path, super().open_kept(path))
+
+    def open_append(self, path: str) -> int:
+        return self._made(path, super().open_append(path))
+
+    def write(self, descriptor: int, data: bytes | bytearray | memoryview) -> None:
+        super().write(descriptor, data)
+        self.stamp(descriptor, self._later_ns())
+
+    def stamp(self, descriptor: int, mtime_ns: int) -> None:
+        super().stamp(descriptor, mtime_ns)
+        self.changes += 1
+
+    def touch(self, path: str) -> None:
+        self._changed(path)
+
+    def mkdir(self, path: str) -> None:
+        super().mkdir(path)
+        self._changed(path, os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self._changed(os.path.dirname(source), os.path.dirname(target))
+
+    def link(self, path: str, target: str) -> None:
+        super().link(path, target)
+        self._changed(path, os.path.dirname(path))
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self._changed(os.path.dirname(path))
+
+    def rmdir(self, path: str) -> None:
+        super().rmdir(path)
+        self._changed(os.path.dirname(path))
+
+    def _made(self, path: str, descriptor: int) -> int:
+        self._changed(os.path.dirname(path))
+        return descriptor
+
+    def _changed(self, *paths: str) -> None:
+        later_ns = self._later_ns()
+        self.changes += 1
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path, ns=(later_ns, later_ns), follow_symlinks=False)
+
+    def _later_ns(self) -> int:
+        self._last_ns = max(self._last_ns + 1000, self._now_ms() * 1_000_000)
+        return self._last_ns
+
+
 class ProgressFiles(Files):
-    """Tells after each look, rename and unlink, and while it lists, of the thread that made it
-    alone: what others do says nothing of that one.
+    """Reports progress after each stat, rename and unlink, and during listings, in the thread that
+    made this object only: other threads' calls say nothing about it.
     """
 
     def __init__(self, on_progress: Callable[[], None]) -> None:
@@ -355,23 +430,19 @@ class ProgressFiles(Files):
         self._whose = threading.get_ident()
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
         super().rename(source, target)
         self._came_back()
 
     def unlink(self, path: str) -> None:
-        """See Files."""
         super().unlink(path)
         self._came_back()
 
     def status(self, path: str) -> os.stat_result | None:
-        """See Files."""
         found = super().status(path)
         self._came_back()
         return found
 
     def entries(self, folder: str) -> "Iterator[os.DirEntry[str]]":
-        """See Files."""
         for count, entry in enumerate(super().entries(folder)):
             if count % _ENTRIES_TOLD == 0:
                 self._came_back()
@@ -380,3 +451,32 @@ class ProgressFiles(Files):
     def _came_back(self) -> None:
         if threading.get_ident() == self._whose:
             self._on_progress()
+
+
+class TimedFiles(Files):
+    """Reports each flush with its duration. `steady_s`: a clock in seconds."""
+
+    def __init__(self, steady_s: Callable[[], float], on_flush: OnFlush) -> None:
+        super().__init__()
+        self._steady_s = steady_s
+        self._on_flush = on_flush
+
+    def sync(self, descriptor: int) -> None:
+        self._timed(_OF_FILE, super().sync, descriptor)
+
+    def sync_folder(self, path: str) -> None:
+        self._timed(_OF_FOLDER, super().sync_folder, path)
+
+    def sync_file_system(self, descriptor: int) -> None:
+        self._timed(_OF_SYNCFS, super().sync_file_system, descriptor)
+
+    def _timed(self, kind: int, act: Callable[[Any], None], what: int | str) -> None:
+        began_s = self._steady_s()
+        try:
+            act(what)
+        except OSError as error:
+            # A missing folder is an outcome, not a failure.
+            if not is_gone(error):
+                self._on_flush((kind, True, self._steady_s() - began_s))
+            raise
+        self._on_flush((kind, False, self._steady_s() - began_s))

@@ -1,9 +1,10 @@
-"""Flush policies: how what operations wrote gets onto stable media.
+"""Flush policies: how written files and renames get onto stable media.
 
-One class a policy, all alike: `session()` gives whoever drives operations what makes their
-flushes one after another, each for many operations, and says which of them failed, by operation.
+Each policy is a class. `session()` gives the driver of a group an object that flushes for many
+operations at once, and reports the failures by operation.
 """
 
+import contextlib
 import errno
 import graphlib
 import itertools
@@ -12,24 +13,36 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, Self, TypeAlias
+from operator import itemgetter
+from typing import Final, Protocol, Self, TypeAlias
 
-from mq.model.limits import FILES_BEFORE_SYNCFS_MAX, FLUSHED_ENTRIES_MAX, FOLDERS_BEFORE_SYNCFS_MAX
 from mq.store.disk.files import Files, is_gone
 from mq.store.disk.steps import FilesFailed, Flush
 
+# Threads that fsync the files of one group in parallel.
+FSYNC_THREADS: Final = 16
+# Above these numbers of files and folders in one flush, one syncfs is cheaper than an fsync each.
+FILES_BEFORE_SYNCFS_MAX: Final = 1
+FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
+# Folders of queues whose entries this process has flushed. Forgetting one costs an fsync.
+FLUSHED_ENTRIES_MAX: Final = 100_000
+
 Failures: TypeAlias = dict[int, OSError]
+
+# Of a Flush: its files, and all the rest.
+_OF_FILES: Final = itemgetter(0)
+_OF_FOLDERS: Final = itemgetter(slice(1, None))
 
 
 class Session(Protocol):
-    """The flushes of one driver of operations. Its threads may share it; one flushes at a time."""
+    """The flushes of one group of operations. For one thread."""
 
-    def begin(self) -> int:
-        """Before operations act. What it gives goes with what they then ask to flush."""
-        ...
+    def begin(self) -> None: ...
 
-    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
-        """Flushes what operations asked for; `begun`: the least that `begin` gave any of them."""
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
+        """Flushes what operations asked for; which of them failed. Each operation that has acted
+        since the last flush is among them, or has ended.
+        """
         ...
 
     def rest(self) -> None:
@@ -38,17 +51,13 @@ class Session(Protocol):
 
 
 class Flusher(Protocol):
-    """A flush policy."""
-
     name: str
 
     def session(self) -> Session:
         """For one driver of operations."""
         ...
 
-    def close(self) -> None:
-        """Gives its threads back."""
-        ...
+    def close(self) -> None: ...
 
 
 class _Stateless:
@@ -57,24 +66,22 @@ class _Stateless:
     def session(self) -> Self:
         return self
 
-    def begin(self) -> int:
-        return 0
+    def begin(self) -> None:
+        return
 
     def rest(self) -> None:
         return
 
 
 class NoFlusher(_Stateless):
-    """Flushes nothing: for tmpfs, where nothing outlives the power anyway."""
+    """Flushes nothing. For tmpfs, which a power cut clears anyway."""
 
     name = "none"
 
-    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
-        """Succeeds at once."""
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
         return {}
 
-    def close(self) -> None:
-        """Nothing to give back."""
+    def close(self) -> None: ...
 
 
 class _Looks:
@@ -86,7 +93,7 @@ class _Looks:
         self._inodes: dict[str, int | None] = {}
 
     def inode(self, folder: str) -> int | None:
-        """The folder's inode; None: it is not there. -1 when nobody can tell."""
+        """The folder's inode; None: it is not there. -1 when that cannot be told."""
         try:
             return self._inodes[folder]
         except KeyError:
@@ -99,15 +106,15 @@ class _Looks:
         except OSError as error:
             self.failed[folder] = error
             return -1
-        # What is no folder holds nothing of ours: what a link leads to is not flushed.
+        # Only a folder holds messages: the target of a link is not flushed.
         return status.st_ino if status is not None and stat.S_ISDIR(status.st_mode) else None
 
 
 class FolderFlusher:
-    """fsyncs each folder once, each flush's in its order: destinations before sources.
+    """fsyncs folders, each once, in the order of the flushes: targets before sources.
 
-    A folder's own entry is flushed at this process's first use of it, and again when it was
-    made anew since: whoever made it may have died before its own flush. Threads share it.
+    It fsyncs the folder's own entry at this process's first use of the folder, and again after the
+    folder was made anew: the process that made it may have died before its flush. Threads share it.
     """
 
     def __init__(
@@ -121,34 +128,32 @@ class FolderFlusher:
 
     def needed(self, flush: Flush) -> tuple[str, ...]:
         """The folders that a flush of it takes."""
-        return flush.folders[: -flush.covered] if self._covers(flush) else flush.folders
-
-    def _covers(self, flush: Flush) -> bool:
-        return self._whole_renames and flush.covered > 0
+        covered = flush.covered if self._whole_renames else 0
+        return flush.folders[:-covered] if covered else flush.folders
 
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
-        """A folder that is gone has nothing left to lose: whoever asked decides what it means."""
+        """A folder that is gone has nothing left to lose: the operation decides what it means."""
         looks = _Looks(self._files)
-        entries = dict.fromkeys(itertools.chain(*(flush.entries for flush in asked.values())))
+        # Most operations ask for the same folders.
+        each_once = dict.fromkeys(map(_OF_FOLDERS, asked.values()))
+        parts = {each: Flush((), *each) for each in each_once}
+        entries = {entry: None for flush in parts.values() for entry in flush.entries}
         made = {folder: inode for folder in entries if (inode := self._made(folder, looks))}
         sequences = {
-            index: self._sequence(flush, made, looks)
-            if made or flush.beside
-            else self.needed(flush)
-            for index, flush in asked.items()
+            each: self._sequence(flush, made, looks) if made or flush.beside else self.needed(flush)
+            for each, flush in parts.items()
         }
-        ordered = _in_order(list(dict.fromkeys(sequences.values())))
-        done = {folder: looks.failed.get(folder) or self._sync(folder) for folder in ordered}
+        errors: dict[str, OSError] = {}
+        for folder in _in_order(list(dict.fromkeys(sequences.values()))):
+            if (error := looks.failed.get(folder) or self._sync(folder)) is not None:
+                errors[folder] = error
         for entry, inode in made.items():
-            if entry not in looks.failed and done[os.path.dirname(entry)] is None:
+            if entry not in looks.failed and os.path.dirname(entry) not in errors:
                 self._remember(entry, inode)
-        failed: Failures = {}
-        for index, folders in sequences.items():
-            for folder in folders:
-                # That a folder is gone may be all right: a failure is told before that.
-                if (error := done[folder]) is not None and not _is_failure(failed.get(index)):
-                    failed[index] = error
-        return failed
+        if not errors:
+            return {}
+        of_each = {index: sequences[_OF_FOLDERS(flush)] for index, flush in asked.items()}
+        return _failed(of_each, errors)
 
     def _made(self, folder: str, looks: "_Looks") -> int | None:
         """The folder's inode, when its entry is not known to be flushed; None: nothing is to do."""
@@ -156,19 +161,21 @@ class FolderFlusher:
         return None if self._flushed.get(folder) == inode else inode
 
     def _sequence(self, flush: Flush, made: Mapping[str, int], looks: "_Looks") -> tuple[str, ...]:
-        """The folders of one flush: those that lead to what was made come first, since a message
-        moves there for good when the folder that it leaves is flushed. Where it could not be
-        looked whether a folder is there, that folder itself stands for the failure.
+        """The folders of one flush: those that lead to new folders come first, since a message
+        moves there for good when the folder that it leaves is flushed. Where it could not be looked
+        whether a folder is there, that folder itself stands for the failure.
         """
         found = [
             entry if entry in looks.failed else os.path.dirname(entry)
             for entry in flush.entries
             if entry in made
         ]
+        needed = self.needed(flush)
         beside: list[str] = []
-        for row in () if self._covers(flush) else flush.beside:
-            beside += itertools.takewhile(looks.inode, row)
-        return (*found, *self.needed(flush), *beside)
+        if needed is flush.folders:  # Else those cover what lies beside.
+            for row in flush.beside:
+                beside += itertools.takewhile(looks.inode, row)
+        return (*found, *needed, *beside)
 
     def _remember(self, entry: str, inode: int) -> None:
         if len(self._flushed) >= FLUSHED_ENTRIES_MAX:
@@ -187,10 +194,10 @@ class FolderFlusher:
 
 
 class FsyncFlusher(_Stateless):
-    """An fsync for each file, in parallel, and one for each folder, whoever shares it.
+    """An fsync for each file, in parallel, and one for each folder, shared by all operations.
 
-    fsyncs one after the other would each wait for a commit of the journal; side by side they
-    share one. Works on every file system.
+    Sequential fsyncs would each wait for a commit of the file system's journal; parallel ones share
+    one. Works on every file system.
     """
 
     name = "fsync"
@@ -207,18 +214,17 @@ class FsyncFlusher(_Stateless):
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mq-fsync")
         self._folders = FolderFlusher(files, on_folder_failure, whole_renames)
 
-    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """An fsync's error is the file's own."""
-        failed = self._sync_files(asked)
+        todo = files_of(asked)
+        failed = self._sync_files(todo) if todo else {}
         return failed | self._folders.flush(asked)
 
     def close(self) -> None:
-        """Ends the threads."""
         self._pool.shutdown()
 
-    def _sync_files(self, asked: Mapping[int, Flush]) -> Failures:
-        todo = files_of(asked)
-        if len(todo) < 2:
+    def _sync_files(self, todo: list[tuple[int, int]]) -> Failures:
+        if len(todo) == 1:
             return by_operation(sync_each(self._files, todo))
         shares = [todo[start :: self._threads] for start in range(min(self._threads, len(todo)))]
         failed = self._pool.map(lambda part: sync_each(self._files, part), shares)
@@ -226,9 +232,9 @@ class FsyncFlusher(_Stateless):
 
 
 class SyncfsFlusher:
-    """One syncfs for all the files of a flush, where the file system is the root's own.
+    """One syncfs for all files of a flush, for a root that is a file system of its own.
 
-    A flush of one file and a few folders is an fsync each, which takes less.
+    A flush of one file and a few folders uses fsync, which is cheaper.
     """
 
     name = "syncfs"
@@ -248,54 +254,53 @@ class SyncfsFlusher:
         """With a descriptor of its own."""
         return _SyncfsSession(self._files, self._root, self._folders)
 
-    def close(self) -> None:
-        """Nothing to give back."""
+    def close(self) -> None: ...
 
 
 class _SyncfsSession:
-    """The kernel tells an error of write-back once to each descriptor that was open before, at its
-    next syncfs. So each session has its own, opened before the first write, and after a syncfs
-    that failed, whatever was begun before that is fsynced once, file by file; what fails that has
-    failed.
+    """The kernel reports a write-back error once to each descriptor that was open before, at its
+    next syncfs. So each session has its own descriptor, opened before the first write. After a
+    failed syncfs it fsyncs each file of the flush once, to learn which ones failed.
     """
 
     def __init__(self, files: Files, root: str, folders: FolderFlusher) -> None:
         self._files = files
         self._root = root
         self._folders = folders
-        self._opening = threading.Lock()
         self._descriptor = -1
-        self._failures = 0
+        self._is_blind = False
+        """Whether operations have acted without a descriptor since the last flush."""
 
-    def begin(self) -> int:
-        """How many syncfs have failed; where no descriptor is left, each file is fsynced."""
-        with self._opening:
-            if self._descriptor < 0:
-                try:
-                    self._descriptor = self._files.open_folder(self._root)
-                except OSError:
-                    return -1
-            return self._failures
+    def begin(self) -> None:
+        """Where no descriptor is left, each file is fsynced."""
+        if self._descriptor < 0:
+            try:
+                self._descriptor = self._files.open_folder(self._root)
+            except OSError:
+                self._is_blind = True
 
-    def flush(self, asked: Mapping[int, Flush], begun: int) -> Failures:
-        """A syncfs, unless it is for little, or tells nothing of what began before."""
-        files = sum(len(flush.files) for flush in asked.values())
-        folders = {folder for flush in asked.values() for folder in self._folders.needed(flush)}
-        little = files <= FILES_BEFORE_SYNCFS_MAX and len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX
-        if little or begun != self._failures or self._descriptor < 0:
+    def flush(self, asked: Mapping[int, Flush]) -> Failures:
+        """A syncfs, unless it is for little."""
+        is_blind, self._is_blind = self._is_blind, False
+        files = sum(map(len, map(_OF_FILES, asked.values())))
+        little = files <= FILES_BEFORE_SYNCFS_MAX and self._are_few_folders(asked)
+        if little or is_blind or self._descriptor < 0:
             return self._flush_each(asked)
         try:
             self._files.sync_file_system(self._descriptor)
         except OSError:
-            self._failures += 1
             return self._flush_each(asked)
         return {}
 
+    def _are_few_folders(self, asked: Mapping[int, Flush]) -> bool:
+        parts = set(map(_OF_FOLDERS, asked.values()))
+        folders = {folder for each in parts for folder in self._folders.needed(Flush((), *each))}
+        return len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX
+
     def rest(self) -> None:
-        with self._opening:
-            if self._descriptor >= 0:
-                self._files.close(self._descriptor)
-                self._descriptor = -1
+        if self._descriptor >= 0:
+            self._files.close(self._descriptor)
+            self._descriptor = -1
 
     def _flush_each(self, asked: Mapping[int, Flush]) -> Failures:
         failed = by_operation(sync_each(self._files, files_of(asked)))
@@ -303,12 +308,14 @@ class _SyncfsSession:
 
 
 def files_of(asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
-    """(operation, descriptor) of every file that is asked for."""
+    """The pairs (operation, descriptor) of all files to flush."""
     return [(index, fd) for index, flush in asked.items() for fd in flush.files]
 
 
 def sync_each(files: Files, todo: list[tuple[int, int]]) -> list[tuple[int, int, OSError]]:
-    """fsyncs (operation, descriptor) pairs, one after the other; those that failed, and how."""
+    """fsyncs the files of pairs (operation, descriptor), one by one. Returns those that failed,
+    with the error.
+    """
     failed: list[tuple[int, int, OSError]] = []
     for index, descriptor in todo:
         try:
@@ -319,7 +326,7 @@ def sync_each(files: Files, todo: list[tuple[int, int]]) -> list[tuple[int, int,
 
 
 def by_operation(failed: Iterable[tuple[int, int, OSError]]) -> Failures:
-    """What each operation is told of its files that failed."""
+    """The error of each operation whose files failed."""
     errors: dict[int, dict[int, OSError]] = {}
     for index, descriptor, error in failed:
         errors.setdefault(index, {})[descriptor] = error
@@ -330,6 +337,8 @@ def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
     """The folders in an order that keeps every sequence's own; where two contradict each other
     (a fetch, or a delete, and a release of one queue at a time), in the order of their coming.
     """
+    if len(sequences) == 1:  # As nearly always.
+        return list(dict.fromkeys(sequences[0]))
     sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
     for folders in sequences:
         for earlier, later in itertools.pairwise((None, *folders)):
@@ -338,6 +347,19 @@ def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
         return list(sorter.static_order())
     except graphlib.CycleError:
         return list(dict.fromkeys(itertools.chain(*sequences)))
+
+
+def _failed(sequences: Mapping[int, tuple[str, ...]], errors: Mapping[str, OSError]) -> Failures:
+    """The error of each operation that failed: of the first of its folders that could not be
+    flushed, or else of the first that is gone.
+    """
+    failed: Failures = {}
+    for index, folders in sequences.items():
+        for folder in folders:
+            # An operation may accept that a folder is gone, and no failure.
+            if (error := errors.get(folder)) is not None and not _is_failure(failed.get(index)):
+                failed[index] = error
+    return failed
 
 
 def _is_failure(error: OSError | None) -> bool:
@@ -349,3 +371,39 @@ def is_kernel_with_syncfs_errors(release: str) -> bool:
     major, _, rest = release.partition(".")
     minor = rest.partition(".")[0]
     return os.uname().sysname == "Linux" and (int(major), int(minor)) >= (5, 8)
+
+
+class Writeback:
+    """Has a thread write a file system's dirty pages now and then, from the first `begin` on. It
+    has a descriptor of its own, so that the descriptor of the final flush gets every error too.
+    """
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._wake = threading.Event()
+        self._ends = False
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Starts writing dirty pages to the disk, unless that goes on already."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="writeback", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def end(self) -> None:
+        self._ends = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            descriptor = self._files.open_folder(self._folder)
+            try:
+                while self._wake.wait() and not self._ends:
+                    self._wake.clear()
+                    self._files.sync_file_system(descriptor)
+            finally:
+                self._files.close(descriptor)

@@ -1,6 +1,6 @@
-"""What kind of file system a root is on, and which flush policy that allows.
+"""The file system that a root is on, and the flush policy that it allows.
 
-Read from /proc/self/mountinfo on Linux; elsewhere nothing is known, and nothing is assumed.
+Reads /proc/self/mountinfo on Linux. Elsewhere the file system is unknown, and nothing is assumed.
 """
 
 import os
@@ -32,8 +32,8 @@ _NETWORK_KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FileSystem:
-    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`), where it is mounted, its device,
-    major:minor, and its options, the mount's own before those of the file system.
+    """A root's file system: its kind (`ext4`, `nfs4`, `unknown`), its mount point, its device as
+    major:minor, and its options, the mount's before the file system's.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class FileSystem:
 
     @property
     def has_own_times(self) -> bool:
-        """Whether this machine's clock, and nothing else, sets its times, and whoever asks is told
+        """Whether this machine's clock, and nothing else, sets its times, and every reader sees
         them as they are: where that is not known, it is not so.
         """
         return self.kind in _SYNCFS_KINDS or self.in_memory
@@ -72,7 +72,9 @@ class FileSystem:
 
 
 def has_journal(device: str) -> bool:
-    """Whether Linux tells of a journal on the device, major:minor: an ext4 may be without."""
+    """Whether the device, major:minor, has a journal as far as Linux shows; an ext4 may
+    be without.
+    """
     name = os.path.basename(os.path.realpath(f"{_DEVICES}/{device}"))
     try:
         return any(journal.startswith(f"{name}-") for journal in os.listdir(_JOURNALS))
@@ -102,19 +104,22 @@ def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSy
 def choose_flusher(
     root: str,
     files: Files,
-    workers: int,
+    threads: int,
     commit: CommitMode = "auto",
     durability: Durability = "media",
     force: bool = False,
     on_folder_failure: Callable[[], None] = lambda: None,
 ) -> Flusher:
-    """The flush policy for a root. Raises StartupError for one that would break the promise."""
+    """The flush policy for a root; `threads`: how many fsyncs run in parallel. Raises StartupError
+    for a policy that would break the promise.
+    """
     file_system = file_system_of(root)
     if durability == "none":
         if not file_system.in_memory and not force:
             raise StartupError(
-                f"--durability=none is for tmpfs; {root} is on {file_system.kind}, "
-                "where messages would be lost that need not be (--force does it all the same)"
+                f"--durability=none is for a root in memory (tmpfs), and {root} is on "
+                f"{file_system.kind}, where a crash would lose messages for nothing; leave it out, "
+                "or use --force"
             )
         return NoFlusher()
     if commit == "auto":
@@ -122,7 +127,7 @@ def choose_flusher(
         commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
     if commit == "syncfs":
         return SyncfsFlusher(files, root, on_folder_failure, file_system.has_whole_renames)
-    return FsyncFlusher(files, 2 * workers, on_folder_failure, file_system.has_whole_renames)
+    return FsyncFlusher(files, threads, on_folder_failure, file_system.has_whole_renames)
 
 
 def tells_syncfs_errors(file_system: FileSystem) -> bool:

@@ -1,5 +1,5 @@
-"""A small file that is written anew as a whole: beside its place, then one rename; flushed, or, of
-what is only a hint, not.
+"""Replaces a small file as a whole: writes it beside its place and renames it. It is flushed, or
+not if it is a hint.
 """
 
 import contextlib
@@ -12,8 +12,8 @@ from mq.store.disk.steps import Flush, Steps
 def replace_file(
     files: Files, written: str, path: str, content: bytes = b"", mtime_ns: int | None = None
 ) -> Steps[None]:
-    """Has `path` be a file of this content and mtime; `written`, in the same folder, is this
-    process's alone. Whoever reads it meanwhile finds the old one or the new. Durable on return:
+    """Replaces `path` by a file with this content and mtime. `written`, in the same folder, is a
+    name that only this process uses. A reader finds the old file or the new one. Durable on return:
     yes.
     """
     with contextlib.suppress(FileNotFoundError):
@@ -50,8 +50,8 @@ def _rename(files: Files, written: str, path: str, made: os.stat_result) -> None
 def replace_hint(
     files: Files, written: str, path: str, content: bytes, mtime_ns: int | None = None
 ) -> None:
-    """Like `replace_file`, and nothing is flushed: a power cut leaves an older one, a torn one, or
-    none. Raises OSError; `path` is as it was then.
+    """Like `replace_file`, without a flush: a power cut leaves an older file, a torn one, or none.
+    Raises OSError, and leaves `path` unchanged then.
     """
     with contextlib.suppress(FileNotFoundError):
         files.unlink(written)  # As above.

@@ -1,22 +1,29 @@
-"""The watermark on free bytes and inodes: publishers stop before the disk is full.
+"""The reserve of free bytes and inodes: publishing stops before the disk is full.
 
-Fetch and delete write nothing that grows, but need a block or an inode now and then (a folder's
-next block); the reserve is theirs.
+Fetch and delete write nothing that grows, but need a block or an inode now and then, such as a
+folder's next block. The reserve is for them.
 """
 
 import os
 from dataclasses import dataclass
+from typing import Final
 
 from mq.model.clock import Clock
 from mq.model.errors import NoInodes, NoSpace
-from mq.model.limits import RESERVE_BYTES_MAX, RESERVE_INODES_MAX, RESERVE_SHARE, SPACE_AGE_S
+from mq.model.limits import MIB
 from mq.store.disk.files import Files
+
+# Space held back from publishers, so that fetch and delete still work on a full disk.
+RESERVE_BYTES_MAX: Final = 64 * MIB
+RESERVE_INODES_MAX: Final = 1000
+RESERVE_SHARE: Final = 0.05
+SPACE_AGE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a file system has, what is free of it for this user, and what of that publishers leave
-    alone: bytes and inodes. Without `total_inodes` it makes those as it needs them.
+    """The size of a file system, its free part for this user, and the part of that which publishers
+    leave: bytes and inodes. Without `total_inodes` it makes those as it needs them.
     """
 
     total_bytes: int
@@ -43,7 +50,6 @@ class Room:
 
     @property
     def bytes_left(self) -> int:
-        """What publishers may use."""
         return self.free_bytes - self.reserve_bytes
 
     @property
@@ -53,15 +59,14 @@ class Room:
 
     @property
     def is_low(self) -> bool:
-        """Whether they are refused."""
         return self.bytes_left < 1 or (self.inodes_left is not None and self.inodes_left < 1)
 
 
 class Space:
-    """Free bytes and inodes above the reserve, asked of the file system now and then.
+    """Free bytes and inodes above the reserve, read from the file system now and then.
 
-    `reserve_bytes` None: a twentieth of the file system, at most 64 MiB. Threads share it; the
-    figures are a hint, and what slips past it fails with the disk's own error.
+    `reserve_bytes` None: a twentieth of the file system, at most 64 MiB. Threads share it. The
+    figures are hints: a write that exceeds them fails with the disk's own error.
     """
 
     def __init__(
@@ -90,7 +95,9 @@ class Space:
         return free.f_files > 0 and free.f_favail == 0
 
     def claim(self, size: int, inodes: int = 1) -> None:
-        """Counts on so many bytes and inodes. Raises NoSpace or NoInodes below the reserve."""
+        """Counts on `size` bytes and `inodes` inodes. Raises NoSpace or NoInodes below the
+        reserve.
+        """
         now_s = self._clock.steady_s()
         if now_s - self._asked_s > SPACE_AGE_S:
             self._ask(now_s)

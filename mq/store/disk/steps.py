@@ -1,14 +1,14 @@
-"""A durable operation as a generator: it acts, says what must be on stable media, goes on.
+"""A durable operation is a generator: it acts, yields what must be on stable media, and continues.
 
-    def deliver(...) -> Steps[MessageId]:
-        files.rename(staged, ready)
-        yield Flush(folders=(queue_folder, new))     # returns once both are on stable media
-        return message_id
+def deliver(...) -> Steps[MessageId]:
+    files.rename(staged, ready)
+    yield Flush(folders=(queue_folder, new))     # returns once both are on stable media
+    return message_id
 
-Each reads as its line in the protocol's table (FORMAT.md). Operations that arrive together are
-driven together, and what they ask to flush at the same step is flushed together
-(`mq/store/disk/group.py`). A flush that fails is raised where the operation stands, as the OSError;
-of its files', as FilesFailed, which says of which.
+Each operation reads as its table in PROTOCOL.md. Operations that arrive together run together, and
+their flushes at one step are one flush (`mq/store/disk/group.py`). A failed flush is raised inside
+the operation, at the yield, as the OSError; for its files, as FilesFailed, which has the error of
+each.
 """
 
 from collections.abc import Generator, Mapping
@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class Flush(NamedTuple):
-    """What an operation waits for: open files' descriptors; then the entries of these folders in
-    the ones they lie in, the outer first, where this process has not flushed them before, whoever
-    made them; then folders' paths in this order (of a rename's two, the destination first); then
-    those `beside` them that are there, each of them a row of folders, the outer first.
+    """A set of things to flush, in this order: the descriptors of open files; the `entries`, which
+    are folders whose names this process has not flushed before, outer ones first, whichever process
+    made them; the `folders`, in the given order (of a rename the target first); and the folders
+    `beside` them, as far as they exist, each a row with the outer one first.
 
-    `covered`: how many of the last folders, and with any all that lie beside, have only lost what
-    is in those before: where the file system's journal keeps each rename whole, and all of them in
-    their order, the flush of those covers them.
+    `covered`: how many of the last folders have only lost names that are in the folders before. A
+    file system whose journal keeps all renames whole and in order does not need to flush those,
+    nor, if there are any, the folders beside.
     """
 
     files: tuple[int, ...] = ()
@@ -36,8 +36,8 @@ class Flush(NamedTuple):
 
 
 class FilesFailed(OSError):
-    """Some of a flush's files could not be flushed: each one's error, by its descriptor. It is
-    itself the first of these errors.
+    """Some of a flush's files could not be flushed. Has each one's error, by its descriptor, and is
+    itself the first of them.
     """
 
     def __init__(self, errors: Mapping[int, OSError]) -> None:

@@ -1,1 +1,1 @@
-"""Names of all files of a root, and what they say. FORMAT.md describes them."""
+"""The names of all files of a root, and their contents. FORMAT.md describes them."""

@@ -1,6 +1,6 @@
-"""Names of an archive in a root: its mark, its ledgers, and what the lines of these say.
+"""The names of an archive's files in a root: its mark, its ledgers, and the lines of ledgers.
 
-FORMAT.md, "Archive", has them. A line of a ledger is the path of a removed message below remove/.
+FORMAT.md, "Archive". A line of a ledger is the path of a removed message below remove/.
 """
 
 import functools
@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mq.model.bulk_limits import ARCHIVE_SEQ_DIGITS_MAX
 from mq.model.errors import BadName
 from mq.model.names import MessageId, QueueName
+from mq.store.disk.files import Files
 from mq.store.format.bucket_names import is_deep, parse_bucket
 from mq.store.format.layout import Layout, is_deleted_folder, new_name, parse_entry, split_entry
 from mq.store.format.pipeline import acknowledged_ms
+
+ARCHIVE_SEQ_DIGITS_MAX: Final = 12
 
 _FOLDER: Final = "archive"
 _MARK: Final = "enabled.json"
@@ -26,7 +28,7 @@ _LEDGER: Final = re.compile(rf"(?:({_NUMBER})-)?({_NUMBER})(\.names|\.stored)")
 
 
 class LedgerKind(Enum):
-    """What a ledger says of its names; the value is how its own name ends."""
+    """The kind of a ledger; the value is the suffix of its name."""
 
     BEGUN = ".names"
     STORED = ".stored"
@@ -34,8 +36,8 @@ class LedgerKind(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class LedgerName:
-    """A ledger by the number of its batch; `first` is lower where it is of several batches that
-    were stored, this one and all before it from `first` on.
+    """A ledger by the number of its batch; `first` is lower for a merged ledger of all stored
+    batches from `first` on.
     """
 
     first: int
@@ -44,18 +46,17 @@ class LedgerName:
 
     @property
     def text(self) -> str:
-        """As the file is called."""
         number = f"{self.seq}" if self.first == self.seq else f"{self.first}-{self.seq}"
         return number + self.kind.value
 
     def covers(self, other: "LedgerName") -> bool:
-        """Whether all that the other one, not itself, has is in this one."""
+        """Whether this ledger contains all of another one."""
         is_within = self.first <= other.first and other.seq <= self.seq
         return self.kind is LedgerKind.STORED and is_within and self != other
 
     @classmethod
     def parse(cls, text: str) -> "LedgerName":
-        """Raises BadName when no ledger is called so."""
+        """Parses a ledger's name. Raises BadName."""
         match = _LEDGER.fullmatch(text)
         if match is None:
             raise BadName("ledger", "{number}.names or .stored")
@@ -67,8 +68,8 @@ class LedgerName:
 
 
 class Removal(Enum):
-    """How a message was removed: by itself, with its deleted queue or a purged bucket, or with the
-    lease that was acknowledged.
+    """How a message was removed: by itself, with its deleted queue or a purged bucket, or with an
+    acknowledged lease.
     """
 
     MESSAGE = "message"
@@ -78,9 +79,9 @@ class Removal(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RemovedName:
-    """What the path of a removed message below remove/ says. `folder_ms`: when it came there, where
-    it did with a whole folder, by the clock of whoever moved that, in milliseconds since the epoch;
-    None: its file's ctime says so.
+    """The parsed path of a removed message below remove/. `folder_ms`: when its folder was moved
+    there as a whole, by the clock of the process that moved it, in milliseconds since the epoch;
+    None: the message came by itself, and its ctime counts.
     """
 
     queue: QueueName
@@ -90,27 +91,31 @@ class RemovedName:
 
 
 def archive_folder(layout: Layout) -> str:
-    """The folder of what a root says of its archive; there from the first time on."""
+    """The folder of the archive's files; made on first use."""
     return f"{layout.root}/{_FOLDER}"
 
 
 def mark_path(layout: Layout) -> str:
-    """The mark: an archive is enabled while it is there."""
+    """The mark: while it exists, an archive is enabled."""
     return f"{layout.root}/{_FOLDER}/{_MARK}"
 
 
+def is_marked(files: Files, layout: Layout) -> bool:
+    """Whether the archive's mark exists. Raises OSError."""
+    return files.status(mark_path(layout)) is not None
+
+
 def ended_path(layout: Layout) -> str:
-    """What stays of an archive that was disabled: the number of its last batch."""
+    """The file that a disabled archive leaves: the number of its last batch."""
     return f"{layout.root}/{_FOLDER}/{_ENDED}"
 
 
 def archive_lock(layout: Layout) -> str:
-    """What the one process has locked that archives."""
+    """The lock file of the archive's owner."""
     return f"{layout.root}/{_FOLDER}/{_LOCK}"
 
 
 def ledger_path(layout: Layout, ledger: LedgerName) -> str:
-    """Where a ledger is."""
     return f"{layout.root}/{_FOLDER}/{ledger.text}"
 
 
@@ -122,17 +127,17 @@ def new_archive_file(layout: Layout, name: str) -> str:
 
 
 def place_of(path: str) -> str:
-    """What the paths of removed messages are in the order of: folder by folder, by their names."""
+    """The sort key of removed messages' paths: folder by folder, by name."""
     return path.replace("/", "\0")
 
 
 def folder_of(path: str) -> str:
-    """The folder below remove/ that a removed message lies in; "" for remove/ itself."""
+    """The folder of a removed message below remove/; "" for remove/ itself."""
     return path.rpartition("/")[0]
 
 
 def parse_removed(path: str) -> RemovedName:
-    """Reads a line of a ledger. Raises BadName."""
+    """Parses a line of a ledger. Raises BadName."""
     top, slash, rest = path.partition("/")
     if not slash:
         return RemovedName(*parse_entry(path), Removal.MESSAGE)
@@ -147,14 +152,14 @@ def parse_removed(path: str) -> RemovedName:
 
 
 def removed_with_folder_ms(path: str) -> int | None:
-    """`folder_ms` of a line that is known to be a removed message's: for many at once."""
+    """`folder_ms` of a line that is known to be valid: fast, for many lines."""
     top, slash, _ = path.partition("/")
     return _folder(top)[2] if slash else None
 
 
 @functools.lru_cache(maxsize=1024)
 def _folder(name: str) -> tuple[Removal, str, int | None]:
-    """What a folder in remove/ holds, whose it is, and when it came there."""
+    """The kind of a folder in remove/, its queue, and when it came there."""
     came_ms = acknowledged_ms(name)
     if came_ms is not None:
         return Removal.LEASE, "", came_ms

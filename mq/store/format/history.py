@@ -1,7 +1,7 @@
-"""Names in history/: the one module that knows them.
+"""The names in history/.
 
 FORMAT.md, "History": history/{queue}/{date}/{process}.ndjson, then {process}-1.ndjson and so on.
-Nothing of it is made before the first line is written.
+Nothing is made before the first line is written.
 """
 
 import os
@@ -15,29 +15,29 @@ _FOLDER: Final = "history"
 _SUFFIX: Final = ".ndjson"
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _FILE: Final = re.compile(r"[a-z][a-z-]{0,31}-[0-9a-f]{16}(-[1-9][0-9]{0,8})?\.ndjson")
-# As with what a process writes elsewhere: not the pid, which two machines may share.
+# Not the pid, which processes of two machines may share.
 _PROCESS: Final = os.urandom(8).hex()
 
 
 class Day(NamedTuple):
-    """A queue's name, and a day in UTC as its folder is called: whose lines, of when."""
+    """A queue's name, and a day in UTC as the name of its folder."""
 
     queue: str
     date: str
 
 
 def process_name(kind: str) -> str:
-    """What this process is called in its lines and files; `kind` is small letters and `-`."""
+    """This process's name in its lines and files; `kind` has small letters and `-`."""
     return f"{kind}-{_PROCESS}"
 
 
 def date_of(ms: int) -> str:
-    """The day of a time, milliseconds since the epoch."""
+    """The day of a time in milliseconds since the epoch."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d}"
 
 
 def history_folder(layout: Layout) -> str:
-    """The folder of queues' folders."""
+    """The folder of the queues' folders."""
     return f"{layout.root}/{_FOLDER}"
 
 
@@ -47,23 +47,22 @@ def queue_folder(layout: Layout, queue: str) -> str:
 
 
 def day_folder(layout: Layout, day: Day) -> str:
-    """The folder of a day's files."""
     return f"{layout.root}/{_FOLDER}/{day.queue}/{day.date}"
 
 
 def history_file(layout: Layout, day: Day, process: str, number: int) -> str:
-    """A process's file of that day, by its number, 0 and up."""
+    """A process's file of that day with this number, from 0 on."""
     ending = f"-{number}{_SUFFIX}" if number else _SUFFIX
     return f"{layout.root}/{_FOLDER}/{day.queue}/{day.date}/{process}{ending}"
 
 
 def folders_made(layout: Layout, day: Day) -> tuple[str, ...]:
-    """The folders that lead to a day's files, the outer ones first."""
+    """The folders above a day's files, the outer ones first."""
     return history_folder(layout), queue_folder(layout, day.queue), day_folder(layout, day)
 
 
 def is_date(name: str) -> bool:
-    """Whether a queue's folder of this name is a day's."""
+    """Whether a queue's folder of this name is of a day."""
     return _DATE.fullmatch(name) is not None
 
 

@@ -1,19 +1,20 @@
-"""Folders and paths of a root: the one module that knows their names and separators.
+"""The folders and paths of a root: the one module that knows their names and separators.
 
-FORMAT.md, "folders", has them all; a deleted queue's folder lies in `remove/{queue}:{uuid}.d`, its
-keys beside that, with `.k`, `.i` and `.f`. Below queues/{queue}/, delay/ and remove/ a message may
-lie in a bucket, or below one: a `bucket` here is what stands between such a folder and the
-message's name, "" or `{bucket}/` or `{bucket}/{two digits}/`; below leases/, the folder of its
-lease and a slash.
+FORMAT.md, "folders", has them all. A deleted queue's folder is `remove/{queue}:{uuid}.d`, its keys
+beside it with `.k`, `.i`, `.f` and `.g`, its entries with `.e` and `.t`. Below queues/{queue}/,
+delay/ and remove/ a message may lie in a bucket, or in a folder below one: a `bucket` here is the
+part of the path between such a folder and the message's name, "" or `{bucket}/` or `{bucket}/{two
+digits}/`; below leases/, the folder of its lease and a slash.
 """
 
 import hashlib
 import os
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from mq.model.errors import BadName
 from mq.model.lifecycle import State
@@ -21,6 +22,10 @@ from mq.model.limits import FILE_NAME_BYTES_MAX
 from mq.model.names import Key, MessageId, QueueName
 
 FORMAT_LINE: Final = "mq 1\n"
+FORMAT_LINE_PACKS: Final = "mq 2\n"
+"""The format of a root that has had a pack: an mq that does not know packs refuses it."""
+FORMAT_LINES: Final = (FORMAT_LINE, FORMAT_LINE_PACKS)
+FORMATS_KNOWN: Final = " and ".join(repr(line.strip()) for line in FORMAT_LINES)
 
 _SEPARATOR: Final = ":"
 # Not the pid, which processes of two machines or containers may share.
@@ -28,35 +33,43 @@ _PROCESS: Final = os.urandom(8).hex()
 _DELETED_FOLDER_SUFFIX: Final = ".d"
 _SETTINGS_SUFFIX: Final = ".json"
 _HASH_DIGITS: Final = 2
-# Beside the links of a folder: what is locked to change one, and the next meaning of one.
+# The names beside the links of a folder: the lock for changing one, and the next target of one.
 _LINKS_LOCK: Final = ".lock"
 _NEW_LINK: Final = ".new"
+TURN_SUFFIX: Final = ".lock"
 _UNFINISHED: Final = re.compile(rf"\.[A-Za-z0-9][A-Za-z0-9_.-]*\.[0-9a-f]{{{len(_PROCESS)}}}")
 
-# Paths are made several times in every operation, and an enumeration's members cost a look each.
-_NEW, _READY, _DELAYED, _REMOVED = State.NEW, State.READY, State.DELAYED, State.REMOVED
-_LEASED = State.LEASED
+# Operations make several paths each, and an enumeration's member costs a lookup.
+_READY: Final = State.READY
 
 _HASHED: Final = re.compile(rf"[0-9a-f]{{{_HASH_DIGITS}}}")
 
 
 class Keys(Enum):
-    """What keys are of: messages that live, publishes of late, or firings of schedules. The value
-    is their folder.
+    """The kinds of keys: of living messages, of recent publishes, of firings of schedules, and of
+    message groups. The value is the folder.
     """
 
     LOOKUP = "keys"
     IDEMPOTENCY = "idempotency"
     FIRING = "firings"
+    GROUP = "groups"
 
 
-_DELETED_KEYS_SUFFIX: Final = {Keys.LOOKUP: ".k", Keys.IDEMPOTENCY: ".i", Keys.FIRING: ".f"}
+_DELETED_KEYS_SUFFIX: Final = {
+    Keys.LOOKUP: ".k", Keys.IDEMPOTENCY: ".i", Keys.FIRING: ".f", Keys.GROUP: ".g",
+}  # fmt: skip
+
+
+EXPIRY_SUFFIX: Final = ".e"
+TAGS_SUFFIX: Final = ".t"
+DELETED_ENTRIES_SUFFIXES: Final = (EXPIRY_SUFFIX, TAGS_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPlace:
-    """Where the symbolic link of a key is, and what leads to it: the folder of all queues' keys,
-    of the queue's, and of those whose hash begins alike.
+    """The path of a key's symbolic link, and the folders above it: of all queues' keys, of the
+    queue's, and of those with the same beginning of their hash.
     """
 
     top: str
@@ -66,25 +79,25 @@ class LinkPlace:
 
     @property
     def made(self) -> tuple[str, str]:
-        """The folders that are made by the first who needs them, the outer one first."""
+        """The folders that are made on first use, the outer one first."""
         return self.of_queue, self.folder
 
     @property
     def lock(self) -> str:
-        """What whoever changes a link of the folder has locked."""
+        """The lock file for changes of the folder's links."""
         return f"{self.folder}/{_LINKS_LOCK}"
 
     @property
     def new(self) -> str:
-        """Where a link is made that takes another's name. A dotfile: it means nothing until then.
-        For whoever has the lock.
+        """Where a link is made that replaces another. A dotfile: it means nothing until then. The
+        caller holds the lock.
         """
         return f"{self.folder}/{_NEW_LINK}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The paths of one root, absolute and as strings: they are made on every operation."""
+    """The paths of one root, absolute and as strings, since every operation makes some."""
 
     root: str
     new: str
@@ -93,6 +106,18 @@ class Layout:
     remove: str
     settings: str
     """The folder of queues' settings."""
+    tops: Mapping[State, str] = field(init=False)
+    """The folder of each state; for READY, the folder of the queues' folders."""
+
+    def __post_init__(self) -> None:
+        tops = {
+            State.NEW: self.new,
+            State.READY: self.queues,
+            State.DELAYED: self.delay,
+            State.LEASED: self.leases,
+            State.REMOVED: self.remove,
+        }
+        object.__setattr__(self, "tops", tops)
 
     @classmethod
     def of(cls, root: str | Path) -> Self:
@@ -103,8 +128,8 @@ class Layout:
 
     @classmethod
     def between(cls, source: Path, destination: Path) -> Self:
-        """The layout around a folder of delayed messages and one of queues, wherever they are:
-        their tombstones and what is removed lie beside the source, settings beside the queues.
+        """The layout around any folder of delayed messages and any folder of queues: tombstones and
+        remove/ are beside the source, settings beside the queues.
         """
         around = cls.of(source.absolute().parent)
         queues = os.path.abspath(destination)
@@ -123,49 +148,85 @@ class Layout:
 
     @property
     def queues_lock(self) -> str:
-        """The file that whoever makes or deletes a queue has locked."""
+        """The lock file for making and deleting queues."""
         return f"{self.tombstones}/.lock"
 
     @property
     def leases(self) -> str:
-        """The folder of leases: `format.pipeline` has what lies in it."""
+        """The folder of leases; see `format.pipeline`."""
         return f"{self.root}/leases"
 
     @property
     def journal(self) -> str:
-        """The folder of the journals of bulk publishes, also there."""
+        """The folder of the journals of bulk publishes; see `format.pipeline`."""
         return f"{self.root}/journal"
 
     @property
     def schedules(self) -> str:
-        """The folder of schedules: `format.schedules` has what lies in it."""
+        """The folder of schedules; see `format.schedules`."""
         return f"{self.root}/schedules"
 
     @property
     def members(self) -> str:
-        """The folder in which processes that share upkeep say so: see `format.members`."""
+        """The folder of the reports of processes that share upkeep; see `format.members`."""
         return f"{self.root}/members"
 
     @property
     def shovels(self) -> str:
-        """The folder of what is said of shovels: see `format.shovels`."""
+        """The folder of shovels' progress; see `format.shovels`."""
         return f"{self.root}/shovels"
 
     @property
     def lost(self) -> str:
-        """The folder of what fsck has set aside; made when it is first needed."""
+        """The folder of files that fsck set aside; made on first use."""
         return f"{self.root}/lost"
 
     @property
     def crossings(self) -> str:
-        """The folder of what shovels between any two queues have chosen: see `format.crossings`.
-        Made when it is first needed.
+        """The folder of messages that shovels between any two queues have chosen; see
+        `format.crossings`. Made on first use.
         """
         return f"{self.root}/crossings"
 
+    @property
+    def failures(self) -> str:
+        """The folder of messages' failures; made on first use."""
+        return f"{self.root}/failures"
+
+    @property
+    def totals(self) -> str:
+        """The folder of queues' totals; see `format.totals`. Made on first use."""
+        return f"{self.root}/totals"
+
+    @property
+    def trends(self) -> str:
+        """The folder of the load over time; see `format.trends`. Made on first use."""
+        return f"{self.root}/trends"
+
+    def failure(self, message_id: MessageId) -> tuple[str, str, str]:
+        """The file of a message's failures: its folder, its path, and where this process writes it.
+        The folder is named by the last digits of the uuid, which are random.
+        """
+        folder = f"{self.failures}/{message_id.uuid[-_HASH_DIGITS:]}"
+        return folder, f"{folder}/{message_id.uuid}", f"{folder}/{new_name(message_id.uuid)}"
+
+    @property
+    def active(self) -> str:
+        """The folder of the turns at queues with a single active consumer; made on first use."""
+        return f"{self.root}/active"
+
+    @property
+    def active_lock(self) -> str:
+        """The lock file for removing files of turns there."""
+        return f"{self.active}/{TURN_SUFFIX}"
+
+    def active_turn(self, queue: QueueName) -> "TurnPlace":
+        """The turn of the process with the queue's active consumer."""
+        return TurnPlace(f"{self.active}/{queue.text}{TURN_SUFFIX}", self.active_lock)
+
     def made_later(self) -> tuple[str, ...]:
-        """Folders that are there from their first use on."""
-        return self.lost, self.crossings
+        """The folders that are made on first use."""
+        return self.lost, self.crossings, self.failures, self.active, self.totals, self.trends
 
     @property
     def purged(self) -> str:
@@ -174,17 +235,7 @@ class Layout:
 
     def folder(self, state: State) -> str:
         """The top folder of a state; for READY, the folder of the queues' folders."""
-        if state is _READY:
-            return self.queues
-        if state is _DELAYED:
-            return self.delay
-        if state is _REMOVED:
-            return self.remove
-        if state is _LEASED:
-            return self.leases
-        if state is _NEW:
-            return self.new
-        raise ValueError("nothing lies nowhere")
+        return self.tops[state]
 
     def folders(self) -> tuple[str, ...]:
         """Every folder that a root needs."""
@@ -199,11 +250,10 @@ class Layout:
         return f"{self.root}/{kind.value}"
 
     def keys_of(self, kind: Keys, queue: QueueName) -> str:
-        """The folder of a queue's keys; there from the first one on."""
+        """The folder of a queue's keys; made on first use."""
         return f"{self.root}/{kind.value}/{queue.text}"
 
     def link(self, kind: Keys, queue: QueueName, key: Key) -> LinkPlace:
-        """The place of a key's link."""
         written = key.written()
         of_queue = self.keys_of(kind, queue)
         hashed = hashlib.sha256(written.encode("ascii")).hexdigest()[:_HASH_DIGITS]
@@ -211,81 +261,107 @@ class Layout:
         return LinkPlace(self.keys(kind), of_queue, folder, f"{folder}/{written}")
 
     def deleted_keys(self, kind: Keys, queue: QueueName, uuid: str) -> str:
-        """Where a deleted queue's keys go."""
+        """The place of a deleted queue's keys."""
         return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_KEYS_SUFFIX[kind]}"
 
     def settings_of(self, queue: QueueName) -> str:
-        """The file with the queue's settings, where they are not all defaults."""
+        """The file of the queue's settings; it exists if they are not all defaults."""
         return f"{self.settings}/{queue.text}{_SETTINGS_SUFFIX}"
 
     def new_settings_of(self, queue: QueueName) -> str:
-        """Where this process writes them. A dotfile: it means nothing until it is renamed."""
+        """Where this process writes the settings. A dotfile: it means nothing until it is
+        renamed.
+        """
         return f"{self.settings}/{new_name(queue.text)}"
 
     def queue(self, queue: QueueName) -> str:
-        """The folder of a queue's ready messages; the queue exists while it does."""
+        """The folder of a queue's ready messages; while it exists, the queue does."""
         return f"{self.queues}/{queue.text}"
 
     def tombstone(self, queue: QueueName) -> str:
-        """The file that says that the queue was deleted and not yet made again."""
+        """The file that marks the queue as deleted and not made again."""
         return f"{self.tombstones}/{queue.text}"
 
     def purge_mark(self, queue: QueueName) -> str:
-        """The file whose mtime says up to when the queue was purged."""
+        """The file whose mtime is the time up to which the queue was purged."""
         return f"{self.purged}/{queue.text}"
 
     def new_purge_mark(self, queue: QueueName) -> str:
-        """Where this process writes it. A dotfile, as with settings."""
+        """Where this process writes the mark. A dotfile, as for settings."""
         return f"{self.purged}/{new_name(queue.text)}"
 
     def base(self, state: State, queue: QueueName) -> str:
-        """The folder whose buckets the queue's messages of a state may lie in."""
-        return self.queue(queue) if state is _READY else self.folder(state)
+        """The folder with the buckets of the queue's messages of a state."""
+        return self.queue(queue) if state is _READY else self.tops[state]
 
     def parent(self, state: State, queue: QueueName, bucket: str = "") -> str:
-        """The folder that a message of the queue lies in while it is in the state."""
-        base = self.base(state, queue)
+        """The folder of a queue's message in the state."""
+        base = f"{self.queues}/{queue.text}" if state is _READY else self.tops[state]
         return f"{base}/{bucket[:-1]}" if bucket else base
 
     def path(self, state: State, queue: QueueName, message_id: MessageId, bucket: str = "") -> str:
-        """Where the message's file is while it is in the state."""
+        """The path of a message's file in the state."""
         if state is _READY:
             return f"{self.queues}/{queue.text}/{bucket}{message_id.text}"
-        return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}{message_id.text}"
+        return f"{self.tops[state]}/{bucket}{queue.text}{_SEPARATOR}{message_id.text}"
 
     def beginning(self, state: State, queue: QueueName, bucket: str = "") -> str:
-        """What stands before the id in the paths of all the queue's messages there: `path`, for
-        many at once.
-        """
+        """The part of `path` before the id, for many messages at once."""
         if state is _READY:
             return f"{self.queues}/{queue.text}/{bucket}"
-        return f"{self.folder(state)}/{bucket}{queue.text}{_SEPARATOR}"
+        return f"{self.tops[state]}/{bucket}{queue.text}{_SEPARATOR}"
 
     def deleted_folder(self, queue: QueueName, uuid: str) -> str:
-        """Where a deleted queue's folder goes: the uuid tells one deletion from the next."""
+        """The place of a deleted queue's folder; the uuid tells deletions apart."""
         return f"{self.remove}/{queue.text}{_SEPARATOR}{uuid}{_DELETED_FOLDER_SUFFIX}"
 
     def lost_file(self, name: str, uuid: str) -> str:
-        """Where fsck sets something aside that had this name, or this entry's. The uuid tells it
-        from others of the name; what is too long is cut.
+        """The place in lost/ of a file with this name or entry name. The uuid tells files of one
+        name apart; a long name is cut.
         """
         kept = os.fsencode(f"{uuid}{_SEPARATOR}{name}")[:FILE_NAME_BYTES_MAX]
         return f"{self.lost}/{os.fsdecode(kept)}"
 
     def probe(self, state: State) -> str:
-        """A file of this process to try the folder with. A dotfile, so that nobody takes it for
+        """A file of this process to probe the folder with. A dotfile, so that it is never taken for
         a message.
         """
         return f"{self.folder(state)}/.probe.{_PROCESS}"
 
 
+class TurnPlace(NamedTuple):
+    """The file of a turn (`core.turns`), and the lock file for removing such files."""
+
+    path: str
+    removals: str
+
+
+class Place(NamedTuple):
+    """The place of a message: its state, queue, id, and bucket there."""
+
+    state: State
+    queue: QueueName
+    id: MessageId
+    bucket: str = ""
+
+    def path(self, layout: Layout) -> str:
+        return layout.path(*self)
+
+
+def parse_turn(entry: str) -> QueueName:
+    """The queue of a file of active/. Raises BadName for a foreign file."""
+    if not entry.endswith(TURN_SUFFIX):
+        raise BadName("turn", "{queue}.lock")
+    return QueueName.parse(entry.removesuffix(TURN_SUFFIX))
+
+
 def entry_prefix(queue: QueueName) -> str:
-    """How the names of the queue's files begin in new/, delay/ and remove/."""
+    """The beginning of the names of the queue's files in new/, delay/ and remove/."""
     return queue.text + _SEPARATOR
 
 
 def parse_entry(name: str) -> tuple[QueueName, MessageId]:
-    """Reads a name of new/, delay/ or remove/. Raises BadName: the file is foreign."""
+    """Parses a name of new/, delay/ or remove/. Raises BadName for a foreign file."""
     queue, separator, message_id = name.partition(_SEPARATOR)
     if not separator:
         raise BadName("entry", "{queue}:{id}")
@@ -293,34 +369,34 @@ def parse_entry(name: str) -> tuple[QueueName, MessageId]:
 
 
 def split_entry(name: str) -> tuple[str, str]:
-    """The parts of such a name, unread: queue and id. For many names at once; of a foreign one they
-    are anything.
+    """The queue and id in such a name as texts. Does not validate, for speed: the result for a
+    foreign name is undefined.
     """
     queue, _, message_id = name.partition(_SEPARATOR)
     return queue, message_id
 
 
 def parse_delayed(name: str) -> tuple[QueueName, MessageId, str]:
-    """Reads what follows `delay/` in a message's path: queue, id and bucket. Raises BadName."""
+    """Parses a message's path behind `delay/`: queue, id and bucket. Raises BadName."""
     bucket, separator, entry = name.rpartition("/")
     return (*parse_entry(entry), bucket + separator)
 
 
 def parse_settings(name: str) -> QueueName:
-    """The queue that a file of settings/ is of. Raises BadName: the file is foreign."""
+    """The queue of a file of settings/. Raises BadName for a foreign file."""
     if not name.endswith(_SETTINGS_SUFFIX):
         raise BadName("settings", "{queue}.json")
     return QueueName.parse(name.removesuffix(_SETTINGS_SUFFIX))
 
 
 def is_unfinished(name: str) -> bool:
-    """Whether a file of this name in settings/ or purged/ was being written there."""
+    """Whether a file of this name in settings/ or purged/ is unfinished."""
     return _UNFINISHED.fullmatch(name) is not None
 
 
 def new_name(name: str) -> str:
-    """What a file is called in its folder while this process writes it, before it is renamed to
-    `name`. A dotfile: it means nothing until then.
+    """The temporary name of a file that this process writes, before it is renamed to `name`. A
+    dotfile: it means nothing until then.
     """
     return f".{name}.{_PROCESS}"
 
@@ -331,8 +407,8 @@ def is_deleted_folder(name: str) -> bool:
 
 
 def deleted_ms(name: str) -> int | None:
-    """When a folder of this name came to remove/, milliseconds since the epoch by the clock of who
-    moved it there; None: it is no deleted queue's.
+    """When a deleted queue's folder came to remove/, in milliseconds since the epoch by the clock
+    of the process that moved it; None: the name is another's.
     """
     if not is_deleted_folder(name):
         return None
@@ -340,7 +416,7 @@ def deleted_ms(name: str) -> int | None:
 
 
 def parse_deleted_folder(name: str) -> tuple[QueueName, MessageId]:
-    """Of which queue such a folder is, and of which deletion, by its uuid. Raises BadName."""
+    """The queue of a deleted queue's folder, and the uuid of the deletion. Raises BadName."""
     return parse_entry(name.removesuffix(_DELETED_FOLDER_SUFFIX))
 
 
@@ -359,11 +435,21 @@ def _is_deleted(name: str, suffix: str) -> bool:
     return True
 
 
+def deleted_entries(layout: Layout, queue: QueueName, uuid: str, suffix: str) -> str:
+    """The place of a deleted queue's entries."""
+    return f"{layout.remove}/{queue.text}{_SEPARATOR}{uuid}{suffix}"
+
+
+def are_deleted_entries(name: str) -> bool:
+    """Whether a folder of this name in remove/ has a deleted queue's entries."""
+    return any(_is_deleted(name, suffix) for suffix in DELETED_ENTRIES_SUFFIXES)
+
+
 def is_of_keys(name: str) -> bool:
-    """Whether a folder of this name among a queue's keys holds those of one hash."""
+    """Whether a folder of this name among a queue's keys holds the links of one hash."""
     return _HASHED.fullmatch(name) is not None
 
 
 def is_beside_links(name: str) -> bool:
-    """Whether what has the name among links only helps to change them."""
+    """Whether the name among links is of a file that only helps to change them."""
     return name in (_LINKS_LOCK, _NEW_LINK)

@@ -1,7 +1,7 @@
-"""Names in members/: what processes that share upkeep say to each other there.
+"""The names in members/, where processes that share upkeep report to each other.
 
-FORMAT.md, "Members", has them. Nothing there is flushed but the root's id: all else is hints, and
-is said again.
+FORMAT.md, "Members". Only the root's id is flushed: everything else is a hint, and is written
+again.
 """
 
 import re
@@ -9,8 +9,9 @@ from enum import Enum
 from typing import Final
 
 from mq.model.errors import BadName
-from mq.model.upkeep_limits import MEMBER_NAME_CHARS_MAX
 from mq.store.format.layout import Layout, new_name
+
+MEMBER_NAME_CHARS_MAX: Final = 100
 
 _LEADER: Final = "leader"
 _LOCK: Final = ".lock"
@@ -20,18 +21,18 @@ _MEMBER: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MEMBER_NAME_CHARS_M
 
 
 class Of(Enum):
-    """What a file of a member's is; the value is the end of its name."""
+    """The kinds of a member's files; the value is the suffix."""
 
     LEASE = ".lease"
-    """Its mtime says when the member was last there."""
+    """Its mtime is the time at which the member was last alive."""
     TOLD = ".json"
-    """What the member is and does."""
+    """The member's report."""
     POINTER = ".sweep"
-    """How far its sweep of what is overdue has come."""
+    """The progress of its sweep of overdue messages."""
 
 
 def parse_member(text: str) -> str:
-    """A member's name. Raises BadName: a member cannot have it."""
+    """Parses a member's name. Raises BadName."""
     if _MEMBER.fullmatch(text) is None:
         most = MEMBER_NAME_CHARS_MAX - 1
         raise BadName("member", f"a letter or digit, then up to {most} of letters, digits, _ . -")
@@ -49,7 +50,7 @@ def new_member_path(layout: Layout, member: str, of: Of) -> str:
 
 
 def parse_member_file(name: str) -> tuple[str, Of]:
-    """The member that a file of members/ is of, and what it is. Raises BadName: it is of none."""
+    """The member of a file of members/, and the kind of the file. Raises BadName."""
     for of in Of:
         if name.endswith(of.value):
             return parse_member(name.removesuffix(of.value)), of
@@ -57,25 +58,25 @@ def parse_member_file(name: str) -> tuple[str, Of]:
 
 
 def leader_path(layout: Layout) -> str:
-    """The file that says who leads, and which queues are whose."""
+    """The leader's file, with the queues of each member."""
     return f"{layout.members}/{_LEADER}"
 
 
 def new_leader_path(layout: Layout) -> str:
-    """Where this process writes it, as above."""
+    """Where this process writes it; a dotfile, as above."""
     return f"{layout.members}/{new_name(_LEADER)}"
 
 
 def members_lock(layout: Layout) -> str:
-    """The file that whoever writes who leads has locked."""
+    """The lock file for writing the leader's file."""
     return f"{layout.members}/{_LOCK}"
 
 
 def root_id_path(layout: Layout) -> str:
-    """The symbolic link that says the root's own name, by which it is told from others."""
+    """The symbolic link with the root's own name, which tells roots apart."""
     return f"{layout.members}/{_ROOT_ID}"
 
 
 def refresh_path(layout: Layout) -> str:
-    """The file whose mtime changes when all processes of the root are to look at all queues."""
+    """The file whose mtime changes when all processes of the root have to look at all queues."""
     return f"{layout.members}/{_REFRESH}"

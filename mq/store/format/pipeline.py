@@ -1,7 +1,6 @@
-"""Names in leases/, journal/ and new/.spark/: what the pipeline keeps in a root.
+"""The names in leases/, journal/ and new/.spark/: the files of the Spark pipeline.
 
-FORMAT.md, "leases" and "bulk publishes", says what each means. Beside `layout`, the one module that
-knows them.
+FORMAT.md, "leases" and "bulk publishes", says what each means.
 """
 
 import re
@@ -9,12 +8,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
-from mq.model.bulk_limits import LEASE_SEQ_DIGITS_MAX, WINDOW_BITS
 from mq.model.errors import BadName
 from mq.model.lifecycle import State
 from mq.model.names import ConsumerName, Key, MessageId, QueueName
 from mq.store.format.bucket_names import Shape, is_deep, parse_bucket
 from mq.store.format.layout import Layout, new_name, parse_entry, split_entry
+
+LEASE_SEQ_DIGITS_MAX: Final = 12
+# How long a publish id is remembered.
+LEDGER_KEPT_S: Final = 7 * 24 * 3600
+# The number of bits of a time window, in milliseconds, whose ids only one task uses.
+WINDOW_BITS: Final = 8
 
 _STAGING: Final = ".spark"
 _LISTINGS: Final = ".listings"
@@ -29,7 +33,7 @@ _ATTEMPT: Final = re.compile(r"(0|[1-9][0-9]*)-(0|[1-9][0-9]*)")
 
 
 class LeaseFile(Enum):
-    """What lies in leases/ of a lease, or of a consumer; the value is how the name ends."""
+    """The kinds of names in leases/, of a lease or a consumer; the value is the suffix."""
 
     MANIFEST = ".json"
     LAPSED = ".lapsed"
@@ -38,35 +42,34 @@ class LeaseFile(Enum):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder that holds messages."""
+        """Whether it is a folder of messages."""
         return self in (LeaseFile.FOLDER, LeaseFile.RELEASED)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LeaseName:
-    """A consumer's lease by its number, 1 and up."""
+    """A consumer's lease by its number, from 1 on."""
 
     consumer: ConsumerName
     seq: int
 
     @property
     def text(self) -> str:
-        """As it stands in names."""
         return f"{self.consumer.text}.{self.seq}"
 
     @property
     def spot(self) -> str:
-        """The `bucket` of what lies in it while it is open."""
+        """The `bucket` of its messages while it is open."""
         return f"{self.text}/"
 
     @property
     def released_spot(self) -> str:
-        """The `bucket` of what lies in it while it is given back."""
+        """The `bucket` of its messages while it is being released."""
         return f"{self.text}{_RELEASED}/"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises BadName when it is no lease's name."""
+        """Parses a lease's name. Raises BadName."""
         consumer, _, seq = text.rpartition(".")
         if _SEQ.fullmatch(seq) is None:
             raise BadName("lease", "{consumer}.{number}")
@@ -74,27 +77,27 @@ class LeaseName:
 
 
 def lease_path(layout: Layout, lease: LeaseName, file: LeaseFile) -> str:
-    """Where a file or a folder of the lease is."""
+    """The path of a file or folder of the lease."""
     return f"{layout.leases}/{lease.text}{file.value}"
 
 
 def new_manifest(layout: Layout, lease: LeaseName) -> str:
-    """Where this process writes a manifest that takes another's place. A dotfile, as settings."""
+    """Where this process writes a manifest that replaces another. A dotfile, as for settings."""
     return f"{layout.leases}/{new_name(lease.text + LeaseFile.MANIFEST.value)}"
 
 
 def owner_lock(layout: Layout, consumer: ConsumerName) -> str:
-    """The file that the one query has locked that uses the consumer's name."""
+    """The file that the query which uses the consumer's name keeps locked."""
     return f"{layout.leases}/{consumer.text}{_LOCK}"
 
 
 def acknowledged_folder(layout: Layout, lease: LeaseName, uuid: str) -> str:
-    """Where the folder of an acknowledged lease goes."""
+    """The place of an acknowledged lease's folder."""
     return f"{layout.remove}/{lease.text}:{uuid}{_ACKNOWLEDGED}"
 
 
 def parse_lease_file(name: str) -> tuple[LeaseName, LeaseFile]:
-    """Reads a name of leases/. Raises BadName: the file is foreign, or an owner's lock."""
+    """Parses a name of leases/. Raises BadName for a foreign file, and for an owner's lock."""
     for file in (LeaseFile.MANIFEST, LeaseFile.LAPSED, LeaseFile.RELEASED):
         if name.endswith(file.value):
             return LeaseName.parse(name.removesuffix(file.value)), file
@@ -102,7 +105,7 @@ def parse_lease_file(name: str) -> tuple[LeaseName, LeaseFile]:
 
 
 def parse_owner_lock(name: str) -> ConsumerName:
-    """The consumer whose owner's lock has the name. Raises BadName."""
+    """The consumer of an owner's lock. Raises BadName."""
     if not name.endswith(_LOCK):
         raise BadName("lock", "{consumer}.lock")
     return ConsumerName.parse(name.removesuffix(_LOCK))
@@ -114,8 +117,8 @@ def is_acknowledged(name: str) -> bool:
 
 
 def acknowledged_ms(name: str) -> int | None:
-    """When a lease was acknowledged whose folder in remove/ has this name, milliseconds since the
-    epoch by its consumer's clock; None: the folder is none of these.
+    """When a lease was acknowledged, by the name of its folder in remove/, in milliseconds since
+    the epoch by its consumer's clock; None: the name is another's.
     """
     if not name.endswith(_ACKNOWLEDGED):
         return None
@@ -128,7 +131,7 @@ def acknowledged_ms(name: str) -> int | None:
 
 
 class JournalFile(Enum):
-    """What lies in journal/ of a bulk publish; the value is how the name ends."""
+    """The kinds of a bulk publish's files in journal/; the value is the suffix."""
 
     JOURNAL = ".json"
     DONE = ".done"
@@ -144,12 +147,11 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """As it stands in names."""
         return f"{self.partition}-{self.attempt}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises BadName when it is no attempt's name."""
+        """Parses an attempt's name. Raises BadName."""
         match = _ATTEMPT.fullmatch(text)
         if match is None:
             raise BadName("attempt", "{partition}-{attempt}")
@@ -158,8 +160,8 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fold:
-    """A folder of an attempt's messages for one queue that goes to its place whole: `deep` is that
-    place, as a bucket is written (`{bucket}/{two digits}/`).
+    """A folder of an attempt's messages for one queue that moves to its place as a whole: `deep` is
+    that place, written as a bucket (`{bucket}/{two digits}/`).
     """
 
     queue: QueueName
@@ -167,22 +169,21 @@ class Fold:
 
     @classmethod
     def of(cls, queue: QueueName, message_id: MessageId) -> Self:
-        """That which the message lies in. Only for queues whose shape is the usual one."""
+        """The fold of a message. Only for queues of the usual shape."""
         return cls(queue, _USUAL.deep(message_id))
 
     @property
     def text(self) -> str:
-        """As it stands in names."""
         return f"{self.queue.text}:{self.deep[:-1].replace('/', _FOLD)}"
 
     @property
     def bucket(self) -> str:
-        """The bucket that its place lies in."""
+        """The bucket that contains its place."""
         return self.deep[: self.deep.index("/") + 1]
 
     @property
     def first_ms(self) -> int:
-        """No message in it was published before, milliseconds since the epoch."""
+        """The earliest possible publish time of its messages, in milliseconds since the epoch."""
         bucket, deep, _ = self.deep.split("/")
         parsed = parse_bucket(bucket)
         digits = "0" if parsed is None else parsed.digits
@@ -190,7 +191,7 @@ class Fold:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises BadName when it is no such folder's name."""
+        """Parses a fold's name. Raises BadName."""
         queue, place = split_entry(text)
         bucket, _, deep = place.partition(_FOLD)
         parsed = parse_bucket(bucket)
@@ -207,27 +208,27 @@ def is_job(text: str) -> bool:
 
 
 def staging(layout: Layout) -> str:
-    """The folder of what jobs are writing; there from the first job on."""
+    """The folder of jobs that are being written; made by the first job."""
     return f"{layout.new}/{_STAGING}"
 
 
 def listings(layout: Layout) -> str:
-    """The folder of listings that are too long to be held; there from the first one on."""
+    """The folder of spools, listings too long for memory; made on first use."""
     return f"{staging(layout)}/{_LISTINGS}"
 
 
 def job_folder(layout: Layout, job: str) -> str:
-    """The folder of one job's attempts; a file, once the job was given up."""
+    """The folder of one job's attempts; a file once the job was abandoned."""
     return f"{staging(layout)}/{job}"
 
 
 def job_lock(layout: Layout, job: str) -> str:
-    """What whoever commits a job, or forgets it, has locked."""
+    """The lock file for committing or abandoning a job."""
     return f"{job_folder(layout, job)}/{_LOCK}"
 
 
 def window_claim(layout: Layout, job: str, window: int) -> str:
-    """What the one attempt of a job has made that uses the window for its ids."""
+    """The claim file of the one attempt of a job that uses the window for its ids."""
     return f"{job_folder(layout, job)}/.{window:010x}"
 
 
@@ -239,42 +240,41 @@ def attempt_folder(layout: Layout, job: str, attempt: Attempt) -> str:
 def staged_path(
     layout: Layout, job: str, attempt: Attempt, queue: QueueName, message_id: MessageId
 ) -> str:
-    """Where a staged message is."""
     return f"{attempt_folder(layout, job, attempt)}/{queue.text}:{message_id.text}"
 
 
 def staged_spot(job: str, attempt: Attempt) -> str:
-    """The `bucket` of what an attempt has staged, below new/."""
+    """The `bucket` of an attempt's staged messages below new/."""
     return f"{_STAGING}/{job}/{attempt.text}/"
 
 
 def fold_folder(layout: Layout, job: str, attempt: Attempt, fold: Fold) -> str:
-    """Where an attempt's folder is that goes to its place whole."""
+    """The folder of an attempt's fold."""
     return f"{attempt_folder(layout, job, attempt)}/{fold.text}"
 
 
 def staged_beginning(layout: Layout, job: str, attempt: Attempt, queue: QueueName) -> str:
-    """What stands before the id in the paths of what an attempt has staged for a queue."""
+    """The part of the paths of an attempt's staged messages for a queue before the id."""
     return layout.beginning(State.NEW, queue, staged_spot(job, attempt))
 
 
 def journal_lock(layout: Layout) -> str:
-    """What whoever makes a commit point has locked."""
+    """The lock file for making a commit point."""
     return f"{layout.journal}/{_LOCK}"
 
 
 def journal_path(layout: Layout, name: Key, file: JournalFile) -> str:
-    """Where a file of a bulk publish is, by its publish id, or by its job where it has none."""
+    """A file of a bulk publish, by its publish id, or by its job if it has none."""
     return f"{layout.journal}/{name.written()}{file.value}"
 
 
 def new_journal(layout: Layout, name: Key) -> str:
-    """Where this process writes one. A dotfile: it means nothing until it is renamed."""
+    """Where this process writes such a file. A dotfile: it means nothing until it is renamed."""
     return f"{layout.journal}/{new_name(name.written())}"
 
 
 def parse_journal_file(name: str) -> tuple[Key, JournalFile]:
-    """Reads a name of journal/. Raises BadName: the file is foreign."""
+    """Parses a name of journal/. Raises BadName for a foreign file."""
     for file in JournalFile:
         if name.endswith(file.value):
             return Key.parse_written(name.removesuffix(file.value)), file

@@ -1,8 +1,9 @@
-"""A queue's settings file: what of it is not as by default. The one module that knows the file.
+"""A queue's settings file, which has the settings that differ from the defaults. Only this module
+knows the file.
 
-`settings/{queue}.json` is one JSON object. Its shape's fields are written before the queue's folder
-is made and never change; the others when they are changed; fields that are not known here are kept
-for those who know them. Written under the queues' lock.
+`settings/{queue}.json` is one JSON object. The fields of the shape are written before the queue's
+folder is made and never change; other fields change with the settings. Unknown fields are kept for
+other versions. Written under the queues' lock.
 """
 
 import errno
@@ -11,7 +12,7 @@ import stat
 from typing import Final
 
 from mq.model.errors import BadSetting, SettingsUnreadable
-from mq.model.limits import SETTINGS_BYTES_MAX
+from mq.model.limits import KIB
 from mq.model.names import QueueName
 from mq.model.settings import DIGITS_SETTING, FIXED_SETTINGS, SHARDS_SETTING, QueueSettings
 from mq.store.disk.files import Files, is_gone
@@ -20,29 +21,31 @@ from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import Shape
 from mq.store.format.layout import Layout
 
+SETTINGS_BYTES_MAX: Final = 64 * KIB
+
 Version = tuple[int, int, int]
-"""What tells one settings file of a queue from the next."""
+"""Identifies one settings file of a queue."""
 
 NO_FILE: Final[Version] = (0, 0, 0)
 
 DEFAULT_SHAPE: Final = Shape()
-"""That of a queue whose file says nothing of it, always this object."""
-# What opening says of a folder, a symbolic link, a socket, and of what this user may not read.
+"""The version of a queue without a settings file, always this object."""
+# The errors of opening a folder, a symbolic link, a socket, or a file that this user may not read.
 _NO_FILE_ERRORS: Final = (errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
-# What may take another's place while it is opened, does so seldom.
+# Retries when the file is replaced while it is opened, which is rare.
 _OPENS: Final = 2
 
 
 def settings_version(layout: Layout, files: Files, queue: QueueName) -> Version:
-    """Which file the queue has now; NO_FILE where it has none."""
+    """The version of the queue's current file; NO_FILE without one."""
     status = files.status(layout.settings_of(queue))
     return NO_FILE if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 def read_fields(layout: Layout, files: Files, queue: QueueName) -> dict[str, object]:
-    """What the queue's file says, {} where it has none. Raises SettingsUnreadable: with a shape
-    that is guessed, messages would not be found by their ids.
+    """The fields of the queue's file, {} without one. Raises SettingsUnreadable: with a guessed
+    shape, messages would not be found by their ids.
     """
     descriptor = _open(files, layout.settings_of(queue))
     if descriptor is None:
@@ -57,8 +60,8 @@ def read_fields(layout: Layout, files: Files, queue: QueueName) -> dict[str, obj
 
 
 def _open(files: Files, path: str) -> int | None:
-    """None: there is no file. One that was replaced between two calls is another's by then (over
-    a network mount): that is no queue without settings.
+    """None: there is no file. Over a network mount, a file that was replaced between two calls may
+    seem to be missing; that is retried, and never reads as a queue without settings.
     """
     for _ in range(_OPENS):
         try:
@@ -74,7 +77,7 @@ def _open(files: Files, path: str) -> int | None:
 
 
 def parse_fields(text: bytes) -> dict[str, object]:
-    """What a settings file says. Raises SettingsUnreadable."""
+    """Parses a settings file. Raises SettingsUnreadable."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -85,19 +88,19 @@ def parse_fields(text: bytes) -> dict[str, object]:
 
 
 def print_fields(fields: dict[str, object]) -> bytes:
-    """The settings file that says so."""
+    """The settings file with these fields."""
     return json.dumps(fields).encode() + b"\n"
 
 
 def shape_in(fields: dict[str, object]) -> Shape:
-    """The shape of a queue whose file says so. Raises SettingsUnreadable."""
+    """The shape in a settings file. Raises SettingsUnreadable."""
     digits = _fixed(fields, DIGITS_SETTING, DEFAULT_SHAPE.digits)
     shards = _fixed(fields, SHARDS_SETTING, DEFAULT_SHAPE.shards)
     return DEFAULT_SHAPE if (digits, shards) == (DEFAULT_SHAPE.digits, 1) else Shape(digits, shards)
 
 
 def settings_in(fields: dict[str, object], defaults: QueueSettings) -> QueueSettings:
-    """The settings of a queue whose file says so. Raises SettingsUnreadable."""
+    """The settings in a settings file. Raises SettingsUnreadable."""
     try:
         return defaults.with_fields(fields)
     except BadSetting as error:
@@ -105,13 +108,13 @@ def settings_in(fields: dict[str, object], defaults: QueueSettings) -> QueueSett
 
 
 def print_shape(shape: Shape) -> bytes:
-    """The settings file of a queue of this shape that has all other defaults."""
+    """The settings file of a queue with this shape and default settings."""
     return print_fields({DIGITS_SETTING: shape.digits, SHARDS_SETTING: shape.shards})
 
 
 def write_shape(layout: Layout, files: Files, queue: QueueName, shape: Shape) -> Steps[None]:
-    """Says what the shape of a queue is that is not there yet: by a file, or, for the default, by
-    none, also where a queue of that name has left one. Durable on return: yes.
+    """Writes the shape of a queue that does not exist yet. The default shape has no file: a file
+    that a former queue left is removed. Durable on return: yes.
     """
     fields = {} if shape == DEFAULT_SHAPE else parse_fields(print_shape(shape))
     yield from write_fields(layout, files, queue, fields)
@@ -120,9 +123,7 @@ def write_shape(layout: Layout, files: Files, queue: QueueName, shape: Shape) ->
 def write_fields(
     layout: Layout, files: Files, queue: QueueName, fields: dict[str, object]
 ) -> Steps[None]:
-    """Has the queue's file say this, and be away where there is nothing to say. Durable on return:
-    yes.
-    """
+    """Writes the queue's fields, or removes the file if there are none. Durable on return: yes."""
     path = layout.settings_of(queue)
     if fields:
         written = layout.new_settings_of(queue)
@@ -132,7 +133,7 @@ def write_fields(
 
 
 def forget_settings(layout: Layout, files: Files, queue: QueueName) -> Steps[None]:
-    """Takes a queue's settings away. Durable on return: yes."""
+    """Removes a queue's settings. Durable on return: yes."""
     try:
         files.unlink(layout.settings_of(queue))
     except OSError as error:

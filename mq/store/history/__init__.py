@@ -1,1 +1,1 @@
-"""Histories: what happened to each message."""
+"""Histories: the recorded events of messages."""

@@ -1,25 +1,28 @@
-"""The files that a process appends its lines to: one for each queue and day, and the next when it
-is large. Whole lines, nothing flushed.
+"""The files to which a process appends its lines: one for each queue and day, and another one when
+it is large. Writes whole lines and flushes nothing.
 """
 
 import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Final
 
-from mq.model.limits import (
-    HISTORY_FILE_BYTES_MAX,
-    HISTORY_FILE_IDLE_S,
-    HISTORY_FILES_OPEN_MAX,
-    HISTORY_FILES_PER_QUEUE_MIN,
-)
+from mq.model.limits import MIB
 from mq.store.disk.files import Files, is_gone
 from mq.store.format.history import Day, folders_made, history_file
 from mq.store.format.layout import Layout
 
+# A file at this size, or at this share of the queue's limit, is followed by another one.
+HISTORY_FILE_BYTES_MAX: Final = 16 * MIB
+HISTORY_FILES_PER_QUEUE_MIN: Final = 8
+# The limit of open files, and the idle time after which a file is closed.
+HISTORY_FILES_OPEN_MAX: Final = 64
+HISTORY_FILE_IDLE_S: Final = 60.0
+
 
 @dataclass(slots=True)
 class _Open:
-    """An open file of a day, by its number; `is_torn`: its last line perhaps has no end."""
+    """An open file of a day with its number; `is_torn`: its last line may have no end."""
 
     descriptor: int
     number: int
@@ -29,7 +32,7 @@ class _Open:
 
 
 class HistoryFiles:
-    """The files of one process, which is called so in their names. One thread at a time."""
+    """The files of one process, named after `process`. For one thread at a time."""
 
     def __init__(self, layout: Layout, files: Files, process: str) -> None:
         self._layout = layout
@@ -41,8 +44,8 @@ class HistoryFiles:
         return len(self._open)
 
     def append(self, day: Day, lines: bytes, bytes_max: int, now_s: float) -> bool:
-        """Appends lines, in one write. `bytes_max` is what the queue's history may have. Whether a
-        new file was begun. Raises OSError: perhaps some of them are there, the last one torn.
+        """Appends lines in one write. `bytes_max`: the limit of the queue's history. Returns
+        whether a new file was begun. Raises OSError: some lines may be written, the last one torn.
         Durable on return: no.
         """
         has_begun, file = self._file(day, len(lines), bytes_max, now_s)
@@ -51,14 +54,14 @@ class HistoryFiles:
         except OSError as error:
             if not is_gone(error):
                 raise
-            self._close(day)  # A network mount's way to say that it was taken away.
+            self._close(day)  # How a network mount reports a removed file.
             has_begun, file = self._file(day, len(lines), bytes_max, now_s)
             self._write(file, lines)
         return has_begun
 
     def close_idle(self, now_s: float) -> None:
-        """Closes what nothing was written to for a while: it may be taken away, and would go on
-        taking space.
+        """Closes files without recent writes: an open file that was removed would still take
+        space.
         """
         while self._open:
             day, oldest = next(iter(self._open.items()))
@@ -67,7 +70,6 @@ class HistoryFiles:
             self._close(day)
 
     def close(self) -> None:
-        """Closes all."""
         for day in list(self._open):
             self._close(day)
 
@@ -81,11 +83,11 @@ class HistoryFiles:
         file.is_torn = False
 
     def _file(self, day: Day, size: int, bytes_max: int, now_s: float) -> tuple[bool, _Open]:
-        """The file that so many bytes go to, and whether it is a new one."""
+        """The file for `size` bytes, and whether it is new."""
         limit = min(HISTORY_FILE_BYTES_MAX, bytes_max // HISTORY_FILES_PER_QUEUE_MIN)
         file = self._open.get(day) or self._begin(day, 0, now_s)
         status = self._files.descriptor_status(file.descriptor)
-        if status.st_nlink == 0:  # Swept: nobody would read what is written there.
+        if status.st_nlink == 0:  # A line in a removed file would never be read.
             self._close(day)
             file = self._begin(day, 0, now_s)
             status = self._files.descriptor_status(file.descriptor)
@@ -110,7 +112,7 @@ class HistoryFiles:
             descriptor = self._files.open_append(path)
         if len(self._open) >= HISTORY_FILES_OPEN_MAX:
             self._close(next(iter(self._open)))
-        # Lines of a day before are over, but for a few: what holds them may be taken away.
+        # Close files of earlier days: they get hardly any more lines and may be removed.
         for other in [each for each in self._open if each.queue == day.queue]:
             self._close(other)
         file = self._open[day] = _Open(descriptor, number, now_s)

@@ -1,67 +1,68 @@
-"""Recording: what becomes of messages goes to their queues' histories, where those are on.
+"""Records the events of messages in their queues' histories, where these are enabled.
 
-Whoever moves a message says so once that is on stable media. Nothing here raises for the storage's
-sake, or keeps an operation waiting that somebody waits for: what cannot be written is counted.
+An operation records its event once that is on stable media. A storage error here neither raises nor
+delays an operation: lines that cannot be written are counted.
 """
 
 import itertools
-import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from mq.model.clock import Clock, ClockSteps
-from mq.model.history import Event, Line, dropped
-from mq.model.limits import (
-    HISTORY_BYTES_MIN,
-    HISTORY_END_S,
-    HISTORY_FILE_IDLE_S,
-    HISTORY_LINES_HELD_MAX,
-    HISTORY_LINES_PER_WRITE_MAX,
-    HISTORY_QUEUES_KNOWN_MAX,
-    HISTORY_WRITE_EVERY_S,
-    SWEEP_EVERY_S,
-)
+from mq.model.headers import tags_in_block
+from mq.model.history import Event, Line, Told, dropped
+from mq.model.limits import HISTORY_BYTES_MIN, SWEEP_EVERY_S
+from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.core.known_settings import KnownSettings
+from mq.store.core.facts import Facts
+from mq.store.core.recording import HISTORY_LINES_PER_WRITE_MAX
+from mq.store.core.root import History
+from mq.store.core.totals import Tally
 from mq.store.disk.files import Files
 from mq.store.disk.space import Space
 from mq.store.format.history import Day, date_of, process_name
 from mq.store.format.layout import Layout
-from mq.store.history.files import HistoryFiles
-from mq.store.history.sweep import Kept, sweep_history
+from mq.store.history.files import HISTORY_FILE_IDLE_S, HistoryFiles
+from mq.store.history.sweep import Kept, kept_of, sweep_history
 
-_log = logging.getLogger("mq.history")
+# Lines that may wait for the writer thread.
+HISTORY_LINES_HELD_MAX: Final = 50_000
+HISTORY_WRITE_EVERY_S: Final = 0.1
+# Queues known to have a history or none. Forgetting one costs a read of its settings.
+HISTORY_QUEUES_KNOWN_MAX: Final = 10_000
+# How long an ending process waits until its lines are written.
+HISTORY_END_S: Final = 2.0
+
+_log = logger("mq.history")
 
 
-class Recorder:
-    """Writes a process's lines; `kind` says which of the programs it is. Threads share it.
+class Recorded(NamedTuple):
+    """The root whose messages are recorded."""
 
-    Lines are written at once, by who brings them, until `begin` has a thread do it.
+    layout: Layout
+    files: Files
+    clock: Clock
+    space: Space
+    facts: Facts
+    steps: ClockSteps
+
+
+class Recorder(History):
+    """Writes a process's lines; `kind`: the program's name. Thread-safe.
+
+    The calling thread writes lines at once, until `begin` hands them to a writer thread.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        files: Files,
-        clock: Clock,
-        space: Space,
-        kind: str = "mq",
-        settings: KnownSettings | None = None,
-        steps: ClockSteps | None = None,
-    ) -> None:
+    def __init__(self, of: Recorded, kind: str, tally: Tally) -> None:
         self.process = process_name(kind)
-        self._layout = layout
-        self._files = files
-        self._clock = clock
-        self._steps = steps or ClockSteps(clock)
-        self._space = space
-        self._settings = settings or KnownSettings(layout, files, clock)
-        self._open = HistoryFiles(layout, files, self.process)
+        self._tally = tally
+        self._layout, self._files, self._clock, self._space, self._facts, self._steps = of
+        self._open = HistoryFiles(of.layout, of.files, self.process)
         self._held: deque[tuple[str, Line]] = deque()
         self._dropped: dict[str, int] = {}
         self.dropped_total = 0
-        """How many lines could not be written so far."""
         self._writing = threading.Lock()
         self._counting = threading.Lock()
         self._has_thread = False
@@ -71,14 +72,7 @@ class Recorder:
         self._complain_again_s = float("-inf")
 
     def is_on(self, queue: QueueName) -> bool:
-        """Whether the queue has a history, as its settings said half a second ago at most.
-        Blocking, now and then, for a look at them.
-        """
-        return self._settings.is_on(queue)
-
-    def look_again(self, queue: QueueName) -> None:
-        """The queue's settings have just been changed: the next look is at them."""
-        self._settings.look_again(queue)
+        return self._facts.settings(queue).history
 
     def record(
         self,
@@ -89,11 +83,14 @@ class Recorder:
         due_ms: int | None = None,
         lease: str = "",
         reason: str = "",
+        block: bytes = b"",
     ) -> None:
-        """Has a line say so, where the queue has a history. Durable on return: no."""
-        if not self._settings.is_on(queue):
+        self._tally.add_event(queue, event, receives, reason, message_id.items or 1)
+        if not self._facts.settings(queue).history:
             return
-        line = Line(self._clock.now_ms(), event, message_id.text, receives, due_ms, lease, reason)
+        now_ms, name = self._clock.now_ms(), message_id.text
+        tags = tags_in_block(block) if message_id.tags else ()
+        line = Line(now_ms, event, name, receives, due_ms, lease, reason, tags)
         if not self._has_thread:
             self._write_lines(queue.text, (line,))
         elif len(self._held) >= HISTORY_LINES_HELD_MAX:
@@ -108,24 +105,23 @@ class Recorder:
         self,
         queue: QueueName,
         event: Event,
-        messages: Iterable[tuple[str, int | None, int | None]],
+        messages: Iterable[Told],
         lease: str = "",
     ) -> None:
-        """Has lines say so of many messages, each with receives and due time, where the queue has a
-        history; blocking, until they are written. Durable on return: no.
-        """
         if not self.is_on(queue):
             return
         now_ms, rest = self._clock.now_ms(), iter(messages)
         while some := list(itertools.islice(rest, HISTORY_LINES_PER_WRITE_MAX)):
-            self._write_lines(queue.text, [Line(now_ms, event, *each, lease) for each in some])
+            lines = [
+                Line(now_ms, event, each.id, each.receives, each.due_ms, lease, tags=each.tags)
+                for each in some
+            ]
+            self._write_lines(queue.text, lines)
 
     def begin(self) -> None:
-        """From here on `record` writes nothing itself: a thread does, from the first line on."""
         self._has_thread = True
 
     def write_out(self) -> None:
-        """Writes what is held, unless another does for a while; blocking."""
         if self._writing.acquire(timeout=HISTORY_END_S):
             try:
                 self._write_held()
@@ -133,12 +129,10 @@ class Recorder:
                 self._writing.release()
 
     def close_idle(self) -> None:
-        """Closes files that nothing was written to for a while."""
         with self._writing:
             self._open.close_idle(self._clock.steady_s())
 
     def end(self) -> None:
-        """Writes what is held, for a while at most, and closes all files; blocking."""
         self._ends.set()
         self._wake.set()
         if self._thread is not None:
@@ -148,14 +142,8 @@ class Recorder:
             self._open.close()
             self._writing.release()
 
-    def kept(self, queue: QueueName) -> Kept | None:
-        """The bounds of the queue's history, the defaults' where it is gone; None: nobody can tell.
-        Blocking, now and then.
-        """
-        return self._settings.kept(queue)
-
     def _drop(self, queue: str, count: int, is_told: bool = False) -> None:
-        """`is_told`: they were counted before."""
+        """Counts lines that cannot be written. `is_told`: they are part of the total already."""
         with self._counting:
             self.dropped_total += 0 if is_told else count
             if queue in self._dropped or len(self._dropped) < HISTORY_QUEUES_KNOWN_MAX:
@@ -169,16 +157,16 @@ class Recorder:
                 thread = threading.Thread(target=self._run, name="history", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # None can be started now: the next line tries again.
+                except RuntimeError:  # No thread can be started; the next line tries again.
                     self._wake.clear()
                 else:
                     self._thread = thread
 
     def _run(self) -> None:
         while not self._ends.is_set():
-            # Without open files there is nothing to do before the next line.
+            # Without open files there is no work before the next line.
             if self._wake.wait(HISTORY_FILE_IDLE_S if len(self._open) else None):
-                # Some come together, so that a line costs no turn of a thread.
+                # Collect some lines, so that one line does not cost a thread switch.
                 self._ends.wait(HISTORY_WRITE_EVERY_S)
             self._wake.clear()
             try:
@@ -186,10 +174,10 @@ class Recorder:
                     self._write_held()
                     self._open.close_idle(self._clock.steady_s())
             except Exception:
-                _log.exception("history was not written")
+                _log.exception("could not write histories")
 
     def _write_held(self) -> None:
-        """What is held now, not what comes meanwhile. Under the lock."""
+        """Writes the lines held now, not later ones. The caller holds the lock."""
         left = len(self._held)
         while left:
             lines: dict[str, list[Line]] = {}
@@ -216,7 +204,7 @@ class Recorder:
                     self._drop(queue, len(written))
 
     def _write_dropped(self) -> None:
-        """Says how many could not be written, once that can be."""
+        """Writes the number of lost lines, once that is possible."""
         if not self._dropped or not self._has_room():
             return
         with self._counting:
@@ -228,9 +216,8 @@ class Recorder:
                 self._drop(queue, count, is_told=True)
 
     def _append(self, day: Day, lines: bytes) -> bool:
-        """Whether they are written."""
         try:
-            kept = self.kept(QueueName(day.queue))
+            kept = kept_of(self._facts, QueueName(day.queue))
             bytes_max = HISTORY_BYTES_MIN if kept is None else kept.bytes_max
             has_begun = self._open.append(day, lines, bytes_max, self._clock.steady_s())
             if has_begun and kept is not None:
@@ -241,7 +228,7 @@ class Recorder:
         return True
 
     def _sweep(self, queue: str, kept: Kept) -> None:
-        """A file was begun: what is too much goes, also where no mover sweeps."""
+        """A file was begun: remove old files beyond the bounds, since no mover may be running."""
         try:
             now_ms = self._steps.aged_ms(kept.seconds)
             sweep_history(self._layout, self._files, queue, kept, now_ms)
@@ -252,11 +239,11 @@ class Recorder:
         try:
             return not self._space.is_low()
         except OSError:
-            return True  # A write says more.
+            return True  # The write itself will tell.
 
     def _complain(self, queue: str, error: OSError) -> None:
         now_s = self._clock.steady_s()
         if now_s >= self._complain_again_s:
             self._complain_again_s = now_s + SWEEP_EVERY_S
             fields = {"queue": queue, "error": repr(error)}
-            _log.warning("a history cannot be written", extra={"fields": fields})
+            _log.warning("could not write a queue's history", extra={"fields": fields})

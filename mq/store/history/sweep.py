@@ -1,7 +1,7 @@
-"""Keeping histories within their bounds: the oldest files go first.
+"""Keeps histories within their bounds by removing the oldest files.
 
-A file goes when its last line is older than the queue keeps them, and when the queue's files are
-larger together than it lets them be.
+A file is removed when its last line is older than the queue's `history_kept_s`, or when the queue's
+files exceed `history_bytes_max` together.
 """
 
 import contextlib
@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from mq.model.names import QueueName
+from mq.store.core.facts import Facts
 from mq.store.disk.files import Files, is_gone
 from mq.store.format.history import (
     Day,
@@ -23,10 +25,20 @@ from mq.store.format.walk import entries_if_there
 
 
 class Kept(NamedTuple):
-    """How long, and how much, of a queue's history is kept."""
+    """The bounds of a queue's history: age and size."""
 
     seconds: float
     bytes_max: int
+
+
+def kept_of(facts: Facts, queue: QueueName) -> Kept | None:
+    """The bounds of the queue's history, by default if the queue is gone; None: unknown. May block
+    for a read of the settings.
+    """
+    settings = facts.sure_settings(queue)
+    if settings is None:
+        return None
+    return Kept(settings.history_kept_s, settings.history_bytes_max)
 
 
 class _File(NamedTuple):
@@ -37,7 +49,9 @@ class _File(NamedTuple):
 
 
 def recorded_queues(layout: Layout, files: Files) -> list[str]:
-    """The names of what may be queues' histories, also of queues that are gone. Raises OSError."""
+    """The names of folders that may be queues' histories, also of deleted queues. Raises
+    OSError.
+    """
     return [
         entry.name
         for entry in entries_if_there(files, history_folder(layout))
@@ -48,9 +62,7 @@ def recorded_queues(layout: Layout, files: Files) -> list[str]:
 def history_files(
     layout: Layout, files: Files, queue: str
 ) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    """The files of a queue's history, each with its day; what is foreign is left out. Raises
-    OSError.
-    """
+    """The files of a queue's history with their days, without foreign names. Raises OSError."""
     for date in sorted(days(layout, files, queue)):
         for entry in entries_if_there(files, day_folder(layout, Day(queue, date))):
             if is_history_file(entry.name) and entry.is_file(follow_symlinks=False):
@@ -58,7 +70,7 @@ def history_files(
 
 
 def days(layout: Layout, files: Files, queue: str) -> list[str]:
-    """The days that a queue's history has. Raises OSError."""
+    """The days of a queue's history. Raises OSError."""
     files.refuse_links(history_folder(layout))
     return [
         entry.name
@@ -68,8 +80,8 @@ def days(layout: Layout, files: Files, queue: str) -> list[str]:
 
 
 def sweep_history(layout: Layout, files: Files, queue: str, kept: Kept, now_ms: int) -> int:
-    """Takes away what is too old or too much of a queue's history, and folders that are empty; how
-    many files. Blocking. Raises OSError. Durable on return: no; what comes back is swept again.
+    """Removes files of a queue's history beyond its bounds, and empty folders. Returns the number
+    of files. Blocking. Raises OSError. Durable on return: no; what comes back is swept again.
     """
     found = sorted(_sized(layout, files, queue))
     size = sum(each.size for each in found)
@@ -97,9 +109,9 @@ def _sized(layout: Layout, files: Files, queue: str) -> Iterator[_File]:
 
 
 def _sweep_folders(layout: Layout, files: Files, queue: str, had_files: set[str]) -> None:
-    """Takes empty folders away; whoever is about to write there makes them again."""
+    """Removes empty folders; a process that is about to write there makes them again."""
     for date in days(layout, files, queue):
-        # One with files a moment ago is perhaps today's.
+        # A folder that had files a moment ago may be today's.
         if date not in had_files:
             _remove_empty(files, day_folder(layout, Day(queue, date)))
     _remove_empty(files, queue_folder(layout, queue))

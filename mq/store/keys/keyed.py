@@ -1,27 +1,26 @@
-"""Publishing with a key, an idempotency key, or both, and firings of schedules: links are made
+"""Publishes with a key, an idempotency key, or both, and firings of schedules: links are made
 before the message shows.
 
-A link is made only once the message's file in new/ and its name are on stable media. So a message
-in new/ that a link names is whole, and whoever meets it delivers it before answering with its id.
-FORMAT.md, "publish with a key", has the steps and what a crash after each leaves.
+A link is made only once the message's file in new/ and its name are on stable media. So the link
+names a complete message, and its publisher's death loses nothing: a process that meets the link
+delivers the message itself before it answers with its id. The other order would be wrong: a message
+that shows before its link could be published twice by a retry. The link of a failed publish is
+undone (`give_back`). If that is uncertain, the staged file stays: otherwise the link would claim a
+publish that never happened.
+
+PROTOCOL.md, "publish with a key", has the steps and what a crash after each leaves.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 from mq.model.errors import Busy, KeyTaken, MqError, QueueNotFound
 from mq.model.history import Event
 from mq.model.lifecycle import DELIVER, SCHEDULE, State
-from mq.model.limits import LINK_TRIES_MAX
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.moves import message_status, move
-from mq.store.core.root import Root
-from mq.store.core.standing import queue_exists
-from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import Keys, LinkPlace
-from mq.store.keys.holders import (
+from mq.store.core.find import (
     DELIVERED,
     Across,
     across,
@@ -31,7 +30,15 @@ from mq.store.keys.holders import (
     lives,
     whereabouts,
 )
+from mq.store.core.moves import Move, message_status, move
+from mq.store.core.root import Root
+from mq.store.core.standing import queue_exists
+from mq.store.disk.files import is_gone
+from mq.store.disk.steps import Flush, Steps
+from mq.store.format.layout import Keys, LinkPlace
+from mq.store.keys.entries import block_at
 from mq.store.keys.links import (
+    LINK_TRIES_MAX,
     link_flush,
     linked_id,
     locked,
@@ -43,8 +50,8 @@ from mq.store.keys.links import (
 
 
 class Once(NamedTuple):
-    """What makes publishes one publish: an idempotency key, or a firing of a schedule, and for how
-    many seconds from the first one on.
+    """The identity of a publish: an idempotency key, or a firing of a schedule; and its validity in
+    seconds from the first publish.
     """
 
     kind: Keys
@@ -55,12 +62,12 @@ class Once(NamedTuple):
 def take_links(
     root: Root, queue: QueueName, message_id: MessageId, once: Once | None
 ) -> Steps[MessageId | None]:
-    """Makes the links of a message whose bytes are on stable media, and whose file is in new/.
-    Gives the id of an earlier publish that is the same by `once`, which is delivered and on stable
-    media then; None: there is none, and the links are there.
+    """Makes the links of a message that is on stable media in new/. Returns the id of an earlier
+    publish with the same `once`, which is delivered, durably; None: there is none, and the links
+    are made.
 
-    Raises QueueNotFound; KeyTaken, Busy, and whatever else stands in the way, when `give_back`
-    is to be called. Durable on return: yes.
+    Raises QueueNotFound; KeyTaken, Busy and other errors, after which the caller must call
+    `give_back`. Durable on return: yes.
     """
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
@@ -74,14 +81,14 @@ def take_links(
             yield from take_key(root, queue, message_id, message_id.key)
     except FileNotFoundError:
         if queue_exists(root, queue):
-            raise  # It is the folder of all queues' keys that is gone.
+            raise  # The folder of all queues' keys is gone.
         raise QueueNotFound(queue.text) from None
     return None
 
 
 def earlier_publish(root: Root, queue: QueueName, once: Once) -> Steps[MessageId | None]:
-    """The id of an earlier publish that is the same by `once`; None: there is none. Raises as
-    `take_links`. Durable on return: that it is delivered.
+    """The id of an earlier publish with the same `once`; None: there is none. Raises as
+    `take_links`. Durable on return: its delivery.
     """
     place = root.layout.link(once.kind, queue, once.key)
     target = read_link(root, place)
@@ -93,9 +100,9 @@ def earlier_publish(root: Root, queue: QueueName, once: Once) -> Steps[MessageId
 def give_back(
     root: Root, queue: QueueName, message_id: MessageId, once: Once | None
 ) -> Steps[bool]:
-    """Ends a publish that failed: what makes it one with others means nothing any more, unless
-    somebody has delivered it. False when that cannot be made sure: the staged file must stay then,
-    since the link may, and would say that it was published. Durable on return: yes, when True.
+    """Undoes the links of a failed publish, unless another process has delivered the message. False
+    if that is uncertain: the staged file must then stay, since its link may stay and would report
+    it as published. Durable on return: yes, if True.
     """
     if once is None:
         return True
@@ -117,10 +124,10 @@ def give_back(
 
 
 def _came_to_nothing(root: Root, queue: QueueName, message_id: MessageId, kind: Keys) -> bool:
-    """Whether nobody has delivered a message whose link was met. Of a firing's link it is to be
-    sure: what was delivered, and is removed by now, was published all the same.
+    """Whether certainly no process has delivered a message that has a link. A firing's message, or
+    a pack, that was delivered and is removed or parted by now was published all the same.
     """
-    if kind is Keys.FIRING:
+    if kind is Keys.FIRING or message_id.items:
         return is_staged(root, queue, message_id)
     is_here = whereabouts(root, queue, message_id) in DELIVERED
     return not is_here and not has_crossed(root, queue, message_id)
@@ -136,7 +143,7 @@ def _take_once(
             return None
         target = read_link(root, place)
         if target is None:
-            continue  # It went meanwhile.
+            continue  # It is gone.
         if target == message_id.text:
             yield link_flush(place)  # NFS made it, and lost the answer.
             return None
@@ -152,68 +159,90 @@ def _take_once(
 
 
 def is_young(root: Root, place: LinkPlace, young_s: float) -> bool:
-    """Whether the link was made less than so many seconds ago."""
+    """Whether the link was made less than `young_s` seconds ago."""
     status = root.files.status(place.path)
-    if status is None:
-        return False
-    return root.aged_ms(young_s) - status.st_mtime_ns // 1_000_000 < young_s * 1000
+    return status is not None and not root.has_aged(status.st_mtime_ns // 1_000_000, young_s)
 
 
 def _first_of(
     root: Root, queue: QueueName, place: LinkPlace, target: str
 ) -> Steps[MessageId | None]:
-    """The earlier publish that such a link names; None: it came to nothing."""
+    """The earlier publish that the link names; None: it failed."""
     first = linked_id(target)
     if first is None:
         return None
     if is_staged(root, queue, first):
-        # Else it is: the message showed after that.
+        # If it is not staged, its link is durable: the message showed after that.
         yield link_flush(place)
         if first.key is not None:
             try:
                 yield from take_key(root, queue, first, first.key)
             except KeyTaken:
-                return None  # It cannot be delivered, and whoever is at it will hear that too.
+                return None  # Its key is taken, and its publisher gets the same answer.
         yield from _deliver(root, queue, place, first)
         if read_link(root, place) != target:
-            return None  # Whoever was at it has given up.
+            return None  # Its publisher has given up.
     yield kept_flush(root, queue, first)
     return first
 
 
 def take_key(root: Root, queue: QueueName, message_id: MessageId, key: Key) -> Steps[None]:
-    """Has the key's link say the message, before that shows in the queue. Raises KeyTaken when
-    another message that has the key lives, for sure; Busy; FileNotFoundError when the queue went.
-    Durable on return: yes.
+    """Points the key's link at the message, before the message shows in the queue. Raises KeyTaken
+    if another living message has the key; Busy; FileNotFoundError if the queue is gone. Durable on
+    return: yes.
     """
-    place = root.layout.link(Keys.LOOKUP, queue, key)
+    holder = yield from _take(root, queue, root.layout.link(Keys.LOOKUP, queue, key), message_id)
+    if holder is not None:
+        yield kept_flush(root, queue, holder)
+        raise KeyTaken(key.text, holder.text)
+
+
+def take_group(root: Root, queue: QueueName, message_id: MessageId) -> Steps[MessageId | None]:
+    """Makes a ready message the head of its group, before it is claimed. None: it is the head.
+    Otherwise returns the living head, which goes first.
+
+    The group's link, not the order of a listing, keeps the group's order: two processes may see
+    different first messages, and only the one whose message gets the link may claim. A head keeps
+    the link while it lives in its queue (ready, delayed, in flight or leased). It loses the link
+    only once its removal is on stable media: a crash that brought it back would otherwise put two
+    messages of the group in flight. Raises Busy, OSError. Durable on return: yes.
+    """
+    place = root.layout.link(Keys.GROUP, queue, Key(message_id.group))
+    return (yield from _take(root, queue, place, message_id))
+
+
+def _take(
+    root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId
+) -> Steps[MessageId | None]:
+    """Points a link at the message. Returns the living message that already has the link, if there
+    is one.
+    """
     for _ in range(LINK_TRIES_MAX):
         if (made := make_link(root, place, message_id.text)) is not None:
             yield made
-            return
+            return None
         target = read_link(root, place)
         if target is None:
-            continue  # It went meanwhile.
+            continue  # Another process has removed it.
         if target == message_id.text:
-            # Somebody has made it who met the message's other link.
+            # Another process made it: one that met the message's other link, or that died.
             yield link_flush(place)
-            return
+            return None
         holder = linked_id(target)
         seen = None
         if holder is not None:
             yield from settle(root, queue, place, holder)
             if lives(root, queue, holder):
-                yield kept_flush(root, queue, holder)
-                raise KeyTaken(key.text, holder.text)
-            # That it was removed is on stable media before another has its key: if it came back,
-            # two would.
+                return holder
+            # Its removal is on stable media before the link moves: if a crash brought it back, two
+            # messages would have the link.
             seen = across(root, queue, holder)
             yield kept_flush(root, queue, holder)
         take_over = partial(_take_over, root, queue, place, target, message_id, seen)
         if (yield from locked(root, place, take_over)):
             yield link_flush(place)
-            return
-    raise Busy("others change the key's link again and again")
+            return None
+    raise Busy("others change the link again and again")
 
 
 def _take_over(
@@ -224,9 +253,9 @@ def _take_over(
     message_id: MessageId,
     seen: Across | None,
 ) -> bool:
-    """Replaces a link whose message does not live, under the lock. False: it says something else;
-    or its message lives by now, since a shovel, or what rolls a bulk publish forward, has brought
-    it there; or it came and went meanwhile, which is perhaps not flushed.
+    """Replaces, under the lock, a link whose message does not live. False: the link has changed; or
+    its message lives by now, since a shovel or a roll-forward moved it there; or it came and left
+    meanwhile, perhaps not flushed.
     """
     holder = linked_id(target)
     if holder is not None and (lives(root, queue, holder) or across(root, queue, holder) != seen):
@@ -235,28 +264,30 @@ def _take_over(
 
 
 def settle(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
-    """Delivers a message whose link was met where it lies in new/. Durable on return: that, and the
+    """Delivers a message of new/ that a link names. Durable on return: its delivery, and the
     link.
     """
     if is_staged(root, queue, message_id):
-        # Else the link is durable: the message showed after that.
+        # If it is not staged, its link is durable: the message showed after that.
         yield link_flush(place)
         yield from _deliver(root, queue, place, message_id)
 
 
 def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: MessageId) -> Steps[None]:
-    """Delivers another's message that its links, which are on stable media, name; unless that has
-    happened meanwhile, or it was given up. Raises QueueNotFound. Durable on return: yes.
+    """Delivers another process's staged message, whose durable links name it, unless it was
+    delivered meanwhile or its publisher gave up. Raises QueueNotFound. Durable on return: yes.
     """
 
     due_ms: int | None = None
+    path = root.layout.path(State.NEW, queue, message_id)
+    block = block_at(root, path, message_id) if root.history.is_on(queue) else b""
 
     def deliver() -> Flush | None:
         nonlocal due_ms
-        # Under the lock, as who gives up takes the link away.
+        # Under the lock, as a publisher that gives up removes the link.
         if root.files.linked(place.path) != message_id.text:
             return None
-        staged = message_status(root, root.layout.path(State.NEW, queue, message_id))
+        staged = message_status(root, path)
         if staged is None:
             return None
         stamped_ms = Stamp.from_mtime_ns(staged.st_mtime_ns).due_ms
@@ -264,7 +295,7 @@ def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: Message
         if not queue_exists(root, queue):
             raise QueueNotFound(queue.text)
         try:
-            return move(root, DELIVER if due_ms is None else SCHEDULE, queue, message_id)
+            return move(root, Move(DELIVER if due_ms is None else SCHEDULE, queue, message_id))
         except OSError as error:
             if is_gone(error):
                 return None  # Its own publisher was faster.
@@ -273,4 +304,22 @@ def _deliver(root: Root, queue: QueueName, place: LinkPlace, message_id: Message
     flush = yield from locked(root, place, deliver)
     if flush is not None:
         yield flush
-        root.history.record(queue, Event.PUBLISHED, message_id, 0, due_ms)
+        root.history.record(queue, Event.PUBLISHED, message_id, 0, due_ms, block=block)
+
+
+def still_heads(root: Root, queue: QueueName, heads: Mapping[str, str]) -> dict[str, str]:
+    """The heads, by their groups' digits, that are still heads, or may be. Blocking."""
+    return {group: head for group, head in heads.items() if _is_head(root, queue, group, head)}
+
+
+def _is_head(root: Root, queue: QueueName, group: str, head: str) -> bool:
+    message_id = linked_id(head)
+    if message_id is None:
+        return False
+    try:
+        if root.files.linked(root.layout.link(Keys.GROUP, queue, Key(group)).path) != head:
+            return False
+        delayed = root.layout.path(State.DELAYED, queue, message_id)
+        return root.files.status(delayed) is not None or lives(root, queue, message_id)
+    except (OSError, MqError):
+        return True

@@ -1,27 +1,33 @@
-"""The links of keys: symbolic links whose target, never followed, is a message's id.
+"""The links of keys: symbolic links whose target is a message's id, and is never followed.
 
-A link is made once. It is replaced or taken away only under its folder's lock, after reading it
-again. FORMAT.md, "keys", has who does that, and when.
+A link is replaced or removed only under its folder's lock, after it was read again. PROTOCOL.md,
+"publish with a key", has when and by which process.
 """
 
 import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
-from mq.model.errors import BadName, Busy, StorageFailed
-from mq.model.limits import LINK_TRIES_MAX
+from mq.model.errors import BadName, Busy, MqError, StorageFailed
+from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName
+from mq.store.core.find import whereabouts
+from mq.store.core.locks import at_once, in_turn
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import is_marked, look, mark
-from mq.store.core.turns import at_once, in_turn
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps, T
 from mq.store.format.layout import Keys, LinkPlace
 
+# Retries when others change a key's link concurrently.
+LINK_TRIES_MAX: Final = 16
+
 
 def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
-    """Makes a key's link, and its folders where they are missing; what makes it durable. None:
-    the key has one. Raises OSError; Busy when others take the folder away again and again.
+    """Makes a key's link, and missing folders. Returns the flush that makes it durable. None: the
+    key has a link. Raises OSError; Busy if others remove the folder again and again.
     """
     made = False
     _refuse_strangers(root, place)
@@ -43,19 +49,19 @@ def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
 
 
 def _made(place: LinkPlace) -> Flush:
-    """By name, and not as entries: of a folder that was made anew with the inode of one that is
-    gone it is not known that its entry is flushed.
+    """By name, not as entries: a new folder may have the inode of a removed one whose entry was
+    flushed.
     """
     return Flush(folders=(place.top, *place.made))
 
 
 def link_flush(place: LinkPlace) -> Flush:
-    """What makes durable what a link says."""
+    """The flush that makes a link's content durable."""
     return Flush(entries=place.made, folders=(place.folder,))
 
 
 def read_link(root: Root, place: LinkPlace) -> str | None:
-    """What a key's link says; None: there is none. Raises StorageFailed when something else has
+    """The target of a key's link; None: there is none. Raises StorageFailed if something else has
     its name.
     """
     _refuse_strangers(root, place)
@@ -69,7 +75,7 @@ def read_link(root: Root, place: LinkPlace) -> str | None:
 
 
 def linked_id(target: str) -> MessageId | None:
-    """The message that a link is of; None for a target that a crash, or nobody of us, has left."""
+    """The message that a link names; None for a target that a crash left, or that is foreign."""
     try:
         return MessageId.parse(target)
     except BadName:
@@ -77,7 +83,7 @@ def linked_id(target: str) -> MessageId | None:
 
 
 def is_link(entry: "os.DirEntry[str]") -> bool:
-    """Whether what lies in a folder of keys is one's link."""
+    """Whether the entry of a folder of keys is a link."""
     try:
         Key.parse_written(entry.name)
     except BadName:
@@ -86,22 +92,22 @@ def is_link(entry: "os.DirEntry[str]") -> bool:
 
 
 def locked(root: Root, place: LinkPlace, act: Callable[[], T]) -> Steps[T]:
-    """Does it under the lock of the link's folder, once that is free; `act` must not take long.
-    Raises Busy; FileNotFoundError when the folder is gone.
+    """Calls `act` under the lock of the link's folder, after waiting for it; `act` must not take
+    long. Raises Busy; FileNotFoundError if the folder is gone.
     """
     _refuse_strangers(root, place)
     return (yield from in_turn(root, place.lock, act))
 
 
 def locked_now(root: Root, place: LinkPlace, act: Callable[[], None]) -> bool:
-    """Does it under the lock of the link's folder; False when that is not free now."""
+    """Calls `act` under the lock of the link's folder; False if it is not free now."""
     _refuse_strangers(root, place)
     return at_once(root, place.lock, act)
 
 
 def _refuse_strangers(root: Root, place: LinkPlace) -> None:
-    """Nothing is looked for, or made, by way of symbolic links; nor, on a network mount, in what a
-    deleted queue's keys lie in. Raises OSError; Busy while the queue is deleted, or made.
+    """Refuses symbolic links among the folders and, on a network mount, the folder of a deleted
+    queue's keys. Raises OSError; Busy while the queue is being deleted or made.
     """
     if root.over_network and is_marked(look(root, place.of_queue, place.top)):
         raise Busy("the keys are a deleted queue's")
@@ -109,12 +115,12 @@ def _refuse_strangers(root: Root, place: LinkPlace) -> None:
 
 
 def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:
-    """Lets the link say something else; False when it says no more what it did. For whoever has
-    the lock. Durable on return: no.
+    """Changes a link's target; False if it is not `old` any more. The caller holds the lock.
+    Durable on return: no.
     """
     if root.files.linked(place.path) != old:
         return False
-    unlink_if_there(root.files, place.new)  # Of one that died here.
+    unlink_if_there(root.files, place.new)  # Left by a process that died here.
     try:
         root.files.link(place.new, new)
     except FileExistsError:
@@ -131,8 +137,8 @@ def replace_link(root: Root, place: LinkPlace, old: str, new: str) -> bool:
 
 
 def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
-    """Takes the link away; False when it says something else. For whoever has the lock.
-    Durable on return: no.
+    """Removes a link; False if its target is another. The caller holds the lock. Durable on return:
+    no.
     """
     if root.files.linked(place.path) != target:
         return False
@@ -140,10 +146,40 @@ def unlink_link(root: Root, place: LinkPlace, target: str) -> bool:
     return True
 
 
+def free_key(root: Root, queue: QueueName, message_id: MessageId, was_staged: bool = False) -> None:
+    """Removes the links of the key and the group of a message that does not live any more, whose
+    removal is on stable media. Does nothing if a lock is not free or an error comes: the next
+    message with the key replaces the link. `was_staged`: the message may live after all, delivered
+    by another process or as another file. Durable on return: no.
+    """
+    if message_id.key is not None:
+        _free_link(root, Keys.LOOKUP, queue, message_id, message_id.key, was_staged)
+    if message_id.group and not was_staged:
+        _free_link(root, Keys.GROUP, queue, message_id, Key(message_id.group), was_staged)
+
+
+def _free_link(
+    root: Root, kind: Keys, queue: QueueName, message_id: MessageId, key: Key, was_staged: bool
+) -> None:
+    try:
+        place = root.layout.link(kind, queue, key)
+        if root.files.linked(place.path) == message_id.text:
+            locked_now(root, place, partial(_free, root, place, queue, message_id, was_staged))
+    except (OSError, MqError):
+        return
+
+
+def _free(
+    root: Root, place: LinkPlace, queue: QueueName, message_id: MessageId, was_staged: bool
+) -> None:
+    if not was_staged or whereabouts(root, queue, message_id) in (None, State.REMOVED):
+        unlink_link(root, place, message_id.text)
+
+
 def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
-    """Moves the keys of a queue that is not there to remove/; `uuid` is in their folders' names. On
-    a network mount they are marked before: their folder means nothing while there is no queue.
-    Durable on return: yes, that they are gone, also when another moved them.
+    """Moves the keys of a missing queue to remove/; `uuid` becomes part of their folders' names. On
+    a network mount it marks the folders first: a marked folder means nothing while the queue is
+    missing. Durable on return: yes, also if another process moved them.
     """
     for kind in Keys:
         folder = root.layout.keys_of(kind, queue)

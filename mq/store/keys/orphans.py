@@ -1,9 +1,8 @@
-"""Taking links away that mean nothing any more: keys of messages that are gone, idempotency keys
-that are too old, firings that their schedules have left behind, and those of publishes that were
-never ended.
+"""Sweeps links that mean nothing any more: keys of removed messages, expired idempotency keys, past
+firings of schedules, and links of abandoned publishes.
 
-A pass looks at some links and goes on where the last one ended; it lists keys alone, and of those
-the folders of one hash at a time. FORMAT.md, "sweeping keys", has the steps.
+A pass checks some links and continues where the last one ended. It holds the links of one folder in
+memory at a time. PROTOCOL.md, "publish with a key", has the steps.
 """
 
 import contextlib
@@ -15,28 +14,31 @@ from functools import partial
 from typing import Final
 
 from mq.model.errors import BadName, Busy, SettingsUnreadable
-from mq.model.lifecycle import State
-from mq.model.limits import FIRING_KEPT_S, FORGOTTEN_AFTER_S, SWEPT_LINKS_MAX
+from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.purged import is_purged
+from mq.store.core.find import ALIVE, is_staged, kept_flush, whereabouts
 from mq.store.core.root import Root
+from mq.store.core.unserved import is_purged
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Keys, LinkPlace, is_of_keys
-from mq.store.format.walk import entries_if_there
-from mq.store.keys.holders import DELIVERED, is_staged, kept_flush, whereabouts
+from mq.store.format.walk import entries_if_there, queue_folders
 from mq.store.keys.keyed import is_young
 from mq.store.keys.links import is_link, linked_id, locked, unlink_link
-from mq.store.schedules.file import has_gone_on
-from mq.store.settings.configure import Configured
 
-_ALIVE: Final = (State.NEW, *DELIVERED)
-# What says of a message that it was published, also once it is gone.
+# Links that one sweep checks, beside the rest of the current folder.
+SWEPT_LINKS_MAX: Final = 10_000
+# The minimum age in seconds of a removed firing's link.
+FIRING_KEPT_S: Final = 3600
+
+# The links that a message has as long as it lives.
+_OF_MESSAGES: Final = (Keys.LOOKUP, Keys.GROUP)
+# The links that record a publish, also after the message is gone.
 _ONCE: Final = (Keys.IDEMPOTENCY, Keys.FIRING)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFolder:
-    """A folder of one queue's keys of one hash."""
+    """A folder of one queue's keys with one hash."""
 
     kind: Keys
     queue: QueueName
@@ -44,29 +46,21 @@ class KeyFolder:
 
 
 def key_folders(root: Root) -> Iterator[KeyFolder]:
-    """All of them, in no order; those that are made meanwhile perhaps not."""
+    """All folders of keys, in no order; perhaps without new ones."""
     for kind in Keys:
-        for name in _names(root, root.layout.keys(kind)):
-            with contextlib.suppress(BadName):  # Foreign.
-                yield from key_folders_of(root, kind, QueueName.parse(name))
+        # Read at once, here and below, so that no folder stays open until the next pass.
+        for queue, _ in list(queue_folders(root.files, root.layout.keys(kind))):
+            yield from key_folders_of(root, kind, queue)
 
 
 def key_folders_of(root: Root, kind: Keys, queue: QueueName) -> Iterator[KeyFolder]:
-    """Those of a queue."""
-    of_queue = root.layout.keys_of(kind, queue)
-    for name in _names(root, of_queue):
-        if is_of_keys(name):
-            yield KeyFolder(kind, queue, f"{of_queue}/{name}")
-
-
-def _names(root: Root, folder: str) -> list[str]:
-    """Of the folders in one; all at once, so that none is open until the next pass."""
-    entries = entries_if_there(root.files, folder)
-    return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    for entry in list(entries_if_there(root.files, root.layout.keys_of(kind, queue))):
+        if is_of_keys(entry.name) and entry.is_dir(follow_symlinks=False):
+            yield KeyFolder(kind, queue, entry.path)
 
 
 class OrphanSweep:
-    """Passes over all keys, each so many links long."""
+    """Sweeps all links in passes of `limit`."""
 
     def __init__(self, root: Root, limit: int = SWEPT_LINKS_MAX) -> None:
         self._root = root
@@ -74,7 +68,7 @@ class OrphanSweep:
         self._waiting: Iterator[KeyFolder] | None = None
 
     def sweep(self) -> Steps[int]:
-        """One pass; how many links it took away. Begins again where all were looked at. Raises
+        """One pass. Returns the number of removed links. Starts over after the last folder. Raises
         OSError. Durable on return: no; what comes back is swept again.
         """
         looked = swept = 0
@@ -89,7 +83,7 @@ class OrphanSweep:
 
 
 def _sweep_folder(root: Root, folder: KeyFolder) -> Steps[tuple[int, int]]:
-    """How many links it has, and how many of them went."""
+    """The number of links in the folder, and of removed ones."""
     seen = swept = 0
     old = []
     for place, target in links(root, folder):
@@ -106,7 +100,7 @@ def _sweep_folder(root: Root, folder: KeyFolder) -> Steps[tuple[int, int]]:
 
 
 def links(root: Root, folder: KeyFolder) -> Iterator[tuple[LinkPlace, str]]:
-    """The links of a folder, and what they say."""
+    """The links of a folder with their targets."""
     for entry in entries_if_there(root.files, folder.path):
         if is_link(entry) and (target := root.files.linked(entry.path)) is not None:
             key = Key.parse_written(entry.name)
@@ -114,38 +108,38 @@ def links(root: Root, folder: KeyFolder) -> Iterator[tuple[LinkPlace, str]]:
 
 
 def kept_s(root: Root, folder: KeyFolder) -> float:
-    """How long a link stays whatever it says. Of a key: while a publish may be in hand; of a
-    firing: while a mover may be at it. Raises SettingsUnreadable.
+    """The minimum age in seconds of a removed link. A key's link stays while its publish may be in
+    progress; a firing's, while a mover may be working on it. Raises SettingsUnreadable.
     """
-    if folder.kind is Keys.LOOKUP:
+    if folder.kind in _OF_MESSAGES:
         return FORGOTTEN_AFTER_S
     if folder.kind is Keys.FIRING:
         return FIRING_KEPT_S
-    return Configured.read(root, folder.queue).settings.idempotency_s
+    return root.facts.configured(folder.queue).settings.idempotency_s
 
 
 def is_orphan(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> bool:
-    """Whether a link that is old enough may go."""
+    """Whether a link that is old enough may be removed."""
     if folder.kind is Keys.IDEMPOTENCY:
         return True
     if folder.kind is Keys.FIRING:
-        return has_gone_on(root, folder.queue, place)
+        return root.hooks.is_firing_over(root, folder.queue, place)
     holder = linked_id(target)
     if holder is None or is_purged(root, folder.queue, holder):
         return True
-    return whereabouts(root, folder.queue, holder) not in _ALIVE
+    return whereabouts(root, folder.queue, holder) not in ALIVE
 
 
 def sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> Steps[bool]:
-    """Takes a link away that is old enough and means nothing any more, looked at again under its
-    lock; whether it went. Raises Busy, SettingsUnreadable, OSError. Durable on return: no.
+    """Removes a link that is old enough and means nothing any more, after checking again under its
+    lock. Returns whether it did. Raises Busy, SettingsUnreadable, OSError. Durable on return: no.
     """
     holder = linked_id(target)
     if folder.kind is Keys.FIRING:
-        # If the schedule came back as it was, it would fire again.
+        # If the schedule came back in its old state, it would fire again.
         yield Flush(folders=(root.layout.schedules,))
-    elif folder.kind is Keys.LOOKUP and holder is not None:
-        # If it came back when another has its key, two would.
+    elif folder.kind in _OF_MESSAGES and holder is not None:
+        # If the message came back after another got its key or leads its group, two would have it.
         yield kept_flush(root, folder.queue, holder)
 
     def unlink() -> bool:
@@ -161,10 +155,9 @@ def sweep_link(root: Root, folder: KeyFolder, place: LinkPlace, target: str) -> 
 def give_up_publishes(
     root: Root, staged: Collection[tuple[QueueName, MessageId]]
 ) -> Steps[frozenset[tuple[QueueName, MessageId]]]:
-    """Takes the idempotency keys, and the links of firings, away of publishes that nobody is at any
-    more, before their files go from new/: else they would say of them that they were published.
-    Those whose keys could not be taken away, or that were delivered meanwhile. Durable on return:
-    yes.
+    """Removes the idempotency keys and firings' links of abandoned publishes, before their files
+    leave new/: otherwise these links would claim publishes. Returns the messages that must stay:
+    those whose links could not be removed. Durable on return: yes.
     """
     kept = set()
     changed: dict[str, None] = {}
@@ -189,7 +182,7 @@ def _give_up(root: Root, place: LinkPlace, queue: QueueName, message_id: Message
 
 
 def key_place(root: Root, path: str) -> tuple[KeyFolder, LinkPlace] | None:
-    """What a path says of a link: its folder and its place; None: it is none's."""
+    """Parses the path of a link: its folder and its place; None: it is not one."""
     folder = os.path.dirname(path)
     of_queue = os.path.dirname(folder)
     for kind in Keys:

@@ -1,1 +1,1 @@
-"""Leases: many messages that a consumer takes at a time."""
+"""Leases: many messages that a Spark consumer takes at a time."""

@@ -1,19 +1,18 @@
-"""Taking many ready messages into a lease: a rename each, in the order of fetches.
+"""Takes many ready messages into a lease: one rename each, in delivery order.
 
-Nothing is locked but where a crash has left a message two names: the rename alone decides who has
-it. FORMAT.md, "leases", has the steps.
+No locks, except for messages that a crash left with two names: the rename alone decides which
+process gets a message. PROTOCOL.md, "lease", has the steps.
 """
 
 import contextlib
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from mq.model.bulk_limits import LEASE_LOOK_MESSAGES_MAX, LEASE_RENAMES_PER_LOOK
-from mq.model.errors import BadName, Busy, QueueNotFound
+from mq.model.errors import Busy, QueueNotFound
 from mq.model.lifecycle import LEASE, State
-from mq.model.names import MessageId, QueueName
-from mq.store.core.expired import queue_expired, unserved_mark
+from mq.model.names import PACKED, MessageId, QueueName
 from mq.store.core.moves import (
     claimed,
     crossed_from,
@@ -24,17 +23,23 @@ from mq.store.core.moves import (
 )
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import OWN_TTL, leases_nothing, own_expiry, unserved_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
-from mq.store.format.walk import folders, rows_of
+from mq.store.format.walk import folders, named, rows_of
 from mq.store.scan.order import STRICT, Candidate, Order, list_ready
+
+# Limits: ready messages that a claim lists at a time, and those that it takes before it checks for
+# a purge again.
+LEASE_LOOK_MESSAGES_MAX: Final = 50_000
+LEASE_RENAMES_PER_LOOK: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The first ready messages of a queue; `complete` when they are all."""
+    """The first ready messages of a queue; `complete`: there are no others."""
 
     queue: QueueName
     candidates: Sequence[Candidate]
@@ -42,13 +47,15 @@ class Found:
 
 
 def find_ready(root: Root, queue: QueueName, limit: int, order: Order = STRICT) -> Found:
-    """The queue's first ready messages, no more than `limit` nor than a look finds; none where
-    there is no such queue, or it has expired. Blocking. Raises OSError.
+    """The queue's first ready messages, at most `limit`. None if the queue does not exist, has
+    expired, is paused, or has a single active consumer. Leaves out messages of groups, since a
+    lease has no order. Blocking. Raises OSError.
     """
-    if queue_expired(root, queue):
+    if leases_nothing(root, queue):
         return Found(queue, (), complete=True)
     try:
-        listing = list_ready(root, queue, min(limit, LEASE_LOOK_MESSAGES_MAX), order=order)
+        limit = min(limit, LEASE_LOOK_MESSAGES_MAX)
+        listing = list_ready(root, queue, limit, order=order, heads=None)
     except QueueNotFound:
         listing = None
     if listing is None:
@@ -57,19 +64,15 @@ def find_ready(root: Root, queue: QueueName, limit: int, order: Order = STRICT) 
 
 
 def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[int, int, Flush]:
-    """How many messages, and bytes of their files, a claim has won that a process died over; and
-    what makes that durable. Of messages of several names, which a crash has left, it keeps the
-    lease's. Raises OSError, Busy when another process is at one.
+    """The numbers of messages and bytes in the lease of a claim whose process died, and the flush
+    that makes them durable. Of a message with several names, which a crash left, it keeps the
+    lease's. Raises OSError; Busy if another process has such a message locked.
     """
     layout, files = root.layout, root.files
     folder = lease_path(layout, lease, LeaseFile.FOLDER)
     messages = size = 0
     of = dict.fromkeys(queues)
-    for entry in files.entries(folder):
-        try:
-            queue, message_id = parse_entry(entry.name)
-        except BadName:
-            continue
+    for entry, (queue, message_id) in named(files.entries(folder), parse_entry):
         status = message_status(root, entry.path)
         if status is None:
             continue
@@ -78,7 +81,7 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
                 if claim is None:
                     raise Busy("another process is at a message of the lease")
                 keep_one_name(root, LEASE.target, queue, message_id, lease.spot)
-        messages += 1
+        messages += message_id.items or 1
         size += status.st_size
         of[queue] = None
     left = [layout.folder(State.DELAYED), layout.folder(State.NEW)]
@@ -86,7 +89,7 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
     for queue in of:
         left.append(layout.queue(queue))
         with contextlib.suppress(FileNotFoundError):
-            left += [path for _, path in folders(files, layout.queue(queue))]
+            left += [each.path for each in folders(files, layout.queue(queue))]
         for other in others_of(root, queue):
             beside += rows_of(files, layout.queue(other))
     return messages, size, Flush(folders=(folder, *left), beside=tuple(beside))
@@ -94,12 +97,14 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
 
 @dataclass(slots=True)
 class Claims:
-    """The renames into one lease's folder, and what they have won."""
+    """The renames of a claim into its lease's folder, and the claimed messages, of a pack its
+    items. The last pack may exceed the limit.
+    """
 
     root: Root
     lease: LeaseName
     on_turn: Callable[[], None]
-    """Called between two runs of renames: what is under way a long time must say so."""
+    """Called between two runs of renames: a long claim renews its due time."""
     order: Order = STRICT
     messages: int = 0
     size_bytes: int = 0
@@ -107,13 +112,13 @@ class Claims:
     _queues: dict[str, None] = field(default_factory=dict)
     _beside: dict[tuple[str, ...], None] = field(default_factory=dict)
     _came_from: dict[tuple[str, ...], None] = field(default_factory=dict)
-    """Where messages came from that went to a sideline, or came back from it, by whoever may not
-    have flushed that.
+    """Former folders of messages that moved to or from a sideline: the process that moved them may
+    not have flushed that.
     """
 
     def take(self, queues: Sequence[QueueName], limit: int, found: Iterable[Found] = ()) -> None:
-        """Renames up to `limit` messages, of several queues as many of each in turn. `found` is
-        what was found of some before. Raises OSError; what was won until then stays won.
+        """Renames up to `limit` messages, in equal shares from several queues. `found`: earlier
+        listings. Raises OSError; messages claimed by then stay claimed.
         """
         known = {each.queue: each for each in found}
         active = list(dict.fromkeys(queues))
@@ -125,12 +130,12 @@ class Claims:
                     return
                 is_old = queue in known
                 each = known.pop(queue, None) or find_ready(self.root, queue, wanted, self.order)
-                won = self._take(queue, each.candidates[:wanted])
+                won = self._take(queue, _first(each.candidates, wanted))
                 if not is_old and (not won or (each.complete and won == len(each.candidates))):
                     active.remove(queue)
 
     def flush(self) -> Flush:
-        """What makes the renames durable: the lease's folder, then what the messages left."""
+        """The flush that makes the renames durable: the lease's folder, then the sources."""
         folder = lease_path(self.root.layout, self.lease, LeaseFile.FOLDER)
         return Flush(
             folders=(folder, *self._left),
@@ -145,6 +150,8 @@ class Claims:
             self.on_turn()
             mark = unserved_mark(self.root, queue)
             run = candidates[start : start + LEASE_RENAMES_PER_LOOK]
+            is_over = own_expiry(self.root, queue)
+            run = [each for each in run if OWN_TTL not in each.name or not is_over(each.name)]
             if mark is not None:
                 run = [each for each in run if not mark.covers(each.name)]
             won: list[MessageId] = []
@@ -157,7 +164,7 @@ class Claims:
         return self.messages - before
 
     def _crossed(self, queue: QueueName, won: Sequence[MessageId]) -> None:
-        """Asked once for all, behind them: a sideline that they came from was there before."""
+        """Asked once, after all renames: a sideline that they came from existed before."""
         if won and (others := crossed_from(self.root, queue)):
             for message_id in won:
                 self._came_from |= dict.fromkeys(rows_across(self.root, others, message_id))
@@ -192,14 +199,16 @@ class Claims:
                         raise
                     continue
                 went(folder)
-            won.append(candidate.id)
+            won.append(message_id := candidate.id)
             self._left[folder] = None
             self._queues[layout.queue(queue)] = None
-            self.messages += 1
+            self.messages += message_id.items or 1
             self.size_bytes += status.st_size
 
     def _take_locked(self, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
-        """Claims a message of several names: without the lock, another could take this one away."""
+        """Claims a message with several names, under its lock: otherwise another process could
+        remove this one.
+        """
         root, source = self.root, self.root.layout.path(LEASE.source, queue, message_id, bucket)
         with claimed(root, source) as claim:
             if claim is None:
@@ -215,3 +224,15 @@ class Claims:
         self._left |= dict.fromkeys(flush.folders)
         self._beside |= dict.fromkeys(flush.beside)
         return True
+
+
+def _first(candidates: Sequence[Candidate], limit: int) -> Sequence[Candidate]:
+    """The first candidates that together have at least `limit` messages, or all."""
+    found, messages = candidates[:limit], 0
+    if not any(PACKED in each.key for each in found):
+        return found
+    for at, each in enumerate(found):
+        messages += each.messages
+        if messages >= limit:
+            return found[: at + 1]
+    return found

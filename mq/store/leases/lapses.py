@@ -1,29 +1,28 @@
-"""What mq-mover does about leases: when each lapses, and what crashes and time leave of them."""
+"""mq-mover's part of leases: when each lapses, and what crashes and time leave of them."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
-from mq.model.bulk_limits import LAPSED_KEPT_S, LEASE_S_DEFAULT
-from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.message import Stamp
 from mq.model.names import ConsumerName
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import is_unfinished
-from mq.store.format.lease_names import lease_names
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
-from mq.store.format.walk import entries_if_there
-from mq.store.leases.manifest import Manifest, ManifestState, read_manifest
+from mq.store.leases.manifest import LEASE_S_DEFAULT, Manifest, ManifestState, read_manifest
+from mq.store.leases.names import lease_names
+
+# How long the manifest of a released lease is kept.
+LAPSED_KEPT_S: Final = 7 * 24 * 3600
 
 _SAYS_DUE: Final = (LeaseFile.MANIFEST, LeaseFile.LAPSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """A lease that holds messages, and when it is to be released, milliseconds since the epoch: at
-    once, where somebody has begun. `is_orphan`: it has no manifest.
+    """A lease that holds messages, and when it has to be released, in milliseconds since the epoch:
+    at once, if its release has begun. `is_orphan`: it has no manifest.
     """
 
     lease: LeaseName
@@ -47,15 +46,15 @@ def _lapse(root: Root, lease: LeaseName, files: Set[LeaseFile]) -> Lapse:
         status = root.files.status(lease_path(root.layout, lease, file)) if file in files else None
         if status is not None:
             return Lapse(lease, Stamp.from_mtime_ns(status.st_mtime_ns).due_ms)
-    # By ctime: whoever claims into it has a manifest, which is renewed.
+    # By ctime: a process that claims into the lease has a manifest, and renews that.
     folder = root.files.status(lease_path(root.layout, lease, LeaseFile.FOLDER))
     since_ms = root.now_ms() if folder is None else folder.st_ctime_ns // 1_000_000
     return Lapse(lease, since_ms + LEASE_S_DEFAULT * 1000, is_orphan=True)
 
 
 def late_leases(root: Root, late_ms: int) -> list[tuple[str, int]]:
-    """The folders of leases that nobody has begun to release so long after they were due, and for
-    how many milliseconds. Raises OSError.
+    """The folders of leases whose release has not begun `late_ms` after their due time, and how
+    many milliseconds they are late. Raises OSError.
     """
     return [
         (lease_path(root.layout, lapse.lease, LeaseFile.FOLDER), root.now_ms() - lapse.due_ms)
@@ -65,7 +64,7 @@ def late_leases(root: Root, late_ms: int) -> list[tuple[str, int]]:
 
 
 def adopt(root: Root, lease: LeaseName, due_ms: int) -> Steps[None]:
-    """Gives a lease without a manifest one that says when it was due, milliseconds since the epoch.
+    """Gives a lease without a manifest one with this due time, in milliseconds since the epoch.
     Durable on return: yes.
     """
     path = lease_path(root.layout, lease, LeaseFile.MANIFEST)
@@ -80,29 +79,22 @@ def adopt(root: Root, lease: LeaseName, due_ms: int) -> Steps[None]:
 
 
 def sweep_leases(root: Root) -> int:
-    """Unlinks what nobody asks for any more: manifests of leases that were acknowledged, or lapsed
-    long ago, where the consumer has newer ones; those of claims that took nothing; what was being
-    written by a process that died. How many. Raises OSError. Durable on return: no; what comes back
-    is swept again.
+    """Unlinks old files: manifests of acknowledged leases, and of leases that lapsed long ago, if
+    the consumer has newer ones; manifests of claims that took nothing; unfinished files of
+    processes that died. Returns their number. Raises OSError. Durable on return: no; what comes
+    back is swept again.
     """
     swept = 0
     for path in ended_leases(root):
         unlink_if_there(root.files, path)
         swept += 1
-    old_ns = (root.aged_ms(FORGOTTEN_AFTER_S) - FORGOTTEN_AFTER_S * 1000) * 1_000_000
-    for entry in entries_if_there(root.files, root.layout.leases):
-        if is_unfinished(entry.name):
-            status = root.files.status(entry.path)
-            if status is not None and status.st_ctime_ns < old_ns:
-                unlink_if_there(root.files, entry.path)
-                swept += 1
-    return swept
+    return swept + sweep_unfinished(root, root.layout.leases)
 
 
 def ended_leases(root: Root, late_ms: int = 0) -> Iterator[str]:
-    """What is left of leases that nobody asks for any more, and of claims that took nothing.
-    `late_ms`: what should have gone so many milliseconds ago; where nobody can tell since when, it
-    is left out. Raises OSError.
+    """The files of leases that are not needed any more, and of claims that took nothing. `late_ms`:
+    only files that should have been removed this long ago; files of unknown age are left out.
+    Raises OSError.
     """
     names = lease_names(root.layout, root.files)
     newest = _newest(root, names)
@@ -115,7 +107,7 @@ def ended_leases(root: Root, late_ms: int = 0) -> Iterator[str]:
 
 
 def _newest(root: Root, names: Mapping[LeaseName, Set[LeaseFile]]) -> dict[ConsumerName, int]:
-    """The number of each consumer's newest lease that somebody may have been told of."""
+    """The number of each consumer's newest lease that the consumer may know."""
     newest: dict[ConsumerName, int] = {}
     for lease, files in names.items():
         if lease.seq > newest.get(lease.consumer, 0) and (

@@ -1,49 +1,64 @@
-"""Leases: many ready messages that a consumer takes at a time, to acknowledge or give them back as
-a whole.
+"""Leases: a Spark consumer takes many ready messages at a time, and acknowledges or releases them
+as a whole.
 
-FORMAT.md, "leases", has what lies where, the steps, and what a crash after each leaves. What a
-lease holds does not change until it ends, but for messages that are deleted, or whose queue is:
-those are missing then. Whoever renames its folder first decides how it ends; `releasing` has the
-other way.
+A lease is a folder, so its end is one rename of the folder, however many messages it has. That
+rename also decides a race between the consumer's acknowledgement and mq-mover's release of a lapsed
+lease: the process that renames the folder first wins, and the other one finds it gone. After the
+rename to remove/ no message can come back. A release renames the folder first as well, and only
+then moves messages back, so that a late acknowledgement fails and cannot remove messages that are
+ready again (`releasing`). The messages of a lease do not change until it ends, except that one may
+be deleted, alone or with its queue.
+
+FORMAT.md, "Leases", has the files, PROTOCOL.md, "lease", the steps.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final, Self
 
-from mq.model.bulk_limits import (
-    LEASE_S_MAX,
-    LEASED_MESSAGES_MAX,
-    LEASES_OPEN_MAX,
-    RENEWALS_PER_LEASE,
-)
 from mq.model.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
+from mq.model.history import Event, Told
 from mq.model.message import Stamp
-from mq.model.names import ConsumerName, QueueName, UuidSource
-from mq.store.core.moves import claimed
+from mq.model.names import PACKED, ConsumerName, QueueName, UuidSource, items_of
+from mq.model.totals import Total
+from mq.store.core.moves import claimed, named_status
+from mq.store.core.recording import Lines
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.lease_names import lease_names, open_count
+from mq.store.format.layout import parse_entry, split_entry
 from mq.store.format.pipeline import (
     LeaseFile,
     LeaseName,
     acknowledged_folder,
     lease_path,
     new_manifest,
+    owner_lock,
 )
-from mq.store.history.bulk import leased_of_histories, record_acknowledged, record_leased
+from mq.store.format.walk import entries_if_there, named
 from mq.store.leases.claiming import Claims, Found, find_ready, recount
-from mq.store.leases.manifest import Manifest, ManifestState, ReadManifest, read_manifest
+from mq.store.leases.manifest import (
+    LEASE_S_MAX,
+    LEASED_MESSAGES_MAX,
+    RENEWALS_PER_LEASE,
+    Manifest,
+    ManifestState,
+    ReadManifest,
+    read_manifest,
+)
+from mq.store.leases.names import lease_names, open_count
 from mq.store.operations.remove import is_full
-from mq.store.scan.order import STRICT, Order, OrderUntil
+from mq.store.scan.order import STRICT, OrderUntil
+
+# Few leases of a root are open: a lookup of a message by its id searches each.
+LEASES_OPEN_MAX: Final = 64
 
 
 class LeaseState(Enum):
-    """How far a lease is."""
-
     CLAIMING = "being claimed, by a process that may have died: `finish_claim` ends that"
     CLAIMED = "open"
     RETURNING = "its messages are on their way back to their queues"
@@ -53,9 +68,9 @@ class LeaseState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as its manifest says. `messages` and `size_bytes` (of their files, so headers too)
-    count from CLAIMED on; `due_ms` is when it lapses, milliseconds since the epoch. `folder` is
-    where its messages lie while it is open, each a file `{queue}:{id}` that `layout.parse_entry`
+    """A lease by its manifest. `messages` and `size_bytes` (of the files with their headers) are
+    known from CLAIMED on. `due_ms`: when it lapses, in milliseconds since the epoch. `folder`: the
+    place of its messages while it is open, each a file `{queue}:{id}` that `layout.parse_entry`
     reads.
     """
 
@@ -70,12 +85,12 @@ class Lease:
 
     @property
     def seq(self) -> int:
-        """Its number, 1 and up, of the consumer's."""
+        """Its number among the consumer's leases, from 1."""
         return self.name.seq
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds messages that nobody gives back yet."""
+        """Whether it has messages and is not being released."""
         return self.state in (LeaseState.CLAIMING, LeaseState.CLAIMED)
 
 
@@ -89,16 +104,15 @@ def claim(
     after: int = 0,
     until: str | None = None,
 ) -> Steps[Lease | None]:
-    """Takes up to `limit` ready messages (LEASED_MESSAGES_MAX at most), in the order of fetches, of
-    several queues as many of each in turn; they are the consumer's for `lease_s` seconds from the
-    end of the claim on. None: nothing was ready, nothing is left behind. What was purged, and a
-    queue that is not there, is passed over. The lease's number is over `after`; with `until`, no
-    message is taken whose uuid is behind this one. For the consumer's owner; blocking for as long
-    as listing and renaming take.
+    """Claims up to `limit` ready messages (LEASED_MESSAGES_MAX at most) in delivery order, from
+    several queues in turn, for `lease_s` seconds from the end of the claim. None, and no files,
+    when no message is ready. Skips purged messages and missing queues. The lease's number is above
+    `after`; with `until`, messages with a later uuid are not taken. For the consumer's owner;
+    blocks as long as listing and renaming take.
 
-    Raises ValueError, TooManyLeases, ConsumerBusy when another makes the same lease, LeaseLost when
-    it lapsed under way, Unavailable, OSError: what was won by then is an open lease of `leases_of`,
-    or lapses. Durable on return: yes.
+    Raises ValueError, TooManyLeases, ConsumerBusy when another process makes the same lease,
+    LeaseLost when it lapsed under way, Unavailable, OSError: messages claimed by then are in an
+    open lease of `leases_of`, or lapse. Durable on return: yes.
     """
     if not 0 < lease_s <= LEASE_S_MAX or limit <= 0 or not queues:
         raise ValueError("a claim takes some messages, of a queue, for some time")
@@ -115,31 +129,34 @@ def claim(
     manifest = Manifest(LeaseName(consumer, seq), queues, lease_s)
     descriptor = _create_manifest(root, manifest.lease)
     try:
-        claims = yield from _claim(root, manifest, descriptor, limit, order, found)
+        due = _Due(root, descriptor, lease_s)
+        claims = Claims(root, manifest.lease, due.put_off, order)
+        is_won = yield from _fill(claims, manifest, due, limit, found)
     finally:
         root.files.close(descriptor)
-    if claims is None:
+    if not is_won:
         return None
     counted = replace(manifest, messages=claims.messages, size_bytes=claims.size_bytes)
     return (yield from _finish(root, counted))
 
 
 def finish_claim(root: Root, lease: LeaseName) -> Steps[Lease]:
-    """Has a lease that a process died over be CLAIMED, with what it won: it may hold nothing. For
-    the consumer's owner. Raises LeaseLost, Busy, Unavailable, OSError. Durable on return: yes.
+    """Completes the claim of a process that died, with the messages that it had claimed, perhaps
+    none. For the consumer's owner. Raises LeaseLost, Busy, Unavailable, OSError. Durable on return:
+    yes.
     """
     read = read_manifest(root, lease)
     if read is None:
         raise LeaseLost(lease.text)
     messages, size, flush = recount(root, lease, read.manifest.queues)
-    with contextlib.suppress(FileNotFoundError):  # A queue that was deleted.
+    with contextlib.suppress(FileNotFoundError):  # The queue was deleted.
         yield flush
     return (yield from _finish(root, replace(read.manifest, messages=messages, size_bytes=size)))
 
 
 def leases_of(root: Root, consumer: ConsumerName) -> list[Lease]:
-    """What is known of the consumer's leases, by their numbers. What ended long ago is not, but the
-    newest always is. Raises OSError.
+    """The consumer's known leases by number: the newest, and those that did not end long ago.
+    Raises OSError.
     """
     found = []
     for lease, files in sorted(lease_names(root.layout, root.files).items()):
@@ -149,35 +166,37 @@ def leases_of(root: Root, consumer: ConsumerName) -> list[Lease]:
 
 
 def acknowledge(root: Root, lease: LeaseName) -> Steps[bool]:
-    """Removes what the lease holds, by one rename; False when that was done before. Raises
-    LeaseLost when it was released, or is not known (any more); Unavailable, OSError. Durable on
+    """Removes all messages of the lease, by one rename. False when it was acknowledged before.
+    Raises LeaseLost when it was released, or is unknown by now; Unavailable, OSError. Durable on
     return: yes.
     """
     layout, files = root.layout, root.files
     target = acknowledged_folder(layout, lease, UuidSource(root.clock).next())
-    held = leased_of_histories(root, lease)
+    held, counted = _held_by(root, lease, _queues_of(root, lease)), _counted(root, lease)
     is_ours = True
     try:
         files.rename(lease_path(layout, lease, LeaseFile.FOLDER), target)
     except OSError as error:
         if not is_gone(error):
             raise
-        # Or NFS has done it and lost the answer: the uuid is this call's alone.
+        # NFS may have done the rename and lost the answer: the target's uuid is this call's alone.
         is_ours = files.status(target) is not None
         if not is_ours and not _is_acknowledged(root, lease):
             raise LeaseLost(lease.text) from None
-    # Also where another did it, who may have died before its own flush.
+    # Flush even if another process did it: that one may have died before its flush.
     yield Flush(folders=(layout.remove, layout.leases), covered=1 if is_ours else 0)
     if is_ours:
-        record_acknowledged(root, lease, held)
+        for queue, count in counted.items():
+            root.totals.add(queue, Total.DELETED, count)
+        _record_acknowledged(root, lease, held)
     _forget_older(root, lease)
     return is_ours
 
 
 def renew(root: Root, lease: LeaseName, lease_s: float) -> int:
-    """Has the lease lapse `lease_s` seconds from now; when that is, milliseconds since the epoch.
-    Raises LeaseLost; Busy when another process is at the manifest in this moment: try again;
-    OSError. Durable on return: no, and it need not be: at worst it lapses sooner.
+    """Sets the lease to lapse `lease_s` seconds from now. Returns that time, in milliseconds since
+    the epoch. Raises LeaseLost; Busy when another process has the manifest locked: try again;
+    OSError. Durable on return: no: after a crash it may lapse sooner.
     """
     with claimed(root, lease_path(root.layout, lease, LeaseFile.MANIFEST)) as claim:
         if root.files.status(lease_path(root.layout, lease, LeaseFile.FOLDER)) is None:
@@ -192,8 +211,8 @@ def renew(root: Root, lease: LeaseName, lease_s: float) -> int:
 def _begun(
     root: Root, consumer: ConsumerName, names: Mapping[LeaseName, Set[LeaseFile]]
 ) -> Iterator[LeaseName]:
-    """The consumer's leases. The manifest of a claim that died before it made a folder goes, and
-    its number is free: no number is left out, so one that is not known is one that ended.
+    """The consumer's leases. Removes the manifest of a claim that died before it made a folder, and
+    frees its number: numbers have no gaps, so an unknown one belongs to an ended lease.
     """
     for lease, files in names.items():
         if lease.consumer != consumer:
@@ -211,19 +230,12 @@ def _create_manifest(root: Root, lease: LeaseName) -> int:
         raise ConsumerBusy(lease.consumer.text) from None
 
 
-def _claim(
-    root: Root,
-    manifest: Manifest,
-    descriptor: int,
-    limit: int,
-    order: Order,
-    found: Sequence[Found],
-) -> Steps[Claims | None]:
-    """Makes the lease and fills it; `descriptor` is its manifest's. None: nothing was won."""
-    lease, files = manifest.lease, root.files
+def _fill(
+    claims: Claims, manifest: Manifest, due: "_Due", limit: int, found: Sequence[Found]
+) -> Steps[bool]:
+    """Makes the lease's folder and fills it; False: nothing was claimed."""
+    root, lease, files, descriptor = claims.root, claims.lease, claims.root.files, due.descriptor
     folder = lease_path(root.layout, lease, LeaseFile.FOLDER)
-    due = _Due(root, descriptor, manifest.lease_s)
-    claims = Claims(root, lease, due.put_off, order)
     try:
         files.write(descriptor, manifest.written())
         due.stamp()
@@ -236,19 +248,19 @@ def _claim(
             if not is_full(error) or not claims.messages:
                 raise
     finally:
-        # Also when it failed. What is in it stays, and is an open lease.
+        # Also after a failure. Its messages stay, and are an open lease.
         if not claims.messages:
             _undo(root, lease)
     if not claims.messages:
-        return None
-    with contextlib.suppress(FileNotFoundError):  # A queue that was deleted, an emptied bucket.
+        return False
+    with contextlib.suppress(FileNotFoundError):  # A queue was deleted, or a bucket removed.
         yield claims.flush()
-    return claims
+    return True
 
 
 @dataclass(slots=True)
 class _Due:
-    """The due time of a lease that is being claimed."""
+    """The due time of a lease during its claim."""
 
     root: Root
     descriptor: int
@@ -261,20 +273,20 @@ class _Due:
         self._again_ms = now_ms + lease_ms // RENEWALS_PER_LEASE
 
     def put_off(self) -> None:
-        """However long the claim takes, it does not lapse meanwhile."""
+        """Postpones the due time, so that a long claim does not lapse meanwhile."""
         if self.root.now_ms() >= self._again_ms:
             self.stamp()
 
 
 def _undo(root: Root, lease: LeaseName) -> None:
-    """Takes a lease away that holds nothing; what cannot be is mq-mover's."""
+    """Removes an empty lease; mq-mover removes what remains."""
     with contextlib.suppress(OSError):
         root.files.rmdir(lease_path(root.layout, lease, LeaseFile.FOLDER))
         unlink_if_there(root.files, lease_path(root.layout, lease, LeaseFile.MANIFEST))
 
 
 def _finish(root: Root, manifest: Manifest) -> Steps[Lease]:
-    """Writes the manifest's final form, under the lock of the first, which a release takes too."""
+    """Writes the final manifest, under the lock of the first one, which a release takes as well."""
     layout, lease = root.layout, manifest.lease
     path, folder = (
         lease_path(layout, lease, file) for file in (LeaseFile.MANIFEST, LeaseFile.FOLDER)
@@ -289,12 +301,16 @@ def _finish(root: Root, manifest: Manifest) -> Steps[Lease]:
         mtime_ns = Stamp(due_ms).mtime_ns()
         written = new_manifest(layout, lease)
         yield from replace_file(root.files, written, path, final.written(), mtime_ns)
-    record_leased(root, lease, final.queues, due_ms)
+    is_of_one = len(final.queues) == 1
+    fetched = {final.queues[0]: final.messages} if is_of_one else _counted(root, lease)
+    for queue, count in fetched.items():
+        root.totals.add(queue, Total.FETCHED, count)
+    _record_leased(root, lease, final.queues, due_ms)
     return _lease(root, LeaseState.CLAIMED, final, due_ms)
 
 
 def _read(root: Root, lease: LeaseName, files: Set[LeaseFile]) -> Lease | None:
-    """What a lease of these files is. None: nothing, since a claim that took nothing left them."""
+    """The lease with these files. None: a claim that took nothing left them."""
     if LeaseFile.RELEASED in files:
         state = LeaseState.RETURNING
     elif LeaseFile.FOLDER not in files and LeaseFile.LAPSED in files:
@@ -339,3 +355,115 @@ def _forget_older(root: Root, lease: LeaseName) -> None:
         is_older = other.consumer == lease.consumer and other.seq < lease.seq
         if is_older and files == {LeaseFile.MANIFEST}:
             unlink_if_there(root.files, lease_path(root.layout, other, LeaseFile.MANIFEST))
+
+
+def _queues_of(root: Root, lease: LeaseName) -> tuple[QueueName, ...]:
+    """The queues that the lease's manifest names; none if it is unreadable."""
+    with contextlib.suppress(OSError):
+        if (read := read_manifest(root, lease)) is not None:
+            return read.manifest.queues
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The exclusive use of a consumer's name by this process, until `close` or its death."""
+
+    consumer: ConsumerName
+    _root: Root
+    _descriptor: int
+
+    def close(self) -> None:
+        self._root.files.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def own(root: Root, consumer: ConsumerName) -> Owner:
+    """Takes the consumer's name for this process. Raises ConsumerBusy if another process, or
+    another Owner of this one, has it; OSError.
+    """
+    path = owner_lock(root.layout, consumer)
+    descriptor = root.files.open_kept(path)
+    try:
+        # Its former process may have forgotten the consumer and removed the file.
+        if root.files.lock(descriptor) and named_status(root, path, descriptor) is not None:
+            return Owner(consumer, root, descriptor)
+    except BaseException:
+        root.files.close(descriptor)
+        raise
+    root.files.close(descriptor)
+    raise ConsumerBusy(consumer.text)
+
+
+def forget_consumer(root: Root, consumer: ConsumerName) -> Steps[None]:
+    """Removes the files of a consumer that has no open lease and does not come back: its next lease
+    would be number 1 again. For its owner. Raises Busy if it has open leases; OSError. Durable on
+    return: yes.
+    """
+    names = lease_names(root.layout, root.files)
+    ours = {lease: files for lease, files in names.items() if lease.consumer == consumer}
+    if open_count(ours.values()):
+        raise Busy("the consumer has open leases")
+    for lease, files in ours.items():
+        for file in files:
+            unlink_if_there(root.files, lease_path(root.layout, lease, file))
+    unlink_if_there(root.files, owner_lock(root.layout, consumer))
+    yield Flush(folders=(root.layout.leases,))
+
+
+def _record_leased(root: Root, lease: LeaseName, queues: Sequence[QueueName], due_ms: int) -> None:
+    """Records that the messages in the lease's folder are leased until `due_ms`. Blocking."""
+    if any(root.history.is_on(queue) for queue in queues):
+        lines = Lines(root, Event.LEASED, lease.text)
+        for queue, message_id, receives in _in_lease(root, lease):
+            lines.add(queue, Told(message_id, receives, due_ms))
+        lines.write()
+
+
+def _held_by(
+    root: Root, lease: LeaseName, queues: Sequence[QueueName]
+) -> list[tuple[QueueName, str, int]]:
+    """The messages of an open lease in queues with histories, with their receives. Read before the
+    acknowledgement, since mq-reaper may be fast. Blocking.
+    """
+    if any(root.history.is_on(queue) for queue in queues):
+        return [each for each in _in_lease(root, lease) if root.history.is_on(each[0])]
+    return []
+
+
+def _record_acknowledged(
+    root: Root, lease: LeaseName, messages: Iterable[tuple[QueueName, str, int]]
+) -> None:
+    """Records that the lease's messages are removed. Blocking."""
+    lines = Lines(root, Event.REMOVED, lease.text)
+    for queue, message_id, receives in messages:
+        lines.add(queue, Told(message_id, receives))
+    lines.write()
+
+
+def _counted(root: Root, lease: LeaseName) -> dict[QueueName, int]:
+    """The number of messages of each queue in a lease. Lists names, and parses only ids of packs.
+    Blocking.
+    """
+    folder = lease_path(root.layout, lease, LeaseFile.FOLDER)
+    counted = Counter[str]()
+    with contextlib.suppress(OSError):
+        for entry in entries_if_there(root.files, folder):
+            queue, message_id = split_entry(entry.name)
+            counted[queue] += items_of(message_id) if PACKED in message_id else 1
+    return {QueueName(queue): count for queue, count in counted.items() if queue}
+
+
+def _in_lease(root: Root, lease: LeaseName) -> Iterator[tuple[QueueName, str, int]]:
+    folder = lease_path(root.layout, lease, LeaseFile.FOLDER)
+    with contextlib.suppress(OSError):
+        for entry, (queue, message_id) in named(entries_if_there(root.files, folder), parse_entry):
+            with contextlib.suppress(FileNotFoundError):
+                mtime_ns = entry.stat(follow_symlinks=False).st_mtime_ns
+                stamp = Stamp.from_mtime_ns(mtime_ns).received(0)
+                yield queue, message_id.text, stamp.receives

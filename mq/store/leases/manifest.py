@@ -1,4 +1,6 @@
-"""A lease's manifest: what was leased, by whom, and, as the file's mtime, until when."""
+"""A lease's manifest: the messages' queues and number, the consumer, and, as the file's mtime, the
+due time.
+"""
 
 import json
 import stat
@@ -6,18 +8,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Self
 
-from mq.model.bulk_limits import LEASE_S_DEFAULT, MANIFEST_BYTES_MAX
 from mq.model.errors import BadName
 from mq.model.names import QueueName
 from mq.store.core.root import Root
 from mq.store.disk.files import is_gone
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
 
+LEASE_S_DEFAULT: Final = 600
+LEASE_S_MAX: Final = 7 * 24 * 3600
+LEASED_MESSAGES_MAX: Final = 1_000_000
+# A lease is renewed this many times within its period.
+RENEWALS_PER_LEASE: Final = 3
+MANIFEST_BYTES_MAX: Final = 1 << 20
+
 _VERSION: Final = 1
 
 
 class ManifestState(Enum):
-    """How far a claim is; the value stands in the file."""
+    """The progress of a claim; the value is in the file."""
 
     CLAIMING = "claiming"
     CLAIMED = "claimed"
@@ -25,8 +33,9 @@ class ManifestState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says. `messages` and `size_bytes` (of their files) count once it is
-    CLAIMED."""
+    """The content of a manifest. `messages` and `size_bytes` (of their files) are valid once it is
+    CLAIMED.
+    """
 
     lease: LeaseName
     queues: tuple[QueueName, ...] = ()
@@ -36,7 +45,6 @@ class Manifest:
     size_bytes: int = 0
 
     def written(self) -> bytes:
-        """The file that says so."""
         fields = {
             "version": _VERSION,
             "consumer": self.lease.consumer.text,
@@ -51,8 +59,8 @@ class Manifest:
 
     @classmethod
     def parse(cls, lease: LeaseName, text: bytes) -> Self:
-        """What the manifest of a lease says. One that a crash has torn, which no claim outlived, is
-        that of a claim of which nothing is known.
+        """Parses a manifest. A torn one, whose claim did not survive the crash, reads as a claim of
+        which nothing is known.
         """
         try:
             fields = json.loads(text)
@@ -70,7 +78,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A manifest, and the lease's due time: milliseconds since the epoch."""
+    """A manifest, and the lease's due time in milliseconds since the epoch."""
 
     manifest: Manifest
     due_ms: int
@@ -79,8 +87,8 @@ class ReadManifest:
 def read_manifest(
     root: Root, lease: LeaseName, file: LeaseFile = LeaseFile.MANIFEST
 ) -> ReadManifest | None:
-    """The manifest of a lease; with LAPSED, of one that was released. None: there is none, or what
-    has its name is no file. Raises OSError.
+    """Reads a lease's manifest; with LAPSED, that of a released lease. None: there is none, or
+    something else has its name. Raises OSError.
     """
     try:
         descriptor = root.files.open_read(lease_path(root.layout, lease, file))

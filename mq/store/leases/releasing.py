@@ -1,7 +1,6 @@
-"""Giving a lease's messages back to their queues: it lapsed, or its consumer says so.
+"""Releases a lease's messages to their queues: it lapsed, or its consumer released it.
 
-FORMAT.md, "leases", has the steps and what a crash after each leaves. Whoever begins may die over
-it; whoever comes next goes on.
+PROTOCOL.md, "give a lease back", has the steps. If the process dies, the next one continues.
 """
 
 import contextlib
@@ -12,14 +11,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-from mq.model.bulk_limits import LEASED_MESSAGES_MAX, RETURNED_PER_FLUSH_MAX
-from mq.model.errors import BadName, Busy, LeaseLost, SettingsUnreadable
-from mq.model.history import Event
+from mq.model.errors import Busy, LeaseLost, SettingsUnreadable
+from mq.model.history import Event, Told
 from mq.model.lifecycle import RETURN, RETURN_DELAYED, State, Transition
-from mq.model.limits import BUCKET_TRIES_MAX, RECEIVES_MAX
+from mq.model.limits import RECEIVES_MAX
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName
+from mq.model.names import MessageId, QueueName, items_of
+from mq.model.totals import Total
 from mq.store.core.moves import (
+    BUCKET_TRIES_MAX,
     Claim,
     claimed,
     folders_of,
@@ -28,32 +28,33 @@ from mq.store.core.moves import (
     others_of,
     together,
 )
-from mq.store.core.purged import is_purged
-from mq.store.core.root import Root
+from mq.store.core.root import Root, rename_once
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import is_purged
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.layout import parse_entry
+from mq.store.format.layout import Place, parse_entry
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
-from mq.store.format.walk import entries_if_there
+from mq.store.format.walk import entries_if_there, named
+from mq.store.leases.manifest import LEASED_MESSAGES_MAX
 from mq.store.operations.remove import take_away
 from mq.store.operations.sideline import is_at_its_limit
+
+# Messages that are released between two flushes.
+RETURNED_PER_FLUSH_MAX: Final = 1_000
 
 _GONE_ON: Final = (State.REMOVED, State.DELAYED, State.READY)
 
 _Target: TypeAlias = tuple[Transition, QueueName, str]
-"""By which transition a message goes, in which queue, and to which bucket."""
-_Moved: TypeAlias = tuple[str, int | None, int | None]
-"""A message's id, its receives, and its due time, as histories have it."""
+"""A message's transition, its queue, and its bucket there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What became of a lease's messages: returned to their queues, or, of those that were received
-    as often as their queue allows, to delay/, and due; removed, being purged or of a deleted queue;
-    and `stuck`, since their queue is not there and was not deleted, or its settings cannot be read,
-    or another process is at them. While any is stuck, or `more` are to be looked at, releasing is
-    not at its end.
+    """The results for a lease's messages. `returned`: to their queues or, at their queue's
+    `max_receives`, to delay/ as due. `removed`: purged, or of a deleted queue. `stuck`: their queue
+    is missing but was not deleted, its settings are unreadable, or another process has them locked.
+    While any are stuck, or `more` remain, the release is not complete.
     """
 
     returned: int = 0
@@ -63,17 +64,15 @@ class Released:
 
 
 class Release(Enum):
-    """Why nothing was released."""
-
     NOT_DUE = "it is not due yet"
-    BUSY = "another process is at it"
+    BUSY = "another process has it locked"
     ENDED = "it ended before, or is not known"
 
 
 def release(root: Root, lease: LeaseName) -> Steps[Released]:
-    """Gives the lease's messages back, now: each has been received once more. Raises LeaseLost when
-    it ended before; Busy when another process is giving it back; Unavailable, OSError.
-    Durable on return: yes, that it ended and where the messages are; receives perhaps not.
+    """Releases the lease's messages now: each has one more receive. Raises LeaseLost if the lease
+    ended before; Busy if another process is releasing it; Unavailable, OSError. Durable on return:
+    yes, its end and the messages' places; perhaps not their receives.
     """
     released = yield from give_back(root, lease, only_due=False)
     if isinstance(released, Released):
@@ -86,8 +85,8 @@ def release(root: Root, lease: LeaseName) -> Steps[Released]:
 def give_back(
     root: Root, lease: LeaseName, *, only_due: bool, limit: int = LEASED_MESSAGES_MAX
 ) -> Steps[Released | Release]:
-    """Releases the lease, or goes on with that, for some `limit` messages; with `only_due` no lease
-    that is not due yet. Raises Unavailable, OSError. Durable on return: as with `release`.
+    """Releases the lease, or continues with that, for some `limit` messages; with `only_due` only
+    if the lease is due. Raises Unavailable, OSError. Durable on return: as `release`.
     """
     file = _manifest(root, lease)
     with claimed(root, lease_path(root.layout, lease, file)) as claim:
@@ -106,7 +105,7 @@ def give_back(
         if due_ms > now_ms:
             due_ms = now_ms
             root.files.stamp(claim.descriptor, Stamp(due_ms).mtime_ns())
-        # Also where another did it, who may have died before its own flush.
+        # Flush even if another process did it: that one may have died before its flush.
         yield Flush(files=(claim.descriptor,), folders=(root.layout.leases,))
         event = Event.REDELIVERED if only_due else Event.RELEASED
         released = yield from _Return(root, lease, due_ms, limit, event).run()
@@ -117,19 +116,19 @@ def give_back(
 
 @dataclass(slots=True)
 class _Return:
-    """The messages of one lease, on their way back."""
+    """The messages of one lease on their way back."""
 
     root: Root
     lease: LeaseName
     due_ms: int
     limit: int
     event: Event
-    """What the messages' histories say."""
+    """The event for the messages' histories."""
     returned: int = 0
     removed: int = 0
 
     def run(self) -> Steps[Released]:
-        """Pass by pass, until one moves nothing."""
+        """Repeats passes until one moves nothing."""
         moved, stuck = yield from self._pass(self.limit)
         more = moved + stuck >= self.limit
         if more and moved:
@@ -137,7 +136,7 @@ class _Return:
         for _ in range(BUCKET_TRIES_MAX):
             if not stuck:
                 break
-            # All of them: what is stuck must not hide what is not.
+            # All messages: stuck ones must not hide others.
             moved, stuck = yield from self._pass(None)
             if not moved:
                 break
@@ -147,24 +146,22 @@ class _Return:
         before, met = self.returned + self.removed, 0
         entries = self._entries(limit)
         while chunk := list(itertools.islice(entries, RETURNED_PER_FLUSH_MAX)):
-            met += len(chunk)
+            met += sum(message_id.items or 1 for _, message_id in chunk)
             yield from self._chunk(chunk)
         moved = self.returned + self.removed - before
         return moved, met - moved
 
     def _entries(self, limit: int | None) -> Iterator[tuple[QueueName, MessageId]]:
-        # At once: what is renamed meanwhile may be listed twice, or hide others.
+        # Read at once: an entry that is renamed meanwhile may be listed twice, or hide others.
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
         entries = itertools.islice(entries_if_there(self.root.files, folder), limit)
-        for name in [entry.name for entry in entries]:
-            with contextlib.suppress(BadName):
-                yield parse_entry(name)
+        return (of for _, of in named(list(entries), parse_entry))
 
     def _chunk(self, chunk: Sequence[tuple[QueueName, MessageId]]) -> Steps[None]:
         by_queue: dict[QueueName, list[MessageId]] = {}
         for queue, message_id in chunk:
             if is_purged(self.root, queue, message_id):
-                self._remove(queue, message_id)
+                self._remove(queue, message_id, Total.PURGED)
             else:
                 by_queue.setdefault(queue, []).append(message_id)
         targets: dict[_Target, list[MessageId]] = {}
@@ -178,18 +175,24 @@ class _Return:
                 raise
             targets = {}  # A queue was deleted meanwhile; the next pass decides.
         flushes: dict[Flush, None] = {}
-        moved: dict[tuple[Transition, QueueName], list[_Moved]] = {}
+        moved: dict[tuple[Transition, QueueName], list[Told]] = {}
         for (act, queue, bucket), ids in targets.items():
             back = moved.setdefault((act, queue), [])
             flushes |= dict.fromkeys(self._move(act, queue, bucket, ids, back))
         folder = lease_path(self.root.layout, self.lease, LeaseFile.RELEASED)
-        # Where all were removed, or had gone on, they left it alone.
+        # If all messages were removed or had moved on, flush where they left.
         flush = together(flushes) if flushes else Flush(folders=(folder,))
         with contextlib.suppress(FileNotFoundError):  # A queue that was deleted meanwhile.
             yield flush
         for (act, queue), back in moved.items():
             event = self.event if act is RETURN else Event.RELEASED
+            self._count(queue, event, back)
             self.root.history.record_many(queue, event, back, self.lease.text)
+
+    def _count(self, queue: QueueName, event: Event, back: Sequence[Told]) -> None:
+        if event is Event.RELEASED:
+            count = sum(items_of(each.id) for each in back)
+            self.root.totals.add(queue, Total.RELEASED, count)
 
     def _make_ways(self, targets: Collection[_Target]) -> Steps[None]:
         for act in (RETURN, RETURN_DELAYED):
@@ -200,8 +203,9 @@ class _Return:
     def _targets(
         self, queue: QueueName, ids: Sequence[MessageId]
     ) -> Iterator[tuple[Transition, MessageId, str]]:
-        """By which transition each goes, and where to; what belongs nowhere is removed, or stays.
-        What has had its receives goes by way of delay/, from where mq-mover sidelines it.
+        """Each message's transition and destination. Messages of deleted queues are removed; others
+        without a destination stay. Messages at their `max_receives` go to delay/, from where
+        mq-mover sidelines them.
         """
         root = self.root
         if not queue_exists(root, queue):
@@ -220,7 +224,7 @@ class _Return:
 
     def _is_at_its_limit(self, queue: QueueName, message_id: MessageId) -> bool:
         if not is_at_its_limit(self.root, queue, RECEIVES_MAX):
-            return False  # The queue has no limit: nothing is looked at.
+            return False  # The queue has no limit, so the stamp does not matter.
         spot = self.lease.released_spot
         status = self.root.files.status(
             self.root.layout.path(RETURN.source, queue, message_id, spot)
@@ -235,7 +239,7 @@ class _Return:
         queue: QueueName,
         bucket: str,
         ids: Sequence[MessageId],
-        back: list[_Moved],
+        back: list[Told],
     ) -> Iterator[Flush]:
         layout, files, spot = self.root.layout, self.root.files, self.lease.released_spot
         source = layout.beginning(act.source, queue, spot)
@@ -246,7 +250,7 @@ class _Return:
                     continue
                 if claim.status.st_nlink > 1 and self._is_elsewhere(queue, message_id, claim):
                     files.unlink(source + message_id.text)
-                    self.returned += 1
+                    self.returned += message_id.items or 1
                     continue
                 stamp = self._received(claim.stamp)
                 if stamp != claim.stamp:
@@ -256,17 +260,17 @@ class _Return:
                 except OSError as error:
                     if not is_gone(error):
                         raise
-                    continue  # Its bucket was taken away, or its queue; the next pass decides.
+                    continue  # Its bucket or queue was removed; the next pass decides.
                 if claim.status.st_nlink > 1:
                     yield keep_one_name(self.root, act.target, queue, message_id, bucket)
-            self.returned += 1
+            self.returned += message_id.items or 1
             due_ms = None if act is RETURN else stamp.due_ms
-            back.append((message_id.text, stamp.receives, due_ms))
-            yield folders_of(self.root, act, queue, spot, bucket)
+            back.append(Told(message_id.text, stamp.receives, due_ms))
+            yield folders_of(self.root, act, (queue, spot), (queue, bucket))
 
     def _is_elsewhere(self, queue: QueueName, message_id: MessageId, claim: Claim) -> bool:
-        """Whether a file of two names, which a crash has left, has gone on: to its queue, or from
-        there; or is one that was sidelined.
+        """Whether a file with two names, which a crash left, has moved on: to its queue, from
+        there, or to a sideline.
         """
         root = self.root
         for of, state in itertools.product((queue, *others_of(root, queue)), _GONE_ON):
@@ -277,19 +281,23 @@ class _Return:
         return False
 
     def _received(self, stamp: Stamp) -> Stamp:
-        """The stamp that counts that it was received; once, also when who did so died before it
-        moved it.
+        """The stamp with one more receive. Counts once, also after a process that stamped it died
+        before the move.
         """
         return stamp if stamp.due_ms == self.due_ms else stamp.received(self.due_ms)
 
-    def _remove(self, queue: QueueName, message_id: MessageId) -> None:
+    def _remove(
+        self, queue: QueueName, message_id: MessageId, counted: Total | None = None
+    ) -> None:
         spot = self.lease.released_spot
-        if take_away(self.root, State.LEASED, queue, message_id, spot):
-            self.removed += 1
+        if take_away(self.root, Place(State.LEASED, queue, message_id, spot)):
+            self.removed += message_id.items or 1
+            if counted is not None:
+                self.root.totals.add(queue, counted, message_id.items or 1)
 
 
 def _manifest(root: Root, lease: LeaseName) -> LeaseFile:
-    """Which of the lease's files says when it is due."""
+    """The lease's file that has its due time."""
     for file in (LeaseFile.MANIFEST, LeaseFile.LAPSED):
         if root.files.status(lease_path(root.layout, lease, file)) is not None:
             return file
@@ -304,21 +312,14 @@ def _is_there(root: Root, lease: LeaseName, *files: LeaseFile) -> bool:
 
 
 def _rename(root: Root, lease: LeaseName) -> None:
-    """Has the lease end, unless it has."""
-    try:
-        root.files.rename(
-            lease_path(root.layout, lease, LeaseFile.FOLDER),
-            lease_path(root.layout, lease, LeaseFile.RELEASED),
-        )
-    except OSError as error:
-        # NFS may have done it and lost the answer; nobody else does it, who has no lock.
-        if not is_gone(error) or not _is_there(root, lease, LeaseFile.RELEASED):
-            raise
+    """Ends the lease, unless it has ended, under the manifest's lock, as every end of a lease."""
+    files = (LeaseFile.FOLDER, LeaseFile.RELEASED)
+    rename_once(root.files, *(lease_path(root.layout, lease, file) for file in files))
 
 
 def _end(root: Root, lease: LeaseName, file: LeaseFile) -> Steps[None]:
-    """Says that the lease lapsed, then takes the empty folder away: no folder and a manifest would
-    say that it was acknowledged.
+    """Records that the lease lapsed, then removes the empty folder: a manifest without a folder
+    would mean that it was acknowledged.
     """
     lapsed = lease_path(root.layout, lease, LeaseFile.LAPSED)
     if file is not LeaseFile.LAPSED:

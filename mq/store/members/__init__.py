@@ -1,1 +1,1 @@
-"""Files in which processes that share upkeep say what they do."""
+"""The report files of processes that share upkeep."""

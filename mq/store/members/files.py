@@ -1,28 +1,48 @@
-"""The files in which members tell what they are and do: writing one's own, and reading all.
+"""The files of members: each member's report, for people, and the progress of its sweep of overdue
+messages, so that the sweep continues after a restart or in another process.
 
-Hints for eyes: replaced as a whole, never flushed. FORMAT.md, "Members".
+All are hints: replaced as a whole, and never flushed. FORMAT.md, "Members".
 """
 
 import contextlib
 import json
-import logging
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from mq.model.errors import BadName
-from mq.model.members import Doing, Member
-from mq.model.upkeep_limits import MEMBERS_SHOWN_MAX, TOLD_BYTES_MAX, TOLD_EVERY_S, TOLD_SOONEST_S
+from mq.model.limits import KIB, MIB
+from mq.model.log import logger
+from mq.model.members import TOLD_EVERY_S, Doing, Member
+from mq.model.message import Stamp
+from mq.model.settings import _DAY_S
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.store.disk.replacing import replace_hint
+from mq.store.format.layout import is_unfinished
 from mq.store.format.members import Of, member_path, new_member_path, parse_member_file
+from mq.store.format.walk import entries_if_there, named
 
-_log = logging.getLogger("mq.members")
+# A member's report: the shortest and longest interval between writes, and its size.
+TOLD_SOONEST_S: Final = 2.0
+TOLD_BYTES_MAX: Final = MIB
+MEMBERS_SHOWN_MAX: Final = 1000
+# How long a report stays after its member's end, and how long an unfinished file stays.
+MEMBER_TOLD_KEPT_S: Final = float(_DAY_S)
+UNFINISHED_KEPT_S: Final = 3600.0
+
+POINTER_BYTES_MAX: Final = 4 * KIB
+
+_log = logger("mq.members")
+_log = logger("mq.members")
+
+_POINTER_VERSION: Final = 1
 
 
 class MemberFile:
-    """One member's own. For one thread; blocking."""
+    """One member's report file. For one thread; blocking."""
 
     def __init__(self, root: Root, member: str) -> None:
         self.member = member
@@ -35,16 +55,16 @@ class MemberFile:
         self._is_failing = False
 
     def is_due(self) -> bool:
-        """Whether `tell` would look at what it is given."""
+        """Whether `tell` would consider its argument."""
         return self._root.clock.steady_s() >= self._again_s
 
     def next_due_s(self) -> float:
-        """Seconds until it would."""
+        """Seconds until `tell` would."""
         return max(0.0, self._again_s - self._root.clock.steady_s())
 
     def tell(self, doing: Doing) -> None:
-        """Says what the member does, where that is due: what is new every few seconds, and every
-        ten that it is there. What cannot be written is logged, and tried again. Durable: no.
+        """Writes the member's report if that is due: changes every few seconds, and a sign of life
+        every ten. Logs failures and tries again. Durable on return: no.
         """
         now_s = self._root.clock.steady_s()
         if now_s < self._again_s:
@@ -57,7 +77,8 @@ class MemberFile:
         except OSError as error:
             if not self._is_failing:
                 _log.warning(
-                    "what this member does cannot be told", extra={"fields": {"error": repr(error)}}
+                    "could not write this member's report; trying again",
+                    extra={"fields": {"error": repr(error)}},
                 )
             self._is_failing = True
             return
@@ -65,7 +86,7 @@ class MemberFile:
         self._told, self._latest_s = doing, now_s + TOLD_EVERY_S
 
     def leave(self) -> None:
-        """The member ends, and tells nothing any more. Durable: no."""
+        """Removes the report: the member ends. Durable on return: no."""
         with contextlib.suppress(OSError):
             path = member_path(self._root.layout, self.member, Of.TOLD)
             unlink_if_there(self._root.files, path)
@@ -87,15 +108,15 @@ class MemberFile:
 
 
 def read_members(root: Root) -> list[Member]:
-    """All members that have told of themselves, by name, also those that are gone; what cannot be
-    understood is left out. Raises OSError when the folder cannot be listed.
+    """All members with a report, by name, also those that are gone; skips unreadable reports.
+    Raises OSError if the folder cannot be listed.
     """
     named = sorted(_told_names(root))[:MEMBERS_SHOWN_MAX]
     return [member for name in named if (member := read_member(root, name)) is not None]
 
 
 def read_member(root: Root, name: str) -> Member | None:
-    """What a member told last; None: nothing that can be understood."""
+    """A member's last report; None: there is none, or it is unreadable."""
     try:
         text = root.files.read_file(member_path(root.layout, name, Of.TOLD), TOLD_BYTES_MAX)
         member = Member.parse(text)
@@ -107,8 +128,99 @@ def read_member(root: Root, name: str) -> Member | None:
 
 
 def _told_names(root: Root) -> Iterator[str]:
-    for entry in root.files.entries(root.layout.members):
+    entries = root.files.entries(root.layout.members)
+    return (member for _, (member, of) in named(entries, parse_member_file) if of is Of.TOLD)
+
+
+def sweep_members(root: Root) -> int:
+    """Removes reports and progress files a day after their last write, and unfinished files after
+    an hour. Returns their number. Foreign files stay. Raises OSError. Durable on return: no; what a
+    crash brings back is swept again.
+    """
+    swept = 0
+    for folder in (root.layout.members, root.layout.shovels):
+        for entry in entries_if_there(root.files, folder):
+            kept_s = _kept_s(root, folder, entry.name)
+            if kept_s is not None and _is_older(root, entry, kept_s):
+                unlink_if_there(root.files, entry.path)
+                swept += 1
+    return swept
+
+
+def _kept_s(root: Root, folder: str, name: str) -> float | None:
+    """How long a file of this name stays after its last write; None: it is not swept here."""
+    if is_unfinished(name):
+        return UNFINISHED_KEPT_S
+    if folder == root.layout.members:
         with contextlib.suppress(BadName):
-            member, of = parse_member_file(entry.name)
-            if of is Of.TOLD:
-                yield member
+            # The leader removes leases: it sees which members renew theirs.
+            return None if parse_member_file(name)[1] is Of.LEASE else MEMBER_TOLD_KEPT_S
+    return None
+
+
+def _is_older(root: Root, entry: "os.DirEntry[str]", seconds: float) -> bool:
+    if not entry.is_file(follow_symlinks=False):
+        return False
+    status = root.files.status(entry.path)
+    if status is None:
+        return False
+    told_ms = Stamp.from_mtime_ns(status.st_mtime_ns).due_ms
+    return root.has_aged(told_ms, seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A member's progress. `behind`: the last checked name of delay/. `told_ms`: when that was
+    written, in milliseconds since the epoch.
+    """
+
+    member: str
+    behind: str
+    told_ms: int
+
+
+def write_pointer(root: Root, member: str, behind: str) -> None:
+    """Records that the member's pass continues behind this name. Raises OSError. Durable on return:
+    no.
+    """
+    layout, said = root.layout, {"version": _POINTER_VERSION, "behind": behind}
+    written = new_member_path(layout, member, Of.POINTER)
+    path = member_path(layout, member, Of.POINTER)
+    content = json.dumps(said).encode() + b"\n"
+    replace_hint(root.files, written, path, content, Stamp(root.now_ms()).mtime_ns())
+
+
+def forget_pointer(root: Root, member: str) -> None:
+    """Removes the progress: the pass has ended, or another member continues it. Raises OSError.
+    Durable on return: no.
+    """
+    unlink_if_there(root.files, member_path(root.layout, member, Of.POINTER))
+
+
+def read_pointers(root: Root) -> list[Pointer]:
+    """All members' progress; skips unreadable files. Raises OSError if the folder cannot be
+    listed.
+    """
+    found = named(root.files.entries(root.layout.members), parse_member_file)
+    pointers = [_read_pointer(root, member) for _, (member, of) in found if of is Of.POINTER]
+    return [each for each in pointers if each is not None]
+
+
+def _read_pointer(root: Root, member: str) -> Pointer | None:
+    path = member_path(root.layout, member, Of.POINTER)
+    try:
+        status = root.files.status(path)
+        said = json.loads(root.files.read_file(path, POINTER_BYTES_MAX))
+        if (
+            status is None
+            or said["version"] != _POINTER_VERSION
+            or not isinstance(said["behind"], str)
+        ):
+            return None
+    except OSError as error:
+        if is_gone(error):
+            return None
+        raise
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return Pointer(member, said["behind"], Stamp.from_mtime_ns(status.st_mtime_ns).due_ms)

@@ -1,1 +1,1 @@
-"""What is done with messages and queues: a module an operation."""
+"""The operations on messages and queues, one module each."""

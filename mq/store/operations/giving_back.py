@@ -1,15 +1,14 @@
-"""Putting many claimed messages back into their queue at once: whoever had them is gone.
+"""Releases many messages of a disconnected consumer at once.
 
-FORMAT.md, "extend, release, postpone", has the steps and what a crash after each leaves.
+PROTOCOL.md, "extend, postpone, release", has the steps and what a crash after each leaves.
 """
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Final
 
 from mq.model.history import Event
 from mq.model.lifecycle import RELEASE
-from mq.model.limits import RELEASED_PER_FLUSH_MAX
 from mq.model.message import Delivery
 from mq.model.names import MessageId, QueueName
 from mq.store.core.moves import claimed, folders_of, keep_one_name, make_ways, together
@@ -19,17 +18,20 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.operations.sideline import is_at_its_limit
 
+# The number of a disconnected consumer's messages that are released between two flushes.
+RELEASED_PER_FLUSH_MAX: Final = 250
+
 
 def release_many(
     root: Root, queue: QueueName, deliveries: Sequence[Delivery], unhandled: bool = False
 ) -> Steps[list[MessageId]]:
-    """Puts those of a queue's deliveries back that have not moved on; their ids. Their receives
-    stay counted. What cannot be put back now comes back when it is due; what was tried as often as
-    its queue allows is due now, and stays for mq-mover to sideline.
+    """Releases those of a queue's deliveries that have not moved on. Returns their ids. Their
+    receives stay. A message that cannot be released now returns when it is due. A message at its
+    queue's `max_receives` becomes due, and stays for mq-mover to sideline.
 
-    `unhandled`: no program had them, and the deliveries are no attempts.
+    `unhandled`: no program had the messages, so the deliveries do not count as attempts.
 
-    Raises SettingsUnreadable, OSError. Durable on return: yes, but for their due times, which mean
+    Raises SettingsUnreadable, OSError. Durable on return: yes, except for the due times, which mean
     nothing in a queue.
     """
     released: list[MessageId] = []
@@ -47,7 +49,7 @@ def release_many(
 def _release(
     root: Root, queue: QueueName, deliveries: Sequence[Delivery], unhandled: bool
 ) -> Steps[list[MessageId]]:
-    """Raises FileNotFoundError when the queue is gone."""
+    """Raises FileNotFoundError if the queue is gone."""
     refuse_gone(root, queue)
     deliveries = [each for each in deliveries if not _stays(root, each, unhandled)]
     targets = root.places.targets(RELEASE.target, queue, [each.id for each in deliveries])
@@ -70,8 +72,8 @@ def _release(
 
 
 def _stays(root: Root, delivery: Delivery, unhandled: bool) -> bool:
-    """Whether it is not to come back: then it is due now, unless it has moved on. Not flushed: a
-    crash has it due when it was to be.
+    """Whether the message stays in delay/ because of its attempts. Makes it due now, unless it has
+    moved on. Not flushed: after a crash it is due at its former time.
     """
     if unhandled and delivery.stamp.can_return(root.now_ms()):
         return False
@@ -80,7 +82,7 @@ def _stays(root: Root, delivery: Delivery, unhandled: bool) -> bool:
     queue, message_id, bucket = delivery.queue, delivery.id, delivery.bucket
     with claimed(root, root.layout.path(RELEASE.source, queue, message_id, bucket)) as claim:
         if claim is not None and claim.stamp == delivery.stamp:
-            now = replace(claim.stamp, due_ms=root.now_ms())
+            now = claim.stamp._replace(due_ms=root.now_ms())
             root.files.stamp(claim.descriptor, now.mtime_ns())
             root.history.record(queue, Event.RELEASED, message_id, now.receives, now.due_ms)
     return True
@@ -89,8 +91,9 @@ def _stays(root: Root, delivery: Delivery, unhandled: bool) -> bool:
 def _put_back(
     root: Root, delivery: Delivery, target: str, now_ms: int, unhandled: bool
 ) -> Flush | None:
-    """What makes it durable; None: it has moved on, its bucket was taken away, or its queue. The
-    time first: between the two steps it is due, and comes back by itself.
+    """Stamps and renames the message. Returns the flush that makes this durable; None: it has moved
+    on, or its bucket or queue is gone. Stamps first: between the two steps the message is due, and
+    returns by itself.
     """
     layout, queue, message_id = root.layout, delivery.queue, delivery.id
     delayed = layout.path(RELEASE.source, queue, message_id, delivery.bucket)
@@ -108,4 +111,4 @@ def _put_back(
         root.places.went(layout.parent(RELEASE.source, queue, delivery.bucket))
         if claim.status.st_nlink > 1:
             return keep_one_name(root, RELEASE.target, queue, message_id, target)
-    return folders_of(root, RELEASE, queue, delivery.bucket, target)
+    return folders_of(root, RELEASE, (queue, delivery.bucket), (queue, target))

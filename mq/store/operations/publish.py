@@ -1,12 +1,12 @@
 """Publishing: a new file in new/, written and flushed, then one rename to its queue.
 
-FORMAT.md, "publish", has the steps and what a crash after each leaves.
+PROTOCOL.md, "publish", has the steps and what a crash after each leaves.
 """
 
 import errno
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mq.model.errors import NoInodes, PublishPurged, QueueNotFound, StagedFileGone
 from mq.model.history import Event
@@ -14,24 +14,26 @@ from mq.model.lifecycle import DELIVER, DISCARD, SCHEDULE, STAGE, State, Transit
 from mq.model.limits import FORGOTTEN_AFTER_S, IDEMPOTENCY_S_DEFAULT
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
-from mq.store.core.moves import folders_of, move
-from mq.store.core.purged import mark_of
+from mq.store.core.find import DELIVERED, has_crossed, kept_flush, whereabouts
+from mq.store.core.message_file import stamp_due
+from mq.store.core.moves import Move, folders_of, move
+from mq.store.core.packed import allow_packs
 from mq.store.core.root import Root
-from mq.store.core.stamping import stamp_due
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import covering_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Keys
-from mq.store.keys.holders import DELIVERED, free_key, has_crossed, kept_flush, whereabouts
+from mq.store.keys.entries import drop_if_stale, enter
 from mq.store.keys.keyed import Once, give_back, take_links
+from mq.store.keys.links import free_key
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A message as it is published: due at `due_ms`, milliseconds since the epoch, and until then
-    in delay/ when it `is_scheduled`. `head` is the header block before its body. Publishes of one
-    `idempotency` key are one publish, for `idempotency_s` seconds from the first one on; those of
-    one `firing` of a schedule are as long as anybody knows of it.
+class Draft(NamedTuple):
+    """A message to publish, due at `due_ms`, in milliseconds since the epoch; in delay/ until then
+    if it `is_scheduled`. `head`: the header block before its body. Publishes with one `idempotency`
+    key are one publish, for `idempotency_s` seconds from the first one. Publishes with one `firing`
+    of a schedule are one publish, as long as the firing is known.
     """
 
     queue: QueueName
@@ -45,7 +47,7 @@ class Draft:
 
     @property
     def once(self) -> Once | None:
-        """What makes it one with other publishes."""
+        """Its identity for deduplication; None: it has none."""
         if self.firing is not None:
             return Once(Keys.FIRING, self.firing, math.inf)
         if self.idempotency is not None:
@@ -54,17 +56,17 @@ class Draft:
 
     @property
     def is_linked(self) -> bool:
-        """Whether it has a key of one kind or another."""
-        return self.id.key is not None or self.once is not None
+        """Whether it has a key of any kind."""
+        is_once = self.idempotency is not None or self.firing is not None
+        return is_once or self.id.key is not None
 
     @property
     def transition(self) -> Transition:
-        """How it leaves new/."""
         return SCHEDULE if self.is_scheduled else DELIVER
 
 
 def _nothing() -> None:
-    """What is looked at before a message shows: for most nothing more."""
+    """The default check before a message shows."""
 
 
 def publish(
@@ -73,12 +75,13 @@ def publish(
     body: bytes | bytearray,
     look_again: Callable[[], None] = _nothing,
 ) -> Steps[MessageId]:
-    """Publishes a message whose body is held in memory. `look_again` is called once its links are
-    there, before it shows: what that raises ends the publish.
+    """Publishes a message with its body in memory. Calls `look_again` after the links are made and
+    before the message shows; an error that it raises ends the publish.
 
-    Raises QueueNotFound, NoSpace, NoInodes; nothing is left behind then.
-    Durable on return: yes.
+    Raises QueueNotFound, NoSpace, NoInodes, and leaves nothing behind then. Durable on return: yes.
     """
+    if draft.id.items:
+        yield from allow_packs(root, (draft.id,))
     descriptor = stage(root, draft, len(body))
     try:
         root.files.write(descriptor, body)
@@ -93,8 +96,8 @@ def publish(
 
 
 def stage(root: Root, draft: Draft, size: int = 0) -> int:
-    """Opens the message's new file in new/ for a body of at least `size` bytes; its descriptor,
-    for writing, behind its header block. Raises NoSpace, NoInodes, PublishPurged. Durable on
+    """Creates the message's file in new/ for a body of at least `size` bytes, and writes its header
+    block. Returns the descriptor, for the body. Raises NoSpace, NoInodes, PublishPurged. Durable on
     return: no.
     """
     refuse_old(root, draft)
@@ -116,21 +119,21 @@ def stage(root: Root, draft: Draft, size: int = 0) -> int:
 
 
 def refuse_old(root: Root, draft: Draft) -> None:
-    """Raises PublishPurged for an id that is older than the queue's purge: what is published with
-    it from here on would never be served.
+    """Raises PublishPurged for an id before the queue's purge mark: its message would never be
+    delivered.
     """
-    if (mark := mark_of(root, draft.queue)) is not None and mark.covers(draft.id.uuid):
+    if (mark := covering_mark(root, draft.queue, draft.id)) is not None:
         raise PublishPurged(mark.ms)
 
 
 def append(root: Root, descriptor: int, data: bytes | bytearray) -> None:
-    """Writes a staged file's next bytes. Raises NoSpace. Durable on return: no."""
+    """Writes the next bytes of a staged file. Raises NoSpace. Durable on return: no."""
     root.space.claim(len(data), inodes=0)
     root.files.write(descriptor, data)
 
 
 def seal(root: Root, draft: Draft, descriptor: int) -> None:
-    """Ends a staged file that was written bit by bit: its time, and its own fsync. Raises
+    """Completes a staged file that was written in parts: sets its mtime and flushes it. Raises
     DueTooFar.
 
     Durable on return: the file, not its place; `deliver` does the rest.
@@ -142,50 +145,60 @@ def seal(root: Root, draft: Draft, descriptor: int) -> None:
 def deliver(
     root: Root, draft: Draft, look_again: Callable[[], None] = _nothing
 ) -> Steps[MessageId]:
-    """Renames a staged file, whose bytes are on stable media, to its queue, or to delay/ when it is
-    scheduled; with its links made before. Its id; or that of an earlier publish of the same
-    idempotency key, and this one's file is taken away.
+    """Renames a staged file, whose bytes are on stable media, to its queue, or to delay/ if it is
+    scheduled, after making its links. Returns its id; or the id of an earlier publish with the same
+    idempotency key, and unlinks this file.
 
-    Raises QueueNotFound, KeyTaken, SettingsUnreadable, Busy, and takes the file away;
-    StagedFileGone when it lay in new/ for so long that it was taken for forgotten.
-    Durable on return: yes.
+    Raises QueueNotFound, KeyTaken, SettingsUnreadable, Busy, and unlinks the file; StagedFileGone
+    if the file was in new/ for so long that it was swept as abandoned. Durable on return: yes.
     """
+    is_linked = draft.is_linked
     try:
-        if draft.is_linked:
+        if draft.id.is_entered and (entered := _enter(root, draft)) is not None:
+            yield entered
+        if is_linked:
             first = yield from take_links(root, draft.queue, draft.id, draft.once)
             if first is not None:
                 discard(root, draft)
+                drop_if_stale(root, draft.queue, draft.id, draft.head)
                 return first
         if draft.is_scheduled:
             yield from assure_queue(root, draft)
         look_again()
         flush = reveal(root, draft)
     except Exception:
-        if draft.is_linked:
+        if is_linked:
             yield from _give_up(root, draft)
         else:
             discard(root, draft)
+        drop_if_stale(root, draft.queue, draft.id, draft.head)
         raise
     try:
         yield flush
     except FileNotFoundError:
         if queue_exists(root, draft.queue):
-            raise  # It is new/ that is gone.
-        # Deleted between the rename and the flush; the message went with its queue.
+            raise  # new/ itself is gone.
+        # Deleted between the rename and the flush; the message went with it.
         raise QueueNotFound(draft.queue.text) from None
     if draft.is_scheduled and not queue_exists(root, draft.queue):
-        raise QueueNotFound(draft.queue.text)  # What it has in delay/ goes with it.
+        raise QueueNotFound(draft.queue.text)  # Its messages in delay/ go with it.
     due_ms = draft.due_ms if draft.is_scheduled else None
-    root.history.record(draft.queue, Event.PUBLISHED, draft.id, 0, due_ms)
+    root.history.record(draft.queue, Event.PUBLISHED, draft.id, 0, due_ms, block=draft.head)
     return draft.id
 
 
+def _enter(root: Root, draft: Draft) -> Flush | None:
+    return enter(root, draft.queue, ((draft.id, draft.head),))
+
+
 def reveal(root: Root, draft: Draft) -> Flush:
-    """Renames a staged file to its place; what makes that durable. Raises as `deliver`."""
-    target = ""
+    """Renames a staged file to its place. Returns the flush that makes this durable. Raises as
+    `deliver`.
+    """
+    target, transition = "", draft.transition
     try:
-        target = root.places.target(draft.transition.target, draft.queue, draft.id)
-        return move(root, draft.transition, draft.queue, draft.id, target=target)
+        target = root.places.target(transition.target, draft.queue, draft.id)
+        return move(root, Move(transition, draft.queue, draft.id, target=target))
     except OSError as error:
         if not is_gone(error):
             raise
@@ -193,8 +206,8 @@ def reveal(root: Root, draft: Draft) -> Flush:
 
 
 def _give_up(root: Root, draft: Draft) -> Steps[None]:
-    """Leaves nothing of a publish that failed; or, where that cannot be, all that it takes to end
-    it: who publishes with the same idempotency key does, or mq-mover takes it away.
+    """Unlinks the file of a failed publish. If its link may stay, keeps the file, so that a publish
+    with the same idempotency key, or mq-mover, can finish.
     """
     if (yield from give_back(root, draft.queue, draft.id, draft.once)):
         discard(root, draft)
@@ -202,8 +215,9 @@ def _give_up(root: Root, draft: Draft) -> Steps[None]:
 
 
 def assure_queue(root: Root, draft: Draft) -> Steps[None]:
-    """No rename into delay/ says that the queue is gone; and whoever made it may have died before
-    its own flush: a power cut would leave a message that has no queue to go to.
+    """Makes the queue of a scheduled message durable. A rename into delay/ does not fail for a
+    missing queue, and the process that made the queue may have died before its flush: a power cut
+    would leave a message without a queue.
     """
     yield Flush(entries=(root.layout.queue(draft.queue),))
     if not queue_exists(root, draft.queue):
@@ -211,20 +225,20 @@ def assure_queue(root: Root, draft: Draft) -> Steps[None]:
 
 
 def discard(root: Root, draft: Draft) -> None:
-    """Takes a staged file away whose publish failed; nobody was told of it."""
+    """Unlinks the staged file of a failed publish, which was not acknowledged."""
     try:
         root.files.unlink(root.layout.path(DISCARD.source, draft.queue, draft.id))
     except OSError:
-        return  # What stays is never delivered, and goes when it is an hour old.
+        return  # A remaining file is never delivered, and is swept after an hour.
 
 
 def _after_gone(root: Root, draft: Draft, target: str) -> Flush:
-    """A rename that said ENOENT: NFS may have done it and lost the answer, or somebody who met the
-    message's link has delivered it; else say what lacks.
+    """Handles ENOENT of a rename: NFS may have done it and lost the answer, or a process that met
+    the message's link has delivered it. Otherwise raises the error of the missing part.
     """
     delivered = root.layout.path(draft.transition.target, draft.queue, draft.id, target)
     if root.files.status(delivered) is not None:
-        return folders_of(root, draft.transition, draft.queue, target=target)
+        return folders_of(root, draft.transition, (draft.queue, ""), (draft.queue, target))
     if not queue_exists(root, draft.queue):
         raise QueueNotFound(draft.queue.text)
     if draft.is_linked and _was_delivered(root, draft):
@@ -233,9 +247,11 @@ def _after_gone(root: Root, draft: Draft, target: str) -> Flush:
 
 
 def _was_delivered(root: Root, draft: Draft) -> bool:
-    """Whether it is, or was removed since; not because it was taken for forgotten."""
+    """Whether the message is delivered, or was removed since, or parted; False if it was swept as
+    abandoned.
+    """
     state = whereabouts(root, draft.queue, draft.id)
-    if state is State.REMOVED:
-        # By wall time: the process that forgot the file may not have seen the step.
+    if state is State.REMOVED or (state is None and draft.id.items):
+        # By wall time: the process that swept the file may not have seen the clock's step.
         return root.now_ms() - draft.id.published_ms < FORGOTTEN_AFTER_S * 1000
     return state in DELIVERED or has_crossed(root, draft.queue, draft.id)

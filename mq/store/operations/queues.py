@@ -1,8 +1,8 @@
-"""Making and deleting queues: a folder, a tombstone, and one lock for both (`queues_lock`).
+"""Makes and deletes queues: a folder, a tombstone, and one lock for both (`queues_lock`).
 
 A queue exists while its folder does. A tombstone beside a folder is a deletion that was never
-answered, and means nothing. FORMAT.md, "create a queue" and "delete a queue", has the steps and
-what a crash after each leaves.
+acknowledged, and has no effect. PROTOCOL.md, "create a queue" and "delete a queue", has the steps
+and what a crash after each leaves.
 """
 
 import contextlib
@@ -12,40 +12,51 @@ from typing import Final
 
 from mq.model.errors import BadName, Busy, NameTaken, ShapeFixed
 from mq.model.lifecycle import REMOVE_LEASED, RETIRE, Transition
-from mq.model.limits import RETIRE_PASSES_MAX, TOMBSTONE_KEPT_S, UUID_CHARS
+from mq.model.limits import UUID_CHARS
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.store.bulk.roll_forward import retire_staged
 from mq.store.core.find import leased_rows
-from mq.store.core.moves import claimed, move, others_of
-from mq.store.core.purged import forget_mark
-from mq.store.core.queues_lock import queues_locked
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.locks import queues_locked
+from mq.store.core.moves import Move, claimed, move, others_of
+from mq.store.core.packed import has_packs
+from mq.store.core.root import Root, rename_once, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import mark_deleted, no_such_queue, queue_exists
+from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import Shape, leading
-from mq.store.format.layout import Keys, is_unfinished, parse_entry, parse_settings
-from mq.store.format.settings import forget_settings, write_shape
-from mq.store.format.walk import entries_if_there, folders, rows_of, walk, walk_spots
+from mq.store.format.layout import Keys, parse_entry, parse_settings
+from mq.store.format.settings import (
+    DEFAULT_SHAPE,
+    NO_FILE,
+    Version,
+    forget_settings,
+    settings_version,
+    write_shape,
+)
+from mq.store.format.walk import folders, named, queue_folders, rows_of, walk, walk_spots
+from mq.store.keys.entries import sweep_entries_of_deleted
 from mq.store.keys.links import move_keys
 from mq.store.operations.purge import sweep_marks
-from mq.store.schedules.schedules import forget_schedules, sweep_schedules
+
+TOMBSTONE_KEPT_S: Final = 3600
+# Scans of delay/ for messages of a deleted queue before the queue is made again.
+RETIRE_PASSES_MAX: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class WantedShape:
-    """What whoever makes a queue says of its shape; None where nothing is said."""
+    """The shape in a request to make a queue; None where the request names none."""
 
     digits: int | None = None
     shards: int | None = None
 
     def fits(self, shape: Shape) -> bool:
-        """Whether a queue of this shape is what is wanted."""
+        """Whether a queue of this shape satisfies the request."""
         return self.digits in (None, shape.digits) and self.shards in (None, shape.shards)
 
     def shape(self) -> Shape:
-        """The shape of a queue that is made so."""
+        """The shape for a new queue."""
         made = Shape()
         return Shape(self.digits or made.digits, self.shards or made.shards)
 
@@ -53,20 +64,48 @@ class WantedShape:
 ANY_SHAPE: Final = WantedShape()
 
 
-def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) -> Steps[bool]:
-    """Makes the queue; False when it was there.
+@dataclass(frozen=True, slots=True)
+class Leavings:
+    """Identifies one deletion of a queue name: the versions of its tombstone and its settings
+    file.
+    """
 
-    Nothing of a deleted queue of that name turns up in it, nor does its shape. Raises Busy;
-    NameTaken when what has the name is no folder; ShapeFixed when the queue was there with a
-    shape that is not wanted, SettingsUnreadable when nobody can tell.
-    Durable on return: yes, also when another process made it.
+    tombstone: tuple[int, int, int] | None
+    settings: Version
+
+
+class ShapeUnsettled(Exception):
+    """A queue of this name was deleted, and processes may still know its shape. To make a queue
+    with a shape other than the default, wait FACTS_SETTLE_S and pass these `leavings`.
+    """
+
+    def __init__(self, leavings: Leavings) -> None:
+        super().__init__(leavings)
+        self.leavings = leavings
+
+
+def create_queue(
+    root: Root,
+    queue: QueueName,
+    wanted: WantedShape = ANY_SHAPE,
+    settled: Leavings | None = None,
+) -> Steps[bool]:
+    """Makes the queue; False if it existed.
+
+    A deleted queue of that name leaves neither messages nor its shape in it. Raises Busy; NameTaken
+    if a file that is not a folder has the name; ShapeFixed if the queue exists with an unwanted
+    shape, SettingsUnreadable if its shape is unknown; ShapeUnsettled, without a change, if the
+    shape is not the default and the leavings of a deleted queue are not `settled`. Durable on
+    return: yes, also if another process made it.
     """
     created = False
     if not queue_exists(root, queue):
         with queues_locked(root):
             if not queue_exists(root, queue):
-                # While the tombstone stands, which says that they may go.
-                yield from forget_schedules(root, queue)
+                if wanted.shape() != DEFAULT_SHAPE:
+                    _check_settled(root, queue, settled)
+                # While the tombstone stands, which says that they may be removed.
+                yield from root.hooks.forget(root, queue)
                 yield from _bury(root, queue)
                 yield from move_keys(root, queue, UuidSource(root.clock).next())
                 yield from forget_mark(root, queue)
@@ -74,7 +113,7 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
                 _make_folder(root, queue)
                 _forget(root, queue)
                 created = True
-    if not created and wanted != ANY_SHAPE and not wanted.fits(root.places.shape(queue)):
+    if not created and wanted != ANY_SHAPE and not wanted.fits(root.facts.shape_now(queue)):
         raise ShapeFixed(queue.text)
     yield Flush(folders=(root.layout.queues,))
     return created
@@ -83,12 +122,11 @@ def create_queue(root: Root, queue: QueueName, wanted: WantedShape = ANY_SHAPE) 
 def delete_queue(
     root: Root, queue: QueueName, uuid: str, is_to_go: Callable[[], bool] | None = None
 ) -> Steps[bool]:
-    """Deletes the queue with its ready messages; `uuid` names its folder in remove/. False where
-    `is_to_go`, which is asked under the lock, says that it stays.
+    """Deletes the queue with its ready messages; `uuid` names its folder in remove/. False if
+    `is_to_go`, called under the lock, says that it stays.
 
-    What it has in delay/ and in leases is out of reach from here on; `retire_delayed` takes it
-    away.
-    Raises QueueNotFound, Busy, what `is_to_go` raises. Durable on return: yes.
+    Its messages in delay/ and in leases cannot be reached from here on; `retire_delayed` removes
+    them. Raises QueueNotFound, Busy, and the errors of `is_to_go`. Durable on return: yes.
     """
     with queues_locked(root):
         if not queue_exists(root, queue):
@@ -104,15 +142,15 @@ def delete_queue(
         finally:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
-        # What came from its sideline, or, to a sideline, from its queue, by one who died before its
-        # own flush, goes with it, and does not come back there.
+        # A message that came from the sideline (or, to a sideline, from the queue), moved by a
+        # process that died before its flush, is deleted too, and does not return there.
         others = (root.layout.queue(other) for other in others_of(root, queue))
         beside = tuple(row for folder in others for row in rows_of(root.files, folder))
         yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
         _forget(root, queue)
         if root.over_network:
             yield from mark_deleted(root, queue, uuid)
-        yield from forget_schedules(root, queue)
+        yield from root.hooks.forget(root, queue)
         yield from move_keys(root, queue, uuid)
         yield from forget_mark(root, queue)
         yield from forget_settings(root.layout, root.files, queue)
@@ -120,8 +158,8 @@ def delete_queue(
 
 
 def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
-    """Moves what a deleted queue has in delay/ and in leases to remove/; how many. Does nothing to
-    a queue that exists, or that was never deleted. Raises Busy. Durable on return: yes.
+    """Moves a deleted queue's messages in delay/ and in leases to remove/. Returns their number.
+    Does nothing if the queue exists or was never deleted. Raises Busy. Durable on return: yes.
     """
     with queues_locked(root):
         if queue_exists(root, queue) or not _has_tombstone(root, queue):
@@ -130,12 +168,12 @@ def retire_delayed(root: Root, queue: QueueName) -> Steps[int]:
 
 
 def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
-    """One pass over delay/ and leases for all deleted queues; how many messages went to remove/.
-    It ends behind so many of them (None: behind all), and another finds the rest.
+    """One pass over delay/ and leases for all deleted queues. Returns how many messages moved to
+    remove/. Ends after `limit` messages (None: no limit); the next pass finds the rest.
 
-    A tombstone goes when nothing needs it any more: one beside a folder, and one for which
-    the pass found nothing and that is older than any publish or fetch in hand. Raises Busy.
-    Durable on return: yes.
+    Removes a tombstone that nothing needs any more: one beside a folder, or one without remaining
+    messages that is older than any publish or fetch in progress. Raises Busy. Durable on return:
+    yes.
     """
     with queues_locked(root):
         standing = _tombstones(root)
@@ -143,10 +181,12 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
         for queue in sorted(deleted):
             yield from _mark_buried(root, queue)
         retired = (yield from _retire_pass(root, deleted, limit)) if deleted else 0
-        yield from sweep_schedules(root)
+        yield from root.hooks.sweep(root)
         for queue, since_ms in standing.items():
-            old = root.aged_ms(TOMBSTONE_KEPT_S) - since_ms >= TOMBSTONE_KEPT_S * 1000
-            if queue not in deleted or (old and not retired):
+            is_old = root.has_aged(since_ms, TOMBSTONE_KEPT_S)
+            # A commit behind the pass still has to meet the deletion.
+            is_over = is_old and not retired and not root.hooks.is_more_to_come(root)
+            if queue not in deleted or is_over:
                 unlink_if_there(root.files, root.layout.tombstone(queue))
         if standing:
             yield Flush(folders=(root.layout.tombstones,))
@@ -158,49 +198,55 @@ def sweep_tombstones(root: Root, limit: int | None = None) -> Steps[int]:
 
 
 def _sweep_settings(root: Root) -> Steps[None]:
-    """What a crash has left of queues that were not made, or are deleted."""
-    for entry in root.files.entries(root.layout.settings):
-        with contextlib.suppress(BadName):
-            queue = parse_settings(entry.name)
-            if not queue_exists(root, queue):
-                yield from forget_settings(root.layout, root.files, queue)
+    """Removes settings that a crash left of queues that were not made, or are deleted."""
+    for _, queue in named(root.files.entries(root.layout.settings), parse_settings):
+        if not queue_exists(root, queue):
+            yield from forget_settings(root.layout, root.files, queue)
 
 
 def _sweep_unfinished(root: Root) -> None:
-    """What was being written under the lock by a process that died."""
+    """Removes unfinished files of processes that died under the lock."""
     for folder in (root.layout.settings, root.layout.purged):
-        for entry in root.files.entries(folder):
-            if is_unfinished(entry.name):
-                unlink_if_there(root.files, entry.path)
+        sweep_unfinished(root, folder, kept_s=None)
 
 
 def _sweep_keys(root: Root) -> Steps[None]:
-    """Those that a crash has left of deleted queues."""
-    left = set()
-    for kind in Keys:
-        for entry in entries_if_there(root.files, root.layout.keys(kind)):
-            with contextlib.suppress(BadName):
-                if entry.is_dir(follow_symlinks=False):
-                    left.add(QueueName.parse(entry.name))
+    """Removes keys and entries that a crash left of deleted queues."""
+    left = {
+        queue for kind in Keys for queue, _ in queue_folders(root.files, root.layout.keys(kind))
+    }
     for queue in sorted(left):
         if not queue_exists(root, queue):
             yield from move_keys(root, queue, UuidSource(root.clock).next())
+    sweep_entries_of_deleted(root)
 
 
 def _tombstones(root: Root) -> dict[QueueName, int]:
-    """The queues that have one, and since when (milliseconds since the epoch)."""
-    found = {}
-    for entry in root.files.entries(root.layout.tombstones):
-        with contextlib.suppress(BadName):
-            stamp = Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns)
-            found[QueueName.parse(entry.name)] = stamp.due_ms
-    return found
+    """The queues with a tombstone, and its time in milliseconds since the epoch."""
+    return {
+        queue: Stamp.from_mtime_ns(entry.stat(follow_symlinks=False).st_mtime_ns).due_ms
+        for entry, queue in named(root.files.entries(root.layout.tombstones), QueueName.parse)
+    }
+
+
+def _check_settled(root: Root, queue: QueueName, settled: Leavings | None) -> None:
+    """Raises ShapeUnsettled if a process may still use the deleted queue's shape: it would not
+    flush the buckets of the new queue that a message may have come from. Buckets of the default
+    shape are flushed by every process.
+    """
+    tombstone = root.files.status(root.layout.tombstone(queue))
+    left = Leavings(
+        tombstone and (tombstone.st_ino, tombstone.st_mtime_ns, tombstone.st_ctime_ns),
+        settings_version(root.layout, root.files, queue),
+    )
+    if left not in (Leavings(None, NO_FILE), settled):
+        raise ShapeUnsettled(left)
 
 
 def _forget(root: Root, queue: QueueName) -> None:
-    """What this process knows of it is of the queue that was."""
+    """Forgets this process's knowledge of the former queue, and restarts the totals."""
     root.places.forget(queue)
-    root.settings.look_again(queue)
+    root.totals.begin_anew(queue)
 
 
 def _make_folder(root: Root, queue: QueueName) -> None:
@@ -212,13 +258,8 @@ def _make_folder(root: Root, queue: QueueName) -> None:
 
 
 def _move_folder(root: Root, queue: QueueName, uuid: str) -> None:
-    target = root.layout.deleted_folder(queue, uuid)
-    try:
-        root.files.rename(root.layout.queue(queue), target)
-    except OSError as error:
-        # NFS may have done it and lost the answer; the uuid is this deletion's alone.
-        if not is_gone(error) or root.files.status(target) is None:
-            raise
+    # Only this deletion uses the uuid.
+    rename_once(root.files, root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
 
 
 def _has_tombstone(root: Root, queue: QueueName) -> bool:
@@ -226,12 +267,16 @@ def _has_tombstone(root: Root, queue: QueueName) -> bool:
 
 
 def _bury(root: Root, queue: QueueName) -> Steps[None]:
-    """Ends a deletion: delay/ is swept until nothing is found, then the tombstone goes."""
+    """Ends a deletion: sweeps delay/ until nothing is found, then removes the tombstone."""
     if not _has_tombstone(root, queue):
         return
     yield from _mark_buried(root, queue)
+    # A pack that is being parted comes back to delay/ once, as its items, behind a pass.
+    wanted, empty = 2 if has_packs(root) else 1, 0
     for _ in range(RETIRE_PASSES_MAX):
-        if not (yield from _retire_pass(root, frozenset({queue}))):
+        met = yield from _retire_pass(root, frozenset({queue}))
+        empty = 0 if met else empty + 1
+        if empty == wanted:
             break
     else:
         raise Busy("messages of the deleted queue are still on their way")
@@ -240,8 +285,8 @@ def _bury(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
-    """Marks the folder of a deleted queue, in case the process that deleted it died before: the
-    tombstone says the folder's name.
+    """Marks the folder of a deleted queue, since the process that deleted it may have died before:
+    the tombstone has the folder's name.
     """
     if not root.over_network:
         return
@@ -251,32 +296,32 @@ def _mark_buried(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = None) -> Steps[int]:
-    """Moves what these queues have in delay/ and in leases, or are to get by bulk publishes, to
-    remove/, or so many of them; how many names it met.
+    """Moves messages of these queues in delay/, in leases and in bulk publishes to remove/, or
+    `limit` of them. Returns the number of names that it met.
 
-    Flushed also when nothing was found: whoever moved the last one from delay/ has perhaps not
-    flushed that yet, and a message that came back would turn up in the queue that is made next.
+    Flushes even if nothing was found: the process that moved the last message out of delay/ may not
+    have flushed that yet, and a message that came back would show in the next queue of that name.
     """
-    # First, since what is rolled forward meanwhile may go to delay/.
-    met = yield from retire_staged(root, deleted)
+    # First, since a roll-forward may still move messages to delay/.
+    met = yield from root.hooks.retire(root, deleted)
     rows: dict[tuple[str, ...], None] = {}
-    # Leases first: what is given back meanwhile is not, where its queue is gone.
+    # Leases first: then no message is released to the missing queue meanwhile.
     leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
     delayed = walk(root.files, root.layout.delay)
     for transition, found in ((REMOVE_LEASED, leased), (RETIRE, delayed)):
-        for bucket, entry in found:
+        for folder, entry in found:
             if limit is not None and met >= limit:
                 break
             try:
                 queue, message_id = parse_entry(entry.name)
             except BadName:
-                continue  # Foreign: left alone.
+                continue  # Foreign files are left alone.
             if queue in deleted and entry.is_file(follow_symlinks=False):
-                target = _retire(root, transition, queue, message_id, bucket)
+                target = _retire(root, transition, queue, message_id, folder.spot)
                 rows[leading(root.layout.remove, target)] = None
                 met += 1
     delay = root.layout.delay
-    left = (leading(delay, bucket) for bucket, _ in folders(root.files, delay))
+    left = (leading(delay, folder.spot) for folder in folders(root.files, delay))
     beside = (*rows, *left, *leased_rows(root))
     yield Flush(folders=(root.layout.remove, delay), beside=beside)
     return met
@@ -285,8 +330,8 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = 
 def _retire(
     root: Root, transition: Transition, queue: QueueName, message_id: MessageId, bucket: str
 ) -> str:
-    """Moves it, unless it has moved meanwhile, or a network mount's cache hides it; its bucket of
-    remove/.
+    """Moves the message, unless it has moved or a network mount's cache hides it. Returns its
+    bucket in remove/.
     """
     target = root.places.target(transition.target, queue, message_id)
     path = root.layout.path(transition.source, queue, message_id, bucket)
@@ -296,8 +341,9 @@ def _retire(
                 return target
             raise Busy("another process is at a message of the deleted queue")
         try:
-            move(root, transition, queue, message_id, claim.status.st_nlink, bucket, target)
+            act = Move(transition, queue, message_id, bucket, target)
+            move(root, act, claim.status.st_nlink)
         except OSError as error:
             if not is_gone(error) or root.files.status(path) is not None:
-                raise  # It is there still: a queue that is made now would get it.
+                raise  # It still exists, and a new queue would get it.
     return target

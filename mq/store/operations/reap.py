@@ -1,15 +1,19 @@
-"""Unlinking what was removed: files, and deleted queues' folders with what lies in them.
+"""Unlinks removed messages: files, and deleted queues' folders with their files.
 
-No unlink is flushed: what a crash brings back is in remove/ still, and is reaped again. A key that
-is freed says that its message was removed for good: that is flushed before.
+Unlinks are not flushed: what a crash brings back is still in remove/, and is reaped again. A key is
+freed only after its message's removal was flushed.
 
-While an archive is enabled no message goes here: `reap_stored` has those that may. Names are
-listed, then the archive's mark is looked at, then they are unlinked: whoever enables an archive
-lists remove/ after that, so what goes without was removed before.
+While an archive is enabled no message is unlinked here: `archive.reaping` does that. Names are
+listed, then the archive's mark is checked, then they are unlinked. Enabling an archive lists
+remove/ after writing the mark, so a message that is unlinked without being archived was removed
+before.
+
+On a network mount a message may come to a deleted queue's folder after the deletion: mq asks the
+server before it moves a message there (`standing.queue_exists`), but other programs may rename
+through a mount that still shows the folder. Such a message goes back to the queue.
 """
 
 import contextlib
-import errno
 import itertools
 import os
 from collections.abc import Iterator
@@ -18,16 +22,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from mq.model.errors import BadName, SettingsUnreadable
-from mq.model.limits import REAPED_NAMES_PER_LOOK, REAPED_PER_PASS_MAX
+from mq.model.errors import BadName, MqError, SettingsUnreadable
+from mq.model.lifecycle import State
+from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.archive.archiving import is_marked
-from mq.store.core.root import Root
+from mq.store.core.find import kept_flush
+from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
+from mq.store.core.standing import queue_exists
 from mq.store.disk.files import Files, is_gone
-from mq.store.format.bucket_names import Bucket, parse_bucket
+from mq.store.format.archive import is_marked
+from mq.store.format.bucket_names import parse_bucket
 from mq.store.format.layout import (
     Keys,
     Layout,
+    are_deleted_entries,
     are_deleted_keys,
     is_beside_links,
     is_deleted_folder,
@@ -36,20 +44,25 @@ from mq.store.format.layout import (
     parse_entry,
 )
 from mq.store.format.pipeline import acknowledged_ms, is_acknowledged
-from mq.store.format.walk import entries_if_there, is_bucket, is_deep_folder
-from mq.store.keys.holders import free_key, kept_flush
-from mq.store.keys.links import is_link
-from mq.store.operations.late import give_back_late
+from mq.store.format.walk import Folder, entries_if_there
+from mq.store.keys.links import free_key, is_link
 
-_NOT_EMPTY: Final = (errno.ENOTEMPTY, errno.EEXIST)
+# A message with an id up to this long after the deletion's begin may have gone with its queue.
+LATE_AFTER_MS: Final = 1_000
+# The limit of names that one pass removes, so that the reaper stops soon when asked to.
+REAPED_PER_PASS_MAX: Final = 20_000
+# The number of names listed between two checks for an archive.
+REAPED_NAMES_PER_LOOK: Final = 500
+
+_log = logger("mq.late")
 
 
 @dataclass(frozen=True, slots=True)
 class Reaped:
-    """What one pass did: files and folders unlinked, foreign names met (deleted queues' folders
-    that hold some among them) and one of them, and when the first file that is kept may go
-    (milliseconds since the epoch; None: none is kept). `more` when another pass may find some
-    though the folder itself has not changed: this one was cut, or there are buckets.
+    """The results of one pass: the numbers of unlinked files, unlinked folders, and foreign names
+    (also folders of deleted queues that hold some) with an example, and when the first kept file
+    may be unlinked (milliseconds since the epoch; None: none is kept). `more`: another pass may
+    find files without a change of the folder, since this one was cut or there are buckets.
     """
 
     files: int = 0
@@ -68,17 +81,17 @@ def reap(
     limit: int = REAPED_PER_PASS_MAX,
     root: Root | None = None,
 ) -> Reaped:
-    """Unlinks what came to `source` (by ctime) at least `keep_s` seconds ago, some `limit` names
-    of it; blocking, in memory that does not grow with what lies there. Where `source` is the
-    remove/ of a `root` that has keys, it frees those of the messages that go.
+    """Unlinks files that came to `source` (by ctime) at least `keep_s` seconds ago, about `limit`
+    names. Blocking; uses constant memory. If `source` is the remove/ of a `root` with keys, frees
+    the messages' keys.
 
-    Names that are no message's, no deleted queue's and no bucket's are left alone, and messages
-    while an archive is enabled in the root that `source` lies in. Raises OSError when the folder
-    cannot be listed, and, after all others went, when one could not be seen or unlinked.
+    Leaves alone names that are not of a message, a deleted queue or a bucket, and all messages
+    while an archive is enabled in the root of `source`. Raises OSError if the folder cannot be
+    listed and, after everything else was unlinked, if a file could not be read or unlinked.
     """
     layout = Layout.of(Path(source).parent) if root is None else root.layout
     passing = _Pass(files, layout, now_ms, round(keep_s * 1000), limit, root)
-    passing.over(files.entries(source), None)
+    passing.over(Folder(source), files.entries(source))
     passing.end()
     if passing.failure is not None:
         raise passing.failure
@@ -86,8 +99,6 @@ def reap(
 
 
 class _Pass:
-    """One pass, folder by folder."""
-
     def __init__(
         self,
         files: Files,
@@ -101,7 +112,8 @@ class _Pass:
         self._layout = layout
         self._is_archived = False
         self._root = root if root is not None and has_keys(root) else None
-        # Elsewhere no rename by a queue's name goes to the folder that had it before.
+        # Only on a network mount can a rename by a queue's name reach the folder that had it
+        # before.
         self._returns = root if root is not None and root.over_network else None
         self._keyed: list[tuple[str, QueueName, MessageId]] = []
         self._files = files
@@ -110,10 +122,10 @@ class _Pass:
         self._limit = limit
         self._unlinked = self._folders = self._foreign = self._buckets = 0
         self._foreign_name = ""
+        self._has_failures = files.is_there(layout.failures)
         self._next_ms: int | None = None
 
     def reaped(self) -> Reaped:
-        """What was done."""
         return Reaped(
             self._unlinked,
             self._folders,
@@ -123,18 +135,18 @@ class _Pass:
             self._is_enough() or self._buckets > 0,
         )
 
-    def over(self, entries: "Iterator[os.DirEntry[str]]", bucket: Bucket | None) -> None:
-        """remove/, or one of its buckets, or what lies below one."""
+    def over(self, folder: Folder, entries: "Iterator[os.DirEntry[str]]") -> None:
+        """Reaps remove/, one of its buckets, or a folder below one."""
         for entry in self._listed(entries):
             if self._is_enough():
                 return
             try:
-                self._one(entry, bucket)
+                self._one(folder, entry)
             except OSError as error:
                 self.failure = self.failure or error
 
     def _listed(self, entries: "Iterator[os.DirEntry[str]]") -> "Iterator[os.DirEntry[str]]":
-        """Entries, listed some at a time, and the archive's mark looked at after that."""
+        """Entries in chunks; checks the archive's mark after listing each chunk."""
         while some := list(islice(entries, REAPED_NAMES_PER_LOOK)):
             self._look_at_mark()
             yield from some
@@ -142,11 +154,9 @@ class _Pass:
     def _look_at_mark(self) -> None:
         self._is_archived = self._is_archived or is_marked(self._files, self._layout)
 
-    def _one(self, entry: "os.DirEntry[str]", bucket: Bucket | None) -> None:
-        if bucket is None and is_bucket(entry):
-            self._bucket(entry, parse_bucket(entry.name))
-        elif bucket is not None and is_deep_folder(entry):
-            self._bucket(entry, bucket)
+    def _one(self, folder: Folder, entry: "os.DirEntry[str]") -> None:
+        if (inner := folder.inner(entry)) is not None:
+            self._bucket(inner)
         elif not _is_ours(entry):
             if not entry.name.startswith("."):
                 self._foreign, self._foreign_name = self._foreign + 1, entry.name
@@ -164,26 +174,29 @@ class _Pass:
     def _folder(self, entry: "os.DirEntry[str]") -> None:
         if are_deleted_keys(entry.name):
             self._empty_keys(entry.path)
-            self._gone(entry)
+            self._gone(entry.path)
+        elif are_deleted_entries(entry.name):
+            self._empty_entries(entry.path)
+            self._gone(entry.path)
         elif self._is_archived:
-            if not self._holds_messages(entry.path):
-                self._gone(entry)
+            if not self._holds_messages(Folder(entry.path)):
+                self._gone(entry.path)
         elif is_acknowledged(entry.name):
-            self._lease(entry)
+            self._lease(entry.path)
         else:
-            self._empty(entry.path, entry.name)
-            self._emptied(entry)
+            self._empty(Folder(entry.path), entry.name)
+            self._emptied(entry.path)
 
-    def _lease(self, folder: "os.DirEntry[str]") -> None:
-        """An acknowledged one: its messages, and, once none is left, itself."""
+    def _lease(self, folder: str) -> None:
+        """Unlinks the messages of an acknowledged lease and, once none is left, its folder."""
         keyed = len(self._keyed)
-        for entry in self._listed(entries_if_there(self._files, folder.path)):
+        for entry in self._listed(entries_if_there(self._files, folder)):
             if self._is_enough() or self._is_archived:
                 return
             if is_message(entry):
                 self._message(entry)
         if len(self._keyed) > keyed:
-            self._buckets += 1  # Those go at the pass's end, and the folder at the next one.
+            self._buckets += 1  # They are unlinked at the pass's end, the folder by the next one.
         else:
             self._emptied(folder)
 
@@ -191,11 +204,12 @@ class _Pass:
         queue, message_id = parse_entry(entry.name)
         if self._root is None or message_id.key is None:
             self._unlink(entry.path)
+            self._forget(message_id)
         else:
             self._keyed.append((entry.path, queue, message_id))
 
     def end(self) -> None:
-        """Unlinks the messages that have keys, which are freed before."""
+        """Unlinks the messages with keys, after freeing these."""
         if self._root is None or not self._keyed:
             return
         try:
@@ -205,20 +219,21 @@ class _Pass:
             return
         for queue, message_id in freed:
             free_key(self._root, queue, message_id)
-        for path, _, _ in self._keyed:
+        for path, _, message_id in self._keyed:
             try:
                 self._unlink(path)
+                self._forget(message_id)
             except OSError as error:
                 self.failure = self.failure or error
 
     def _sync_removals(self, root: Root) -> list[tuple[QueueName, MessageId]]:
-        """Flushes that they were removed, by whoever: if one came back whose key is free, two could
-        have it. Gives those of which that is known.
+        """Flushes the removals of messages with keys, by any process: if a message came back after
+        its key was freed, two could have the key. Returns the messages whose removals are durable.
         """
         freed = []
         folders: dict[str, None] = {}
         for _, queue, message_id in self._keyed:
-            with contextlib.suppress(SettingsUnreadable):  # Its key's next message frees it.
+            with contextlib.suppress(SettingsUnreadable):  # The key's next message frees it.
                 flush = kept_flush(root, queue, message_id)
                 folders |= dict.fromkeys((*flush.folders, *itertools.chain(*flush.beside)))
                 freed.append((queue, message_id))
@@ -230,53 +245,56 @@ class _Pass:
                     raise
         return freed
 
-    def _bucket(self, entry: "os.DirEntry[str]", bucket: Bucket | None) -> None:
+    def _bucket(self, folder: Folder) -> None:
         self._buckets += 1
+        bucket = parse_bucket(folder.spot.partition("/")[0])
         is_old = bucket is not None and not bucket.may_be_written(self._now_ms)
         if not self._is_archived:
-            self.over(entries_if_there(self._files, entry.path), bucket)
+            self.over(folder, entries_if_there(self._files, folder.path))
             if is_old:
-                rmdir_if_empty(self._files, entry.path)
-        elif is_old and not self._holds_messages(entry.path):
-            self._rmdir(entry)
+                rmdir_if_empty(self._files, folder.path)
+        elif is_old and not self._holds_messages(folder):
+            self._rmdir(folder.path)
 
-    def _holds_messages(self, path: str) -> bool:
-        """Whether one lies in the folder; emptied folders in it go. One is enough to know."""
-        for entry in entries_if_there(self._files, path):
-            if is_bucket(entry) or is_deep_folder(entry):
-                if self._holds_messages(entry.path):
+    def _holds_messages(self, folder: Folder) -> bool:
+        """Whether the folder holds a message. Removes empty folders in it on the way."""
+        for entry in entries_if_there(self._files, folder.path):
+            if (inner := folder.inner(entry)) is not None:
+                if self._holds_messages(inner):
                     return True
-                rmdir_if_empty(self._files, entry.path)
+                rmdir_if_empty(self._files, inner.path)
             elif is_message(entry) or _is_id(entry):
                 return True
         return False
 
-    def _emptied(self, entry: "os.DirEntry[str]") -> None:
-        """One that had messages. Where an archive was enabled meanwhile, some may be left to it."""
+    def _emptied(self, path: str) -> None:
+        """Removes an emptied folder; not if an archive was enabled meanwhile, which may still need
+        some messages.
+        """
         if not self._is_archived:
-            self._gone(entry)
+            self._gone(path)
 
-    def _gone(self, entry: "os.DirEntry[str]") -> None:
-        """A folder that was emptied goes."""
-        if not self._is_enough() and self._rmdir(entry):
+    def _gone(self, path: str) -> None:
+        """Removes an emptied folder."""
+        if not self._is_enough() and self._rmdir(path):
             self._folders += 1
 
-    def _rmdir(self, entry: "os.DirEntry[str]") -> bool:
-        went = rmdir_if_empty(self._files, entry.path)
+    def _rmdir(self, path: str) -> bool:
+        went = rmdir_if_empty(self._files, path)
         if not went:
-            self._foreign, self._foreign_name = self._foreign + 1, entry.name
+            self._foreign, self._foreign_name = self._foreign + 1, os.path.basename(path)
         return went
 
-    def _empty(self, folder: str, deleted: str, depth: int = 0) -> None:
-        """Unlinks the messages in a deleted queue's folder, which has the name `deleted`, in its
-        buckets, and in those below them; but for those that came after the deletion.
+    def _empty(self, folder: Folder, deleted: str) -> None:
+        """Unlinks the messages in a deleted queue's folder, named `deleted`, in its buckets and in
+        the folders below these, except for messages that came after the deletion.
         """
-        for entry in self._listed(entries_if_there(self._files, folder)):
+        for entry in self._listed(entries_if_there(self._files, folder.path)):
             if self._is_enough() or self._is_archived:
                 return
-            if (depth == 0 and is_bucket(entry)) or (depth == 1 and is_deep_folder(entry)):
-                self._empty(entry.path, deleted, depth + 1)
-                rmdir_if_empty(self._files, entry.path)
+            if (inner := folder.inner(entry)) is not None:
+                self._empty(inner, deleted)
+                rmdir_if_empty(self._files, inner.path)
             elif _is_id(entry) and not self._goes_back(entry, deleted):
                 self._unlink(entry.path)
 
@@ -299,8 +317,24 @@ class _Pass:
                     self._unlink(entry.path)
             rmdir_if_empty(self._files, of_hash.path)
 
+    def _empty_entries(self, folder: str) -> None:
+        """Unlinks a deleted queue's entries and their folders."""
+        for entry in entries_if_there(self._files, folder):
+            if self._is_enough():
+                return
+            if entry.is_symlink():
+                self._unlink(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                self._empty_entries(entry.path)
+                rmdir_if_empty(self._files, entry.path)
+
     def _is_enough(self) -> bool:
         return self._unlinked + len(self._keyed) >= self._limit
+
+    def _forget(self, message_id: MessageId) -> None:
+        """Unlinks the failures of a message that is gone."""
+        if self._has_failures:
+            unlink_if_there(self._files, self._layout.failure(message_id)[1])
 
     def _unlink(self, path: str) -> None:
         try:
@@ -311,19 +345,20 @@ class _Pass:
 
 
 def has_keys(root: Root) -> bool:
-    """Whether messages of the root have keys that are to be freed. Raises OSError."""
+    """Whether messages of the root have keys to free. Raises OSError."""
     return root.files.status(root.layout.keys(Keys.LOOKUP)) is not None
 
 
 def _is_ours(entry: "os.DirEntry[str]") -> bool:
     if entry.is_dir(follow_symlinks=False):
         name = entry.name
-        return is_deleted_folder(name) or are_deleted_keys(name) or is_acknowledged(name)
+        is_of_queue = is_deleted_folder(name) or are_deleted_keys(name) or are_deleted_entries(name)
+        return is_of_queue or is_acknowledged(name)
     return is_message(entry)
 
 
 def is_message(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is a message's file, where they are named after their queues too."""
+    """Whether the entry is a message's file with its queue's name in front."""
     if not entry.is_file(follow_symlinks=False):
         return False
     try:
@@ -338,22 +373,40 @@ def _is_id(entry: "os.DirEntry[str]") -> bool:
 
 
 def _came_ms(name: str, status: os.stat_result) -> int:
-    """When it came to remove/, milliseconds since the epoch: by its ctime. A lease's folder has
-    another one when something goes from it; its name says when it came, by its consumer's clock.
+    """When the entry came to remove/, in milliseconds since the epoch, by its ctime. The ctime of a
+    lease's folder changes with its contents, so its name counts, by its consumer's clock.
     """
     ctime_ms = status.st_ctime_ns // 1_000_000
     came_ms = acknowledged_ms(name)
     return ctime_ms if came_ms is None else min(ctime_ms, came_ms)
 
 
-def rmdir_if_empty(files: Files, path: str) -> bool:
-    """Takes a folder away; False: something is in it. Raises OSError. Durable on return: no."""
+def give_back_late(
+    root: Root, queue: QueueName, deleted_ms: int, message_id: MessageId, path: str
+) -> bool:
+    """Moves a message from a deleted queue's folder to the current queue of that name. False if it
+    stays: it was published before or during the deletion, another message has its key, or there is
+    no such queue. Raises OSError. Durable on return: yes.
+    """
+    layout, files = root.layout, root.files
+    if message_id.published_ms <= deleted_ms + LATE_AFTER_MS:
+        return False
+    status = files.status(path)
+    if status is None or status.st_ctime_ns // 1_000_000 <= deleted_ms:
+        return False
+    key = message_id.key
+    if key is not None and files.linked(layout.link(Keys.LOOKUP, queue, key).path) != (
+        message_id.text
+    ):
+        return False
+    target = layout.path(State.READY, queue, message_id)
     try:
-        files.rmdir(path)
-    except OSError as error:
-        if is_gone(error):
-            return True  # Another reaper was here.
-        if error.errno in _NOT_EMPTY:
-            return False  # A foreign file is in it.
-        raise
+        if not queue_exists(root, queue) or files.status(target) is not None:
+            return False
+    except MqError:  # There is no folder of queues beside this one.
+        return False
+    files.rename(path, target)
+    files.sync_folder(layout.queue(queue))
+    fields = {"queue": queue.text, "id": message_id.text}
+    _log.warning("a message that came to a deleted queue went back", extra={"fields": fields})
     return True

@@ -1,9 +1,12 @@
-"""What time does to files: back from delay/ when due, out of new/ when forgotten.
+"""Time-driven moves: a due message of delay/ back to its queue, an abandoned file out of new/, and
+an overdue message of a queue to its sideline, or of a sideline back to that.
 
-FORMAT.md, "redeliver" and "forget", has the steps and what a crash after each leaves.
+PROTOCOL.md, "redeliver", "forget, reap" and "sweep overdue messages", has the steps and what a
+crash after each leaves.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -11,19 +14,20 @@ from mq.model.history import Event
 from mq.model.lifecycle import FORGET, REDELIVER, REMOVE_DELAYED, RETIRE, State
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
-from mq.store.core.expired import message_expired
-from mq.store.core.moves import Claim, claimed, move, move_alive
-from mq.store.core.purged import is_purged
+from mq.model.totals import Total
+from mq.store.core.moves import Claim, Move, claimed, move, move_alive
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import is_purged, message_expired
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
+from mq.store.format.layout import Place
 from mq.store.operations.expire import Expiry, expire_held
-from mq.store.operations.sideline import is_at_its_limit, sideline_held
+from mq.store.operations.sideline import is_at_its_limit, move_stamped, sideline_held
 
 
 class Redelivery(Enum):
-    """What became of a message that looked due."""
+    """The result for a message that looked due."""
 
     DELIVERED = "delivered"
     RETIRED = "retired"
@@ -37,16 +41,15 @@ class Redelivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """When a message in delay/ leaves: by its own due time, or so long after it came there.
-
-    `lain_s` None: its mtime says when. Else that many seconds after its ctime.
+    """When a message leaves delay/. `lain_s` None: at its due time, its mtime. Otherwise that many
+    seconds after its ctime.
     """
 
     lain_s: float | None = None
 
     @property
     def by_mtime(self) -> bool:
-        """Whether it is the message's own due time that counts."""
+        """Whether the message's own due time counts."""
         return self.lain_s is None
 
     def due_ms(self, mtime_ns: int, ctime_ns: int) -> int:
@@ -59,20 +62,24 @@ class Timer:
 def redeliver(
     root: Root, queue: QueueName, message_id: MessageId, timer: Timer, bucket: str = ""
 ) -> Steps[tuple[Redelivery, int]]:
-    """Moves a message that is due from its bucket of delay/ to its queue; to remove/ when the
-    queue was deleted, or purged since; to its sideline when it was received as often as its queue
-    allows; where it has expired, to where such messages of its queue go.
+    """Moves a due message from its bucket of delay/: to its queue; to remove/ if the queue was
+    deleted or purged since; to its sideline if it has reached its queue's `max_receives`; if it has
+    expired, where its queue's expired messages go.
 
-    Its mtime is read again under its lock, just before the move: NOT_DUE comes with the due
-    time that was found, milliseconds since the epoch. STRAY: the queue is not there and was
-    not deleted either; the message stays. Raises SidelineMissing when `create_queue` has to make
-    the sideline first, SidelinePurged, Busy, and other Unavailable: the message stays.
-    Durable on return: yes, but for the removal of one that has expired: it comes back as expired.
+    Reads its mtime again under its lock, just before the move. NOT_DUE comes with the due time
+    found, in milliseconds since the epoch. STRAY: the queue does not exist and was not deleted; the
+    message stays. Raises SidelineMissing if `make_sideline` has to make the sideline first,
+    SidelinePurged, Busy, and other Unavailable: the message stays. Durable on return: yes, except
+    for the removal of an expired message: it comes back as expired.
     """
     path = root.layout.path(REDELIVER.source, queue, message_id, bucket)
     with claimed(root, path) as claim:
         if claim is None:
             return Redelivery.LOST, 0
+        # The due time is read again under the lock, and decides. Since the listing, the consumer
+        # may have extended it. A fetch renames a message into delay/ with its old mtime, which
+        # looks due, and keeps the lock until its new due time is on stable media. Without the
+        # lock, two consumers would have the message.
         due_ms = timer.due_ms(claim.status.st_mtime_ns, claim.status.st_ctime_ns)
         if due_ms > root.now_ms():
             return Redelivery.NOT_DUE, due_ms
@@ -82,11 +89,12 @@ def redeliver(
         result, flush = yield from _bring_back(root, queue, message_id, bucket, claim)
     if flush is None:
         return result, 0 if result is Redelivery.LOST else due_ms
-    # Without the lock: whoever fetches it now has won it, flushed or not.
+    # The flush needs no lock: a process that fetches the message from here on has won it, and
+    # flushes both folders itself.
     try:
         yield flush
     except FileNotFoundError:
-        return Redelivery.LOST, 0  # The queue was deleted meanwhile, the message with it.
+        return Redelivery.LOST, 0  # The queue was deleted meanwhile, with the message.
     event = Event.REDELIVERED if result is Redelivery.DELIVERED else Event.REMOVED
     root.history.record(queue, event, message_id, claim.stamp.receives)
     return result, due_ms
@@ -95,20 +103,21 @@ def redeliver(
 def _take_away(
     root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
 ) -> Steps[Redelivery | None]:
-    """What became of one that is not to come back: it has expired, or was received often enough.
-    None: it is to. What is purged, or of a queue that is not there, goes as that does.
+    """Removes or sidelines a message that must not return: it has expired, or has reached its
+    `max_receives`. None: it may return. A purged message, or one without a queue, is left to the
+    caller.
     """
     expired = message_expired(root, queue, message_id)
     if not expired and not is_at_its_limit(root, queue, claim.stamp.attempts):
         return None
     if is_purged(root, queue, message_id) or not queue_exists(root, queue):
         return None
-    where = (State.DELAYED, bucket)
+    place = Place(State.DELAYED, queue, message_id, bucket)
     if not expired:
-        yield from sideline_held(root, queue, message_id, *where, claim, Reason.RECEIVES)
+        yield from sideline_held(root, place, claim, Reason.RECEIVES)
         return Redelivery.SIDELINED
     try:
-        ended = yield from expire_held(root, queue, message_id, *where, claim)
+        ended = yield from expire_held(root, place, claim)
     except OSError as error:
         if not is_gone(error):
             raise
@@ -119,13 +128,16 @@ def _take_away(
 def _bring_back(
     root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
 ) -> Steps[tuple[Redelivery, Flush | None]]:
-    """What became of it, and what makes that durable; None: it is where it was, or is gone."""
+    """The result, and the flush that makes it durable; None: the message has not moved, or is
+    gone.
+    """
     links = claim.status.st_nlink
     try:
         if is_purged(root, queue, message_id):
-            flush = move(root, REMOVE_DELAYED, queue, message_id, links, bucket)
+            flush = move(root, Move(REMOVE_DELAYED, queue, message_id, bucket), links)
+            root.totals.add(queue, Total.PURGED, message_id.items or 1)
             return Redelivery.RETIRED, flush
-        flush = yield from move_alive(root, REDELIVER, queue, message_id, links, bucket)
+        flush = yield from move_alive(root, Move(REDELIVER, queue, message_id, bucket), links)
     except OSError as error:
         if not is_gone(error):
             raise
@@ -133,16 +145,16 @@ def _bring_back(
             return Redelivery.LOST, None
         if queue_exists(root, queue) or not _was_deleted(root, queue):
             return Redelivery.STRAY, None
-        return Redelivery.RETIRED, move(root, RETIRE, queue, message_id, links, bucket)
+        return Redelivery.RETIRED, move(root, Move(RETIRE, queue, message_id, bucket), links)
     return Redelivery.DELIVERED, flush
 
 
 def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) -> bool:
-    """Moves a file of new/ to remove/ when nothing was written to it for `after_s` seconds.
+    """Moves a file of new/ to remove/ if nothing was written to it for `after_s` seconds.
 
-    Such a publish was never answered, and the file may be torn. False when it stays, went
-    meanwhile, or was the name of a delivered message that a crash had left: that alone goes.
-    Raises OSError. Durable on return: no; what a crash undoes is forgotten again.
+    Such a publish was never acknowledged, and the file may be torn. False if the file stays, is
+    gone, or was a second name of a delivered message, which a crash left: only that name is
+    removed. Raises OSError. Durable on return: no; what a crash undoes is swept again.
     """
     path = root.layout.path(FORGET.source, queue, message_id)
     status = root.files.status(path)
@@ -152,7 +164,7 @@ def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) 
         if status.st_nlink > 1:
             root.files.unlink(path)
             return False
-        move(root, FORGET, queue, message_id)
+        move(root, Move(FORGET, queue, message_id))
     except OSError as error:
         if is_gone(error):
             return False
@@ -161,9 +173,44 @@ def forget(root: Root, queue: QueueName, message_id: MessageId, after_s: float) 
 
 
 def is_forgotten(root: Root, status: os.stat_result, after_s: float) -> bool:
-    """Whether nothing was written to a file of new/ for so long."""
-    return root.aged_ms(after_s) - status.st_ctime_ns // 1_000_000 >= after_s * 1000
+    """Whether nothing was written to a file of new/ for `after_s` seconds."""
+    return root.has_aged(status.st_ctime_ns // 1_000_000, after_s)
 
 
 def _was_deleted(root: Root, queue: QueueName) -> bool:
     return root.files.status(root.layout.tombstone(queue)) is not None
+
+
+class Swept(Enum):
+    """The result for a message that looked overdue."""
+
+    SIDELINED = "sidelined"
+    RETURNED = "returned"
+    """Back to the sideline that it was fetched from."""
+    STAYS = "stays"
+    """It is not overdue, its queue is missing, it is purged, or another process has it locked."""
+
+
+def sweep_overdue(
+    root: Root, place: Place, is_overdue: Callable[[os.stat_result], bool]
+) -> Steps[Swept]:
+    """Moves an overdue message of delay/ to its queue's sideline, with reason SWEPT; a message of a
+    sideline back to that, as ready. Calls `is_overdue` again under its inode's lock.
+
+    Raises SidelineMissing if `make_sideline` has to make the sideline first; SidelinePurged, Busy,
+    StorageFailed, SettingsUnreadable: the message is where it was. Durable on return: yes.
+    """
+    _, queue, message_id, bucket = place
+    with claimed(root, place.path(root.layout)) as claim:
+        if claim is None or not is_overdue(claim.status):
+            return Swept.STAYS
+        if not queue_exists(root, queue) or is_purged(root, queue, message_id):
+            return Swept.STAYS
+        if queue.is_sideline:
+            act = Move(REDELIVER, queue, message_id, bucket)
+            stamp = yield from move_stamped(root, act, claim, Reason.SWEPT)
+        else:
+            yield from sideline_held(root, place, claim, Reason.SWEPT)
+            return Swept.SIDELINED
+    root.history.record(queue, Event.REDELIVERED, message_id, stamp.receives)
+    return Swept.RETURNED

@@ -1,6 +1,6 @@
-"""Deleting a message by its id: one rename to remove/, from wherever it is.
+"""Deletes a message by its id: one rename to remove/, from any state.
 
-FORMAT.md, "delete", has the steps and what a crash after each leaves.
+PROTOCOL.md, "delete a message", has the steps and what a crash after each leaves.
 """
 
 import contextlib
@@ -9,7 +9,7 @@ import os
 from enum import Enum
 from typing import Final
 
-from mq.model.errors import DeliveredAgain, MessageNotFound
+from mq.model.errors import DeliveredAgain, KeyNotFound, MessageNotFound
 from mq.model.history import Event
 from mq.model.lifecycle import (
     EXPUNGE_DELAYED,
@@ -19,13 +19,14 @@ from mq.model.lifecycle import (
     REMOVE_LEASED,
     REMOVE_READY,
     State,
-    Transition,
 )
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName
-from mq.store.core.find import PASSES, Precondition, leased_rows, nowhere, places_alive
+from mq.model.names import Key, MessageId, QueueName
+from mq.model.totals import Total
+from mq.store.core.find import PASSES, Precondition, leased_rows, lives, nowhere, places_alive
 from mq.store.core.moves import (
     Claim,
+    Move,
     claimed,
     crossed_from,
     keep_one_name,
@@ -33,13 +34,16 @@ from mq.store.core.moves import (
     move,
     rows_across,
 )
-from mq.store.core.purged import refuse_purged
 from mq.store.core.root import Root
-from mq.store.core.standing import no_such_queue, queue_seen
+from mq.store.core.standing import no_such_queue, queue_exists, queue_seen
+from mq.store.core.unserved import refuse_purged
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import leading
-from mq.store.keys.holders import free_key
+from mq.store.format.layout import Keys, Place
+from mq.store.keys.entries import block_at, drop_entries
+from mq.store.keys.keyed import settle
+from mq.store.keys.links import LINK_TRIES_MAX, free_key, linked_id, read_link
 
 _REMOVALS: Final = {
     State.DELAYED: REMOVE_DELAYED,
@@ -61,25 +65,30 @@ class _Found(Enum):
     BUSY = "another process is at it, or was: it is not where it was seen"
     NOWHERE = "nowhere"
 
+    __hash__ = object.__hash__  # Enum's own is Python code.
+
 
 def remove(
     root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None = None
 ) -> Steps[bool]:
-    """Removes the message; False when it lay in remove/ already.
+    """Removes the message; False if it was removed before.
 
-    `if_receives` is asked, under the inode's lock, whether the message's receives are those
-    that the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy,
-    StorageFailed. Durable on return: yes; and so is what a not-found says, since whoever removed
-    the message may have died before its own flush.
+    `if_receives` is called under the inode's lock: whether the message's receives are those that
+    the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy, StorageFailed.
+    Durable on return: yes; a not-found too, since the process that removed the message may have
+    died before its flush.
     """
     layout = root.layout
-    if not queue_seen(root, queue):
+    # In a queue that another process has just deleted it may still find a message, which is removed
+    # all the same; a miss is answered by the current state.
+    facts = root.facts.of(queue)
+    if not facts.exists and not queue_seen(root, queue):
         yield from no_such_queue(root, queue)
-    yield from refuse_purged(root, queue, message_id)
-    # Also where it was before: whoever moved it from there, or removed it, has perhaps not flushed
-    # that yet. remove/ comes first, which has the message then.
+    if facts.purged_ms is not None:
+        yield from refuse_purged(root, queue, message_id)
+    # Flush even if it was removed before: the process that removed it, or moved it there, may not
+    # have flushed that. remove/ first, which has the message then.
     beside: tuple[tuple[str, ...], ...] = root.places.buckets(queue, message_id)
-    beside = (*beside, *rows_across(root, crossed_from(root, queue), message_id))
     starts = (layout.delay, layout.queue(queue))
     folders: tuple[str, ...] = (layout.remove, *starts)
     seen = set()
@@ -87,38 +96,40 @@ def remove(
         found, bucket, state, receives = _pass(root, queue, message_id, if_receives, look)
         seen.add(found)
         if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
+            beside = (*beside, *rows_across(root, crossed_from(root, queue), message_id))
             if found is not _Found.HERE or state is State.LEASED:
                 beside = (*beside, *leased_rows(root))
             if bucket:
                 folders = (layout.remove, *leading(layout.remove, bucket), *starts)
-            # A folder that is gone is a queue deleted meanwhile, or a bucket that was reaped.
+            # The folder of a queue that was deleted meanwhile, or of a bucket that was reaped.
             with contextlib.suppress(FileNotFoundError):
                 covered = len(starts) if found is _Found.HERE else 0
                 yield Flush(folders=folders, beside=beside, covered=covered)
-            if message_id.key is not None:
-                free_key(root, queue, message_id)
+            free_key(root, queue, message_id)
+            if message_id.is_entered:
+                path = root.layout.path(State.REMOVED, queue, message_id, bucket)
+                block = block_at(root, path, message_id)
+                drop_entries(root, queue, message_id, block)
             if found is not _Found.REMOVED:
+                root.totals.add(queue, Total.DELETED, message_id.items or 1)
                 root.history.record(queue, Event.REMOVED, message_id, receives)
             return found is not _Found.REMOVED
     yield from nowhere(root, queue, message_id, is_busy=_Found.BUSY in seen)
     raise MessageNotFound(message_id.text)
 
 
-def take_away(
-    root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str
-) -> bool:
-    """Moves a message that nobody may have any more from this place to remove/; False when it is
-    not there, or another process is at it. Raises OSError, Busy. Durable on return: no.
+def take_away(root: Root, place: Place) -> bool:
+    """Moves a message that is no longer served to remove/. False if it is gone, or another process
+    has it locked. Raises OSError, Busy. Durable on return: no.
     """
-    removal = _REMOVALS[state]
-    status = message_status(root, root.layout.path(state, queue, message_id, bucket))
+    status = message_status(root, place.path(root.layout))
     if status is None:
         return False
-    target = root.places.target(removal.target, queue, message_id)
+    queue, message_id, removal = place.queue, place.id, _removal(root, *place)
     try:
         if status.st_nlink == 1:
-            _remove(root, removal, queue, message_id, 1, bucket, target)
-        elif _remove_locked(root, removal, queue, message_id, None, bucket, target) is _Found.BUSY:
+            _remove(root, removal, 1)
+        elif _remove_locked(root, removal, None) is _Found.BUSY:
             return False
     except OSError as error:
         if not is_gone(error):
@@ -128,18 +139,21 @@ def take_away(
     return True
 
 
-def take_held(
-    root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
-) -> None:
-    """Like `take_away` of a message whose claim the caller has. Raises OSError as rename does."""
-    removal, links = _REMOVALS[state], claim.status.st_nlink
-    target = root.places.target(removal.target, queue, message_id)
-    _remove(root, removal, queue, message_id, links, bucket, target)
-    root.history.record(queue, Event.REMOVED, message_id, claim.stamp.receives)
+def take_held(root: Root, place: Place, claim: Claim) -> None:
+    """Like `take_away`, for a message that the caller has claimed. Raises OSError as rename
+    does.
+    """
+    _remove(root, _removal(root, *place), claim.status.st_nlink)
+    root.history.record(place.queue, Event.REMOVED, place.id, claim.stamp.receives)
+
+
+def _removal(root: Root, state: State, queue: QueueName, message_id: MessageId, at: str) -> Move:
+    target = root.places.target(State.REMOVED, queue, message_id)
+    return Move(_REMOVALS[state], queue, message_id, at, target)
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the error says that there is no room for a name."""
+    """Whether the error means that there is no room for another name."""
     return error.errno in _NO_SPACE
 
 
@@ -150,24 +164,22 @@ def _pass(
     if_receives: Precondition | None,
     look: int,
 ) -> tuple[_Found, str, State, int]:
-    """Looks once into every place of the message, and removes it from the first that has it; what
-    came of it, the bucket of remove/ that it lies in then, where it was, and its receives.
+    """Searches every place of the message once, and removes it from the first one that has it.
+    Returns the outcome, its bucket in remove/, its former state, and its receives.
     """
     missed = _Found.NOWHERE
     for state, source in places_alive(root, queue, message_id, look):
-        removal = _REMOVALS[state]
-        status = message_status(root, root.layout.path(removal.source, queue, message_id, source))
+        status = message_status(root, root.layout.path(state, queue, message_id, source))
         if status is None:
             continue
-        target = root.places.target(removal.target, queue, message_id)
+        removal = _removal(root, state, queue, message_id, source)
         try:
-            # Of two names a fetch would take remove/'s away: only the lock keeps it off.
+            # If it has two names, a fetch would remove remove/'s: only the lock prevents that.
             if if_receives is None and status.st_nlink == 1:
-                found = _remove(root, removal, queue, message_id, 1, source, target)
-                return found, target, state, _receives(status)
-            found = _remove_locked(root, removal, queue, message_id, if_receives, source, target)
+                return _remove(root, removal, 1), removal.bucket, state, _receives(status)
+            found = _remove_locked(root, removal, if_receives)
             if found is not _Found.BUSY:
-                return found, target, state, _receives(status)
+                return found, removal.bucket, state, _receives(status)
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -187,8 +199,8 @@ def _pass(
 
 
 def _keep_removed(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
-    """Takes the other name away of one that is removed: it may be of the queue's sideline, or in a
-    sideline of its queue, where nobody has looked. False when another process is at it.
+    """Unlinks the other name of a removed message: it may be in the queue's sideline or in a joined
+    queue, where this operation did not search. False if another process has it locked.
     """
     with claimed(root, root.layout.path(State.REMOVED, queue, message_id, bucket)) as claim:
         if claim is not None:
@@ -200,42 +212,74 @@ def _receives(status: os.stat_result) -> int:
     return Stamp.from_mtime_ns(status.st_mtime_ns).receives
 
 
-def _remove(
-    root: Root,
-    removal: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    links: int,
-    source: str,
-    target: str,
-) -> _Found:
+def _remove(root: Root, removal: Move, links: int) -> _Found:
     try:
-        move(root, removal, queue, message_id, links, source, target)
+        move(root, removal, links)
         return _Found.HERE if links == 1 else _Found.TAKEN
     except OSError as error:
         if not is_full(error):
             raise
-    # remove/ cannot grow by a name: take the name away instead, which frees.
-    expunged = _EXPUNGED[removal]
+    # remove/ cannot grow by a name: unlink the message instead, which frees space.
+    expunged = removal._replace(transition=_EXPUNGED[removal.transition])
     if links > 1:
-        keep_one_name(root, expunged.source, queue, message_id, source)
-    root.files.unlink(root.layout.path(expunged.source, queue, message_id, source))
+        source = expunged.transition.source
+        keep_one_name(root, source, expunged.queue, expunged.id, expunged.source)
+    root.files.unlink(expunged.source_path(root.layout))
     return _Found.TAKEN
 
 
-def _remove_locked(
-    root: Root,
-    removal: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    if_receives: Precondition | None,
-    source: str,
-    target: str,
-) -> _Found:
-    with claimed(root, root.layout.path(removal.source, queue, message_id, source)) as claim:
+def _remove_locked(root: Root, removal: Move, if_receives: Precondition | None) -> _Found:
+    with claimed(root, removal.source_path(root.layout)) as claim:
         if claim is None:
             return _Found.BUSY
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
-        links = claim.status.st_nlink
-        return _remove(root, removal, queue, message_id, links, source, target)
+        return _remove(root, removal, claim.status.st_nlink)
+
+
+def find_key(root: Root, queue: QueueName, key: Key) -> Steps[MessageId]:
+    """The living message with the key. Raises QueueNotFound, KeyNotFound. Durable on return: that
+    it has the key.
+    """
+    holder = yield from _named(root, queue, key)
+    if holder is None or not lives(root, queue, holder):
+        raise KeyNotFound(key.text)
+    return holder
+
+
+def remove_by_key(
+    root: Root, queue: QueueName, key: Key, if_receives: Precondition | None = None
+) -> Steps[bool]:
+    """Removes the message with the key, as `remove` does; False if it was removed before. Raises
+    KeyNotFound, and the errors of `remove`. Durable on return: yes.
+    """
+    last = None
+    for _ in range(LINK_TRIES_MAX):
+        holder = yield from _named(root, queue, key)
+        if holder is None or holder == last:
+            break
+        try:
+            return (yield from remove(root, queue, holder, if_receives))
+        except MessageNotFound:
+            last = holder  # Or another message has the key now.
+    raise KeyNotFound(key.text)
+
+
+def _named(root: Root, queue: QueueName, key: Key) -> Steps[MessageId | None]:
+    """The message that the key's link names, which is delivered first if it was not yet; None:
+    there is none.
+    """
+    if not queue_exists(root, queue):
+        yield from no_such_queue(root, queue)
+    place = root.layout.link(Keys.LOOKUP, queue, key)
+    target = read_link(root, place)
+    holder = None if target is None else linked_id(target)
+    if holder is None:
+        return None
+    try:
+        yield from settle(root, queue, place, holder)
+    except FileNotFoundError:
+        if not queue_exists(root, queue):
+            yield from no_such_queue(root, queue)
+        raise
+    return holder

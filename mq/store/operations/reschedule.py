@@ -1,48 +1,55 @@
-"""Giving a message another due time: released to its queue, kept back in delay/, or extended.
+"""Changes a message's due time: releases it to its queue, postpones it in delay/, or extends its
+visibility timeout.
 
-FORMAT.md, "extend, release, postpone", has the steps and what a crash after each leaves.
+PROTOCOL.md, "extend, postpone, release", has the steps and what a crash after each leaves.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from mq.model.errors import Busy, DeliveredAgain, MessageLeased, MessageNotFound
+from mq.model.failure import Failure
 from mq.model.history import Event
 from mq.model.lifecycle import POSTPONE, RELEASE, State
 from mq.model.message import Delivery, GivenBack, Stamp
 from mq.model.names import MessageId, QueueName
+from mq.store.core.failures import keep_failure
 from mq.store.core.find import PASSES, Precondition, nowhere, places_alive
-from mq.store.core.moves import Claim, claimed, keep_one_name, message_status, move_alive
-from mq.store.core.purged import refuse_purged
+from mq.store.core.message_file import check_due, stamp_due
+from mq.store.core.moves import Claim, Move, claimed, keep_one_name, message_status, move_alive
 from mq.store.core.root import Root
-from mq.store.core.stamping import check_due, stamp_due
 from mq.store.core.standing import no_such_queue, queue_exists
+from mq.store.core.unserved import refuse_purged
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import leading
+from mq.store.format.layout import Place
 from mq.store.format.pipeline import parse_lease_file
 from mq.store.operations.sideline import is_at_its_limit
 
 
 def release(root: Root, delivery: Delivery) -> Steps[bool]:
-    """Puts a claimed message that nobody took back into its queue, unless it has moved on.
+    """Returns a claimed message that was not delivered to its queue.
 
-    Its receives stay counted. One that was received as often as its queue allows is due now, and
-    stays for mq-mover to sideline: False. Durable on return: yes, when True.
+    The delivery does not count as an attempt, unless its visibility timeout ended. In that case a
+    message at its `max_receives` becomes due and stays for mq-mover to sideline: False. Durable on
+    return: yes, if True.
     """
-    delayed = root.layout.path(RELEASE.source, delivery.queue, delivery.id, delivery.bucket)
-    with claimed(root, delayed) as claim:
+    place = Place(State.DELAYED, delivery.queue, delivery.id, delivery.bucket)
+    with claimed(root, place.path(root.layout)) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return False
-        now = replace(claim.stamp, due_ms=root.now_ms())
-        if is_at_its_limit(root, delivery.queue, now.attempts):
-            # Not flushed: a crash has it due when it was to be.
+        now_ms = root.now_ms()
+        is_returned = claim.stamp.can_return(now_ms)
+        now = claim.stamp.given_back(now_ms, is_returned)
+        if not is_returned and is_at_its_limit(root, delivery.queue, now.attempts):
+            # Not flushed: after a crash it is due at its former time.
             root.files.stamp(claim.descriptor, now.mtime_ns())
-            _record(root, Event.RELEASED, delivery.queue, delivery.id, now)
+            _record(root, Event.RELEASED, place, now)
             return False
         try:
-            yield from _release(root, delivery.queue, delivery.id, delivery.bucket, claim, now)
+            yield from _release(root, place, claim, now)
         except OSError as error:
             if is_gone(error):
                 return False  # Its queue is gone; mq-mover decides.
@@ -51,22 +58,31 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
 
 
 def extend(root: Root, delivery: Delivery, due_ms: int) -> Steps[Delivery | None]:
-    """Gives a message that this process has claimed, and flushed, another due time, milliseconds
-    since the epoch; None when it has moved on. Durable on return: yes.
+    """Sets another due time, in milliseconds since the epoch, on a message that this process has
+    claimed durably. None if the message has moved on. Durable on return: yes.
     """
-    delayed = root.layout.path(State.DELAYED, delivery.queue, delivery.id, delivery.bucket)
-    with claimed(root, delayed) as claim:
+    place = Place(State.DELAYED, delivery.queue, delivery.id, delivery.bucket)
+    with claimed(root, place.path(root.layout)) as claim:
         if claim is None or claim.stamp != delivery.stamp:
             return None
-        stamp = replace(claim.stamp, due_ms=due_ms)
+        stamp = claim.stamp._replace(due_ms=due_ms)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         yield Flush(files=(claim.descriptor,))
-    _record(root, Event.EXTENDED, delivery.queue, delivery.id, stamp)
-    return replace(delivery, stamp=stamp)
+    _record(root, Event.EXTENDED, place, stamp)
+    return delivery._replace(stamp=stamp)
+
+
+class _Wanted(NamedTuple):
+    """The arguments of `reschedule`."""
+
+    due_in_s: float
+    if_receives: Precondition | None
+    given: GivenBack
+    failure: Failure | None
 
 
 class _Moved(Busy):
-    """A rename found nothing, or was done and the answer lost."""
+    """A rename found nothing, or was done and its answer lost."""
 
 
 def reschedule(
@@ -76,16 +92,18 @@ def reschedule(
     due_in_s: float,
     if_receives: Precondition | None = None,
     given: GivenBack = GivenBack.NO,
+    failure: Failure | None = None,
 ) -> Steps[Stamp]:
-    """Has the message be ready in so many seconds from now, 0: at once, wherever it is; its new
-    stamp. Its receives stay as they are. What was tried as often as its queue allows does not come
-    back from delay/: mq-mover sidelines it, when it is due.
+    """Makes the message due in `due_in_s` seconds (0: ready at once), in any state. Returns its new
+    stamp. Its receives stay. A message at its `max_receives` does not return from delay/: mq-mover
+    sidelines it when it is due.
 
-    `given`: where its delivery ends with that, what was tried as often as its queue allows is due
-    now, to be sidelined; and one that no program had, and has not lapsed, is no attempt.
-    `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
-    Raises QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy,
-    StorageFailed. Durable on return: yes; and so is what a not-found says.
+    `given`: whether and how this ends its delivery. If it does, a message at its `max_receives` is
+    due now, to be sidelined; and a delivery that no program handled does not count as an attempt,
+    unless its visibility timeout ended. `if_receives` is called under the inode's lock: whether the
+    receives are those that the client saw. `failure` is kept with the message. Raises
+    QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain, DueTooFar, Busy, StorageFailed.
+    Durable on return: yes; a not-found too.
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
@@ -94,8 +112,9 @@ def reschedule(
     for look in range(PASSES):
         for state, bucket in places_alive(root, queue, message_id, look):
             try:
+                place = Place(state, queue, message_id, bucket)
                 stamp = yield from _reschedule_at(
-                    root, queue, message_id, state, bucket, due_in_s, if_receives, given
+                    root, place, _Wanted(due_in_s, if_receives, given, failure)
                 )
             except Busy as busy:
                 is_busy = True
@@ -103,7 +122,7 @@ def reschedule(
                 continue
             except DeliveredAgain as again:
                 if has_moved:
-                    # Perhaps because this request has released it: then it was not refused.
+                    # This request may have released it, and so moved it: that is no refusal.
                     raise Busy("the message moved while it was held") from again
                 raise
             if stamp is not None:
@@ -114,45 +133,43 @@ def reschedule(
 
 def _reschedule_at(
     root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    state: State,
-    bucket: str,
-    due_in_s: float,
-    if_receives: Precondition | None,
-    given: GivenBack,
+    place: Place,
+    wanted: "_Wanted",
 ) -> Steps[Stamp | None]:
-    """None: it is not there. Raises Busy when another is at it, or moved it meanwhile."""
-    path = root.layout.path(state, queue, message_id, bucket)
+    """None: the message is not there. Raises Busy if another process has it locked or moved it."""
+    due_in_s, if_receives, given, failure = wanted
+    path = place.path(root.layout)
     if message_status(root, path) is None:
         return None
-    if state is State.LEASED:
-        raise MessageLeased(parse_lease_file(bucket[:-1])[0].text)
+    if place.state is State.LEASED:
+        raise MessageLeased(parse_lease_file(place.bucket[:-1])[0].text)
     with claimed(root, path) as claim:
         if claim is None:
-            raise Busy("another process is at the message")
+            raise Busy("another process has the message locked")
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
+        yield from _keep(root, place, claim, failure)
         due_in_ms = round(due_in_s * 1000)
         now_ms = root.now_ms()
-        # Once alone, also where the request comes again: what a crash left here is due.
-        is_held = state is State.DELAYED
+        # Once only, also if the request is repeated: what a crash left here is due.
+        is_held = place.state is State.DELAYED
         is_returned = is_held and given is GivenBack.UNHANDLED and claim.stamp.can_return(now_ms)
         attempts = claim.stamp.attempts
-        is_over = is_held and not is_returned and is_at_its_limit(root, queue, attempts)
-        is_given = is_held and given is not GivenBack.NO
+        is_over = is_held and not is_returned and is_at_its_limit(root, place.queue, attempts)
+        is_given = given is not GivenBack.NO
         if is_over and is_given:
-            due_in_ms = 0  # It is mq-mover's to sideline, and nothing is waited for.
+            due_in_ms = 0  # mq-mover sidelines it as soon as possible.
+        event = Event.RELEASED if is_given else Event.EXTENDED
         act: Callable[..., Steps[Stamp]]
         if not is_held:
-            act = _postpone if due_in_ms > 0 else _leave
+            act = partial(_postpone, event=event) if due_in_ms > 0 else _leave
         elif due_in_ms > 0 or is_over:
-            act = partial(_stay, event=Event.RELEASED if is_given else Event.EXTENDED)
+            act = partial(_stay, event=event)
         else:
             act = _release
         stamp = claim.stamp.given_back(now_ms + due_in_ms, is_returned)
         try:
-            return (yield from act(root, queue, message_id, bucket, claim, stamp))
+            return (yield from act(root, place, claim, stamp))
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -160,19 +177,19 @@ def _reschedule_at(
             raise _Moved("the message moved while it was held") from error
 
 
-def _stay(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    bucket: str,
-    claim: Claim,
-    stamp: Stamp,
-    event: Event,
-) -> Steps[Stamp]:
-    """Whoever brought it to delay/ may have died before its own flush, and what a power cut took
-    back to its queue would be served before its time.
+def _keep(root: Root, place: Place, claim: Claim, failure: Failure | None) -> Steps[None]:
+    """Records the failure before the message moves: afterwards another consumer may have it."""
+    if failure is not None:
+        event = (Event.RELEASED, claim.stamp.receives)
+        yield from keep_failure(root, place.queue, place.id, event, failure)
+
+
+def _stay(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event) -> Steps[Stamp]:
+    """Flushes the entry in delay/ too: the process that moved it there may have died before its
+    own flush, and a power cut would then return the message to its queue before its time.
     """
     stamp_due(root, claim.descriptor, stamp)
+    _, queue, message_id, bucket = place
     delay, top = root.layout.delay, root.layout.queue(queue)
     if claim.status.st_nlink > 1:
         flush = keep_one_name(root, State.DELAYED, queue, message_id, bucket)
@@ -180,47 +197,45 @@ def _stay(
         ways = (delay, *leading(delay, bucket), top)
         flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
     yield flush._replace(files=(claim.descriptor,), entries=(top,))
-    _record(root, event, queue, message_id, stamp)
+    _record(root, event, place, stamp)
     return stamp
 
 
-def _postpone(
-    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
-) -> Steps[Stamp]:
-    """The rename first, as in a fetch: in its queue a message is served whatever its time."""
+def _postpone(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event) -> Steps[Stamp]:
+    """Renames before it stamps, as a fetch does: in its queue a message is delivered whatever its
+    due time.
+    """
     check_due(root, claim.descriptor, stamp)
-    flush = yield from move_alive(root, POSTPONE, queue, message_id, claim.status.st_nlink, bucket)
+    act = Move(POSTPONE, place.queue, place.id, place.bucket)
+    flush = yield from move_alive(root, act, claim.status.st_nlink)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     yield flush._replace(files=(claim.descriptor,))
-    _record(root, Event.EXTENDED, queue, message_id, stamp)
+    _record(root, event, place, stamp)
     return stamp
 
 
-def _release(
-    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
-) -> Steps[Stamp]:
-    """The time first: between the two steps it is due, and comes back by itself."""
+def _release(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stamp]:
+    """Stamps before it renames: a message between the two steps is due, and returns by itself."""
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
-    flush = yield from move_alive(root, RELEASE, queue, message_id, claim.status.st_nlink, bucket)
-    # Without the lock: whoever fetches it now has won it, flushed or not.
+    act = Move(RELEASE, place.queue, place.id, place.bucket)
+    flush = yield from move_alive(root, act, claim.status.st_nlink)
+    # The flush needs no lock: a process that fetches the message from here on has won it.
     root.files.unlock(claim.descriptor)
     yield flush._replace(files=(claim.descriptor,))
-    _record(root, Event.RELEASED, queue, message_id, stamp)
+    _record(root, Event.RELEASED, place, stamp)
     return stamp
 
 
-def _leave(
-    root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim, stamp: Stamp
-) -> Steps[Stamp]:
-    """It is ready as it is; but whoever brought it there has perhaps not flushed that."""
-    top = root.layout.queue(queue)
-    ways = (top, *leading(top, bucket), root.layout.delay)
-    beside = root.places.buckets(queue, message_id)
+def _leave(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stamp]:
+    """Flushes a message that is ready already: the process that moved it there may not have flushed
+    that.
+    """
+    top = root.layout.queue(place.queue)
+    ways = (top, *leading(top, place.bucket), root.layout.delay)
+    beside = root.places.buckets(place.queue, place.id)
     yield Flush(folders=ways, entries=(top,), beside=beside, covered=1)
     return claim.stamp
 
 
-def _record(
-    root: Root, event: Event, queue: QueueName, message_id: MessageId, stamp: Stamp
-) -> None:
-    root.history.record(queue, event, message_id, stamp.receives, stamp.due_ms)
+def _record(root: Root, event: Event, place: Place, stamp: Stamp) -> None:
+    root.history.record(place.queue, event, place.id, stamp.receives, stamp.due_ms)

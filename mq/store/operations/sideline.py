@@ -1,10 +1,10 @@
-"""Moving a message to its queue's sideline, for good: one rename, so that the only copy is never at
-risk.
+"""Moves a message to its queue's sideline by one rename, so that its only copy always exists.
 
-FORMAT.md, "sideline", has the steps and what a crash after each leaves.
+PROTOCOL.md, "sideline", has the steps and what a crash after each leaves.
 """
 
-from typing import Final
+import contextlib
+from typing import Final, NamedTuple
 
 from mq.model.errors import (
     AlreadySideline,
@@ -15,19 +15,44 @@ from mq.model.errors import (
     SidelineMissing,
     SidelinePurged,
 )
+from mq.model.failure import Failure
 from mq.model.history import Event
-from mq.model.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State, Transition
+from mq.model.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
-from mq.store.core.find import PASSES, Precondition, nowhere, places_alive
-from mq.store.core.moves import Claim, claimed, message_status, move_alive, others_of, rows_across
-from mq.store.core.purged import is_purged, refuse_purged
+from mq.runtime.upkeep import Stop
+from mq.store.core.failures import keep_failure
+from mq.store.core.find import PASSES, Precondition, kept_flush, nowhere, places_alive
+from mq.store.core.message_file import NO_BLOCK, header_block
+from mq.store.core.moves import (
+    Claim,
+    Move,
+    claimed,
+    message_status,
+    move_alive,
+    others_of,
+    rows_across,
+    sidelines_of,
+)
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
+from mq.store.core.unserved import is_purged, refuse_purged
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
+from mq.store.format.crossings import Joint
+from mq.store.format.layout import Place
 from mq.store.format.pipeline import parse_lease_file
-from mq.store.keys.holders import free_key, kept_flush
+from mq.store.keys.entries import drop_entries, enter
+from mq.store.keys.links import free_key
+from mq.store.operations.queues import create_queue
+
+
+class Sidelined(NamedTuple):
+    """A message's sideline, and its stamp there."""
+
+    into: QueueName
+    stamp: Stamp
+
 
 _MOVES: Final = {State.DELAYED: SIDELINE_DELAYED, State.READY: SIDELINE_READY}
 
@@ -38,16 +63,17 @@ def sideline(
     message_id: MessageId,
     reason: Reason = Reason.REJECTED,
     if_receives: Precondition | None = None,
-) -> Steps[Stamp]:
-    """Moves the message to its queue's sideline, wherever it is; its stamp there. One that is
-    there already, or was fetched from there, stays as it is. Its receives stay as they are; its
-    key is free.
+    failure: Failure | None = None,
+) -> Steps[Sidelined]:
+    """Moves the message, in any state, to its queue's sideline or the sideline that its queue
+    shares. A message that is there, or was fetched from there, stays as it is. Its receives stay;
+    its key becomes free.
 
-    `if_receives` is asked, under the inode's lock, whether they are those that the client saw.
-    Raises AlreadySideline, QueueNotFound, MessageNotFound, MessageLeased, DeliveredAgain;
-    SidelineMissing when `create_queue` has to make the sideline first; SidelinePurged, Busy,
-    StorageFailed: the message is where it was. Durable on return: yes; and so is what a not-found
-    says.
+    `if_receives` is called under the inode's lock: whether the receives are those that the client
+    saw. `failure` is kept with the message. Raises AlreadySideline, QueueNotFound, MessageNotFound,
+    MessageLeased, DeliveredAgain; SidelineMissing if `make_sideline` has to make the sideline
+    first; SidelinePurged, Busy, StorageFailed: the message stays where it was. Durable on return:
+    yes; a not-found too.
     """
     if queue.is_sideline:
         raise AlreadySideline(queue.text)
@@ -57,17 +83,16 @@ def sideline(
     for look in range(0 if is_purged(root, queue, message_id) else PASSES):
         for state, bucket in places_alive(root, queue, message_id, look):
             try:
-                stamp = yield from _from(
-                    root, queue, message_id, state, bucket, reason, if_receives
-                )
+                place = Place(state, queue, message_id, bucket)
+                moved = yield from _from(root, place, reason, if_receives, failure)
             except Busy:
                 is_busy = True
                 continue
-            if stamp is not None:
-                return stamp
-    stamp = yield from _already(root, queue, message_id)
-    if stamp is not None:
-        return stamp
+            if moved is not None:
+                return moved
+    moved = yield from _already(root, queue, message_id)
+    if moved is not None:
+        return moved
     yield from refuse_purged(root, queue, message_id)
     yield from nowhere(root, queue, message_id, is_busy=is_busy)
     raise MessageNotFound(message_id.text)
@@ -75,98 +100,133 @@ def sideline(
 
 def _from(
     root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    state: State,
-    bucket: str,
+    place: Place,
     reason: Reason,
     if_receives: Precondition | None,
-) -> Steps[Stamp | None]:
-    """None: it is not there. Raises Busy when another is at it, or moved it meanwhile."""
-    path = root.layout.path(state, queue, message_id, bucket)
+    failure: Failure | None,
+) -> Steps[Sidelined | None]:
+    """None: the message is not there. Raises Busy if another process has it locked or moved it."""
+    path = place.path(root.layout)
     if message_status(root, path) is None:
         return None
-    if state is State.LEASED:
-        raise MessageLeased(parse_lease_file(bucket[:-1])[0].text)
-    if not queue_exists(root, queue.sideline()):
-        raise SidelineMissing(queue.sideline().text)
+    if place.state is State.LEASED:
+        raise MessageLeased(parse_lease_file(place.bucket[:-1])[0].text)
+    opened(root, place.queue)
     with claimed(root, path) as claim:
         if claim is None:
-            raise Busy("another process is at the message")
+            raise Busy("another process has the message locked")
         if if_receives is not None and not if_receives(claim.stamp.receives):
             raise DeliveredAgain(claim.stamp.receives)
-        return (yield from sideline_held(root, queue, message_id, state, bucket, claim, reason))
+        return (yield from sideline_held(root, place, claim, reason, failure))
 
 
-def sideline_held(
-    root: Root,
-    queue: QueueName,
-    message_id: MessageId,
-    state: State,
-    bucket: str,
-    claim: Claim,
-    reason: Reason,
-) -> Steps[Stamp]:
-    """Moves a message, DELAYED or READY, whose claim the caller has, and keeps meanwhile, to its
-    queue's sideline; its stamp there. Its receives stay as they are; its key is free.
-
-    Raises AlreadySideline for what is a sideline's own; SidelineMissing when `create_queue` has to
-    make the sideline first; SidelinePurged; Busy when it moved all the same, or is purged;
-    StorageFailed, SettingsUnreadable, OSError: the message is where it was, or was moved and not
-    flushed. Durable on return: yes.
+def opened(root: Root, queue: QueueName) -> QueueName:
+    """The sideline for the queue's messages. Raises AlreadySideline; SidelineMissing if
+    `make_sideline` has to make it, or the joint that shares it.
     """
     if queue.is_sideline:
         raise AlreadySideline(queue.text)
-    into = queue.sideline()
-    if not queue_exists(root, into):
+    into = root.facts.settings(queue).aside(queue)
+    is_joined = into == queue.sideline() or root.facts.is_settled(Joint(queue, into))
+    if not is_joined or not queue_exists(root, into):
         raise SidelineMissing(into.text)
-    # Whoever made the sideline, or took its purge's mark away, may have died before its own
-    # flush: without the one, or with the other, the message would be lost.
+    return into
+
+
+def share_sideline(root: Root, joint: Joint) -> Steps[None]:
+    """Joins a queue to a sideline that it shares. Before a message goes there, the caller waits
+    `facts.settle_s` and marks the joint as `settled` in the facts. Raises OSError. Durable on
+    return: yes.
+    """
+    crossings = root.layout.crossings
+    root.files.refuse_links(crossings)
+    with contextlib.suppress(FileExistsError):
+        root.files.mkdir(crossings)
+    yield Flush(entries=(crossings,))
+    with contextlib.suppress(FileExistsError):
+        root.files.close(root.files.create(joint.path(root.layout)))
+    root.facts.look_again_at_all()
+    # Flush even if another process made it: that one may have died before its flush.
+    yield Flush(folders=(crossings,))
+
+
+def make_sideline(root: Root, queue: QueueName) -> Steps[None]:
+    """Makes the sideline for the queue's messages if it is missing, and joins the queue to a shared
+    one. Blocks for half a second or longer. Raises as `create_queue`. Durable on return: yes.
+    """
+    into = root.facts.settings(queue).aside(queue)
+    yield from create_queue(root, into)
+    if into != queue.sideline():
+        joint = Joint(queue, into)
+        yield from share_sideline(root, joint)
+        Stop().wait(root.facts.settle_s)
+        root.facts.settled(joint)
+
+
+def sideline_held(
+    root: Root, place: Place, claim: Claim, reason: Reason, failure: Failure | None = None
+) -> Steps[Sidelined]:
+    """Moves a message, DELAYED or READY, that the caller has claimed and keeps claimed, to its
+    queue's sideline or the sideline that its queue shares. Its receives stay; its key becomes free.
+    `failure` is kept with it, and in a shared sideline also its queue.
+
+    Raises AlreadySideline for a sideline's own message; SidelineMissing if `make_sideline` has to
+    make the sideline first; SidelinePurged; Busy if the message moved in spite of the claim, or was
+    purged; StorageFailed, SettingsUnreadable, OSError: the message is where it was, or was moved
+    and not flushed. Durable on return: yes.
+    """
+    state, queue, message_id, bucket = place
+    into = opened(root, queue)
+    is_own = into == queue.sideline()
+    if failure is not None or not is_own:
+        event = (Event.SIDELINED, claim.stamp.receives)
+        yield from keep_failure(root, queue, message_id, event, failure)
+    block = NO_BLOCK
+    if message_id.tags and not is_own:
+        block = header_block(root, message_id, claim, None) or NO_BLOCK
+        if (entered := enter(root, into, ((message_id, block),))) is not None:
+            yield entered
+    # The process that made the sideline, or removed its purge mark, may have died before its flush.
+    # Without the sideline, or with the mark, the message would be lost.
     yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
     if is_purged(root, queue, message_id):
         raise Busy("the message is purged")
     if is_purged(root, into, message_id):
         raise SidelinePurged(into.text)
-    act = _MOVES[state]
+    act = Move(_MOVES[state], queue, message_id, bucket, into=into)
     try:
-        stamp = yield from move_stamped(root, act, queue, message_id, bucket, claim, reason, into)
+        stamp = yield from move_stamped(root, act, claim, reason)
     except Busy as error:
         if not queue_exists(root, into):
             raise SidelineMissing(into.text) from error
         raise
     free_key(root, queue, message_id)
+    if block:
+        drop_entries(root, queue, message_id, block)
     why = reason.name.lower()
     root.history.record(queue, Event.SIDELINED, message_id, stamp.receives, reason=why)
-    return stamp
+    return Sidelined(into, stamp)
 
 
 def is_at_its_limit(root: Root, queue: QueueName, attempts: int) -> bool:
-    """Whether a message was tried as often as its queue allows: it goes to the sideline instead
-    of back. Never in a sideline, which has none of its own. Blocking, now and then, for a look at
-    the queue's settings; where these cannot be understood they are as last known.
+    """Whether a message with this many attempts has reached its queue's `max_receives`, so that it
+    goes to the sideline. Never in a sideline. May block for a read of the settings; unreadable
+    settings keep their last known values.
     """
-    return not queue.is_sideline and 0 < root.settings.of(queue).max_receives <= attempts
+    return not queue.is_sideline and 0 < root.facts.settings(queue).max_receives <= attempts
 
 
-def move_stamped(
-    root: Root,
-    transition: Transition,
-    queue: QueueName,
-    message_id: MessageId,
-    bucket: str,
-    claim: Claim,
-    reason: Reason,
-    into: QueueName,
-) -> Steps[Stamp]:
-    """Moves a message whose claim the caller has to where it is ready in a sideline, and says since
-    when and why; its stamp there. The rename first: where it fails, nothing has changed. The lock
-    stays until all is flushed: what is fetched, and removed, there must not come back here.
+def move_stamped(root: Root, act: Move, claim: Claim, reason: Reason) -> Steps[Stamp]:
+    """Moves a message that the caller has claimed to the ready state of a sideline, and stamps the
+    time and the reason. Returns the stamp. Renames before it stamps, so that a failed rename
+    changes nothing. Keeps the lock until the flush: a message that is fetched and removed there
+    must not come back here.
 
-    Raises Busy when it moved all the same, or `into` is gone; OSError. Durable on return: yes.
+    Raises Busy if the message moved in spite of the claim, or its sideline is gone; OSError.
+    Durable on return: yes.
     """
-    links = claim.status.st_nlink
     try:
-        flush = yield from move_alive(root, transition, queue, message_id, links, bucket, into=into)
+        flush = yield from move_alive(root, act, claim.status.st_nlink)
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         yield flush._replace(files=(claim.descriptor,))
@@ -178,17 +238,17 @@ def move_stamped(
     return stamp
 
 
-def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Stamp | None]:
-    """Its stamp where it is the sideline's message already; None: it is not."""
-    into = queue.sideline()
-    if not queue_exists(root, into) or is_purged(root, into, message_id):
-        return None
-    for look in range(PASSES):
-        for state, bucket in places_alive(root, into, message_id, look):
-            status = message_status(root, root.layout.path(state, into, message_id, bucket))
-            if status is not None:
-                flush = kept_flush(root, into, message_id)
-                rows = rows_across(root, others_of(root, into), message_id)
-                yield flush._replace(beside=flush.beside + rows)
-                return Stamp.from_mtime_ns(status.st_mtime_ns)
+def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Sidelined | None]:
+    """The message's sideline and stamp if it is in a sideline; None: it is not."""
+    for into in sidelines_of(root, queue):
+        if not queue_exists(root, into) or is_purged(root, into, message_id):
+            continue
+        for look in range(PASSES):
+            for state, bucket in places_alive(root, into, message_id, look):
+                status = message_status(root, root.layout.path(state, into, message_id, bucket))
+                if status is not None:
+                    flush = kept_flush(root, into, message_id)
+                    rows = rows_across(root, others_of(root, into), message_id)
+                    yield flush._replace(beside=flush.beside + rows)
+                    return Sidelined(into, Stamp.from_mtime_ns(status.st_mtime_ns))
     return None

@@ -1,14 +1,14 @@
-"""Bodies that pass through in chunks and are never held, both ways.
+"""Large bodies, which pass through in chunks and are never held in memory, in both directions.
 
-The bytes go through aiofiles, a hop a chunk. An upload's own fsync is made before the commit
-group is asked for the rename, so that a large file does not keep small ones waiting.
+Each chunk is a hop through aiofiles. An upload is fsynced before the commit group gets its rename,
+so that a large file does not delay small ones.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Self
 
-from aiofiles.base import wrap
+from aiofiles.os import wrap
 
 from mq.model.errors import StorageFailed, unavailable
 from mq.model.limits import CHUNK_BYTES
@@ -22,7 +22,7 @@ from mq.store.operations.read import Choice, Reading, Room, any_room, close, rea
 
 
 class _OpenFile:
-    """A descriptor that threads use: closed once none does, also when a caller is cancelled."""
+    """A descriptor that threads use: closed once no thread does, also if a caller is cancelled."""
 
     def __init__(self, files: Files, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -30,7 +30,7 @@ class _OpenFile:
         self._hop: asyncio.Future[Any] | None = None
 
     async def use(self, hop: Awaitable[T]) -> T:
-        """Waits for a hop that uses the descriptor. Raises Unavailable for its OSError."""
+        """Waits for a hop that uses the descriptor. Raises Unavailable for an OSError."""
         running = asyncio.ensure_future(hop)
         self._hop = running
         try:
@@ -39,7 +39,7 @@ class _OpenFile:
             raise unavailable(error) from error
 
     async def close(self) -> None:
-        """Gives the descriptor back, at most once."""
+        """Closes the descriptor, at most once."""
         if self._hop is not None and not self._hop.done():
             await asyncio.wait([self._hop])
         if self.descriptor >= 0:
@@ -48,12 +48,14 @@ class _OpenFile:
 
 
 class Upload:
-    """A publish that is written bit by bit. Whoever begins one ends it by `seal` or `abort`."""
+    """A publish that is written in parts. The caller ends it by `seal` or `abort`."""
 
     def __init__(self, root: Root, committer: Committer, draft: Draft, descriptor: int) -> None:
         self._root = root
         self._committer = committer
         self.draft = draft
+        self.size = len(draft.head)
+        """The size of the file so far, in bytes."""
         self._file = _OpenFile(root.files, descriptor)
         self._append = wrap(append)
         self._seal = wrap(seal)
@@ -61,7 +63,7 @@ class Upload:
 
     @classmethod
     async def begin(cls, root: Root, committer: Committer, draft: Draft) -> Self:
-        """Opens the file in new/. Raises Unavailable. Durable: no."""
+        """Creates the file in new/. Raises Unavailable. Durable on return: no."""
         staging = asyncio.create_task(committer.call(stage, root, draft))
         try:
             return cls(root, committer, draft, await asyncio.shield(staging))
@@ -72,12 +74,13 @@ class Upload:
             raise
 
     async def write(self, data: bytes | bytearray) -> None:
-        """Appends to the body. Raises Unavailable. Durable: no."""
+        """Appends to the body. Raises Unavailable. Durable on return: no."""
+        self.size += len(data)
         await self._file.use(self._append(self._root, self._file.descriptor, data))
 
     async def seal(self) -> Steps[MessageId]:
-        """Ends the body and flushes the file; the operation that delivers it, to be committed.
-        Raises Unavailable. Durable: the file, not its place.
+        """Ends the body and flushes the file. Returns the operation that delivers it, to be
+        committed. Raises Unavailable. Durable on return: the file, not its place.
         """
         await self._file.use(self._seal(self._root, self.draft, self._file.descriptor))
         self._sealed = True
@@ -85,8 +88,8 @@ class Upload:
         return deliver(self._root, self.draft)
 
     async def abort(self) -> None:
-        """Leaves nothing behind of an upload that was not sealed; does nothing to one that was:
-        its delivery takes care of the file.
+        """Removes an upload that was not sealed. Does nothing to a sealed one: its delivery handles
+        the file.
         """
         if not self._sealed:
             await asyncio.shield(asyncio.create_task(self._abort()))
@@ -97,9 +100,9 @@ class Upload:
 
 
 class Download:
-    """`size` bytes of a file from `offset` on, a body that is not held or a part of one, read bit
-    by bit, at most `chunk_bytes` at a time. The descriptor is the download's from here on; `hand`
-    is what counts a chunk as held.
+    """`size` bytes of a file from `offset` on, read at most `chunk_bytes` at a time: a body, or a
+    part of one, that is not in memory. The download owns the descriptor; `reservation` counts a
+    chunk.
     """
 
     def __init__(
@@ -109,17 +112,17 @@ class Download:
         offset: int,
         size: int,
         chunk_bytes: int = CHUNK_BYTES,
-        hand: object | None = None,
+        reservation: object | None = None,
     ) -> None:
         self.size = size
         self.chunk_bytes = chunk_bytes
-        self._hand = hand
+        self._reservation = reservation
         self._offset = offset
         self._file = _OpenFile(files, descriptor)
         self._read = wrap(files.read)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The bytes, all of them. Raises Unavailable when the file cannot be read."""
+        """All bytes in chunks. Raises Unavailable if the file cannot be read."""
         offset, left = self._offset, self.size
         while left:
             chunk = await self._file.use(
@@ -132,10 +135,10 @@ class Download:
             left -= len(chunk)
 
     async def close(self) -> None:
-        """Gives the descriptor back, and what counted a chunk: who was told of an error may hold
-        this for long.
+        """Closes the descriptor and drops the reservation: an error may keep a reference to this
+        object for long.
         """
-        self._hand = None
+        self._reservation = None
         await asyncio.shield(asyncio.create_task(self._file.close()))
 
 
@@ -148,7 +151,7 @@ async def reading(
     with_removed: bool,
     room: Room = any_room,
 ) -> Reading:
-    """Like `read`; nothing stays open of one whose caller is cancelled. Raises Unavailable too."""
+    """Like `read`; closes the file if the caller is cancelled. Raises Unavailable too."""
     begun = asyncio.create_task(
         committer.call(read, root, queue, message_id, choice, with_removed, room)
     )

@@ -1,37 +1,52 @@
-"""How many messages lie in a root's folders, remembered by the process: a folder is listed again
-only when its mtime says that names came or went, or cannot be believed.
+"""Counts the messages in a root's folders, with a cache: a folder is listed again only when its
+mtime shows that names came or went, or is too young to tell.
 
-What a folder's mtime does not tell: a stamp (a due time that was changed in place) and a purge's
-mark. FORMAT.md, "counting", says what follows from that. Threads share a census.
+A folder's mtime shows neither a stamp (a due time that was changed in place) nor a purge mark.
+PROTOCOL.md, "count", says what follows from that. Thread-safe.
 """
 
 import errno
 import os
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from mq.model.errors import QueueNotFound
 from mq.model.lifecycle import State
-from mq.model.limits import CENSUS_ENTRIES_MAX, TIMES_READ_S, TIMES_SHARE
+from mq.model.limits import SIDELINE_SUFFIX
 from mq.model.names import QueueName
-from mq.store.core.listing import is_settled, look_pause_s
-from mq.store.core.purged import PurgeMark, mark_of
+from mq.store.core.room import Held, Load
 from mq.store.core.root import Root
+from mq.store.core.standing import not_found
+from mq.store.core.unserved import PurgeMark, mark_of
 from mq.store.disk.files import is_gone
-from mq.store.format.bucket_names import parse_bucket
-from mq.store.format.pipeline import is_acknowledged
-from mq.store.format.walk import is_bucket, is_deep_folder
+from mq.store.format.packs import parts, tries
+from mq.store.format.walk import (
+    Folder,
+    Holds,
+    entries_if_there,
+    holds_at,
+    is_settled,
+    look_pause_s,
+)
 from mq.store.scan.tally import Found, IsFolder, Tally, tally_queue, tally_shared
+
+# The limit of cached folders, queues of shared folders, and buckets: a few hundred bytes each.
+CENSUS_ENTRIES_MAX: Final = 100_000
+# The share of time for reading messages' times where no name changed, and the longest single
+# reading.
+TIMES_SHARE: Final = 0.02
+TIMES_READ_S: Final = 0.02
 
 _TOP: Final = ""
 
 
 @dataclass(slots=True)
 class Sum:
-    """What all folders of a state hold of a queue. Whatever was done by `as_of_ms` (since the
-    epoch) is in it; of due times, what was done by `times_ms`.
+    """The counts of a queue in all folders of a state. They include all changes up to `as_of_ms`,
+    and changes of due times up to `times_ms` (both milliseconds since the epoch).
     """
 
     as_of_ms: int
@@ -42,18 +57,20 @@ class Sum:
     foreign: int = 0
     oldest: str = ""
     overdue_since_ms: int | None = None
-    """When the message was due that is overdue longest."""
+    """The due time of the message that is overdue longest."""
+    bytes: int = 0
+    """The bytes of their files, if the census counts them."""
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest message was published, milliseconds since the epoch."""
+        """The publish time of the oldest message, in milliseconds since the epoch."""
         return int(self.oldest.replace("-", ""), 16) if self.oldest else None
 
     def add(self, tally: Tally) -> None:
-        """Adds what one folder holds."""
         self.messages += tally.messages
         self.in_flight += tally.in_flight
         self.overdue += tally.overdue
+        self.bytes += tally.bytes
         if tally.oldest and (not self.oldest or tally.oldest < self.oldest):
             self.oldest = tally.oldest
         since_ms = tally.overdue_since_ms
@@ -64,8 +81,8 @@ class Sum:
 
 @dataclass(slots=True)
 class _Folder:
-    """A folder as it was when it was listed. `version`: its inode, mtime and ctime, before it was;
-    `as_of_ms`: what was done by then is in it; `again_s` (steady): not listed again before.
+    """A listed folder. `version`: its inode, mtime and ctime before the listing. `as_of_ms`: the
+    listing includes all changes up to then. `again_s` (steady): not listed again before.
     """
 
     version: tuple[int, int, int]
@@ -78,20 +95,28 @@ class _Folder:
 
 @dataclass(slots=True)
 class _Top:
-    """A state's folder, or a queue's, with those below it, by what follows its path."""
+    """The folder of a state or of a queue, with the folders below it, by their paths behind its
+    own.
+    """
 
     path: str
     lock: threading.Lock = field(default_factory=threading.Lock)
     folders: dict[str, _Folder] = field(default_factory=dict)
     times_paid_s: float = 0.0
-    """Until then (steady) the share of time for messages' times is spent."""
+    """The share of time for reading messages' times is spent until then (steady)."""
 
 
 class Census:
-    """What a process knows of one root's folders: bounded, what was counted least recently goes."""
+    """One process's counts of a root. Bounded: drops the least recently counted folders.
+    `with_bytes`: also counts file sizes, which needs a stat of each file.
+    """
 
-    def __init__(self, root: Root, entries_max: int = CENSUS_ENTRIES_MAX) -> None:
+    def __init__(
+        self, root: Root, entries_max: int = CENSUS_ENTRIES_MAX, with_bytes: bool = False
+    ) -> None:
         self.root = root
+        self.with_bytes = with_bytes
+        self._has_packs: bool | None = None
         self._entries_max = entries_max
         self._lock = threading.Lock()
         self._tops: dict[str, _Top] = {}
@@ -99,23 +124,33 @@ class Census:
 
     @property
     def entries(self) -> int:
-        """How much is remembered: folders, queues in those that are shared, names of buckets."""
+        """The number of cached entries: folders, queues in shared folders, and buckets."""
         return self._entries
 
-    def count(self, state: State, queue: QueueName) -> Sum:
-        """Counts the queue's messages of a state; blocking. Purged ones count only where they are
-        removed. Raises FileNotFoundError when the state's folder, or the queue's, is gone; OSError.
+    def count(self, state: State, queue: QueueName, now: bool = False) -> Sum:
+        """Counts the queue's messages of a state. Purged messages count only as removed. `now`:
+        current counts, however soon after the last count. Blocking. Raises FileNotFoundError if the
+        state's or the queue's folder is gone; OSError.
         """
         top = self._top(self.root.layout.base(state, queue))
         with top.lock:
-            return _Count(self, top, state, queue).sum()
+            return _Count(self, top, state, queue, now).sum()
+
+    def has_packs(self) -> bool:
+        """Whether the root has packs, or had some, as far as this process has seen."""
+        if self._has_packs is None:
+            self._has_packs = self.root.files.is_there(parts(self.root.layout))
+        return self._has_packs
+
+    def saw_packs(self) -> None:
+        self._has_packs = True
 
     def keep(self, top: _Top, spot: str, folder: _Folder) -> None:
-        """Remembers a folder as it is now, where there is room."""
+        """Caches a folder, if there is room."""
         with self._lock:
             self._forget(top, spot)
             if self._tops.get(top.path) is not top:
-                return  # It made room for another meanwhile.
+                return  # Another folder got the room meanwhile.
             needed = folder.found.entries
             while self._entries + needed > self._entries_max and self._first() is not top:
                 self._forget_all(self._first())
@@ -124,7 +159,7 @@ class Census:
                 self._entries += needed
 
     def forget(self, top: _Top, spot: str) -> None:
-        """A folder is gone; the top's own: with all below it."""
+        """Forgets a folder that is gone; the top folder with all folders below it."""
         with self._lock:
             if spot == _TOP and self._tops.get(top.path) is top:
                 self._forget_all(top)
@@ -134,7 +169,7 @@ class Census:
     def _top(self, path: str) -> _Top:
         with self._lock:
             top = self._tops.pop(path, None) or _Top(path)
-            self._tops[path] = top  # The one counted last stands last.
+            self._tops[path] = top  # The latest count stands last.
             return top
 
     def _first(self) -> _Top:
@@ -158,11 +193,12 @@ class _Count:
     top: _Top
     state: State
     queue: QueueName
+    is_now: bool = False
     mark: PurgeMark | None = None
     now_ms: int = 0
 
     def sum(self) -> Sum:
-        """What all the folders hold of the queue."""
+        """The queue's counts in all folders."""
         root, top = self.census.root, self.top
         self.now_ms = root.now_ms()
         self.mark = self._mark_of(self.queue)
@@ -188,7 +224,25 @@ class _Count:
             self.census.forget(top, spot)
         for folder in self._read_times(unread):
             self._add(total, folder)
+        if self.state in (State.READY, State.DELAYED) and self.census.has_packs():
+            self._add_parted(total)
         return total
+
+    def _add_parted(self, total: Sum) -> None:
+        """Counts the messages of packs that were parted in this state, and that are not in their
+        places yet.
+        """
+        root = self.census.root
+        for parted in tries(root.layout, root.files):
+            if (parted.queue, parted.state) != (self.queue, self.state):
+                continue
+            entries = list(entries_if_there(root.files, parted.folder(root.layout)))
+            pack = os.path.basename(parted.pack_path(root.layout))
+            rest = [entry for entry in entries if entry.name != pack]
+            if len(rest) < len(entries):
+                found = self._tally_shared(rest, lambda _: False)
+                for tally in found.of.values():
+                    total.add(tally)
 
     def _add(self, total: Sum, folder: _Folder) -> None:
         total.as_of_ms = min(total.as_of_ms, folder.as_of_ms)
@@ -200,8 +254,8 @@ class _Count:
             total.times_ms = min(total.times_ms, folder.times_ms)
 
     def _look(self, spot: str) -> tuple[_Folder | None, bool]:
-        """The folder as it is, or was a moment ago; None: it is gone. And whether it has not
-        changed since it was listed before. Raises FileNotFoundError for the top, OSError.
+        """The folder as of now or a moment ago (None: it is gone), and whether it is unchanged
+        since its listing. Raises FileNotFoundError for the top, OSError.
         """
         path, known = self._path(spot), self.top.folders.get(spot)
         status = self.census.root.files.status(path)
@@ -215,12 +269,12 @@ class _Count:
             if known.is_settled and known.version == version:
                 known.as_of_ms = self.now_ms
                 return known, True
-            if self.census.root.clock.steady_s() < known.again_s:
+            if not self.is_now and self.census.root.clock.steady_s() < known.again_s:
                 return known, False
         return self._list(spot, version, is_settled(status, self.now_ms)), False
 
     def _is_told(self, known: _Folder) -> bool:
-        """Whether what is known does for the queue's mark."""
+        """Whether the cached counts are valid for the queue's current purge mark."""
         tally = known.found.of.get(self.queue.text)
         return tally is None or tally.under(self.mark) is not None
 
@@ -230,10 +284,11 @@ class _Count:
         entries, is_folder = root.files.entries(self._path(spot)), self._is_folder(spot)
         try:
             if self.state is State.READY:
-                found = tally_queue(entries, is_folder, self.queue.text, self.mark)
+                found = tally_queue(
+                    entries, is_folder, self.queue.text, self.mark, self.census.with_bytes
+                )
             else:
-                times_at_ms = now_ms if self.state is State.DELAYED else None
-                found = tally_shared(entries, is_folder, self._mark_of, times_at_ms)
+                found = self._tally_shared(entries, is_folder)
         except OSError as error:
             self.census.forget(self.top, spot)
             if spot != _TOP and is_gone(error):
@@ -244,11 +299,18 @@ class _Count:
         settled = settled and found.is_stamped
         folder = _Folder(version, settled, found, now_ms, now_ms, again_s)
         self.census.keep(self.top, spot, folder)
+        if found.has_packs:
+            self.census.saw_packs()
         return folder
 
+    def _tally_shared(self, entries: "Iterable[os.DirEntry[str]]", is_folder: IsFolder) -> Found:
+        at_ms = self.census.root.now_ms() if self.state is State.DELAYED else None
+        return tally_shared(entries, is_folder, self._mark_of, at_ms, self.census.with_bytes)
+
     def _read_times(self, unread: list[tuple[str, _Folder]]) -> Iterator[_Folder]:
-        """The folders, listed again for what their messages' times say now as far as the share of
-        time for that goes: first where a message is overdue by now, then what was read longest ago.
+        """Lists folders again for their messages' current times, as far as the share of time
+        allows: first folders with a message that is overdue by now, then the one that was read
+        longest ago.
         """
         root, top = self.census.root, self.top
         unread.sort(key=lambda each: (not self._is_awaited(each[1]), each[1].times_ms))
@@ -269,21 +331,140 @@ class _Count:
         return None if self.state is State.REMOVED else mark_of(self.census.root, queue)
 
     def _is_folder(self, spot: str) -> IsFolder:
-        """What, in such a folder, is one that holds messages too."""
-        if spot == _TOP:
-            return _is_removed_folder if self.state is State.REMOVED else is_bucket
-        return is_deep_folder if parse_bucket(spot[:-1]) is not None else _no_folder
+        """A predicate on entries of such a folder: whether it is a folder that also holds
+        messages.
+        """
+        top = Holds.REMOVED if self.state is State.REMOVED else Holds.BUCKETS
+        inner = Folder(self._path(spot), holds_at(spot, top), spot).inner
+        # Not a deleted queue's folder: names there do not contain their queue.
+        return lambda entry: (each := inner(entry)) is not None and each.holds is not Holds.BUCKETS
 
     def _path(self, spot: str) -> str:
         return f"{self.top.path}/{spot[:-1]}" if spot else self.top.path
 
 
-def _is_removed_folder(entry: "os.DirEntry[str]") -> bool:
-    """A bucket, or an acknowledged lease with what was in it."""
-    if is_bucket(entry):
-        return True
-    return is_acknowledged(entry.name) and entry.is_dir(follow_symlinks=False)
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """The times of counts, in milliseconds since the epoch: each count includes all changes up to
+    then.
+    """
+
+    ready_ms: int
+    delayed_ms: int
+    overdue_ms: int
+    leased_ms: int
+    removed_ms: int
+    sidelined_ms: int
 
 
-def _no_folder(entry: "os.DirEntry[str]") -> bool:
-    return False
+FIGURES: Final = {
+    "ready": "ready_ms",
+    "delayed": "delayed_ms",
+    "in_flight": "delayed_ms",
+    "leased": "leased_ms",
+    "overdue": "overdue_ms",
+    "removed": "removed_ms",
+    "sidelined": "sidelined_ms",
+    "foreign": "ready_ms",
+    "oldest_ready_age_s": "ready_ms",
+}
+"""The time that applies to each figure of a description."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The messages of a queue by state, and its oldest ready message's publish time. Purged
+    messages count only as removed.
+
+    `overdue` counts those of `delayed` and `in_flight` that a mover should have returned.
+    `oldest_overdue_ms` is the due time of the one that has waited longest.
+    """
+
+    ready: int
+    delayed: int
+    in_flight: int
+    leased: int
+    overdue: int
+    removed: int
+    sidelined: int
+    foreign: int
+    oldest_ready_ms: int | None
+    oldest_overdue_ms: int | None
+    as_of: AsOf
+
+
+def count(census: Census, queue: QueueName) -> Counts:
+    """Counts the queue's files; lists only folders that changed. A message that moves meanwhile may
+    count twice, or not at all. Blocking. Raises QueueNotFound, OSError.
+    """
+    ready = _ready(census, queue)
+    delayed = census.count(State.DELAYED, queue)
+    leased = census.count(State.LEASED, queue)
+    removed = census.count(State.REMOVED, queue)
+    sidelined, sidelined_ms = _sidelined(census, queue)
+    return Counts(
+        ready=ready.messages,
+        delayed=delayed.messages - delayed.in_flight,
+        in_flight=delayed.in_flight,
+        leased=leased.messages,
+        overdue=delayed.overdue,
+        removed=removed.messages,
+        sidelined=sidelined,
+        foreign=ready.foreign,
+        oldest_ready_ms=ready.oldest_ms,
+        oldest_overdue_ms=delayed.overdue_since_ms,
+        as_of=AsOf(
+            ready_ms=ready.as_of_ms,
+            delayed_ms=delayed.as_of_ms,
+            overdue_ms=min(delayed.as_of_ms, delayed.times_ms),
+            leased_ms=leased.as_of_ms,
+            removed_ms=removed.as_of_ms,
+            sidelined_ms=sidelined_ms,
+        ),
+    )
+
+
+def _ready(census: Census, queue: QueueName, now: bool = False) -> Sum:
+    try:
+        return census.count(State.READY, queue, now)
+    except OSError as error:
+        if is_gone(error):
+            raise not_found(census.root, queue) from None
+        raise
+
+
+def _sidelined(census: Census, queue: QueueName) -> tuple[int, int]:
+    """The number of ready messages in its sideline (0 if there is none), and the time of that
+    count.
+    """
+    now_ms = census.root.now_ms()
+    if queue.text.endswith(SIDELINE_SUFFIX):
+        return 0, now_ms
+    try:
+        sidelined = _ready(census, queue.sideline())
+    except QueueNotFound:
+        return 0, now_ms
+    return sidelined.messages, sidelined.as_of_ms
+
+
+class Holding:
+    """Counts the contents of queues with limits; queues without one cost nothing."""
+
+    def __init__(self, root: Callable[[], Root]) -> None:
+        self._root = root
+        self._censuses: dict[bool, Census] = {}
+
+    def count(self, queue: QueueName, with_bytes: bool) -> Held:
+        """The current contents; purged messages do not count. A message that is fetched meanwhile
+        may be missed, but does not count twice. For one thread at a time. Blocking. Raises
+        QueueNotFound, OSError.
+        """
+        if (census := self._censuses.get(with_bytes)) is None:
+            census = self._censuses[with_bytes] = Census(self._root(), with_bytes=with_bytes)
+        leased = census.count(State.LEASED, queue, now=True)
+        delayed = census.count(State.DELAYED, queue, now=True)
+        ready = _ready(census, queue, now=True)
+        return Held(
+            Load(ready.messages, ready.bytes),
+            Load(delayed.messages + leased.messages, delayed.bytes + leased.bytes),
+        )

@@ -1,7 +1,7 @@
-"""The messages of delay/ in an order that stays, so many at a time: first those that lie in no
-bucket, then bucket after bucket, each by name.
+"""The messages of delay/ in a stable order, in parts: first those outside buckets, then bucket
+after bucket, each by name.
 
-Whoever goes through all of them holds few names, and can go on behind any.
+A pass holds few names in memory, and can resume after any name.
 """
 
 import contextlib
@@ -12,36 +12,36 @@ from dataclasses import dataclass
 
 from mq.model.errors import BadName
 from mq.model.lifecycle import State
-from mq.model.names import MessageId, QueueName
+from mq.model.message import Stamp
+from mq.model.names import MessageId, QueueName, messages_of
 from mq.store.core.moves import message_status
 from mq.store.core.root import Root
-from mq.store.format.layout import parse_entry
-from mq.store.format.walk import entries_if_there, is_bucket, is_deep_folder
+from mq.store.core.unserved import mark_of
+from mq.store.format.layout import Place, entry_prefix, parse_entry
+from mq.store.format.walk import Folder, if_there, walk
 
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """A message's file as it was found."""
+    """A message's file."""
 
-    queue: QueueName
-    id: MessageId
-    bucket: str
+    place: Place
     name: str
-    """What follows `delay/` in its path."""
+    """The part of its path behind `delay/`."""
     status: os.stat_result
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedBatch:
-    """Messages in order; `behind` is the last name that was looked at, None: there is no other."""
+    """Messages in order. `behind`: the last name of the scan; None: there are no more."""
 
     found: tuple[Delayed, ...]
     behind: str | None
 
 
 def delayed_behind(root: Root, behind: str, limit: int) -> DelayedBatch:
-    """The next of those whose names come behind this one, "" for the first; no more than `limit`
-    names are looked at. What goes meanwhile is left out, and what is foreign. Raises OSError.
+    """The next messages after the name `behind` ("" for the first). Looks at no more than `limit`
+    names. Skips files that disappear meanwhile, and foreign names. Raises OSError.
     """
     found: list[Delayed] = []
     left, last = limit, behind
@@ -57,48 +57,75 @@ def delayed_behind(root: Root, behind: str, limit: int) -> DelayedBatch:
     return DelayedBatch(tuple(found), None)
 
 
-def _folders_behind(root: Root, behind: str, limit: int) -> Iterator[tuple[str, list[str]]]:
-    """delay/ and its buckets in order, but for those that lie before the name, each with its first
-    names behind that; no more of them than `limit`.
+def in_flight(root: Root, queue: QueueName, shown_s: float, limit: int) -> list[tuple[str, int]]:
+    """The ids of the queue's messages in flight, of a pack its items', and their due times in
+    milliseconds since the epoch; at most `limit`, in no order. A message that is due later than
+    `shown_s`, or its own visibility, from now counts as postponed, not as in flight. Blocking:
+    lists delay/. Raises OSError.
     """
-    folder = root.layout.folder(State.DELAYED)
+    now_ms = root.now_ms()
+    found: list[tuple[str, int]] = []
+    for name, stamp in delayed_of(root, queue):
+        shown_for_s = max(shown_s, MessageId.parse(name).visibility_s or 0)
+        is_shown = now_ms < stamp.due_ms <= now_ms + round(shown_for_s * 1000)
+        if is_shown and stamp.receives:
+            found += ((each, stamp.due_ms) for each in messages_of(name))
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def delayed_of(root: Root, queue: QueueName) -> Iterator[tuple[str, Stamp]]:
+    """The ids and stamps of the queue's messages in delay/ that are not purged, in no order.
+    Blocking: lists delay/. Raises OSError.
+    """
+    prefix, mark = entry_prefix(queue), mark_of(root, queue)
+    for _, entry in walk(root.files, root.layout.delay):
+        if not entry.name.startswith(prefix):
+            continue
+        name = entry.name.removeprefix(prefix)
+        if not MessageId.is_written(name) or (mark is not None and mark.covers(name)):
+            continue
+        if (status := message_status(root, entry.path)) is not None:
+            yield name, Stamp.from_mtime_ns(status.st_mtime_ns)
+
+
+def _folders_behind(root: Root, behind: str, limit: int) -> Iterator[tuple[str, list[str]]]:
+    """delay/ and its buckets in order from the name on, each with its first names after it, at most
+    `limit`.
+    """
     passed = behind[: behind.rfind("/") + 1]
-    buckets: list[str] = []
-    names = _first_names(root.files.entries(folder), behind, "", limit, buckets)
-    if not passed:
-        yield "", names
-    for bucket in sorted(buckets):
-        deep: list[str] = []
-        entries = entries_if_there(root.files, f"{folder}/{bucket[:-1]}")
-        names = _first_names(entries, behind, bucket, limit, deep)
-        if bucket >= passed:
-            yield bucket, names
-        for inner in sorted(deep):
-            if bucket + inner >= passed:
-                entries = entries_if_there(root.files, f"{folder}/{bucket}{inner[:-1]}")
-                yield bucket + inner, _first_names(entries, behind, bucket + inner, limit, [])
+    top = Folder(root.layout.delay)
+    waiting = [top]
+    while waiting:
+        folder, inner = waiting.pop(), list[Folder]()
+        entries = root.files.entries(folder.path)
+        names = _names(entries if folder is top else if_there(entries), folder, behind, inner)
+        first = heapq.nsmallest(limit, names)
+        if folder.spot >= passed:
+            yield folder.spot, first
+        # Depth first: folders below a bucket come before the next bucket.
+        inner.sort(key=lambda each: each.spot, reverse=True)
+        waiting += [each for each in inner if each.spot >= passed or passed.startswith(each.spot)]
 
 
-def _first_names(
-    entries: "Iterator[os.DirEntry[str]]", behind: str, bucket: str, limit: int, folders: list[str]
-) -> list[str]:
-    """The first names of messages behind that one; `folders` gets the buckets that are there."""
-    after = behind[len(bucket) :] if behind.rpartition("/")[0] == bucket[:-1] else ""
-
-    def names() -> Iterator[str]:
-        for entry in entries:
-            if is_deep_folder(entry) if bucket else is_bucket(entry):
-                folders.append(f"{entry.name}/")
-            elif entry.name > after:
-                yield entry.name
-
-    return heapq.nsmallest(limit, names())
+def _names(
+    entries: "Iterator[os.DirEntry[str]]", folder: Folder, behind: str, inner: list[Folder]
+) -> Iterator[str]:
+    """The names after `behind`; `inner` collects the folders of messages among them."""
+    after = behind[len(folder.spot) :] if behind.rpartition("/")[0] == folder.spot[:-1] else ""
+    for entry in entries:
+        if (found := folder.inner(entry)) is not None:
+            inner.append(found)
+        elif entry.name > after:
+            yield entry.name
 
 
 def _look(root: Root, bucket: str, name: str) -> Delayed | None:
     with contextlib.suppress(BadName):
         queue, message_id = parse_entry(name)
-        status = message_status(root, root.layout.path(State.DELAYED, queue, message_id, bucket))
+        place = Place(State.DELAYED, queue, message_id, bucket)
+        status = message_status(root, place.path(root.layout))
         if status is not None:
-            return Delayed(queue, message_id, bucket, bucket + name, status)
+            return Delayed(place, bucket + name, status)
     return None

@@ -1,88 +1,70 @@
-"""What is ready of a queue and was published up to a time, and whole buckets of that: for purges,
-and for messages that have expired.
+"""A queue's ready messages up to a publish time, and whole buckets of them: for purges and
+expiry.
 """
 
 import contextlib
-import os
 from collections.abc import Iterator
 
-from mq.model.limits import BUCKET_TRIES_MAX
-from mq.model.names import MessageId, QueueName
-from mq.store.core.purged import PurgeMark
+from mq.model.names import MessageId, QueueName, items_of
+from mq.store.core.moves import BUCKET_TRIES_MAX
+from mq.store.core.recording import record_removed
 from mq.store.core.root import Root
+from mq.store.core.unserved import PurgeMark
 from mq.store.disk.files import is_gone
-from mq.store.format.bucket_names import is_deep, parse_bucket
-from mq.store.format.walk import entries_if_there, is_bucket, is_deep_folder
-from mq.store.history.bulk import record_removed
+from mq.store.format.bucket_names import parse_bucket
+from mq.store.format.walk import Folder, if_there, walk
 
 
 def ready_up_to(root: Root, queue: QueueName, mark: PurgeMark) -> Iterator[tuple[str, MessageId]]:
-    """The queue's ready messages that the mark covers, each with its bucket. What begins after the
-    mark is not listed. Blocking. Raises OSError.
+    """The queue's ready messages that the mark covers, each with its bucket. Lists no bucket that
+    begins after the mark. Blocking. Raises OSError.
     """
-    for entry in entries_if_there(root.files, root.layout.queue(queue)):
-        if not is_bucket(entry):
-            yield from _covered("", entry, mark)
-        elif (of := parse_bucket(entry.name)) is not None and not of.begins_after(mark.ms):
-            yield from _covered_in(root, entry, f"{entry.name}/", mark)
+
+    def may_be_covered(folder: Folder) -> bool:
+        bucket = parse_bucket(folder.name)
+        return bucket is None or not bucket.begins_after(mark.ms)
+
+    for folder, entry in if_there(walk(root.files, root.layout.queue(queue), may_be_covered)):
+        if not mark.covers(entry.name) or not MessageId.is_written(entry.name):
+            continue
+        if entry.is_file(follow_symlinks=False):
+            yield folder.spot, MessageId.parse(entry.name)
 
 
-def goes_whole(root: Root, bucket: "os.DirEntry[str]", mark: PurgeMark) -> bool:
-    """Whether a bucket has only what the mark covers, and something at all. What belongs there and
-    comes meanwhile is covered too.
+def goes_whole(root: Root, bucket: Folder, mark: PurgeMark) -> int:
+    """The number of messages in a bucket of which the mark covers all; 0: not all. Messages that
+    still come to it belong into its window, so they are covered as well.
     """
     of = parse_bucket(bucket.name)
-    return of is not None and mark.covers_all(of) and _covered_files(root, bucket.path, mark) > 0
+    if of is None or not mark.covers_all(of):
+        return 0
+    return _covered(root, bucket, mark)
 
 
-def take_bucket(root: Root, queue: QueueName, bucket: "os.DirEntry[str]", folder: str) -> bool:
-    """Moves a bucket by one rename into a folder of remove/, which is made; False when it is gone.
-    Blocking. Raises OSError. Durable on return: no.
+def take_bucket(root: Root, queue: QueueName, bucket: Folder, folder: str) -> bool:
+    """Moves a bucket by one rename into a folder of remove/, which it makes; False if the bucket is
+    gone. Blocking. Raises OSError. Durable on return: no.
     """
     if not _move_bucket(root, bucket, folder):
         return False
-    record_removed(root, queue, f"{folder}/{bucket.name}")
+    record_removed(root, queue, bucket._replace(path=f"{folder}/{bucket.name}"))
     return True
 
 
-def _covered_in(
-    root: Root, folder: "os.DirEntry[str]", bucket: str, mark: PurgeMark
-) -> Iterator[tuple[str, MessageId]]:
-    for entry in entries_if_there(root.files, folder.path):
-        if bucket.count("/") == 1 and is_deep_folder(entry):
-            yield from _covered_in(root, entry, f"{bucket}{entry.name}/", mark)
-        else:
-            yield from _covered(bucket, entry, mark)
-
-
-def _covered(
-    bucket: str, entry: "os.DirEntry[str]", mark: PurgeMark
-) -> Iterator[tuple[str, MessageId]]:
-    if not mark.covers(entry.name) or not MessageId.is_written(entry.name):
-        return
-    if entry.is_file(follow_symlinks=False):
-        yield bucket, MessageId.parse(entry.name)
-
-
-def _covered_files(root: Root, folder: str, mark: PurgeMark) -> int:
-    """How many files lie in a bucket, and below it; 0 when one of them is not covered, or is no
-    message's: whoever put it there by hand may mean something by it.
+def _covered(root: Root, bucket: Folder, mark: PurgeMark) -> int:
+    """The number of messages in a bucket and below it; 0 if one of them is not covered, or a file
+    is not a message: an operator may have put it there for a reason.
     """
     count = 0
-    for entry in entries_if_there(root.files, folder):
-        if is_deep(entry.name) and entry.is_dir(follow_symlinks=False):
-            below = _covered_files(root, entry.path, mark)
-            if not below and next(entries_if_there(root.files, entry.path), None) is not None:
-                return 0
-            count += below
-        elif MessageId.is_written(entry.name) and mark.covers(entry.name):
-            count += 1
-        else:
+    for _, entry in if_there(walk(root.files, bucket)):
+        items = items_of(entry.name)
+        if not items or not mark.covers(entry.name):
             return 0
+        count += items
     return count
 
 
-def _move_bucket(root: Root, bucket: "os.DirEntry[str]", folder: str) -> bool:
+def _move_bucket(root: Root, bucket: Folder, folder: str) -> bool:
     for _ in range(BUCKET_TRIES_MAX):
         with contextlib.suppress(FileExistsError):
             root.files.mkdir(folder)
@@ -92,7 +74,7 @@ def _move_bucket(root: Root, bucket: "os.DirEntry[str]", folder: str) -> bool:
             if not is_gone(error):
                 raise
             if root.files.status(bucket.path) is None:
-                return False  # Swept, or the queue was deleted.
-            continue  # The folder was reaped before anything lay in it.
+                return False  # It was swept, or the queue was deleted.
+            continue  # The folder was reaped while it was empty.
         return True
     return False

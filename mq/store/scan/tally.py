@@ -1,4 +1,4 @@
-"""What one folder holds, by queue: how many messages of which kind, as a listing finds them."""
+"""Counts of one folder's messages, by queue, as a listing finds them."""
 
 import os
 import sys
@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mq.model.errors import BadName
-from mq.model.limits import OVERDUE_AFTER_S, UUID_CHARS
+from mq.model.limits import UUID_CHARS
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName
-from mq.store.core.purged import TIME_CHARS, PurgeMark
+from mq.model.names import QueueName, items_of
+from mq.store.core.unserved import TIME_CHARS, PurgeMark
 from mq.store.disk.files import is_gone
 from mq.store.format.layout import split_entry
 
+# A message in delay/ that is due for longer is overdue: no mover handles it.
+OVERDUE_AFTER_S: Final = 5.0
+
 IsFolder = Callable[["os.DirEntry[str]"], bool]
-"""Whether an entry is a folder that messages lie in too."""
+"""A predicate on entries: whether it is a folder that also holds messages."""
 
 _NS_PER_MS: Final = 1_000_000
 _OVERDUE_AFTER_MS: Final = round(OVERDUE_AFTER_S * 1000)
@@ -23,10 +26,10 @@ _OVERDUE_AFTER_MS: Final = round(OVERDUE_AFTER_S * 1000)
 
 @dataclass(slots=True)
 class Tally:
-    """A queue's messages in a folder: those behind its purge mark, and how many are `hidden`
-    by it. `in_flight` and `overdue` are among the `messages`; `overdue_since_ms`: when the one was
-    due that is overdue longest. `oldest` and `newest` is what of an id's text tells its time; ""
-    where there are no messages.
+    """A queue's messages in a folder that its purge mark does not cover, and the number `hidden` by
+    it; of a pack its items. `in_flight` and `overdue` are among the `messages`.
+    `overdue_since_ms`: the earliest due time of the overdue ones. `oldest` and `newest`: the
+    beginnings of their ids with the time; "" without messages.
     """
 
     mark: PurgeMark | None
@@ -37,13 +40,20 @@ class Tally:
     oldest: str = ""
     newest: str = ""
     overdue_since_ms: int | None = None
+    bytes: int = 0
+    """The bytes of the messages' files, if the listing looked at each."""
+    has_packs: bool = False
 
-    def add(self, name: str) -> bool:
-        """Counts the message of this id, as text; whether it is not hidden."""
+    def add(self, name: str, items: int = 1) -> bool:
+        """Counts the message with this id, as text, or the items of a pack. Returns false if the
+        purge mark hides it.
+        """
         if self.mark is not None and self.mark.covers(name):
-            self.hidden += 1
+            self.hidden += items
             return False
-        self.messages += 1
+        self.messages += items
+        if items > 1:
+            self.has_packs = True
         if not self.oldest or name < self.oldest:
             self.oldest = name[:TIME_CHARS]
         if name > self.newest:
@@ -51,7 +61,7 @@ class Tally:
         return True
 
     def under(self, mark: PurgeMark | None) -> "Tally | None":
-        """What a listing would have found with this mark; None: only a listing can tell."""
+        """The counts under another purge mark; None: only a listing can tell."""
         if mark == self.mark:
             return self
         if self.hidden and (mark is None or self.mark is None or mark.ms < self.mark.ms):
@@ -65,9 +75,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Found:
-    """What a listing of a folder found. `below` are folders that hold messages too, `foreign`
-    counts names that are none's. `is_stamped`: no message is there whose stamp may still be under
-    way. `overdue_from_ms`: when the next message is overdue that is not yet; None: none will be.
+    """The result of listing a folder. `below`: folders that also hold messages. `foreign`: the
+    number of foreign names. `is_stamped`: no message's stamp may still be in progress.
+    `overdue_from_ms`: the next time at which a message becomes overdue; None: never.
     """
 
     of: dict[str, Tally] = field(default_factory=dict)
@@ -78,30 +88,40 @@ class Found:
 
     @property
     def entries(self) -> int:
-        """How much there is to remember."""
+        """The number of entries to remember."""
         return 1 + len(self.of) + len(self.below)
 
-    def see(self, tally: Tally, status: os.stat_result, now_ms: int) -> None:
-        """Counts what a message's times say, of those in delay/."""
+    @property
+    def has_packs(self) -> bool:
+        return any(tally.has_packs for tally in self.of.values())
+
+    def see(self, tally: Tally, status: os.stat_result, now_ms: int, items: int = 1) -> None:
+        """Counts a message of delay/, or the items of a pack, by its times."""
         stamp = Stamp.from_mtime_ns(status.st_mtime_ns)
-        tally.in_flight += stamp.receives > 0
+        tally.in_flight += items if stamp.receives > 0 else 0
         from_ms = stamp.due_ms + _OVERDUE_AFTER_MS
         if from_ms < now_ms:
-            tally.overdue += 1
+            tally.overdue += items
             since_ms = tally.overdue_since_ms
             if since_ms is None or stamp.due_ms < since_ms:
                 tally.overdue_since_ms = stamp.due_ms
         elif self.overdue_from_ms is None or from_ms < self.overdue_from_ms:
             self.overdue_from_ms = from_ms
-        # A claim is a rename and then its stamp, which no folder's mtime tells of.
+        # A claim renames first and stamps then, and the stamp does not change the folder's mtime.
         if stamp.due_ms <= status.st_ctime_ns // _NS_PER_MS:
             self.is_stamped = False
 
 
 def tally_queue(
-    entries: "Iterable[os.DirEntry[str]]", is_folder: IsFolder, queue: str, mark: PurgeMark | None
+    entries: "Iterable[os.DirEntry[str]]",
+    is_folder: IsFolder,
+    queue: str,
+    mark: PurgeMark | None,
+    with_bytes: bool = False,
 ) -> Found:
-    """What a folder of a queue's own holds. Raises what `entries` does."""
+    """Counts the messages in a folder of one queue. `with_bytes`: with their sizes, by a stat of
+    each. Raises what `entries` raises, OSError.
+    """
     tally = Tally(mark)
     found = Found({queue: tally})
     below = []
@@ -109,10 +129,15 @@ def tally_queue(
         name = entry.name
         if len(name) < UUID_CHARS and is_folder(entry):
             below.append(name)
-        elif not MessageId.is_written(name) or not entry.is_file(follow_symlinks=False):
+            continue
+        items = items_of(name)
+        if not items or not entry.is_file(follow_symlinks=False):
             found.foreign += 1
-        else:
-            tally.add(name)
+            continue
+        if not with_bytes:
+            tally.add(name, items)
+        elif (status := _status(entry)) is not None and tally.add(name, items):
+            tally.bytes += status.st_size
     found.below = tuple(below)
     return found
 
@@ -122,25 +147,28 @@ def tally_shared(
     is_folder: IsFolder,
     mark_of: Callable[[QueueName], PurgeMark | None],
     stamps_at_ms: int | None = None,
+    with_bytes: bool = False,
 ) -> Found:
-    """What a folder holds that queues share; foreign names are left out. `stamps_at_ms`: what the
-    messages' times say then is counted too, for a look at each. Raises what `entries` does,
-    OSError.
+    """Counts the messages in a shared folder by queue, without foreign names. `stamps_at_ms`: also
+    by their stamps at that time; this, and `with_bytes`, needs a stat of each message. Raises what
+    `entries` raises, OSError.
     """
+    looks = with_bytes or stamps_at_ms is not None
     found = Found()
     below = []
     for entry in entries:
         name = entry.name
         queue, message_id = split_entry(name)
-        if not MessageId.is_written(message_id):
+        items = items_of(message_id)
+        if not items:
             if is_folder(entry):
                 below.append(name)
             continue
         if not entry.is_file(follow_symlinks=False):
             continue
-        status = None if stamps_at_ms is None else _status(entry)
-        if stamps_at_ms is not None and status is None:
-            continue  # It went meanwhile.
+        status = _status(entry) if looks else None
+        if looks and status is None:
+            continue  # It is gone.
         tally = found.of.get(queue)
         if tally is None:
             try:
@@ -148,8 +176,10 @@ def tally_shared(
             except BadName:
                 continue
             found.of[sys.intern(queue)] = tally
-        if tally.add(message_id) and status is not None and stamps_at_ms is not None:
-            found.see(tally, status, stamps_at_ms)
+        if tally.add(message_id, items) and status is not None:
+            tally.bytes += status.st_size
+            if stamps_at_ms is not None:
+                found.see(tally, status, stamps_at_ms, items)
     found.below = tuple(below)
     return found
 

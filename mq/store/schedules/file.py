@@ -1,4 +1,4 @@
-"""A schedule's file: which one it is now, reading it, and writing the one that takes its place."""
+"""A schedule's file: its current version, reading it, and writing its replacement."""
 
 import contextlib
 import errno
@@ -9,35 +9,31 @@ from dataclasses import dataclass
 from typing import Final
 
 from mq.model.errors import BadName, ScheduleUnreadable
-from mq.model.limits import (
-    BODY_HELD_BYTES_MAX,
-    HEADER_BLOCK_BYTES_MAX,
-    PUBLISHED_MS_MAX,
-    SCHEDULE_LINE_BYTES_MAX,
-)
+from mq.model.limits import BODY_HELD_BYTES_MAX, HEADER_BLOCK_BYTES_MAX, PUBLISHED_MS_MAX
 from mq.model.message import Stamp
 from mq.model.names import QueueName, ScheduleName
 from mq.model.schedule import Armed
+from mq.store.core.message_file import stamp_due
 from mq.store.core.root import Root
-from mq.store.core.stamping import stamp_due
 from mq.store.disk.files import is_gone
 from mq.store.format.layout import LinkPlace, entry_prefix
 from mq.store.format.schedules import new_schedule_path, parse_firing, parse_schedule, schedule_path
-from mq.store.schedules.line import parse_schedule_file
+from mq.store.format.walk import named
+from mq.store.schedules.line import SCHEDULE_LINE_BYTES_MAX, parse_schedule_file
 
 _NS_PER_MS: Final = 1_000_000
 ENDED_NS: Final = 0
-"""The mtime of a schedule that fires no more."""
+"""The mtime of a schedule that has ended."""
 BEGINNING_BYTES: Final = SCHEDULE_LINE_BYTES_MAX + HEADER_BLOCK_BYTES_MAX
 _FILE_BYTES_MAX: Final = BEGINNING_BYTES + BODY_HELD_BYTES_MAX
-# What opening says of a symbolic link, a socket, and of what this user may not read.
+# The errors of opening a symbolic link, a socket, or a file that this user may not read.
 _NO_FILE_ERRORS: Final = (errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Which file a schedule is now, and when that is to fire: both differ once it has gone on, or
-    was changed.
+    """A schedule's current file and its due time: both differ once the schedule was fired or
+    changed.
     """
 
     inode: int
@@ -45,21 +41,21 @@ class Version:
 
     @property
     def due_ms(self) -> int | None:
-        """When it fires next, milliseconds since the epoch; None: never again."""
+        """The next firing, in milliseconds since the epoch; None: none."""
         return self.mtime_ns // _NS_PER_MS if self.mtime_ns >= _NS_PER_MS else None
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A schedule as its file says, and which file that is."""
+    """A schedule's file: its content and its version."""
 
     version: Version
     content: bytes
     size: int
-    """Of the whole file, in bytes."""
+    """The size of the whole file in bytes."""
 
     def armed(self) -> Armed:
-        """What the file says. Raises ScheduleUnreadable."""
+        """Parses the content. Raises ScheduleUnreadable."""
         if (self.version.due_ms or 0) > PUBLISHED_MS_MAX:
             raise ScheduleUnreadable("its next firing is behind the year 9999")
         return parse_schedule_file(self.content, self.version.due_ms)
@@ -68,7 +64,7 @@ class Kept:
 def read_kept(
     root: Root, queue: QueueName, name: ScheduleName, bytes_max: int = _FILE_BYTES_MAX
 ) -> Kept | None:
-    """A schedule's file, or how it begins; None: there is none. Raises ScheduleUnreadable,
+    """Reads a schedule's file, or its beginning; None: there is none. Raises ScheduleUnreadable,
     OSError.
     """
     opened = _open(root, queue, name)
@@ -85,12 +81,12 @@ def read_kept(
 
 
 def is_still(root: Root, queue: QueueName, name: ScheduleName, version: Version) -> bool:
-    """Whether the schedule is the file that it was, and due when that was."""
+    """Whether the schedule is still this version, with the same due time."""
     return version_now(root, queue, name) == version
 
 
 def has_gone_on(root: Root, queue: QueueName, firing: LinkPlace) -> bool:
-    """Whether the schedule of a firing's link is due at another time now, or there is none."""
+    """Whether the schedule of a firing's link has another due time now, or is gone."""
     try:
         name, due_ms = parse_firing(firing)
     except BadName:
@@ -102,8 +98,8 @@ def has_gone_on(root: Root, queue: QueueName, firing: LinkPlace) -> bool:
 def write_beside(
     root: Root, queue: QueueName, name: ScheduleName, content: bytes, next_ms: int | None
 ) -> tuple[str, int]:
-    """Writes what a schedule is to be next, beside it; that file, and a descriptor of it. Raises
-    DueTooFar, OSError. Durable on return: no.
+    """Writes the next state of a schedule beside it. Returns the new file's path and descriptor.
+    Raises DueTooFar, OSError. Durable on return: no.
     """
     written = new_schedule_path(root.layout, queue, name)
     descriptor = root.files.create(written)
@@ -123,8 +119,8 @@ def write_beside(
 def rename_over(
     root: Root, queue: QueueName, name: ScheduleName, written: str, made: os.stat_result
 ) -> None:
-    """Has what was written beside be the schedule. For whoever has the lock. Durable on return:
-    no.
+    """Replaces the schedule by the file that was written beside it. The caller holds the lock.
+    Durable on return: no.
     """
     path = schedule_path(root.layout, queue, name)
     try:
@@ -137,8 +133,8 @@ def rename_over(
 
 
 def version_now(root: Root, queue: QueueName, name: ScheduleName) -> Version | None:
-    """Which file the schedule is now; None: there is none. By opening it, where that can be: what a
-    network mount remembers of a name may be old.
+    """The schedule's current version; None: there is none. Opens the file if it can, since a
+    network mount's cache of names may be old.
     """
     opened = None
     with contextlib.suppress(ScheduleUnreadable):
@@ -153,7 +149,7 @@ def version_now(root: Root, queue: QueueName, name: ScheduleName) -> Version | N
 
 
 def version_of(status: os.stat_result) -> Version:
-    """What the status of a schedule's file tells of it."""
+    """The version in the status of a schedule's file."""
     return Version(status.st_ino, status.st_mtime_ns)
 
 
@@ -170,20 +166,21 @@ def _open(root: Root, queue: QueueName, name: ScheduleName) -> int | None:
 
 def names_of(root: Root, queue: QueueName) -> Iterator[ScheduleName]:
     """The names of the queue's schedules, in no order."""
-    prefix = entry_prefix(queue)
-    for entry in root.files.entries(root.layout.schedules):
-        if entry.name.startswith(prefix):
-            with contextlib.suppress(BadName):
-                yield parse_schedule(entry.name)[1]
+    return (name for _, (_, name) in named(_entries_of(root, queue), parse_schedule))
 
 
 def count_of(root: Root, queue: QueueName) -> int:
-    """How many schedules the queue has; foreign names that begin alike count too."""
+    """The number of the queue's schedules, including foreign names with its prefix."""
+    return sum(1 for _ in _entries_of(root, queue))
+
+
+def _entries_of(root: Root, queue: QueueName) -> "Iterator[os.DirEntry[str]]":
     prefix = entry_prefix(queue)
-    return sum(each.name.startswith(prefix) for each in root.files.entries(root.layout.schedules))
+    entries = root.files.entries(root.layout.schedules)
+    return (entry for entry in entries if entry.name.startswith(prefix))
 
 
 def discard_written(root: Root, written: str) -> None:
-    """Takes away what was written beside, and is not to be the schedule."""
+    """Removes a file that was written beside the schedule and is not used."""
     with contextlib.suppress(OSError):
         root.files.unlink(written)

@@ -1,39 +1,40 @@
-"""Firing schedules: one message for each due time, whoever fires and however often.
+"""Fires schedules: one message for each due time, whichever process fires, and however often.
 
 A firing's link, named by its due time, is made before its message shows, and stays at least until
-the schedule has gone on for good. Whoever comes late meets the link, or sees that the schedule has
-gone on. FORMAT.md, "fire a schedule", has the steps and what a crash after each leaves.
+the schedule's next state is durable. A late process meets the link, or sees that the schedule has
+another due time. PROTOCOL.md, "fire a schedule", has the steps and what a crash after each leaves.
 """
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from mq.model.clock import rfc3339
 from mq.model.errors import (
     DueTooFar,
     KeyTaken,
     MqError,
-    QueueExpired,
     QueueNotFound,
     ScheduleUnreadable,
 )
-from mq.model.expiry import is_expired
-from mq.model.headers import print_block
-from mq.model.names import Key, MessageId, QueueName, ScheduleName, UuidSource
-from mq.model.schedule import Armed, Schedule
+from mq.model.headers import FIRED_BY, print_block
+from mq.model.limits import HEADER_BLOCK_BYTES_MAX, HEADERS_MAX
+from mq.model.log import logger
+from mq.model.names import MessageId, QueueName, ScheduleName, UuidSource
+from mq.model.schedule import Armed
+from mq.store.core.find import lives
+from mq.store.core.locks import in_turn
+from mq.store.core.room import Load
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
-from mq.store.core.turns import in_turn
+from mq.store.core.unserved import refuse_publish
 from mq.store.disk.steps import FilesFailed, Flush, Steps
 from mq.store.format.layout import Keys
 from mq.store.format.schedules import firing_key, firing_place, schedules_lock
-from mq.store.keys.holders import lives
 from mq.store.keys.keyed import Once, earlier_publish
 from mq.store.operations.publish import Draft, publish
 from mq.store.schedules.file import (
-    Kept,
     Version,
     discard_written,
     is_still,
@@ -42,19 +43,19 @@ from mq.store.schedules.file import (
     write_beside,
 )
 from mq.store.schedules.line import print_progress
-from mq.store.settings.configure import Configured
 
-_log = logging.getLogger("mq.firing")
+_log = logger("mq.firing")
 
 
 class MovedOn(MqError):
-    """The schedule is not due any more, or not the one that it was: nothing is to be fired."""
+    """The schedule is not due any more, or was changed: nothing is to be fired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What became of a schedule that was due: `message` was published, by this process where it
-    `is_ours`; None: it was skipped. What is next is not written yet.
+    """The result for a due schedule. `message` was published, by this process if `is_ours`; None:
+    it was skipped or, with `is_done`, the message that it waited for has ended. The next state is
+    not written yet.
     """
 
     queue: QueueName
@@ -63,31 +64,39 @@ class Firing:
     due_ms: int
     message: MessageId | None
     is_ours: bool = False
+    is_done: bool = False
 
 
 def fire(root: Root, uuids: UuidSource, queue: QueueName, name: ScheduleName) -> Steps[Firing]:
-    """Publishes the message of a schedule that is due, unless that has been done; `rearm` is to
-    follow.
+    """Publishes the message of a due schedule, unless that was done; call `rearm` afterwards.
 
-    Raises MovedOn, QueueNotFound, QueueExpired, ScheduleUnreadable, SettingsUnreadable,
-    PublishPurged, NoSpace, Busy; it is due then as before. Durable on return: the message.
+    Raises MovedOn, also while the schedule waits for a living message; QueueNotFound, QueueExpired,
+    QueuePaused, QueueFull, ScheduleUnreadable, SettingsUnreadable, PublishPurged, NoSpace, Busy:
+    the schedule stays due. Durable on return: the message.
     """
     kept = read_kept(root, queue, name)
     due_ms = None if kept is None else kept.version.due_ms
     if kept is None or due_ms is None or due_ms > root.now_ms():
         raise MovedOn
-    schedule, last = _understood(kept)
+    armed = kept.armed()
+    schedule, last = armed.schedule, armed.last
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
     firing = Firing(queue, name, kept.version, due_ms, None)
+    if armed.waiting:
+        if last is not None and lives(root, queue, last):
+            raise MovedOn
+        return replace(firing, is_done=True)
     key = firing_key(name, due_ms)
     first = yield from earlier_publish(root, queue, Once(Keys.FIRING, key, math.inf))
     if first is not None:
-        # Another has published it, and perhaps died before it wrote what is next.
+        # Another process published it, and may have died before it wrote the next state.
         return Firing(queue, name, kept.version, due_ms, first)
+    if schedule.is_missed(due_ms, root.now_ms()):
+        return firing
     if schedule.overlap == "skip" and last is not None and lives(root, queue, last):
         return firing
-    draft = _draft(root, uuids, queue, schedule, key)
+    draft = _draft(root, uuids, firing, armed)
     try:
         published = yield from publish(
             root, draft, schedule.body, partial(_look_again, root, firing)
@@ -98,9 +107,9 @@ def fire(root: Root, uuids: UuidSource, queue: QueueName, name: ScheduleName) ->
 
 
 def rearm(root: Root, firings: Sequence[Firing]) -> Steps[list[Armed | None]]:
-    """Writes what is next of schedules that were fired, or skipped; for each how it is now. None:
-    it was changed or taken away meanwhile, or another has written what is next; or that could not
-    be written, and is by whoever comes next.
+    """Writes the next states of schedules that were fired or skipped. Returns each schedule's new
+    state. None: it was changed or removed meanwhile, another process has written the next state, or
+    that failed, and the next process writes it.
 
     Raises Busy, OSError. Durable on return: yes.
     """
@@ -131,7 +140,7 @@ def rearm(root: Root, firings: Sequence[Firing]) -> Steps[list[Armed | None]]:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What is next of a schedule, written beside it; `descriptor` of that."""
+    """A schedule's next state, written beside it, with the new file's descriptor."""
 
     firing: Firing
     armed: Armed
@@ -139,16 +148,23 @@ class _Prepared:
     descriptor: int
 
 
-def _understood(kept: Kept) -> tuple[Schedule, MessageId | None]:
-    armed = kept.armed()
-    return armed.schedule, armed.last
+def _head(firing: Firing, armed: Armed) -> bytes:
+    """The header block of the message, with the firing's header if that fits."""
+    due = rfc3339(firing.due_ms)
+    said = f'name="{firing.name.text}", due="{due}", number={armed.fired + 1}'
+    headers = armed.schedule.message_headers()
+    head = print_block((*headers, (FIRED_BY, said)))
+    if len(headers) < HEADERS_MAX and len(head) <= HEADER_BLOCK_BYTES_MAX:
+        return head
+    return print_block(headers)
 
 
-def _draft(root: Root, uuids: UuidSource, queue: QueueName, schedule: Schedule, key: Key) -> Draft:
-    settings = Configured.read(root, queue).settings
-    if settings.expires_at is not None and is_expired(settings, root.now_ms()):
-        raise QueueExpired(queue.text, settings.expires_at)
-    head = print_block(schedule.headers)
+def _draft(root: Root, uuids: UuidSource, firing: Firing, armed: Armed) -> Draft:
+    queue, schedule = firing.queue, armed.schedule
+    settings = root.facts.configured(queue).settings
+    refuse_publish(root, queue, settings)
+    head = _head(firing, armed)
+    root.room.refuse_full(queue, settings, Load(1, len(head) + len(schedule.body)))
     message_id = MessageId(
         uuids.next(),
         settings.priority_default if schedule.priority is None else schedule.priority,
@@ -156,13 +172,17 @@ def _draft(root: Root, uuids: UuidSource, queue: QueueName, schedule: Schedule, 
         schedule.visibility_s,
         len(head),
         schedule.extension,
+        schedule.ttl_s,
+        "" if schedule.group is None else schedule.group.digits,
+        len(schedule.tags),
     )
+    key = firing_key(firing.name, firing.due_ms)
     return Draft(queue, message_id, message_id.published_ms, head=head, firing=key)
 
 
 def _look_again(root: Root, firing: Firing) -> None:
-    """Once the link is there: whoever has fired it before may have gone on for so long that its
-    own link went.
+    """Checks again once the link exists: another process may have fired the schedule so long ago
+    that its link is gone.
     """
     if not is_still(root, firing.queue, firing.name, firing.version):
         raise MovedOn
@@ -173,12 +193,12 @@ def _prepare(root: Root, firing: Firing) -> _Prepared | None:
         kept = read_kept(root, firing.queue, firing.name)
         if kept is None or kept.version != firing.version:
             return None
-        armed = _gone_on(kept.armed(), firing.message, root.now_ms())
+        armed = _gone_on(kept.armed(), firing, root.now_ms())
         content = print_progress(kept.content, armed)
         try:
             written = write_beside(root, firing.queue, firing.name, content, armed.next_ms)
         except DueTooFar:
-            # A time that never comes for this file system.
+            # The file system cannot store the time.
             armed = replace(armed, next_ms=None)
             written = write_beside(root, firing.queue, firing.name, content, None)
     except (ScheduleUnreadable, OSError) as error:
@@ -187,12 +207,15 @@ def _prepare(root: Root, firing: Firing) -> _Prepared | None:
     return _Prepared(firing, armed, *written)
 
 
-def _gone_on(armed: Armed, message: MessageId | None, now_ms: int) -> Armed:
-    return armed.skipped_at(now_ms) if message is None else armed.fired_at(now_ms, message)
+def _gone_on(armed: Armed, firing: Firing, now_ms: int) -> Armed:
+    if firing.is_done:
+        return armed.done_at(now_ms)
+    if firing.message is None:
+        return armed.skipped_at(now_ms)
+    return armed.fired_at(now_ms, firing.message)
 
 
 def _swap(root: Root, prepared: Sequence[_Prepared]) -> list[Armed | None]:
-    """For whoever has the lock."""
     done: list[Armed | None] = []
     for each in prepared:
         if _takes_place(root, each):
@@ -208,7 +231,7 @@ def _takes_place(root: Root, prepared: _Prepared) -> bool:
     if not is_still(root, firing.queue, firing.name, firing.version):
         return False
     if firing.message is None and _is_fired(root, firing):
-        return False  # By another meanwhile, who says so.
+        return False  # Another process fired it meanwhile, and writes that.
     try:
         made = root.files.descriptor_status(prepared.descriptor)
         rename_over(root, firing.queue, firing.name, prepared.written, made)
@@ -231,4 +254,4 @@ def _drop(root: Root, prepared: _Prepared, error: OSError) -> None:
 
 def _not_written(firing: Firing, error: Exception) -> None:
     fields = {"queue": firing.queue.text, "schedule": firing.name.text, "error": repr(error)}
-    _log.warning("what is next of a schedule is not written yet", extra={"fields": fields})
+    _log.warning("could not write a schedule's next firing yet", extra={"fields": fields})

@@ -1,29 +1,27 @@
-"""Schedules on disk: making, reading, listing them, and taking them away.
+"""Schedules on disk: making, reading, listing and removing them.
 
-A schedule is a file of schedules/; its mtime is its next firing. It is written beside and renamed
-to its place under the lock of the folder, which nobody holds for longer than a few calls.
-FORMAT.md, "make or change a schedule", has the steps and what a crash after each leaves.
+A schedule is a file of schedules/; its mtime is its next firing. It is written beside its place and
+renamed under the folder's lock, which is held for a few calls. PROTOCOL.md, "make or change a
+schedule", has the steps and what a crash after each leaves.
 """
 
-import contextlib
 import os
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from mq.model.errors import (
-    BadName,
     Busy,
     QueueNotFound,
     ScheduleNotFound,
     ScheduleUnreadable,
     TooManySchedules,
 )
-from mq.model.limits import FORGOTTEN_AFTER_S, SCHEDULE_TRIES_MAX, SCHEDULES_PER_QUEUE_MAX
 from mq.model.names import QueueName, ScheduleName
 from mq.model.schedule import Armed, Schedule
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.locks import in_turn
+from mq.store.core.root import Root, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import no_such_queue, queue_exists
-from mq.store.core.turns import in_turn
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.schedules import (
     is_unfinished_schedule,
@@ -31,7 +29,7 @@ from mq.store.format.schedules import (
     schedule_path,
     schedules_lock,
 )
-from mq.store.format.walk import entries_if_there
+from mq.store.format.walk import entries_if_there, named
 from mq.store.schedules.file import (
     BEGINNING_BYTES,
     Kept,
@@ -46,11 +44,15 @@ from mq.store.schedules.file import (
 )
 from mq.store.schedules.line import print_schedule
 
+SCHEDULES_PER_QUEUE_MAX: Final = 1000
+# Retries when others change a schedule concurrently.
+SCHEDULE_TRIES_MAX: Final = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A schedule of a list, without its body, which has `size` bytes; `armed` None: its file cannot
-    be understood.
+    """A schedule of a list, without its body of `size` bytes; `armed` None: its file is
+    unreadable.
     """
 
     name: ScheduleName
@@ -61,10 +63,10 @@ class Listed:
 def put_schedule(
     root: Root, queue: QueueName, name: ScheduleName, schedule: Schedule
 ) -> Steps[tuple[Armed, bool]]:
-    """Has the queue have this schedule; as it is now, and whether there was none of that name. One
-    that says the same is left as it is, with its next firing; another is replaced as a whole.
+    """Makes or replaces a schedule. Returns its state, and whether the name is new. An equal
+    schedule stays as it is, with its next firing.
 
-    Raises QueueNotFound, TooManySchedules, DueTooFar, NoSpace, Busy; nothing is changed then.
+    Raises QueueNotFound, TooManySchedules, DueTooFar, NoSpace, Busy: nothing is changed then.
     Durable on return: yes.
     """
     layout = root.layout
@@ -74,29 +76,29 @@ def put_schedule(
         before = version_now(root, queue, name)
         known = None if before is None else _said(root, queue, name)
         if known is not None and known.schedule == schedule:
-            # As it was; but whoever wrote it has perhaps not flushed that.
+            # Unchanged; but the process that wrote it may not have flushed it.
             yield Flush(folders=(layout.schedules,))
             return known, False
         armed = schedule.armed(root.now_ms())
-        written, made = yield from _write(root, queue, name, armed)
+        written = yield from _write(root, queue, name, armed)
         try:
-            swap = partial(_swap, root, queue, name, before, written, made)
+            swap = partial(_swap, root, queue, name, before, written)
             is_done = yield from in_turn(root, schedules_lock(layout), swap)
         except BaseException as error:
-            discard_written(root, written)
+            discard_written(root, written[0])
             if isinstance(error, QueueNotFound):
                 yield from no_such_queue(root, queue)
             raise
         if is_done:
             yield Flush(folders=(layout.schedules,))
             return armed, before is None
-        discard_written(root, written)  # It was changed, or has fired, meanwhile.
+        discard_written(root, written[0])  # It was changed or fired meanwhile.
     raise Busy("the schedule changes again and again")
 
 
 def delete_schedule(root: Root, queue: QueueName, name: ScheduleName) -> Steps[None]:
-    """Takes a schedule away. Raises QueueNotFound, ScheduleNotFound, Busy. Durable on return: yes,
-    also that there is none.
+    """Removes a schedule. Raises QueueNotFound, ScheduleNotFound, Busy. Durable on return: yes,
+    also if there was none.
     """
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
@@ -108,8 +110,8 @@ def delete_schedule(root: Root, queue: QueueName, name: ScheduleName) -> Steps[N
 
 
 def read_schedule(root: Root, queue: QueueName, name: ScheduleName) -> Armed:
-    """A schedule as it is now; blocking. Raises QueueNotFound, ScheduleNotFound,
-    ScheduleUnreadable, OSError.
+    """Reads a schedule. Blocking. Raises QueueNotFound, ScheduleNotFound, ScheduleUnreadable,
+    OSError.
     """
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
@@ -120,7 +122,7 @@ def read_schedule(root: Root, queue: QueueName, name: ScheduleName) -> Armed:
 
 
 def list_schedules(root: Root, queue: QueueName) -> list[Listed]:
-    """The queue's schedules, by name; blocking. Raises QueueNotFound, OSError."""
+    """The queue's schedules by name. Blocking. Raises QueueNotFound, OSError."""
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
     found = []
@@ -128,7 +130,7 @@ def list_schedules(root: Root, queue: QueueName) -> list[Listed]:
         try:
             kept = read_kept(root, queue, name, BEGINNING_BYTES)
             if kept is None:
-                continue  # It went meanwhile.
+                continue  # It is gone.
             armed = kept.armed()
         except ScheduleUnreadable:
             found.append(Listed(name, None, 0))
@@ -138,8 +140,8 @@ def list_schedules(root: Root, queue: QueueName) -> list[Listed]:
 
 
 def forget_schedules(root: Root, queue: QueueName) -> Steps[None]:
-    """Takes away all schedules of a queue that is not there. Raises Busy, OSError. Durable on
-    return: yes, also that there are none.
+    """Removes all schedules of a missing queue. Raises Busy, OSError. Durable on return: yes, also
+    if there were none.
     """
 
     def forget() -> None:
@@ -151,19 +153,14 @@ def forget_schedules(root: Root, queue: QueueName) -> Steps[None]:
 
 
 def sweep_schedules(root: Root) -> Steps[None]:
-    """Takes away, under the queues' lock, what a crash has left of deleted queues' schedules, and
-    what was being written by a process that died. Durable on return: yes.
+    """Removes schedules that a crash left of deleted queues, under the queues' lock, and unfinished
+    files of processes that died. Durable on return: yes.
     """
-    left = set()
-    for entry in entries_if_there(root.files, root.layout.schedules):
-        if is_unfinished_schedule(entry.name):
-            if _is_old(root, entry.path):
-                unlink_if_there(root.files, entry.path)
-            continue
-        with contextlib.suppress(BadName):
-            left.add(parse_schedule(entry.name)[0])
+    sweep_unfinished(root, root.layout.schedules, is_unfinished_schedule)
+    entries = entries_if_there(root.files, root.layout.schedules)
+    left = {queue for _, (queue, _) in named(entries, parse_schedule)}
     for queue in sorted(left):
-        # One that nobody has deleted may come back, as when a hand has moved it away.
+        # A queue that was not deleted may come back, such as after an operator moved it away.
         is_deleted = root.files.status(root.layout.tombstone(queue)) is not None
         if is_deleted and not queue_exists(root, queue):
             yield from forget_schedules(root, queue)
@@ -173,7 +170,7 @@ def _write(
     root: Root, queue: QueueName, name: ScheduleName, armed: Armed
 ) -> Steps[tuple[str, os.stat_result]]:
     """Writes a schedule beside its place. Raises NoSpace, DueTooFar, QueueNotFound. Durable on
-    return: the file, and the queue's folder, without which it would be nobody's.
+    return: the file, and the queue's folder, without which the schedule would have no queue.
     """
     content = print_schedule(armed)
     root.space.claim(len(content))
@@ -193,8 +190,7 @@ def _swap(
     queue: QueueName,
     name: ScheduleName,
     before: Version | None,
-    written: str,
-    made: os.stat_result,
+    written: tuple[str, os.stat_result],
 ) -> bool:
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
@@ -202,12 +198,12 @@ def _swap(
         return False
     if before is None and count_of(root, queue) >= SCHEDULES_PER_QUEUE_MAX:
         raise TooManySchedules(SCHEDULES_PER_QUEUE_MAX)
-    rename_over(root, queue, name, written, made)
+    rename_over(root, queue, name, *written)
     return True
 
 
 def _said(root: Root, queue: QueueName, name: ScheduleName) -> Armed | None:
-    """What is there now, where it can be understood."""
+    """The current schedule, if it is readable."""
     try:
         kept = read_kept(root, queue, name)
         return None if kept is None else kept.armed()
@@ -220,18 +216,8 @@ def _listed(name: ScheduleName, armed: Armed, kept: Kept) -> Listed:
     return Listed(name, replace(armed, schedule=replace(armed.schedule, body=b"")), size)
 
 
-def _is_old(root: Root, path: str) -> bool:
-    status = root.files.status(path)
-    if status is None:
-        return False
-    return (
-        root.aged_ms(FORGOTTEN_AFTER_S) - status.st_ctime_ns // 1_000_000
-        >= FORGOTTEN_AFTER_S * 1000
-    )
-
-
 def _unlink(root: Root, path: str) -> bool:
-    """Whether it was there. For whoever has the lock."""
+    """Returns whether the file existed. The caller holds the lock."""
     if root.files.status(path) is None:
         return False
     unlink_if_there(root.files, path)  # NFS may have done it and lost the answer.

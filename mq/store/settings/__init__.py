@@ -1,1 +1,1 @@
-"""Settings of queues on disk, and the queues that a process knows."""
+"""Queues' settings on disk, and the queues that a process knows."""

@@ -1,28 +1,30 @@
-"""The queues of a root and their settings, as they were when last looked at: what whoever looks
-after all of them works from.
-"""
+"""The queues of a root and their settings as of the last scan: the basis of upkeep."""
 
-import contextlib
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
-from mq.model.errors import BadName, SettingsUnreadable
-from mq.model.lifecycle import State
+from mq.model.errors import SettingsUnreadable
+from mq.model.limits import REFRESH_EVERY_S
+from mq.model.message import Stamp
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.model.upkeep_limits import REFRESH_ASKED_EVERY_S, REFRESH_EVERY_S, REFRESH_FIRST_S
 from mq.store.core.root import Root
+from mq.store.format.members import refresh_path
 from mq.store.format.settings import Version, settings_version
-from mq.store.settings.configure import Configured
-from mq.store.settings.refreshing import RefreshMark
+from mq.store.format.walk import named
+
+REFRESH_FIRST_S: Final = 60.0
+# The interval at which mq checks whether an operator asked for a refresh.
+REFRESH_ASKED_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A queue: its settings, and which file says so. None: its file cannot be understood, and
-    nothing is guessed.
+    """A queue's settings, and their file's version. None: the file is unreadable; nothing is
+    guessed.
     """
 
     settings: QueueSettings | None
@@ -31,8 +33,8 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """What a look found: how many queues there are, how many of them this process did not know,
-    or knew with other settings, and how many of those that it knew are gone.
+    """The result of a scan: the number of queues, of new or changed ones, and of known ones that
+    are gone.
     """
 
     queues: int
@@ -42,7 +44,7 @@ class Refreshed:
 
 
 class Registry:
-    """What one process knows of all queues. Blocking; for one thread at a time."""
+    """One process's knowledge of all queues. Blocking; for one thread at a time."""
 
     def __init__(
         self,
@@ -50,8 +52,8 @@ class Registry:
         defaults: QueueSettings | None = None,
         every_s: float = REFRESH_EVERY_S,
     ) -> None:
-        """It looks every `every_s` seconds, first after a minute, or sooner where that is more
-        often, and when anybody asks all processes to. Raises OSError.
+        """Scans every `every_s` seconds, the first time after a minute at most, and when a process
+        asks all others to. Raises OSError.
         """
         self._root = root
         self._defaults = defaults or QueueSettings()
@@ -64,12 +66,11 @@ class Registry:
 
     @property
     def queues(self) -> Mapping[QueueName, Registered]:
-        """Those that there were."""
         return MappingProxyType(self._known)
 
     def is_due(self) -> bool:
-        """Whether to look now; asks at most once a second whether anybody wants it. Raises
-        OSError.
+        """Whether a scan is due; checks at most once a second whether a process asked for one.
+        Raises OSError.
         """
         now_s = self._root.clock.steady_s()
         if now_s >= self._mark_again_s:
@@ -79,20 +80,20 @@ class Registry:
         return now_s >= self._again_s
 
     def next_due_s(self) -> float:
-        """Seconds until there is something to do, be it to ask whether there is."""
+        """Seconds until the next scan or check."""
         soonest_s = min(self._again_s, self._mark_again_s)
         return max(0.0, soonest_s - self._root.clock.steady_s())
 
     def refresh_if_due(self) -> bool:
-        """Refreshes when that is due; whether it was. Raises OSError."""
+        """Scans if that is due. Returns whether it was. Raises OSError."""
         if not self.is_due():
             return False
         self.refresh()
         return True
 
     def refresh(self) -> Refreshed:
-        """Looks at all now; only settings whose file is another are read. Raises OSError when the
-        folder of queues cannot be listed; what was known stays known then, until a second later.
+        """Scans all queues now; reads only settings with changed files. Raises OSError if the
+        folder of queues cannot be listed: the known queues stay, until a second later.
         """
         began_s = self._root.clock.steady_s()
         self._again_s = began_s + REFRESH_ASKED_EVERY_S
@@ -107,12 +108,14 @@ class Registry:
         )
 
     def ask_all(self) -> None:
-        """Asks all other processes of the root to look too. Raises OSError. Durable: no."""
+        """Asks all other processes of the root to scan, too. Raises OSError. Durable on return:
+        no.
+        """
         self._mark.ask()
 
     def settings(self, queue: QueueName) -> QueueSettings | None:
-        """A queue's settings as they are now; None where they cannot be understood. For a policy
-        that is about to act. Raises OSError.
+        """A queue's current settings; None if they are unreadable. For a policy that is about to
+        act. Raises OSError.
         """
         found = self._look(queue)
         if queue in self._known:
@@ -125,21 +128,20 @@ class Registry:
         if known is not None and known.version == version:
             return known
         try:
-            return Registered(Configured.read(self._root, queue, self._defaults).settings, version)
+            return Registered(self._root.facts.configured(queue, self._defaults).settings, version)
         except SettingsUnreadable:
             return Registered(None, version)
 
 
 def existing_queues(root: Root) -> Iterator[QueueName]:
-    """The queues that there are, in no order. Raises OSError."""
-    for entry in root.files.entries(root.layout.folder(State.READY)):
-        with contextlib.suppress(BadName):
-            if entry.is_dir(follow_symlinks=False):
-                yield QueueName.parse(entry.name)
+    """The existing queues, in no order. Raises OSError."""
+    for entry, queue in named(root.files.entries(root.layout.queues), QueueName.parse):
+        if entry.is_dir(follow_symlinks=False):
+            yield queue
 
 
 def count_queues(root: Root) -> int:
-    """How many queues there are. Raises OSError."""
+    """The number of queues. Raises OSError."""
     return sum(1 for _ in existing_queues(root))
 
 
@@ -149,8 +151,8 @@ def list_queues(
     after: QueueName | None = None,
     is_wanted: Callable[[QueueName], bool] = lambda _: True,
 ) -> list[QueueName]:
-    """Up to so many of the queues that there are and are wanted, by name, from the one on that
-    comes after `after`, whether that is there or not. Raises OSError.
+    """Up to `count` wanted queues by name, from the first one after `after`, which need not exist.
+    Raises OSError.
     """
     behind = (
         each
@@ -158,3 +160,36 @@ def list_queues(
         if (after is None or each > after) and is_wanted(each)
     )
     return heapq.nsmallest(count, behind)
+
+
+class RefreshMark:
+    """One process's view of the refresh file. Blocking; for one thread at a time."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._path = refresh_path(root.layout)
+        self._seen: tuple[int, int] | None = self._look()
+
+    def has_changed(self) -> bool:
+        """Whether a process has asked since the last call. Raises OSError."""
+        seen, self._seen = self._seen, self._look()
+        return self._seen is not None and self._seen != seen
+
+    def ask(self) -> None:
+        """Asks all other processes to scan; the caller scans by itself. Raises OSError. Durable on
+        return: no.
+        """
+        files = self._root.files
+        descriptor = files.open_kept(self._path)
+        try:
+            before_ns = files.descriptor_status(descriptor).st_mtime_ns
+            now_ns = Stamp(self._root.now_ms()).mtime_ns()
+            # Requests in one millisecond, or with differing clocks, must still differ.
+            files.stamp(descriptor, max(now_ns, before_ns + 1))
+        finally:
+            files.close(descriptor)
+        self._seen = self._look()
+
+    def _look(self) -> tuple[int, int] | None:
+        status = self._root.files.status(self._path)
+        return None if status is None else (status.st_ino, status.st_mtime_ns)

@@ -1,9 +1,8 @@
-"""What shovels between any two queues keep in crossings/: what each has chosen, before it moves any
-of that, and what came of it.
+"""The files in crossings/ of shovels between any two queues: what each run has chosen before it
+moves anything, and its result.
 
-FORMAT.md, "Crossings". What was chosen lies there, on stable media, until no message of the run can
-be in both queues, or come back to the one that it left: `mq.store.shovel.crossings` has everybody
-know.
+FORMAT.md, "Crossings". The chosen messages stay recorded on stable media until none of them can be
+in both queues, or return to its former queue. `JoinedQueues` shows the record to every process.
 """
 
 import contextlib
@@ -13,16 +12,17 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from mq.model.bulk_limits import LEDGER_KEPT_S
 from mq.model.errors import BadName, Busy, MqError
 from mq.model.lifecycle import SHOVEL, State
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.message import Stamp
-from mq.model.names import MessageId
-from mq.model.replay_id import ReplayId
+from mq.model.names import MessageId, ReplayId
 from mq.model.shovel import ALL, SHOVEL_BATCH_MAX, SHOVEL_FILE_BYTES_MAX
+from mq.store.core.find import DELIVERED
+from mq.store.core.locks import queues_locked
 from mq.store.core.moves import message_status, named_status, others_of
 from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.standing import queue_exists
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
@@ -30,7 +30,9 @@ from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.crossings import (
     Crossing,
+    Joint,
     chosen_path,
+    crossings_in,
     lock_path,
     new_chosen_path,
     new_over_path,
@@ -40,10 +42,9 @@ from mq.store.format.crossings import (
     parse_unfinished,
 )
 from mq.store.format.layout import is_unfinished
+from mq.store.format.pipeline import LEDGER_KEPT_S
 from mq.store.format.walk import rows_of
-from mq.store.keys.holders import DELIVERED
 from mq.store.scan.order import STRICT, Candidate
-from mq.store.shovel.crossings import crossings_in
 from mq.store.shovel.shovel import Aim, shovel_many
 
 _READ_BYTES: Final = 1 << 20
@@ -51,20 +52,20 @@ _VERSION: Final = 1
 
 
 class Chosen(NamedTuple):
-    """A message that a run has chosen, and what its mtime said then, its reason left out."""
+    """A message that a run has chosen, and its stamp at that time, without the reason."""
 
     id: MessageId
     stamp: Stamp
 
 
 class Damaged(MqError):
-    """What a run has chosen cannot be understood."""
+    """The record of a run's choice is unreadable."""
 
 
 @contextlib.contextmanager
 def held(root: Root, flusher: Flusher, replay: ReplayId) -> Iterator[None]:
-    """In the block the run's id is this process's alone. Raises Busy at once where another has it;
-    OSError. Durable in the block: that crossings/ is there.
+    """Holds the run's id for this process in the block. Raises Busy at once if another process
+    holds it; OSError. Durable in the block: the existence of crossings/.
     """
     layout, files = root.layout, root.files
     files.refuse_links(layout.crossings)
@@ -86,7 +87,7 @@ def _made(root: Root) -> Steps[None]:
 
 
 def find_crossing(root: Root, replay: ReplayId) -> Crossing | None:
-    """The run of this id that is not over; None: there is none. Raises OSError."""
+    """The unfinished run with this id; None: there is none. Raises OSError."""
     for crossing in crossings_in(root.layout, root.files):
         if crossing.id == replay:
             return crossing
@@ -94,9 +95,7 @@ def find_crossing(root: Root, replay: ReplayId) -> Crossing | None:
 
 
 def read_over(root: Root, replay: ReplayId) -> Mapping[str, Any] | None:
-    """What came of a run that is over, as it was said to `finish`; None: nothing is known of it.
-    Raises OSError.
-    """
+    """The result of an ended run, as given to `finish`; None: unknown. Raises OSError."""
     try:
         text = root.files.read_file(over_path(root.layout, replay), SHOVEL_FILE_BYTES_MAX)
         found = json.loads(text)
@@ -110,8 +109,9 @@ def read_over(root: Root, replay: ReplayId) -> Mapping[str, Any] | None:
 def record_chosen(
     root: Root, crossing: Crossing, said: Mapping[str, Any], chosen: Iterable[Chosen]
 ) -> Steps[int]:
-    """Writes down what a run has chosen, and what it was asked for; how many. For who has the id.
-    Nothing is moved before. Raises OSError. Durable on return: yes.
+    """Records a run's choice and its request. Returns the number of messages. The caller holds the
+    id, and moves nothing before FACTS_SETTLE_S have passed: then every process knows that the
+    queues are joined. Raises OSError. Durable on return: yes.
     """
     files, written = root.files, new_chosen_path(root.layout, crossing)
     unlink_if_there(files, written)
@@ -133,6 +133,7 @@ def record_chosen(
         raise
     finally:
         files.close(descriptor)
+    root.facts.look_again_at_all()
     yield Flush(folders=(root.layout.crossings,))
     return count
 
@@ -143,8 +144,8 @@ def _head(crossing: Crossing, said: Mapping[str, Any]) -> bytes:
 
 
 def keep_chosen(root: Root, crossing: Crossing) -> Steps[None]:
-    """Makes durable that the run's file is there, for who goes on with it: who wrote it may have
-    died before its own flush. Its time is now, from which it is kept. Raises OSError.
+    """Makes the run's record durable and renews its time, for a process that continues the run: the
+    process that wrote it may have died before its flush. Raises OSError. Durable on return: yes.
     """
     descriptor = root.files.open_claimed(chosen_path(root.layout, crossing))
     try:
@@ -155,7 +156,7 @@ def keep_chosen(root: Root, crossing: Crossing) -> Steps[None]:
 
 
 def said_of(root: Root, crossing: Crossing) -> Mapping[str, Any]:
-    """What the run was asked for. Raises Damaged, OSError."""
+    """The request of the run. Raises Damaged, OSError."""
     try:
         found = json.loads(next(_lines(root, crossing)))
         if isinstance(found, dict) and found.get("version") == _VERSION:
@@ -166,7 +167,7 @@ def said_of(root: Root, crossing: Crossing) -> Mapping[str, Any]:
 
 
 def chosen_of(root: Root, crossing: Crossing) -> Iterator[Chosen]:
-    """What the run has chosen, in its order. Raises Damaged, OSError."""
+    """The run's chosen messages in order. Raises Damaged, OSError."""
     lines = _lines(root, crossing)
     next(lines, None)
     for line in lines:
@@ -194,8 +195,8 @@ def _lines(root: Root, crossing: Crossing) -> Iterator[bytes]:
 
 
 def candidate_of(root: Root, crossing: Crossing, message_id: MessageId) -> Candidate | None:
-    """Where the message lies ready in the queue that the run takes from; None: nowhere there.
-    Raises SettingsUnreadable, OSError.
+    """The message's place if it is ready in the run's source queue; None: it is not. Raises
+    SettingsUnreadable, OSError.
     """
     for spot in root.places.spots(SHOVEL.source, crossing.source, message_id):
         if _status(root, crossing, message_id, spot) is not None:
@@ -211,10 +212,11 @@ def _status(
 
 
 def finish(root: Root, crossing: Crossing, said: Mapping[str, Any]) -> Steps[None]:
-    """Says what came of a run, all of whose messages were decided about, and has nobody look out
-    for them any more. For who has the id. Raises OSError. Durable on return: yes.
+    """Records the result of a run that has decided about all its messages, and ends its effect on
+    other operations. The caller holds the id. Raises OSError. Durable on return: yes.
     """
-    # First what came, then what it left: wherever a run of this id died before its own flush.
+    # Flush the target before the source: an earlier process of this run may have died before its
+    # flush.
     for queue in (crossing.target, crossing.source):
         yield Flush(beside=tuple(rows_of(root.files, root.layout.queue(queue))))
     content = json.dumps(dict(said)).encode("ascii")
@@ -222,7 +224,7 @@ def finish(root: Root, crossing: Crossing, said: Mapping[str, Any]) -> Steps[Non
     yield from replace_file(
         root.files, new_over_path(root.layout, crossing.id), over, content, _now_ns(root)
     )
-    # Not flushed: a run that comes back is over, and is only looked out for once more.
+    # Not flushed: if it comes back, the run is over, and only its messages are searched once more.
     unlink_if_there(root.files, chosen_path(root.layout, crossing))
 
 
@@ -231,9 +233,9 @@ def _now_ns(root: Root) -> int:
 
 
 def leave_one_name(root: Root, flusher: Flusher, crossing: Crossing) -> None:
-    """Takes messages of the run that a crash has left in both queues to where they were going:
-    nobody would know of their other name once the run is forgotten. Raises Busy where one cannot go
-    now; MqError, OSError.
+    """Moves messages of the run that a crash left in both queues to their target: nothing would
+    know their second name once the run is forgotten. Raises Busy if one cannot be moved now;
+    MqError, OSError.
     """
     doubled = list(_doubled(root, crossing))
     aim = Aim(crossing.target, ALL, root.now_ms(), crossing.source, {})
@@ -246,9 +248,13 @@ def leave_one_name(root: Root, flusher: Flusher, crossing: Crossing) -> None:
 
 
 def _doubled(root: Root, crossing: Crossing) -> Iterator[Candidate]:
-    """Messages of the run, ready where they were, that have another name in the root too."""
+    """The run's messages that are ready in their source queue and have another name in the root."""
+    pack: MessageId | None = None
     for message_id, _ in chosen_of(root, crossing):
         found = candidate_of(root, crossing, message_id)
+        if found is None and message_id.pack_size and message_id.pack() != pack:
+            pack = message_id.pack()
+            found = candidate_of(root, crossing, pack)
         if found is None:
             continue
         status = _status(root, crossing, message_id, found.bucket or "")
@@ -257,7 +263,7 @@ def _doubled(root: Root, crossing: Crossing) -> Iterator[Candidate]:
 
 
 def _names(root: Root, crossing: Crossing, found: Candidate, status: os.stat_result) -> int:
-    """How many names in the root the message has; copies elsewhere are nobody's."""
+    """The number of the message's names in the root; copies elsewhere do not count."""
     count = 0
     queues = (crossing.source, *others_of(root, crossing.source))
     for queue, state in itertools.product(queues, (*DELIVERED, State.REMOVED)):
@@ -268,9 +274,9 @@ def _names(root: Root, crossing: Crossing, found: Candidate, status: os.stat_res
 
 
 def sweep_crossings(root: Root, flusher: Flusher) -> int:
-    """Ends runs that nobody has gone on with for LEDGER_KEPT_S, and takes away what is known of
-    those that have been over for so long; how many files. Raises MqError, OSError, once all that
-    can be swept is: of what a run has chosen that cannot be understood, for one.
+    """Ends runs that were not continued for LEDGER_KEPT_S, and deletes the files of runs that ended
+    as long ago. Returns the number of files. Sweeps everything it can before it raises, such as for
+    an unreadable record. Raises MqError, OSError.
     """
     swept = 0
     failure: MqError | OSError | None = None
@@ -293,17 +299,23 @@ def sweep_crossings(root: Root, flusher: Flusher) -> int:
 
 def _sweep(root: Root, flusher: Flusher, name: str, path: str, since_ms: int) -> int:
     if is_unfinished(name):
-        if root.aged_ms(FORGOTTEN_AFTER_S) - since_ms < FORGOTTEN_AFTER_S * 1000:
+        if not root.has_aged(since_ms, FORGOTTEN_AFTER_S):
             return 0
         replay = parse_unfinished(name)
-        # Not while its run is there: a query may be at it for longer than that, without a row.
+        # Only under the run's id: a query may take longer than that without writing a row.
         with held(root, flusher, replay):
             root.files.unlink(path)
             if not _is_known(root, replay):
                 unlink_if_there(root.files, lock_path(root.layout, replay))
         return 1
-    if root.aged_ms(LEDGER_KEPT_S) - since_ms < LEDGER_KEPT_S * 1000:
+    if not root.has_aged(since_ms, LEDGER_KEPT_S):
         return 0
+    with contextlib.suppress(BadName):
+        return _sweep_joint(root, Joint.parse(name))
+    return _sweep_run(root, flusher, name, path)
+
+
+def _sweep_run(root: Root, flusher: Flusher, name: str, path: str) -> int:
     for parse in (parse_over, parse_lock):
         with contextlib.suppress(BadName):
             with held(root, flusher, parse(name)):
@@ -315,6 +327,17 @@ def _sweep(root: Root, flusher: Flusher, name: str, path: str, since_ms: int) ->
     with held(root, flusher, crossing.id):
         leave_one_name(root, flusher, crossing)
         run_alone(finish(root, crossing, {"state": "given up"}), flusher)
+    return 1
+
+
+def _sweep_joint(root: Root, joint: Joint) -> int:
+    """Once the queue is gone, none of its messages can come back there."""
+    with queues_locked(root):
+        is_there = root.files.is_there(root.layout.tombstone(joint.queue))
+        if is_there or queue_exists(root, joint.queue):
+            return 0
+        root.files.unlink(joint.path(root.layout))
+        root.facts.look_again_at_all()
     return 1
 
 

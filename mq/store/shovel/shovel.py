@@ -1,53 +1,73 @@
-"""Taking messages of a sideline back to their queue, or of any queue to another, by renames.
+"""Moves messages of a sideline back to their queue, or from any queue to another, by renames.
 
-A message has its key in the queue that it comes to before it goes: its link is on stable media
-then, and it goes under the lock of the link's folder, after reading the link again, so that no two
-living messages have one key. FORMAT.md, "shovel", has the steps and what a crash after each leaves;
-"Crossings" what must be on stable media before any message goes between two queues that are not one
-the other's sideline.
+A message's key is linked in the target queue before the message moves: the link is on stable media,
+and is read again under the lock of the link's folder, so that no two living messages have one key.
+PROTOCOL.md, "shovel", has the steps and what a crash leaves; "shovel chosen messages" has what must
+be on stable media before a message moves between two queues of which neither is the other's
+sideline.
 """
 
 import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
-from mq.model.errors import Busy, KeyTaken, SettingsUnreadable
+from mq.model.errors import Busy, KeyTaken, QueueNotFound, SettingsUnreadable
 from mq.model.history import Event
-from mq.model.lifecycle import SHOVEL
-from mq.model.limits import LINK_TRIES_MAX
+from mq.model.lifecycle import SHOVEL, State
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.settings import QueueSettings
 from mq.model.shovel import Criteria, Found, Times, Why, why_it_stays, why_the_queue_takes_none
-from mq.store.core.moves import Claim, arrived, claimed, make_ways, message_status, move_there
-from mq.store.core.purged import is_purged
+from mq.store.core.failures import came_from
+from mq.store.core.find import lives
+from mq.store.core.message_file import NO_BLOCK, header_block
+from mq.store.core.moves import (
+    Claim,
+    Move,
+    arrived,
+    claimed,
+    make_ways,
+    message_status,
+    move_there,
+    others_of,
+    sidelines_of,
+)
+from mq.store.core.room import Load
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
+from mq.store.core.unserved import is_purged, uuid_beginning
 from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_group
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.layout import Keys
-from mq.store.keys.holders import free_key, lives
+from mq.store.keys.entries import enter
 from mq.store.keys.keyed import take_key
-from mq.store.keys.links import linked_id, locked, read_link
-from mq.store.scan.order import Candidate
-from mq.store.settings.configure import Configured
+from mq.store.keys.links import LINK_TRIES_MAX, free_key, linked_id, locked, read_link
+from mq.store.scan.order import Candidate, OrderUntil, list_after
+
+# The limit of names that a pass holds at a time.
+SHOVEL_LISTED_MAX: Final = 2000
+# How far a message's id may be ahead of the pass's start: more than a purge mark moves a process's
+# ids ahead.
+SHOVEL_IDS_AHEAD_S: Final = 2 * 3600
 
 _DEFAULTS: Final = QueueSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a pass is for: the queue that messages go to, what it takes, and when it began, in
-    milliseconds since the epoch.
+    """The aim of a pass: the target queue, the criteria, and the start of the pass in milliseconds
+    since the epoch.
 
-    `of` is the queue that they are taken from; None: the sideline of the other. Between two queues
-    that are not one the other's sideline it is for who has a Crossing of them on stable media.
-    `chosen`: what the mtimes of those that were chosen said then, by their ids; None: no matter.
+    `of` is the source queue; None: the target's sideline. Between two queues of which neither is
+    the other's sideline, the caller must hold a durable Crossing. `chosen`: the stamps of the
+    chosen messages at that time, by id; None: stamps do not matter. `renews`: a message that comes
+    to a queue has none of its attempts.
     """
 
     queue: QueueName
@@ -55,6 +75,7 @@ class Aim:
     began_ms: int
     of: QueueName | None = None
     chosen: Mapping[str, Stamp] | None = None
+    renews: bool = False
 
     @property
     def source(self) -> QueueName:
@@ -62,8 +83,8 @@ class Aim:
         return self.of or self.queue.sideline()
 
     def is_as_chosen(self, message_id: MessageId, status: os.stat_result) -> bool:
-        """Whether it is the delivery that was chosen. Of two names, which a crash has left, it is:
-        this very move was made, and not flushed.
+        """Whether this is the chosen delivery. A message with two names, which a crash left, is:
+        this very move was made and not flushed.
         """
         if self.chosen is None or status.st_nlink > 1:
             return True
@@ -72,8 +93,8 @@ class Aim:
 
 
 class Shovelled(NamedTuple):
-    """What became of some messages: those that are back in their queue, on stable media; how many
-    are not, by why; and the first error there was, which may have been in the way of several.
+    """The results: the moved files, on stable media; the number of other messages, by reason; and
+    the first error, which may have affected several messages.
     """
 
     moved: tuple[MessageId, ...] = ()
@@ -84,8 +105,8 @@ class Shovelled(NamedTuple):
 def shovel_many(
     root: Root, flusher: Flusher, aim: Aim, candidates: Sequence[Candidate]
 ) -> Shovelled:
-    """Takes these back as one group; blocking. It raises nothing: an error is one of what is given.
-    Durable on return: those that were moved.
+    """Moves these messages back as one group. Never raises: an error is part of the result.
+    Blocking. Durable on return: the moved messages.
     """
     try:
         settings = settings_of(root, aim.queue)
@@ -93,26 +114,27 @@ def shovel_many(
     except Exception as failure:
         return Shovelled(error=failure)
     if settings is None or none is not None:
-        return Shovelled(stayed={none or Why.SETTINGS_UNREADABLE: len(candidates)})
+        messages = sum(each.messages for each in candidates)
+        return Shovelled(stayed={none or Why.SETTINGS_UNREADABLE: messages})
     outcomes = run_group([shovel(root, aim, each, settings) for each in candidates], flusher)
     moved: list[MessageId] = []
     stayed: Counter[Why] = Counter()
     first: Exception | None = None
     for candidate, (why, error) in zip(candidates, outcomes, strict=True):
         if isinstance(error, Busy):
-            stayed[Why.BUSY] += 1
+            stayed[Why.BUSY] += candidate.messages
         elif error is not None:
             first = first or error
         elif why is None:
             moved.append(candidate.id)
         else:
-            stayed[why] += 1
+            stayed[why] += candidate.messages
     return Shovelled(tuple(moved), stayed, first)
 
 
 def look_at_many(root: Root, aim: Aim, candidates: Sequence[Candidate]) -> Shovelled:
-    """What `shovel_many` would do, as far as a look tells: nothing is locked, changed or flushed.
-    Each is looked at for itself: of several that have one key all would be moved. Blocking.
+    """The result that `shovel_many` would have, without locks, changes or flushes. Checks each
+    message by itself: of several messages with one key, all count as moved. Blocking.
     """
     moved: list[MessageId] = []
     stayed: Counter[Why] = Counter()
@@ -124,18 +146,18 @@ def look_at_many(root: Root, aim: Aim, candidates: Sequence[Candidate]) -> Shove
             if why is None:
                 moved.append(candidate.id)
             else:
-                stayed[why] += 1
+                stayed[why] += candidate.messages
     except Exception as failure:
         return Shovelled(tuple(moved), stayed, failure)
     return Shovelled(tuple(moved), stayed)
 
 
 def settings_of(root: Root, queue: QueueName) -> QueueSettings | None:
-    """A queue's settings, but for those whose default is the daemon's; None where nobody can tell
-    what they say. Raises OSError.
+    """A queue's settings, without the daemon's defaults; None if they are unreadable. Raises
+    OSError.
     """
     try:
-        return Configured.read(root, queue).settings
+        return root.facts.configured(queue).settings
     except SettingsUnreadable:
         return None
 
@@ -143,12 +165,12 @@ def settings_of(root: Root, queue: QueueName) -> QueueSettings | None:
 def shovel(
     root: Root, aim: Aim, candidate: Candidate, settings: QueueSettings
 ) -> Steps[Why | None]:
-    """Takes a message to the queue whose settings these are; None, or why it was not. It is due
-    now; its receives stay as they were; it has its key there.
+    """Moves a message to the target queue, which has these settings. Returns None, or the reason
+    why it stays. The message is due now, keeps its receives, and has its key in the target.
 
-    All is looked at under the inode's lock, just before the rename: a process that was stopped in
-    between, or comes second, moves nothing that was not meant. Raises Busy, StorageFailed, OSError:
-    it is where it was, or moved and not flushed. Durable on return: yes, where it is None.
+    Checks everything under the inode's lock, just before the rename: a process that was stopped
+    meanwhile, or comes second, moves no message against the criteria. Raises Busy, StorageFailed,
+    OSError: the message is in its place, or moved and not flushed. Durable on return: yes, if None.
     """
     message_id, of = candidate.id, aim.source
     if not aim.criteria.selects(message_id.text):
@@ -161,33 +183,41 @@ def shovel(
         times = Times(aim.began_ms, root.now_ms())
         why = why_it_stays(aim.criteria, settings, Found(message_id, claim.stamp), times)
         if why is None:
-            why = _why_not(root, aim, message_id, claim.status)
+            why = _why_not_in(root, aim, message_id, settings, claim)
         if why is not None:
             return why
+        if message_id.is_entered:
+            block = header_block(root, message_id, claim, None) or NO_BLOCK
+            if (entered := enter(root, aim.queue, ((message_id, block),))) is not None:
+                yield entered
         flush = yield from _move(root, aim, message_id, source, claim)
         if isinstance(flush, Why):
             return flush
-        stamp = Stamp(root.now_ms(), claim.stamp.receives, _reason(aim, claim))
+        stamp = _stamp_there(root, aim, claim)
         _stamp(root, claim, stamp)
         try:
-            # Under the lock: who fetches and removes it must not find it where it was again.
+            # Under the lock: a process that fetches and removes it must not find it in its old
+            # place again.
             yield flush._replace(files=(claim.descriptor,))
         except FileNotFoundError:
             if not queue_exists(root, aim.queue):
-                return Why.QUEUE_MISSING  # Deleted meanwhile, the message with it.
+                return Why.QUEUE_MISSING  # Deleted meanwhile, with the message.
         free_key(root, of, message_id)
     root.history.record(aim.queue, Event.SHOVELLED, message_id, stamp.receives)
     return None
 
 
-def _reason(aim: Aim, claim: Claim) -> int:
-    """It goes on meaning something from one sideline to another alone."""
-    return claim.stamp.reason if aim.source.is_sideline and aim.queue.is_sideline else 0
+def _stamp_there(root: Root, aim: Aim, claim: Claim) -> Stamp:
+    """The reason stays only if the message moves between sidelines."""
+    if aim.source.is_sideline and aim.queue.is_sideline:
+        return Stamp(root.now_ms(), claim.stamp.receives, claim.stamp.reason)
+    stamp = Stamp(root.now_ms(), claim.stamp.receives)
+    return stamp.renewed() if aim.renews else stamp
 
 
 def _stamp(root: Root, claim: Claim, stamp: Stamp) -> None:
-    """Where the answer to the rename was lost, a network mount may look for it under its old name;
-    what its mtime says means nothing in its queue.
+    """Stamps the moved message. If the rename's answer was lost, a network mount may look for the
+    file under its old name; that is no failure, since the mtime means nothing in a queue.
     """
     try:
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
@@ -216,10 +246,25 @@ def _look(root: Root, aim: Aim, candidate: Candidate, settings: QueueSettings) -
     return why or _why_not(root, aim, message_id, status)
 
 
+def _why_not_in(
+    root: Root, aim: Aim, message_id: MessageId, settings: QueueSettings, claim: Claim
+) -> Why | None:
+    """The reason of `_why_not`, or a full queue. If the queue is not full, the message counts as
+    part of it.
+    """
+    why = _why_not(root, aim, message_id, claim.status)
+    load = Load(message_id.items or 1, claim.status.st_size)
+    if why is None and not root.room.takes_in(aim.queue, settings, load):
+        return Why.QUEUE_FULL
+    return why
+
+
 def _why_not(root: Root, aim: Aim, message_id: MessageId, status: os.stat_result) -> Why | None:
-    """Why a message cannot go, by what else there is. Raises StorageFailed, OSError."""
+    """Why other messages and queues prevent the move. Raises StorageFailed, OSError."""
     if not aim.is_as_chosen(message_id, status):
         return Why.CHANGED
+    if aim.chosen is None and not _is_its(root, aim, message_id):
+        return Why.NOT_SELECTED
     queue = aim.queue
     why = _why_not_now(root, aim, message_id)
     if why is None and message_id.key is not None:
@@ -230,8 +275,21 @@ def _why_not(root: Root, aim: Aim, message_id: MessageId, status: os.stat_result
     return why
 
 
+def _is_its(root: Root, aim: Aim, message_id: MessageId) -> bool:
+    """Whether a message of a shared sideline came from the target queue. The sideline's own queue
+    gets all messages that came from no other.
+    """
+    is_own = aim.source == aim.queue.sideline()
+    if is_own and not root.facts.joined(aim.source):
+        return True
+    queue = came_from(root, message_id)
+    if queue == aim.queue or not is_own:
+        return queue == aim.queue
+    return queue not in others_of(root, aim.source)
+
+
 def _why_not_now(root: Root, aim: Aim, message_id: MessageId) -> Why | None:
-    """Of this, what is asked once more just before the rename."""
+    """The reasons of `_why_not` that are checked once more just before the rename."""
     if is_purged(root, aim.source, message_id):
         return Why.GONE
     if is_purged(root, aim.queue, message_id):
@@ -242,13 +300,15 @@ def _why_not_now(root: Root, aim: Aim, message_id: MessageId) -> Why | None:
 def _move(
     root: Root, aim: Aim, message_id: MessageId, source: str, claim: Claim
 ) -> Steps[Flush | Why]:
-    """Takes it there, with its key; what makes that durable, or why not. Raises Busy."""
+    """Renames the message, after linking its key. Returns the flush that makes this durable, or the
+    reason why it stays. Raises Busy.
+    """
     queue = aim.queue
     target = root.places.target(SHOVEL.target, queue, message_id)
     go = partial(_rename, root, aim, message_id, source, target, claim)
     for _ in range(LINK_TRIES_MAX):
-        # Whoever made the queue, or its bucket, or took the mark of its purge away, may have died
-        # before its own flush: without the one, or with the other, the message would be lost.
+        # The process that made the queue or its bucket, or removed its purge mark, may have died
+        # before its flush. Without the queue, or with the mark, the message would be lost.
         if target:
             yield make_ways(root, SHOVEL, ((queue, target),))
         yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(queue),))
@@ -273,8 +333,8 @@ def _move_keyed(
     key: Key,
     go: Callable[[], Flush | Why | None],
 ) -> Steps[Flush | Why | None]:
-    """`go`, of a message that has a key. None: others were at its link, or its bucket. A link
-    that stays where the message does not go means nothing; the key's next publish replaces it.
+    """Calls `go` for a message with a key. None: others changed its link or its bucket. A link
+    whose message does not come means nothing; the key's next publish replaces it.
     """
     place = root.layout.link(Keys.LOOKUP, queue, key)
     try:
@@ -283,7 +343,7 @@ def _move_keyed(
         return Why.KEY_TAKEN
 
     def act() -> Flush | Why | None:
-        # As whoever replaces a link, or takes one away, does that under the lock.
+        # Under the lock, as every replacement or removal of a link.
         return go() if root.files.linked(place.path) == message_id.text else None
 
     return (yield from locked(root, place, act))
@@ -292,19 +352,114 @@ def _move_keyed(
 def _rename(
     root: Root, aim: Aim, message_id: MessageId, source: str, target: str, claim: Claim
 ) -> Flush | Why | None:
-    """One try; None: its bucket was taken away."""
+    """One try; None: the bucket was removed."""
     if (why := _why_not_now(root, aim, message_id)) is not None:
         return why
     queue, of, links = aim.queue, aim.source, claim.status.st_nlink
+    act = Move(SHOVEL, of, message_id, source, target, queue)
     try:
-        return move_there(root, SHOVEL, of, message_id, links, source, target, queue)
+        return move_there(root, act, links)
     except OSError as error:
         if not is_gone(error):
             raise
     status = message_status(root, root.layout.path(SHOVEL.target, queue, message_id, target))
     if status is not None and os.path.samestat(status, claim.status):
-        # NFS did it, and lost the answer: nobody else may, without the lock.
-        return arrived(root, SHOVEL, of, message_id, links, source, target, queue)
-    if message_status(root, root.layout.path(SHOVEL.source, of, message_id, source)) is None:
+        # NFS did it and lost the answer: no other process can have moved it without the lock.
+        return arrived(root, act, links)
+    if message_status(root, act.source_path(root.layout)) is None:
         return Why.GONE
     return None if queue_exists(root, queue) else Why.QUEUE_MISSING
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Messages of a sideline in order, and the aim of their move."""
+
+    candidates: tuple[Candidate, ...]
+    aim: Aim
+
+    @property
+    def messages(self) -> int:
+        """How many messages it has, of a pack the items."""
+        return sum(each.messages for each in self.candidates)
+
+    def cut(self, count: int) -> tuple["Batch", "Batch | None"]:
+        """Splits the batch: the first `count` messages, and the others. A pack is not split: the
+        last one may exceed the count.
+        """
+        left = deque(self.candidates)
+        first = Batch(_taken(left, count), self.aim)
+        return first, Batch(tuple(left), self.aim) if left else None
+
+    def without(self, moved: Container[MessageId]) -> "Batch":
+        return Batch(tuple(each for each in self.candidates if each.id not in moved), self.aim)
+
+
+def _taken(candidates: deque[Candidate], count: int) -> tuple[Candidate, ...]:
+    """Takes the first candidates with `count` messages, or all."""
+    taken = []
+    while candidates and count > 0:
+        taken.append(candidate := candidates.popleft())
+        count -= candidate.messages
+    return tuple(taken)
+
+
+class Pass:
+    """The messages in a queue's sideline at the start of the pass, then in sidelines that it
+    shares. Thread-safe.
+
+    Messages that come later wait for the next pass, also messages that this pass moved back and
+    that were sidelined again: their time of sidelining shows it.
+    """
+
+    def __init__(
+        self, root: Root, queue: QueueName, criteria: Criteria, began_ms: int | None = None
+    ) -> None:
+        """Raises OSError."""
+        self.aim = Aim(queue, criteria, root.now_ms() if began_ms is None else began_ms)
+        """The aim for the sideline that is being listed."""
+        self._root = root
+        self._asides = list(sidelines_of(root, queue)[1:])
+        # Only so that the pass ends in a sideline that grows faster than it is listed.
+        until_ms = self.aim.began_ms + SHOVEL_IDS_AHEAD_S * 1000
+        self._order = OrderUntil(until=uuid_beginning(until_ms))
+        self._lock = threading.Lock()
+        self._listed: deque[Candidate] = deque()
+        self._is_listed = False
+        self._at: MessageId | None = None
+
+    def begin(self, goes_on: Callable[[], bool]) -> None:
+        """Nothing has to be done before the first batch."""
+
+    def end(self, moved: int) -> None:
+        """Nothing has to be done after the last batch."""
+
+    def batch(self, count: int) -> Batch | None:
+        """The next messages, at most `count`, which the last pack may exceed; None: there are no
+        more. Blocking. Raises OSError; the next call then returns the same messages.
+        """
+        with self._lock:
+            if not self._listed:
+                self._list()
+            if not self._listed:
+                return None
+            return Batch(_taken(self._listed, count), self.aim)
+
+    def _list(self) -> None:
+        """Lists more candidates. A scan may end early without a wanted message."""
+        while not self._listed and not (self._is_listed and not self._asides):
+            if self._is_listed:
+                self.aim = replace(self.aim, of=self._asides.pop(0))
+                self._is_listed, self._at = False, None
+            source = self.aim.source
+            try:
+                found, self._is_listed = list_after(
+                    self._root, State.READY, source, SHOVEL_LISTED_MAX, self._at, self._order
+                )
+            except QueueNotFound:
+                found = []
+            if found:
+                self._at = found[-1].id
+                self._listed.extend(found)
+            else:
+                self._is_listed = True

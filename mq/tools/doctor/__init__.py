@@ -1,4 +1,4 @@
-"""The doctor: tries what a root's file system does, and says what mq can promise on it.
+"""doctor: tests a root's file system, and reports what mq can promise on it.
 
-Each probe is an act, which gives facts, and a verdict, which is made of facts alone.
+Each probe is an act, which returns facts, and a verdict, which depends on the facts alone.
 """

@@ -1,4 +1,4 @@
-"""Two mounts of one storage: what one side does, and when the other sees it."""
+"""Two mounts of one storage: when one side sees what the other did."""
 
 import os
 from collections.abc import Callable
@@ -7,10 +7,13 @@ from typing import Final
 
 from mq.model.message import Stamp
 from mq.tools.doctor.findings import Finding, Level
-from mq.tools.doctor.ground import Ground
-from mq.tools.doctor.limits import SEEN_ROUNDS, SEEN_SOON_S, TOKEN_BYTES
+from mq.tools.doctor.ground import TOKEN_BYTES, Ground
 from mq.tools.doctor.options import NFS_GOOD
 from mq.tools.doctor.partners import Pair
+
+# Rounds for each of two mounts, and the delay that still counts as immediate.
+_SEEN_ROUNDS: Final = 3
+_SEEN_SOON_S: Final = 1.5
 
 SAME_STORAGE: Final = "same storage"
 SEEN: Final = "seen across mounts"
@@ -19,12 +22,12 @@ _STAMP: Final = Stamp(due_ms=1_700_000_000_123, receives=456, reason=7)
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Whether a nonce that one side wrote was read on the other, each way."""
+    """Whether a nonce written on one side was read on the other, each way."""
 
     there: bool
     back: bool
     is_one_mount: bool
-    """Whether both are one file system of this kernel, which shares all that it remembers."""
+    """Whether both are one file system of this kernel, and so share its caches."""
     within_s: float
 
 
@@ -34,7 +37,7 @@ def same_storage(ground: Ground, pair: Pair) -> Same:
     for source, target in ((pair.left, pair.right), (pair.right, pair.left)):
         name, nonce = f"nonce-{source.name}", os.urandom(TOKEN_BYTES).hex()
         if seen == [False]:
-            seen.append(False)  # There is no folder of ours at the other side.
+            seen.append(False)  # The other side does not have the doctor's folder.
             break
         source.partner.ask("make", path=source.path(name), text=nonce)
         at_s = target.partner.ask(
@@ -50,10 +53,12 @@ def same_storage(ground: Ground, pair: Pair) -> Same:
 
 
 def judge_same(found: Same, second: str) -> Finding:
-    """What follows says something only of one storage, and of machines only at two mounts."""
+    """The probes across mounts mean something only on one storage, and for machines only at two
+    mounts.
+    """
     facts = {"there": found.there, "back": found.back, "one_mount": found.is_one_mount}
     if not (found.there and found.back):
-        says = f"{second} is another storage: what is written at one is not read at the other "
+        says = f"{second} is another storage: files written at one are not read at the other "
         says += f"within {found.within_s:g} s"
         do = "give a second mount of the same folder"
         return Finding(SAME_STORAGE, Level.WRONG, says, do, facts)
@@ -67,23 +72,25 @@ def judge_same(found: Same, second: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Seconds from what one side did until the other saw it, the longest of each way's rounds;
+    """Seconds until one side saw what the other did, the longest of all rounds in both directions;
     None: not within `within_s`.
     """
 
     listing_s: float | None
     looked_for_s: float | None
-    """A name that had been looked for in vain before."""
+    """For a name that was searched for before it existed."""
     name_s: float | None
-    """A name that nobody had looked for."""
+    """For a name that was not searched for before."""
     mtime_s: float | None
     opened_sees_mtime: bool
-    """Whether whoever opens and locks a file sees the mtime that the other side set just before."""
+    """Whether a process that opens and locks a file sees the mtime that the other side has just
+    set.
+    """
     within_s: float
 
 
 def delays(pair: Pair) -> Delays:
-    """Makes files at each side in turn and looks for them at the other. Raises OSError."""
+    """Creates files on each side in turn and searches for them on the other. Raises OSError."""
     return Delays(
         _longest(pair, lambda each, name: _seen(each, name, by_listing=True, before=True)),
         _longest(pair, lambda each, name: _seen(each, name, by_listing=False, before=True)),
@@ -95,9 +102,9 @@ def delays(pair: Pair) -> Delays:
 
 
 def _longest(pair: Pair, delay: Callable[[Pair, str], float | None]) -> float | None:
-    """The longest of some rounds, each way; none is tried once something was never seen."""
+    """The longest of several rounds in each direction; None once something was never seen."""
     longest = 0.0
-    for _ in range(SEEN_ROUNDS):
+    for _ in range(_SEEN_ROUNDS):
         for each in (pair, pair.turned()):
             took_s = delay(each, f"seen-{os.urandom(TOKEN_BYTES).hex()}")
             if took_s is None:
@@ -107,7 +114,9 @@ def _longest(pair: Pair, delay: Callable[[Pair, str], float | None]) -> float | 
 
 
 def _seen(pair: Pair, name: str, by_listing: bool, before: bool) -> float | None:
-    """Left makes a file; how much later right sees it, who looks from `before` it is made on."""
+    """The left side creates a file; returns the seconds until the right side sees it. `before`: the
+    right side starts to search before the file exists.
+    """
     asked = {"path": pair.right.path(name), "by_listing": by_listing}
     if before:
         pair.right.partner.ask("await_name", **asked, within_s=0.0)
@@ -123,7 +132,9 @@ def _seen(pair: Pair, name: str, by_listing: bool, before: bool) -> float | None
 
 
 def _stamp_seen(pair: Pair, name: str) -> float | None:
-    """Left sets an mtime; how much later right, which had looked at the file, sees that one."""
+    """The left side sets an mtime; returns the seconds until the right side sees it, which had read
+    the old one.
+    """
     if _seen(pair, name, by_listing=False, before=False) is None:
         return None
     left, right, wanted_ns = pair.left, pair.right, _STAMP.mtime_ns()
@@ -139,8 +150,8 @@ def _stamp_seen(pair: Pair, name: str) -> float | None:
 
 
 def _opened_sees(pair: Pair) -> bool:
-    """Left sets an mtime; whether right, which had looked at the file, sees it at once when it
-    opens and locks it.
+    """The left side sets an mtime; returns whether the right side, which had read the old one, sees
+    it at once when it opens and locks the file.
     """
     name = f"opened-{pair.left.name}"
     if _seen(pair, name, by_listing=False, before=False) is None:
@@ -153,8 +164,8 @@ def _opened_sees(pair: Pair) -> bool:
 
 
 def judge_delays(found: Delays) -> Finding:
-    """Late is late and no more, as each change is decided by a rename and under a lock; what is
-    locked must be seen as it is.
+    """A delay only makes mq slower, since renames and locks decide each change. But a locked file
+    must be seen as it is.
     """
     times = {
         "a listing": found.listing_s,
@@ -176,7 +187,7 @@ def judge_delays(found: Delays) -> Finding:
     said = ", ".join(f"{what} {_after(time_s, found.within_s)}" for what, time_s in times.items())
     if None in times.values():
         return Finding(SEEN, Level.WRONG, said, do, facts)
-    if max(time_s or 0.0 for time_s in times.values()) > SEEN_SOON_S:
+    if max(time_s or 0.0 for time_s in times.values()) > _SEEN_SOON_S:
         return Finding(SEEN, Level.WARN, f"{said}: others' messages come late", do, facts)
     return Finding(SEEN, Level.OK, said, "", facts)
 

@@ -1,5 +1,5 @@
-"""What all findings together mean: how durable mq is there, who may share the root, and what to
-set. Pure.
+"""The conclusion from all findings: how durable mq is on this root, which machines may share it,
+and which settings to use. Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,18 +17,16 @@ Clustering = Literal["none", "one process", "many processes on one machine", "ma
 TOGETHER: Final = ("locks", "claims", "first makers", "updates")
 """The probes of two processes at one mount."""
 BEHIND: Final = " across mounts"
-"""What follows their names when each process is at a mount of its own."""
+"""The suffix of their names if each process uses a mount of its own."""
 
 _ACROSS: Final = (SAME_STORAGE, SEEN, *(f"{probe}{BEHIND}" for probe in TOGETHER))
-# Without these no mq starts, or none keeps what it says.
+# If one of these fails, mq does not start, or cannot keep its promises.
 _ESSENTIAL: Final = ("rename", "folders of the root", "mtimes", "names", "rights", "format")
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """`why` has a line for what is less than it could be; `settings` are what to give mq, or the
-    mount.
-    """
+    """`why`: a line for each limit; `settings`: recommendations for mq, or for the mount."""
 
     durability: DurabilityHeld
     clustering: Clustering
@@ -39,7 +37,7 @@ class Conclusion:
 def conclude(
     findings: Sequence[Finding], file_system: FileSystem, breaks: frozenset[Breaks]
 ) -> Conclusion:
-    """What mq holds there, as far as was tried."""
+    """What mq can promise there, as far as it was tested."""
     found = {finding.probe: finding for finding in findings}
     why: list[str] = []
     durability = _durability(found, file_system, breaks, why)
@@ -48,7 +46,7 @@ def conclude(
 
 
 def _is_bad(found: Mapping[str, Finding], probes: Iterable[str]) -> list[str]:
-    """Those of the probes that were made and did not do."""
+    """The probes that were made and did not succeed."""
     bad = (Level.WRONG, Level.UNKNOWN)
     return [probe for probe in probes if probe in found and found[probe].level in bad]
 
@@ -101,7 +99,7 @@ def _clustering(
 def _one_machine(
     found: Mapping[str, Finding], file_system: FileSystem, breaks: frozenset[Breaks]
 ) -> str | None:
-    """Why it is no more than one machine, empty where nothing need be said; None: it is more."""
+    """Why it is limited to one machine, empty if that needs no explanation; None: it is not."""
     if "machines" in breaks:
         return ": the mount's options"
     if SAME_STORAGE not in found:

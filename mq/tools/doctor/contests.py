@@ -1,6 +1,6 @@
-"""What two processes do to each other at one storage: races for files, additions, and locks.
+"""Contests of two processes on one storage: races for files, additions, and locks.
 
-Each is used twice: with both at one mount, and with each at its own.
+Each is held twice: with both processes at one mount, and with each at its own.
 """
 
 import itertools
@@ -11,57 +11,65 @@ from typing import Final
 
 from mq.tools.doctor.findings import Finding, Level
 from mq.tools.doctor.ground import Ground
-from mq.tools.doctor.limits import (
-    ADDITIONS,
-    LOCK_WAIT_S,
-    RACE_APART_S,
-    RACED_FILES,
-    RACED_SHARE_MIN,
-    SEEN_LOOK_EVERY_S,
-    START_IN_S,
-)
 from mq.tools.doctor.partners import Pair
+
+# Files in a race; the share that each side must win for it to count as a race; and, for each
+# attempt, the time between two starts: if one side won all files, the race is repeated.
+_RACED_FILES: Final = 100
+_RACED_SHARE_MIN: Final = 0.02
+_RACE_APART_S: Final = (0.0, 0.002, 0.005)
+# The delay until both sides begin.
+_START_IN_S: Final = 0.05
+# Additions by each of two sides to one number; the alternations needed for it to count as a
+# contest; and the attempts to reach them.
+_ADDITIONS: Final = 50
+_TURNS_MIN: Final = 10
+_ADDITIONS_TRIES: Final = 3
+# How long a partner may wait for a lock.
+_LOCK_WAIT_S: Final = 10.0
+_SEEN_LOOK_EVERY_S: Final = 0.001
 
 _LOCKED: Final = "locked"
 
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What came of a race for `count` files: which each side had, and how many are there."""
+    """The result of a race for `count` files: which files each side won, and how many exist."""
 
     count: int
     left: Sequence[int]
     right: Sequence[int]
     there: int
     started_each: bool = False
-    """Whether each file had a start of its own, since one side had all at first."""
+    """Whether each file had a start of its own, because one side had won all at first."""
 
     @property
     def by_both(self) -> int:
-        """Files that both believe they had."""
+        """The number of files that both sides believe they won."""
         return len({*self.left} & {*self.right})
 
     @property
     def by_nobody(self) -> int:
-        """Files that nobody believes they had."""
+        """The number of files that neither side believes it won."""
         return self.count - len({*self.left} | {*self.right})
 
     @property
     def is_sound(self) -> bool:
-        """Whether exactly one side had each."""
+        """Whether exactly one side won each file."""
         return not self.by_both and not self.by_nobody and self.there == self.count
 
     @property
     def is_one_sided(self) -> bool:
-        """Whether hardly any was raced for."""
-        return min(len(self.left), len(self.right)) < self.count * RACED_SHARE_MIN
+        """Whether one side won nearly all files."""
+        return min(len(self.left), len(self.right)) < self.count * _RACED_SHARE_MIN
 
 
 def race(ground: Ground, pair: Pair, name: str, claims: bool) -> Race:
-    """Both sides want the same files: by rename, as messages are claimed, or by making them. When
-    one side had all of them, again, with a start of its own for each file. Raises OSError.
+    """Both sides race for the same files: by rename, as messages are claimed, or by creating them.
+    If one side wins all, the race is repeated, with a start of its own for each file. Raises
+    OSError.
     """
-    for apart_s in RACE_APART_S:
+    for apart_s in _RACE_APART_S:
         found = _race_once(ground, pair, f"{name}-{apart_s * 1000:.0f}-", claims, apart_s)
         if not found.is_one_sided or not found.is_sound:
             break
@@ -70,28 +78,28 @@ def race(ground: Ground, pair: Pair, name: str, claims: bool) -> Race:
 
 def _race_once(ground: Ground, pair: Pair, name: str, claims: bool, apart_s: float) -> Race:
     if claims:
-        for number in range(RACED_FILES):
+        for number in range(_RACED_FILES):
             ground.files.close(ground.files.create(ground.path(f"{name}{number}")))
-        _seen_by_both(pair, f"{name}{RACED_FILES - 1}")
+        _seen_by_both(pair, f"{name}{_RACED_FILES - 1}")
     left, right = pair.both(
         "race",
         name,
         claims=claims,
-        count=RACED_FILES,
-        at_s=ground.clock.steady_s() + START_IN_S,
+        count=_RACED_FILES,
+        at_s=ground.clock.steady_s() + _START_IN_S,
         apart_s=apart_s,
     )
-    return Race(RACED_FILES, left, right, _there(ground, pair, name), apart_s > 0)
+    return Race(_RACED_FILES, left, right, _there(ground, pair, name), apart_s > 0)
 
 
 def _there(ground: Ground, pair: Pair, name: str) -> int:
-    """How many files a listing has: what one side made, the other's may have later."""
+    """The number of files in a listing, which may show one side's files later than the other's."""
     end_s = ground.clock.steady_s() + pair.within_s
     while True:
         there = sum(entry.name.startswith(name) for entry in ground.files.entries(ground.folder))
-        if there >= RACED_FILES or ground.clock.steady_s() >= end_s:
+        if there >= _RACED_FILES or ground.clock.steady_s() >= end_s:
             return there
-        threading.Event().wait(SEEN_LOOK_EVERY_S)
+        threading.Event().wait(_SEEN_LOOK_EVERY_S)
 
 
 def _seen_by_both(pair: Pair, name: str) -> None:
@@ -101,7 +109,7 @@ def _seen_by_both(pair: Pair, name: str) -> None:
 
 
 def judge_race(probe: str, found: Race) -> Finding:
-    """Exactly one side has each file, or messages are delivered twice, or lost."""
+    """Each file must have exactly one winner, or messages are delivered twice, or lost."""
     facts = {
         "files": found.count,
         "left": len(found.left),
@@ -113,7 +121,7 @@ def judge_race(probe: str, found: Race) -> Finding:
     each = f"{len(found.left)} and {len(found.right)} of {found.count}"
     if not found.is_sound:
         says = (
-            f"{found.by_both} of {found.count} won by both sides, {found.by_nobody} by nobody; "
+            f"{found.by_both} of {found.count} won by both sides, {found.by_nobody} by none; "
             f"{found.there} are there"
         )
         return Finding(probe, Level.WRONG, says, "no other process of mq on this root", facts)
@@ -126,7 +134,7 @@ def judge_race(probe: str, found: Race) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What came of two sides that each added one to a number so often."""
+    """The result of two sides that each added one to a number `each` times."""
 
     each: int
     left: Sequence[int]
@@ -135,19 +143,29 @@ class Additions:
 
     @property
     def lost(self) -> int:
-        """Updates that another overwrote, which had not seen them."""
+        """Updates overwritten by a side that had not seen them."""
         return 2 * self.each - self.number
 
     @property
     def turns(self) -> int:
-        """How often one side went on from what the other had made."""
+        """How often one side continued from the other's number."""
         owner = dict.fromkeys(self.left, 0) | dict.fromkeys(self.right, 1)
         order = [owner[number] for number in sorted(owner)]
         return sum(one != other for one, other in itertools.pairwise(order))
 
 
 def additions(ground: Ground, pair: Pair, name: str, replaces: bool) -> Additions:
-    """Both add to one number under one lock, in place or by a rename over it. Raises OSError."""
+    """Both sides add to one number under one lock, in place or by replacing its file with a rename.
+    If one side finished before the other began, the contest is repeated. Raises OSError.
+    """
+    for number in range(_ADDITIONS_TRIES):
+        found = _additions_once(ground, pair, f"{name}-{number}", replaces)
+        if found.lost or found.turns >= _TURNS_MIN:
+            break
+    return found
+
+
+def _additions_once(ground: Ground, pair: Pair, name: str, replaces: bool) -> Additions:
     files = ground.files
     for made, content in ((name, b"000000000"), (f"{name}.lock", b"")):
         descriptor = files.create(ground.path(made))
@@ -160,20 +178,19 @@ def additions(ground: Ground, pair: Pair, name: str, replaces: bool) -> Addition
     left, right = pair.both(
         "add",
         name,
-        count=ADDITIONS,
-        at_s=ground.clock.steady_s() + START_IN_S,
+        count=_ADDITIONS,
+        at_s=ground.clock.steady_s() + _START_IN_S,
         replaces=replaces,
-        within_s=LOCK_WAIT_S,
+        within_s=_LOCK_WAIT_S,
     )
-    # Of both views the one that has more: what a cache hides is not lost.
+    # The larger of both views: an update that a cache hides is not lost.
     numbers = [side.partner.ask("read", path=side.path(name)) for side in (pair.left, pair.right)]
-    return Additions(
-        ADDITIONS, left, right, max(int(said) if said and said.isdigit() else 0 for said in numbers)
-    )
+    added = max(int(said) if said and said.isdigit() else 0 for said in numbers)
+    return Additions(_ADDITIONS, left, right, added)
 
 
 def judge_additions(probe: str, in_place: Additions, by_rename: Additions) -> Finding:
-    """No addition is lost, or what is changed under a lock (keys, settings, schedules) is."""
+    """If an addition is lost, so are changes under a lock (keys, settings, schedules)."""
     all_of = 2 * (in_place.each + by_rename.each)
     lost = in_place.lost + by_rename.lost
     facts = {
@@ -197,7 +214,7 @@ def judge_additions(probe: str, in_place: Additions, by_rename: Additions) -> Fi
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """What two processes see of each other's flock."""
+    """How two processes' flocks affect each other."""
 
     excludes: bool
     follows_rename: bool
@@ -206,7 +223,9 @@ class Locks:
 
 
 def locks(ground: Ground, pair: Pair, name: str) -> Locks:
-    """Left locks, right tries; then left lets go, and is killed. Raises OSError."""
+    """The left side locks, the right side tries; then the left side unlocks, and is killed. Raises
+    OSError.
+    """
     left, right = pair.left, pair.right
     ground.files.close(ground.files.create(ground.path(name)))
     _seen_by_both(pair, name)
@@ -216,16 +235,16 @@ def locks(ground: Ground, pair: Pair, name: str) -> Locks:
     name = f"{name}.{_LOCKED}"
     _seen_by_both(pair, name)
     follows = not _takes(pair, name)
-    left.partner.kill()  # Whatever it has locked goes with it.
-    ends = _takes(pair, name, LOCK_WAIT_S)
-    left.partner.ask("lock", path=left.path(name), within_s=LOCK_WAIT_S)
+    left.partner.kill()  # Its locks go with it.
+    ends = _takes(pair, name, _LOCK_WAIT_S)
+    left.partner.ask("lock", path=left.path(name), within_s=_LOCK_WAIT_S)
     left.partner.ask("unlock", path=left.path(name))
-    comes_free = bool(right.partner.ask("lock", path=right.path(name), within_s=LOCK_WAIT_S))
+    comes_free = bool(right.partner.ask("lock", path=right.path(name), within_s=_LOCK_WAIT_S))
     return Locks(excludes, follows, comes_free, ends)
 
 
 def _takes(pair: Pair, name: str, within_s: float = 0.0) -> bool:
-    """Whether the right side has the lock, which it gives back."""
+    """Whether the right side gets the lock; it unlocks it again."""
     path = pair.right.path(name)
     if not pair.right.partner.ask("lock", path=path, within_s=within_s):
         return False
@@ -234,7 +253,7 @@ def _takes(pair: Pair, name: str, within_s: float = 0.0) -> bool:
 
 
 def judge_locks(probe: str, found: Locks) -> Finding:
-    """flock keeps others out, follows its file through a rename, and ends with its process."""
+    """flock must exclude others, follow its file through a rename, and end with its process."""
     bad = [
         says
         for holds, says in (

@@ -1,4 +1,4 @@
-"""The whole examination: each probe in its turn, and what they come to."""
+"""The whole examination: each probe in turn, and the conclusion."""
 
 import contextlib
 import errno
@@ -12,15 +12,18 @@ from mq.model.clock import Clock
 from mq.model.errors import StartupError
 from mq.store.disk.files import Files
 from mq.store.disk.mounts import FileSystem, file_system_of
-from mq.store.format.layout import FORMAT_LINE
+from mq.store.format.layout import FORMAT_LINE, FORMAT_LINES, FORMATS_KNOWN
 from mq.tools.doctor import across, contests, flushes, machine, names, options, times
 from mq.tools.doctor.conclusions import BEHIND, TOGETHER, Conclusion, conclude
 from mq.tools.doctor.findings import Finding, Level, worst
 from mq.tools.doctor.ground import Ground, staked_out, sweep
-from mq.tools.doctor.limits import SEEN_WITHIN_S
 from mq.tools.doctor.partners import Pair, paired
 
-# What says nothing of a file system that has no room, or of a process that was ended.
+# How long to wait at one mount for a change made at the other.
+SEEN_WITHIN_S: Final = 10.0
+
+# Errors that do not show a fault of the file system: no space, no descriptors or memory, the
+# partner has ended.
 _NOT_ITS_FAULT: Final = (
     errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPIPE,
 )  # fmt: skip
@@ -30,7 +33,7 @@ Act = Callable[[], Finding]
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found of a root. `swept`: leftovers of doctors that were killed."""
+    """The findings for a root. `swept`: how many leftovers of killed doctors were removed."""
 
     root: str
     second: str | None
@@ -47,10 +50,10 @@ def examine(
     within_s: float = SEEN_WITHIN_S,
     begins: Callable[[str], None] = lambda probe: None,
 ) -> Examination:
-    """Tries a root, and between it and a second mount of the same storage where one is given.
-    `within_s`: how long what is done at one is waited for at the other. `begins` is told of each
-    probe. Leaves nothing behind. Raises StartupError when it cannot begin,
-    and OSError when it cannot take away what it made.
+    """Examines a root, and the storage between it and a second mount, if one is given. `within_s`:
+    how long to wait at one mount for a change made at the other. `begins` is called with each
+    probe's name. Leaves nothing behind. Raises StartupError if it cannot begin, and OSError if it
+    cannot remove what it created.
     """
     root, second = os.path.abspath(root), second and os.path.abspath(second)
     file_system = file_system_of(root)
@@ -65,7 +68,7 @@ def examine(
             begins(probe)
             findings.append(_tried(probe, act))
             if probe == across.SAME_STORAGE and findings[-1].level is Level.WRONG:
-                return  # Whatever were found would be of two storages.
+                return  # Further findings would be about two storages.
 
     with _begun(root, files, clock) as ground:
         with paired(ground.folder, ground.folder, clock, within_s) as pair:
@@ -92,7 +95,7 @@ def _begun(root: str, files: Files, clock: Clock) -> Iterator[Ground]:
 
 
 def _tried(probe: str, act: Act) -> Finding:
-    """What the act finds. An error of its calls is a finding too."""
+    """The act's finding. An error of its calls is a finding too."""
     try:
         return act()
     except OSError as error:
@@ -110,12 +113,10 @@ def _of_files(ground: Ground, file_system: FileSystem, pair: Pair) -> Iterator[t
     yield "folders of the root", lambda: names.judge_journey(names.journey(ground))
     yield "rename", lambda: names.judge_renames(names.renames(ground, pair.right))
     yield "names", lambda: names.judge_names(names.names(ground))
-    yield "entry types", lambda: names.judge_entries(names.entries_tell_types(ground))
     yield "fsync of files", lambda: flushes.judge_file_flushes(timed(), file_system)
     yield "fsync of folders", lambda: flushes.judge_folder_flushes(timed())
     yield "syncfs", lambda: flushes.judge_syncfs(file_system, own)
     yield "mtimes", lambda: times.judge_kept(times.kept(ground))
-    yield "file system's times", lambda: times.judge_grains(times.grains(ground))
     yield "clock", lambda: times.judge_offset(times.offset_ms(ground), file_system)
 
 
@@ -127,7 +128,7 @@ def _of_machine(ground: Ground, file_system: FileSystem) -> Iterator[tuple[str, 
 
 
 def _of_two(behind: str, ground: Ground, pair: Pair) -> Iterator[tuple[str, Act]]:
-    """`behind`: what is added to the probes' names."""
+    """The probes for two processes. `behind`: the suffix of their names."""
     locks, claims, makers, updates = (f"{probe}{behind}" for probe in TOGETHER)
     file = behind.replace(" ", "-")
     yield locks, lambda: contests.judge_locks(locks, contests.locks(ground, pair, f"lock{file}"))
@@ -164,19 +165,19 @@ def _format_line(ground: Ground) -> str | None:
 
 
 def judge_format(line: str | None) -> Finding:
-    """A root of another format is refused by each start."""
+    """Every start refuses a root of another format."""
     if line is None:
         return Finding("format", Level.OK, "no root yet; the first start makes one")
-    if line == FORMAT_LINE:
+    if line in FORMAT_LINES:
         return Finding("format", Level.OK, f"a root: {line.strip()}")
     if FORMAT_LINE.startswith(line.rstrip("\0")):
         return Finding("format", Level.NOTE, "not whole; the next start writes it again")
-    says = f"{line.strip()!r}; this mq knows {FORMAT_LINE.strip()!r}"
+    says = f"{line.strip()!r}; this mq knows {FORMATS_KNOWN}"
     return Finding("format", Level.WRONG, says, "the mq that made the root")
 
 
 def _of_both(first: Finding, second: Finding) -> Finding:
-    """One finding of two mounts' own."""
+    """Merges the findings about two mounts."""
     facts = {**first.facts, **{f"second_{name}": fact for name, fact in second.facts.items()}}
     do = "; ".join(dict.fromkeys(filter(None, (first.do, second.do))))
     says = first.says if first.says == second.says else f"{first.says}; second: {second.says}"
@@ -184,7 +185,7 @@ def _of_both(first: Finding, second: Finding) -> Finding:
 
 
 def _locks_tell(findings: list[Finding], file_system: FileSystem) -> bool:
-    """Whether a lock that another doctor has anywhere is seen here."""
+    """Whether a lock of another doctor on any machine is visible here."""
     held = {finding.probe for finding in findings if finding.level is Level.OK}
     if f"locks{BEHIND}" in held:
         return True

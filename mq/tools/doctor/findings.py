@@ -1,25 +1,29 @@
-"""What a probe says, and what all of them say together. Pure."""
+"""A probe's finding, its level, and the exit code of all findings. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from mq.tools.doctor.limits import COULD_NOT_PROBE, OK, SOMETHING_WRONG
+# The command's exit codes, as mqctl's are.
+OK: Final = 0
+COULD_NOT_PROBE: Final = 1
+SOMETHING_WRONG: Final = 5
+
 
 Fact: TypeAlias = str | int | float | bool | Sequence[str] | None
 
 
 class Level(StrEnum):
-    """How good it is. Only WRONG is what mq does not hold, or does not run, with."""
+    """A finding's severity. WRONG alone means that mq cannot run there, or breaks a promise."""
 
     OK = "ok"
     NOTE = "note"
-    """As good, and worth knowing."""
+    """Good, and worth knowing."""
     WARN = "warn"
-    """mq works, with less: slower, later, or with a smaller promise."""
+    """mq works, but slower, later, or with a weaker promise."""
     UNKNOWN = "unknown"
-    """It could not be tried."""
+    """The probe could not be made."""
     WRONG = "wrong"
 
 
@@ -28,8 +32,8 @@ _ORDER = tuple(Level)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One probe's word: `says` what was found, `do` what helps. `facts` are for programs; units
-    stand last in their names.
+    """A probe's finding: `says` describes it, `do` is the advice. `facts` are for programs; their
+    names end in the unit.
     """
 
     probe: str
@@ -40,7 +44,7 @@ class Finding:
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """The worst of them; OK where there are none."""
+    """The worst level; OK without any."""
     return max(levels, key=_ORDER.index, default=Level.OK)
 
 

@@ -1,20 +1,27 @@
-"""Flushes: of files, of folders, of the whole file system, and how long they take."""
+"""Flushes: of files, of folders, of the whole file system, and their durations."""
 
 import errno
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mq.store.disk.files import Files
 from mq.store.disk.mounts import FileSystem, tells_syncfs_errors
 from mq.tools.doctor.findings import Finding, Level
 from mq.tools.doctor.ground import Ground
-from mq.tools.doctor.limits import FLUSH_INCREDIBLE_S, FLUSH_SLOW_S, FLUSHED_BYTES, FLUSHES_TIMED
+
+# The number of timed flushes, and the bytes of each; slower ones are reported.
+_FLUSHES_TIMED: Final = 20
+_FLUSHED_BYTES: Final = 1024
+_FLUSH_SLOW_S: Final = 0.05
+# No disk is faster than this: such a flush has written nothing.
+_FLUSH_INCREDIBLE_S: Final = 0.000_005
 
 
 @dataclass(frozen=True, slots=True)
 class Flushes:
-    """Seconds of each flush; `folder_missing`: the file system has none for folders."""
+    """The seconds of each flush; `folder_missing`: the file system cannot flush folders."""
 
     file_s: Sequence[float]
     folder_s: Sequence[float]
@@ -22,14 +29,14 @@ class Flushes:
 
 
 def flushes(ground: Ground) -> Flushes:
-    """Makes files and flushes each and its folder, as a publish does. Raises OSError."""
-    # Of its own, as what a folder's fsync is refused with is remembered.
+    """Creates files, and flushes each and its folder, as a publish does. Raises OSError."""
+    # A new object, since Files remembers that a folder's fsync failed.
     files = Files()
     file_s, folder_s = [], []
-    for number in range(FLUSHES_TIMED + 1):
+    for number in range(_FLUSHES_TIMED + 1):
         descriptor = files.create(ground.path(f"flush-{number}"))
         try:
-            files.write(descriptor, b"\n" * FLUSHED_BYTES)
+            files.write(descriptor, b"\n" * _FLUSHED_BYTES)
             began_s = ground.clock.steady_s()
             files.sync(descriptor)
         finally:
@@ -38,12 +45,12 @@ def flushes(ground: Ground) -> Flushes:
         files.sync_folder(ground.folder)
         file_s.append(between_s - began_s)
         folder_s.append(ground.clock.steady_s() - between_s)
-    # The first has others' writes to wait for.
+    # The first flush also waits for the writes of others.
     return Flushes(file_s[1:], folder_s[1:], files.folder_fsync_missing)
 
 
 def judge_file_flushes(found: Flushes, file_system: FileSystem) -> Finding:
-    """The median of what an fsync of a file takes; a figure, not a promise."""
+    """The median duration of a file's fsync; a figure, not a promise."""
     median_s = statistics.median(found.file_s)
     facts = {
         "median_s": median_s,
@@ -53,7 +60,7 @@ def judge_file_flushes(found: Flushes, file_system: FileSystem) -> Finding:
     }
     says = f"it takes {_ms(median_s)} (median of {len(found.file_s)}), "
     says += f"of a folder {_ms(statistics.median(found.folder_s))}"
-    if median_s > FLUSH_SLOW_S:
+    if median_s > _FLUSH_SLOW_S:
         return Finding(
             "fsync of files",
             Level.WARN,
@@ -61,7 +68,7 @@ def judge_file_flushes(found: Flushes, file_system: FileSystem) -> Finding:
             "a disk with a cache that outlives the power",
             facts,
         )
-    if median_s < FLUSH_INCREDIBLE_S and not file_system.in_memory:
+    if median_s < _FLUSH_INCREDIBLE_S and not file_system.in_memory:
         return Finding(
             "fsync of files",
             Level.WARN,
@@ -73,7 +80,7 @@ def judge_file_flushes(found: Flushes, file_system: FileSystem) -> Finding:
 
 
 def judge_folder_flushes(found: Flushes) -> Finding:
-    """Where a folder has no fsync, mq says so and goes on: a name may be lost by a power cut."""
+    """Without fsync for folders mq logs that and continues: a power cut may lose a name."""
     if found.folder_missing:
         return Finding(
             "fsync of folders",
@@ -87,8 +94,8 @@ def judge_folder_flushes(found: Flushes) -> Finding:
 
 
 def judge_syncfs(file_system: FileSystem, is_own: bool) -> Finding:
-    """Which flush `--commit=auto` takes: one syncfs for many files, where that tells of errors and
-    the file system is the root's own.
+    """Which flush `--commit=auto` uses: one syncfs for many files, if it reports errors and the
+    file system is the root's own.
     """
     tells = tells_syncfs_errors(file_system)
     facts = {

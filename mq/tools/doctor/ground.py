@@ -1,7 +1,7 @@
-"""The folder of its own in which the doctor tries things, and what one that was killed has left.
+"""The doctor's own folder for its probes, and the leftovers of killed doctors.
 
-It is a dotfile of the root, `.doctor.{token}`, which mq leaves alone; so are the files of that name
-that are taken through the root's own folders. Whoever is at work has `alive` in it locked.
+It is a dotfile of the root, `.doctor.{token}`, which mq ignores; so are the files of that name that
+move through the root's own folders. A running doctor holds a lock on the file `alive` in it.
 """
 
 import contextlib
@@ -18,10 +18,15 @@ from mq.model.lifecycle import State
 from mq.store.core.root import unlink_if_there
 from mq.store.disk.files import Files
 from mq.store.format.layout import Layout
-from mq.tools.doctor.limits import LEFTOVER_AGE_S, LEFTOVERS_MAX, REMOVE_TRIES, TOKEN_BYTES
+
+# The age at which a leftover is removed whatever its lock.
+_LEFTOVER_AGE_S: Final = 3600.0
+_LEFTOVERS_MAX: Final = 1000
+TOKEN_BYTES: Final = 8
+_REMOVE_TRIES: Final = 5
 
 STATES: Final = (State.NEW, State.READY, State.DELAYED, State.REMOVED)
-"""The folders that a message moves through, in the order of a life."""
+"""The folders that a message moves through, in the order of its life."""
 
 _PREFIX: Final = ".doctor."
 _NAME: Final = re.compile(rf"\.doctor\.[0-9a-f]{{{2 * TOKEN_BYTES}}}")
@@ -31,7 +36,7 @@ _AGAIN_IN_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A root, or a folder that is to become one, and the folder in it that is the doctor's."""
+    """A root, or a folder that is to become one, and the doctor's folder in it."""
 
     root: Layout
     files: Files
@@ -40,33 +45,32 @@ class Ground:
 
     @property
     def folder(self) -> str:
-        """The doctor's own."""
         return self.seen_from(self.root.root)
 
     def seen_from(self, mount: str) -> str:
-        """The doctor's own folder, as another mount of the same storage has it."""
+        """The path of the doctor's folder at another mount of the same storage."""
         return f"{mount}/{self.name}"
 
     def path(self, name: str) -> str:
-        """A path in the doctor's own folder."""
+        """A path in the doctor's folder."""
         return f"{self.folder}/{name}"
 
     def in_root(self, state: State) -> str:
-        """The doctor's own file in a folder of the root."""
+        """The path of the doctor's file in a folder of the root."""
         return f"{self.root.folder(state)}/{self.name}"
 
 
 @contextlib.contextmanager
 def staked_out(root: str, files: Files, clock: Clock) -> Iterator[Ground]:
-    """A ground, which is gone at the end, however that comes. Raises OSError when it cannot be
-    made.
+    """Creates the doctor's folder for a block of code, and removes it however the block ends.
+    Raises OSError if it cannot be created.
     """
     ground = Ground(Layout.of(root), files, clock, _PREFIX + os.urandom(TOKEN_BYTES).hex())
     alive = -1
     try:
         files.mkdir(ground.folder)
         alive = files.create(ground.path(_ALIVE))
-        with contextlib.suppress(OSError):  # Whether locks work is a probe's business.
+        with contextlib.suppress(OSError):  # A probe tests whether locks work.
             files.lock(alive)
         files.write(alive, b"locked\n")
         yield ground
@@ -77,8 +81,8 @@ def staked_out(root: str, files: Files, clock: Clock) -> Iterator[Ground]:
 
 
 def sweep(ground: Ground, locks_tell: bool) -> int:
-    """Takes away what doctors have left that were killed; how many. `locks_tell`: whether the lock
-    of one that is at work on any machine is seen here; else only what is an hour old goes.
+    """Removes the leftovers of killed doctors; returns how many. `locks_tell`: whether locks of
+    doctors on any machine are visible here; otherwise it removes only leftovers older than an hour.
     """
     swept = 0
     with contextlib.suppress(OSError):
@@ -96,20 +100,20 @@ def _leftovers(ground: Ground) -> list[str]:
     for entry in ground.files.entries(ground.root.root):
         if _NAME.fullmatch(entry.name) and entry.name != ground.name:
             found.append(entry.name)
-        if len(found) >= LEFTOVERS_MAX:
+        if len(found) >= _LEFTOVERS_MAX:
             break
     return found
 
 
 def _is_left(other: Ground, locks_tell: bool) -> bool:
-    """Whether nobody is at work there, as far as can be told."""
+    """Whether no doctor is running there, as far as can be determined."""
     files, path = other.files, other.path(_ALIVE)
     there = files.status(path) or files.status(other.folder)
     if there is None:
         return False
-    if other.clock.now_ms() - there.st_mtime_ns // 1_000_000 > LEFTOVER_AGE_S * 1000:
+    if other.clock.now_ms() - there.st_mtime_ns // 1_000_000 > _LEFTOVER_AGE_S * 1000:
         return True
-    # An empty one is not locked yet.
+    # An empty file is not locked yet.
     if not locks_tell or files.status(path) is None or there.st_size == 0:
         return False
     descriptor = files.open_claimed(path)
@@ -120,7 +124,7 @@ def _is_left(other: Ground, locks_tell: bool) -> bool:
 
 
 def _clear(ground: Ground) -> None:
-    """Removes it, again where an interruption came between: only one ever comes."""
+    """Removes it; tries again after an interruption, of which there is at most one."""
     try:
         _remove(ground)
     except BaseException:
@@ -129,19 +133,19 @@ def _clear(ground: Ground) -> None:
 
 
 def _remove(ground: Ground) -> None:
-    """What is in the root's own folders first: while the ground stands, the next doctor knows of
-    them.
+    """Removes the files in the root's own folders first: while the doctor's folder exists, the next
+    doctor finds them.
     """
     files = ground.files
     for state in STATES:
         with contextlib.suppress(NotADirectoryError, IsADirectoryError):
             unlink_if_there(files, ground.in_root(state))
-    for tried in range(REMOVE_TRIES):
+    for tried in range(_REMOVE_TRIES):
         try:
             _remove_folder(files, ground.folder)
         except OSError as error:
-            # NFS keeps a name of what another process has open still, for a moment.
-            last = tried == REMOVE_TRIES - 1
+            # For a moment, NFS keeps a name for a removed file that another process has open.
+            last = tried == _REMOVE_TRIES - 1
             if last or error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                 raise
             threading.Event().wait(_AGAIN_IN_S)
@@ -152,7 +156,7 @@ def _remove(ground: Ground) -> None:
 def _remove_folder(files: Files, folder: str) -> None:
     if files.status(folder) is None:
         return
-    # All at once: an iterator that is taken from while names go may leave some out.
+    # Lists all names first: an iterator may skip some while names are removed.
     for entry in list(files.entries(folder)):
         if entry.is_dir(follow_symlinks=False):
             _remove_folder(files, entry.path)

@@ -1,4 +1,4 @@
-"""What this machine and user have: room, descriptors, rights, and what Linux tells of folders."""
+"""The resources of this machine and user: space, descriptors, rights, and inotify."""
 
 import os
 import resource
@@ -6,24 +6,28 @@ import select
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from inotify_simple import INotify, flags
 
-from mq.model.limits import RESERVE_BYTES_MAX, RESERVE_INODES_MAX, RESERVE_SHARE
 from mq.store.core.trust import Risk, risks
 from mq.store.disk.files import FILE_MODE, FOLDER_MODE
 from mq.store.disk.mounts import FileSystem
+from mq.store.disk.space import RESERVE_BYTES_MAX, RESERVE_INODES_MAX, RESERVE_SHARE
 from mq.tools.doctor.findings import Fact, Finding, Level
 from mq.tools.doctor.ground import STATES, Ground
-from mq.tools.doctor.limits import DESCRIPTORS_GOOD, DESCRIPTORS_MIN, INOTIFY_WAIT_S
+
+_DESCRIPTORS_MIN: Final = 1024
+_DESCRIPTORS_GOOD: Final = 4096
+_INOTIFY_WAIT_S: Final = 2.0
 
 _STATUS = "/proc/self/status"
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Free bytes and inodes, and what publishing leaves of them by default. None inodes: the file
-    system makes them as it needs them.
+    """Free bytes and inodes, and mq's default reserve of each. Inodes None: the file system creates
+    them as needed.
     """
 
     free_bytes: int
@@ -33,7 +37,7 @@ class Room:
 
 
 def room(ground: Ground) -> Room:
-    """Asks the file system. Raises OSError."""
+    """Reads the free space from the file system. Raises OSError."""
     free = ground.files.free(ground.root.root)
     total = free.f_blocks * free.f_frsize
     return Room(
@@ -45,7 +49,7 @@ def room(ground: Ground) -> Room:
 
 
 def judge_room(found: Room) -> Finding:
-    """Below the reserve publishers are refused."""
+    """Below the reserve mq refuses to publish."""
     facts = {
         "free_bytes": found.free_bytes,
         "reserve_bytes": found.reserve_bytes,
@@ -73,26 +77,26 @@ def judge_room(found: Room) -> Finding:
 
 
 def descriptors() -> tuple[int, int]:
-    """How many files this process may have open, and up to where it may raise that."""
+    """This process's soft and hard limits of open files."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def judge_descriptors(soft: int, hard: int) -> Finding:
-    """mq raises its own limit as far as it may; a connection is a descriptor each."""
+    """mq raises its own soft limit to the hard limit; each connection takes a descriptor."""
     facts = {"soft": soft, "hard": hard}
-    if hard == resource.RLIM_INFINITY or hard >= DESCRIPTORS_GOOD:
+    if hard == resource.RLIM_INFINITY or hard >= _DESCRIPTORS_GOOD:
         most = "any number of" if hard == resource.RLIM_INFINITY else f"{hard:,}"
         return Finding("descriptors", Level.OK, f"mq may have {most} files open", "", facts)
     says = f"mq may have {hard:,} files open, connections among them"
-    do = f"ulimit -Hn {DESCRIPTORS_GOOD * 16}, or LimitNOFILE="
-    level = Level.WARN if hard >= DESCRIPTORS_MIN else Level.WRONG
+    do = f"ulimit -Hn {_DESCRIPTORS_GOOD * 16}, or LimitNOFILE="
+    level = Level.WARN if hard >= _DESCRIPTORS_MIN else Level.WRONG
     return Finding("descriptors", level, says, do, facts)
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Who made what with which modes; `denied`: folders of the root that this user may not write,
-    `owners`: whose these are; `risks`: what other users could do.
+    """Owners and modes of new files, and the rights to the root's folders. `denied`: folders that
+    this user may not write; `owners`: the folders' owners; `risks`: what other users could do.
     """
 
     user: int
@@ -107,7 +111,7 @@ class Rights:
 
 
 def rights(ground: Ground) -> Rights:
-    """Makes a file and looks at the root's folders. Raises OSError."""
+    """Creates a file and examines the root's folders. Raises OSError."""
     files = ground.files
     descriptor = files.create(ground.path("rights"))
     try:
@@ -137,7 +141,7 @@ def rights(ground: Ground) -> Rights:
 
 
 def _umask() -> int:
-    """Of this process, without setting it; 0 where Linux does not tell."""
+    """This process's umask, read without setting it; 0 if Linux does not show it."""
     try:
         with open(_STATUS, encoding="ascii", errors="replace") as lines:
             return next((int(line[6:], 8) for line in lines if line.startswith("Umask:")), 0)
@@ -146,7 +150,7 @@ def _umask() -> int:
 
 
 def judge_rights(found: Rights) -> Finding:
-    """Every process of mq opens every file for writing: one user for all of them."""
+    """All processes of mq must run as one user, since each opens every file for writing."""
     facts: dict[str, Fact] = {
         "user": found.user,
         "umask": f"{found.umask:03o}",
@@ -166,24 +170,24 @@ def judge_rights(found: Rights) -> Finding:
         return Finding("rights", level, risk.says, risk.do, facts)
     others = [owner for owner in found.owners if owner != found.file_owner]
     if others:
-        says = f"the root's folders are of user {', '.join(map(str, others))}, what is made here "
-        says += f"is of {found.file_owner}"
+        says = f"the root's folders are of user {', '.join(map(str, others))}, files made here "
+        says += f"are of user {found.file_owner}"
         do = "all processes of mq as one user, this one too"
         return Finding("rights", Level.WARN, says, do, facts)
     words = [f"as user {found.user}, umask {found.umask:03o}"]
     if found.file_owner != found.user:
-        words.append(f"what is made is of user {found.file_owner} (squashed, perhaps)")
+        words.append(f"new files are of user {found.file_owner} (squashed, perhaps)")
     if found.file_mode != FILE_MODE:
         words.append(f"files get mode {found.file_mode:04o}, whatever is asked for")
     if found.has_setgid:
-        words.append("setgid: what is made has the root's group")
+        words.append("setgid: new files have the root's group")
     level = Level.NOTE if len(words) > 1 else Level.OK
     return Finding("rights", level, "; ".join(words), "", facts)
 
 
 def is_told(ground: Ground) -> bool | None:
-    """Whether Linux tells of a name that comes to a folder; None where there is no inotify, or no
-    more of it for this user. Raises OSError of files.
+    """Whether inotify reports a name that is moved to a folder; None if there is no inotify, or
+    this user has reached its limit. Raises OSError for file operations.
     """
     files = ground.files
     files.mkdir(ground.path("watched"))
@@ -192,13 +196,13 @@ def is_told(ground: Ground) -> bool | None:
         with INotify(nonblocking=True) as inotify:
             inotify.add_watch(ground.path("watched"), flags.MOVED_TO)
             files.rename(ground.path("comes"), ground.path("watched/came"))
-            return bool(select.select([inotify.fileno()], [], [], INOTIFY_WAIT_S)[0])
+            return bool(select.select([inotify.fileno()], [], [], _INOTIFY_WAIT_S)[0])
     except OSError:
         return None
 
 
 def judge_told(told: bool | None, file_system: FileSystem) -> Finding:
-    """Who waits is served at once where it does; else mq looks twice a second."""
+    """With inotify, waiting consumers are served at once; without it, mq scans twice a second."""
     facts = {"told": told, "this_machine_only": not file_system.has_own_times}
     looks = "mq looks twice a second"
     if told is None:

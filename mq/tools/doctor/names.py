@@ -1,4 +1,4 @@
-"""Names: how they move, how long they may be, what they are told apart by, and what lists them."""
+"""Names: how they move, how long they may be, and whether case matters."""
 
 import errno
 import functools
@@ -14,16 +14,18 @@ from mq.store.core.root import unlink_if_there
 from mq.store.disk.files import is_gone
 from mq.tools.doctor.findings import Finding, Level
 from mq.tools.doctor.ground import STATES, Ground
-from mq.tools.doctor.limits import REPLACED_S
 from mq.tools.doctor.partners import Side
 
-# Of the signs that a message's name has: a separator, a field, a list.
+# How long a file is replaced repeatedly while another process looks for it.
+_REPLACED_S: Final = 0.05
+
+# The special characters of a message's name: a separator, a field, a list.
 _SIGNS: Final = "orders:0192,k=a+b,p=1.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """What renames of files and folders did in the doctor's own folder."""
+    """The results of renames of files and folders in the doctor's folder."""
 
     keeps_inode: bool
     replaces: bool
@@ -43,8 +45,8 @@ def renames(ground: Ground, side: Side) -> Renames:
     keeps = found is not None and found.st_ino == inode
     keeps = keeps and files.status(ground.path("moved")) is None
     _made(ground, "replaced", b"old")
-    side.partner.tell("missed", path=side.path("replaced"), for_s=REPLACED_S)
-    end_s = ground.clock.steady_s() + REPLACED_S
+    side.partner.tell("missed", path=side.path("replaced"), for_s=_REPLACED_S)
+    end_s = ground.clock.steady_s() + _REPLACED_S
     while ground.clock.steady_s() < end_s:
         _made(ground, "beside", b"new")
         files.rename(ground.path("beside"), ground.path("replaced"))
@@ -59,14 +61,14 @@ def renames(ground: Ground, side: Side) -> Renames:
 
 
 def judge_renames(found: Renames) -> Finding:
-    """Every transition is one rename: atomic, of the same inode, and of whole folders."""
+    """A rename must be atomic, keep the inode, and move whole folders: every transition is one."""
     bad = [
         says
         for holds, says in (
             (found.keeps_inode, "a rename changed a file's inode, by which mq knows it again"),
             (found.replaces, "a rename over a file did not replace it"),
             (not found.missed, f"a file was missed {found.missed} times while it was replaced"),
-            (found.moves_folders, "a folder was not renamed with what is in it"),
+            (found.moves_folders, "a folder was not renamed with its content"),
         )
         if not holds
     ]
@@ -78,9 +80,9 @@ def judge_renames(found: Renames) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Journey:
-    """A file's way through the root's four folders. `failed`: from where to where it could not go
-    on, and the errno; `missing`: which of the four are not there; of all folders of the root
-    `linked`: those that are none, or symbolic links, and `elsewhere`: on another file system.
+    """A file's way through the root's four folders. `failed`: the move that failed, from and to,
+    and its errno; `missing`: which of the four do not exist; `linked`: folders of the root that are
+    symbolic links or not folders; `elsewhere`: folders on another file system.
     """
 
     missing: tuple[str, ...] = ()
@@ -90,7 +92,9 @@ class Journey:
 
 
 def journey(ground: Ground) -> Journey:
-    """Takes a dotfile through the folders that messages move through, then away. Raises OSError."""
+    """Moves a dotfile through the folders that messages move through, then removes it. Raises
+    OSError.
+    """
     files = ground.files
     found = {folder: files.status(folder) for folder in ground.root.folders()}
     there = {folder: status for folder, status in found.items() if status is not None}
@@ -123,7 +127,7 @@ def _named(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def judge_journey(found: Journey) -> Finding:
-    """Messages move through all four by rename; start-up refuses where they cannot."""
+    """Messages move through all four by rename; mq does not start where they cannot."""
     probe, one = "folders of the root", "one file system for the whole root"
     if found.linked:
         says = f"no folders, and symbolic links are not followed: {', '.join(found.linked)}"
@@ -146,7 +150,7 @@ def judge_journey(found: Journey) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names can be, and what the file system says of them."""
+    """Which names the file system accepts, and how it treats them."""
 
     longest_bytes: int
     tells_cases_apart: bool
@@ -159,7 +163,7 @@ class Names:
 
 
 def names(ground: Ground) -> Names:
-    """Tries names of messages, queues and keys. Raises OSError."""
+    """Tests names like those of messages, queues and keys. Raises OSError."""
     files = ground.files
     longest = FILE_NAME_BYTES_MAX
     while longest > 8 and not _works(functools.partial(_made, ground, "n" * longest)):
@@ -182,7 +186,9 @@ def names(ground: Ground) -> Names:
 
 
 def _unlinked(ground: Ground, name: str) -> tuple[int, int, bool]:
-    """How many names an open file has, and has once its own went, and whether it is still read."""
+    """An open file's number of names, before and after its name is removed, and whether it can
+    still be read.
+    """
     files = ground.files
     descriptor = files.open_claimed(ground.path(name))
     try:
@@ -199,19 +205,8 @@ def _unlinked(ground: Ground, name: str) -> tuple[int, int, bool]:
         files.close(descriptor)
 
 
-def entries_tell_types(ground: Ground) -> bool:
-    """Whether a listing says of what type its entries are: else a look at each is needed, which
-    finds nothing when the file is gone by then. Raises OSError.
-    """
-    ground.files.mkdir(ground.path("listed"))
-    _made(ground, "listed/file")
-    entry = next(iter(ground.files.entries(ground.path("listed"))))
-    ground.files.unlink(ground.path("listed/file"))
-    return entry.is_file(follow_symlinks=False)
-
-
 def judge_names(found: Names) -> Finding:
-    """Names are 255 bytes, told apart by case, and made once; keys are symbolic links."""
+    """mq needs names of 255 bytes, case-sensitive and created once; keys are symbolic links."""
     bad = [
         says
         for holds, says in (
@@ -246,17 +241,7 @@ def judge_names(found: Names) -> Finding:
     return Finding("names", Level.OK, says, "", facts)
 
 
-def judge_entries(tell_types: bool) -> Finding:
-    """Speed alone."""
-    facts = {"types": tell_types}
-    if tell_types:
-        return Finding("entry types", Level.OK, "listings tell them", "", facts)
-    says = "listings do not tell them: each name that is listed costs a look"
-    return Finding("entry types", Level.WARN, says, "", facts)
-
-
 def _made(ground: Ground, name: str, content: bytes = b"here") -> int:
-    """A new file's inode."""
     descriptor = ground.files.create(ground.path(name))
     try:
         ground.files.write(descriptor, content)
@@ -266,7 +251,9 @@ def _made(ground: Ground, name: str, content: bytes = b"here") -> int:
 
 
 def _works(act: Callable[[], object]) -> bool:
-    """Whether the file system does it. What a full disk refuses is raised: it says nothing."""
+    """Whether the file system can do it. Raises a full disk's error, which says nothing
+    about that.
+    """
     try:
         act()
     except OSError as error:

@@ -1,6 +1,6 @@
-"""What a mount's kind and options mean for mq. Pure.
+"""What a mount's type and options mean for mq. Pure.
 
-The kernel leaves an option out of its list where it is as by default.
+The kernel does not list options that have their default.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,15 +18,15 @@ _NFS: Final = frozenset({"nfs", "nfs4"})
 _SHARED_BY_MACHINES: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "virtiofs", "gfs2", "ocfs2", "lustre", "gpfs"}
 )
-# Seconds that the kernel's NFS client remembers a folder, by default.
+# How long the kernel's NFS client caches a folder by default, in seconds.
 _ACDIR_DEFAULT_S: Final = {"acdirmin": 30, "acdirmax": 60}
 _TRIED: Final = frozenset({"ext4", "xfs", "btrfs"})
-_UNTRIED: Final = "a kind that mq is not tried on; what is found below is what counts"
+_UNTRIED: Final = "a kind that mq is not tried on; the findings below count"
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One thing to say of a mount; `breaks`: what mq does not hold there."""
+    """A remark on a mount; `breaks`: the promise that mq cannot keep there."""
 
     level: Level
     says: str
@@ -35,13 +35,13 @@ class Word:
 
 
 def is_shared(file_system: FileSystem) -> bool:
-    """Whether a mount of this kind may be one of several machines'."""
+    """Whether several machines may share a mount of this type."""
     return file_system.kind in _SHARED_BY_MACHINES or file_system.kind.startswith("fuse")
 
 
 def locks_are_local(file_system: FileSystem) -> bool:
-    """Whether locks are known to be between the processes of one machine alone, though the storage
-    may be several machines'; also where nothing is known.
+    """Whether locks are known to work only between processes of one machine, although several
+    machines may share the storage; also if nothing is known.
     """
     if file_system.has_own_times or file_system.kind == "overlay":
         return False
@@ -52,7 +52,7 @@ def locks_are_local(file_system: FileSystem) -> bool:
 
 
 def judge_mount(file_system: FileSystem) -> tuple[Finding, frozenset[Breaks]]:
-    """The finding of a mount, and what its options break."""
+    """The finding for a mount, and the promises that its options break."""
     words = tuple(_words(file_system, _parsed(file_system.options)))
     said = "; ".join(word.says for word in words) or "as mq wants them"
     finding = Finding(
@@ -151,7 +151,7 @@ def _nfs(options: Mapping[str, str]) -> Iterator[Word]:
     if slow:
         yield Word(
             Level.WARN,
-            f"{', '.join(slow)}: others' messages are seen so many seconds late",
+            f"{', '.join(slow)}: others' messages are seen that many seconds late",
             "acdirmin=1,acdirmax=1",
         )
 

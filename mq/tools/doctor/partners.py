@@ -1,4 +1,4 @@
-"""The doctor's end of its partners: processes of its own, which it asks and waits for."""
+"""The doctor's side of its partners: starts processes, sends requests, waits for answers."""
 
 import contextlib
 import errno
@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any, cast
+from typing import IO, Any, Final, cast
 
 from mq.model.clock import Clock
-from mq.tools.doctor.limits import PATIENCE_S
+
+# How long a partner may take for a request.
+_PATIENCE_S: Final = 30.0
 
 _READ_BYTES = 1 << 16
 _END_S = 2.0
@@ -26,8 +28,8 @@ class _Running:
 
 
 class Partner:
-    """One process. Raises OSError as its calls on files do; ETIMEDOUT when it says nothing for
-    `patience_s`, after which another is begun for the next question.
+    """One process. Raises OSError as the process's file operations do; ETIMEDOUT without an answer
+    within `patience_s`: then the next request starts another process.
     """
 
     def __init__(self, clock: Clock, patience_s: float) -> None:
@@ -37,12 +39,12 @@ class Partner:
         self._heard = b""
 
     def ask(self, what: str, **arguments: Any) -> Any:
-        """What came of it."""
+        """Sends a request, and waits for its result."""
         self.tell(what, **arguments)
         return self.answer()
 
     def tell(self, what: str, **arguments: Any) -> None:
-        """Asks, and does not wait: `answer` does."""
+        """Sends a request without waiting; `answer` waits."""
         requests = self._running().requests
         try:
             requests.write(json.dumps([what, arguments]).encode() + b"\n")
@@ -52,14 +54,14 @@ class Partner:
             raise
 
     def answer(self) -> Any:
-        """What came of what it was told."""
+        """The result of the last request."""
         said = json.loads(self._line())
         if "errno" in said:
             raise OSError(said["errno"], said["error"])
         return said["found"]
 
     def kill(self) -> None:
-        """Ends it at once, as kill -9 does. One that hangs in a call of a dead mount is left."""
+        """Kills it at once (SIGKILL). A process that hangs in a dead mount stays."""
         running, self._process, self._heard = self._process, None, b""
         if running is None:
             return
@@ -98,21 +100,21 @@ class Partner:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A process, and where it has the doctor's folder."""
+    """A process, and its path to the doctor's folder."""
 
     name: str
     partner: Partner
     folder: str
 
     def path(self, name: str) -> str:
-        """A path in the doctor's folder, as this side has it."""
+        """A path in the doctor's folder, as this side sees it."""
         return f"{self.folder}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two sides of one storage: two processes at one mount, or at two. `within_s`: how long what
-    one does is waited for at the other.
+    """Two sides of one storage: two processes at one mount, or at two. `within_s`: how long one
+    side waits for a change by the other.
     """
 
     left: Side
@@ -120,7 +122,9 @@ class Pair:
     within_s: float
 
     def both(self, what: str, name: str, **arguments: Any) -> tuple[Any, Any]:
-        """Asks both at a time, of a name in the doctor's folder; `side` is each one's own."""
+        """Sends both a request at the same time, for a name in the doctor's folder; `side` is each
+        one's own.
+        """
         sides = (self.left, self.right)
         for side in sides:
             side.partner.tell(what, path=side.path(name), side=side.name, **arguments)
@@ -135,14 +139,16 @@ class Pair:
         return answers[0], answers[1]
 
     def turned(self) -> "Pair":
-        """The other way round."""
+        """The same pair with its sides exchanged."""
         return Pair(self.right, self.left, self.within_s)
 
 
 @contextlib.contextmanager
 def paired(left: str, right: str, clock: Clock, within_s: float) -> Iterator[Pair]:
-    """A pair with the doctor's folder as each side has it. Its processes are gone at the end."""
-    patience_s = within_s + PATIENCE_S
+    """A pair of processes, with each side's path to the doctor's folder. Ends them after
+    the block.
+    """
+    patience_s = within_s + _PATIENCE_S
     pair = Pair(
         Side("left", Partner(clock, patience_s), left),
         Side("right", Partner(clock, patience_s), right),

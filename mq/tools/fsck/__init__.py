@@ -1,5 +1,5 @@
-"""fsck: a root held against FORMAT.md, and put right where a program may.
+"""fsck: checks a root against FORMAT.md, and repairs it where a program may.
 
-What a sound root is, `mq/store/audit/auditor.py` knows; what a repair does,
-`mq/store/audit/putting_right.py`. Here is which repair a breach has, and when it is believed.
+`mq/store/audit/auditor.py` finds breaches; `mq/store/audit/repair.py` has the repairs. This package
+decides which repair a breach gets, and when a breach counts.
 """

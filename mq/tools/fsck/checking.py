@@ -1,37 +1,55 @@
-"""A check of a root: every breach is seen twice, some time apart, before it is believed; then it is
-told of, or put right.
+"""Checks a root: a breach counts once it is seen twice, some time apart; then it is reported, or
+repaired.
 
-Blocking, for one thread. Memory does not grow with the root, nor with what is broken in it.
+Blocking, for one thread. Memory does not grow with the root, nor with its breaches.
 """
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
+from mq.model.clock import SystemClock
 from mq.model.errors import Busy, MqError
-from mq.model.fsck_limits import (
-    AGAIN_AFTER_S,
-    LOOKS_PER_TELLING,
-    OVERDUE_S_DEFAULT,
-    PASSES_MAX,
-    PUT_RIGHT_AGAIN_S,
-    PUT_RIGHT_TRIES_MAX,
-    SUSPECTS_MAX,
-)
 from mq.model.names import QueueName
 from mq.store.audit.auditor import Auditor
-from mq.store.audit.breaches import Breach, Look, Violation
+from mq.store.audit.findings import (
+    AGAIN_AFTER_S,
+    OVERDUE_S_DEFAULT,
+    SUSPECTS_MAX,
+    Breach,
+    Look,
+    Violation,
+)
 from mq.store.audit.taking import Taking
+from mq.store.core.clocks import ClockFollower
 from mq.store.core.root import Root
+from mq.store.core.trust import Risk, owner_of, refuse, risks
+from mq.store.disk.files import Files, OwnersFiles
 from mq.store.disk.flush import Flusher
+from mq.store.disk.mounts import choose_flusher
+from mq.store.format.layout import Layout
+from mq.store.opening import open_for_audit, root_of
 from mq.tools.fsck.repairs import repair_of, why_it_stays
-from mq.tools.fsck.report import Found, Report, Told
+from mq.tools.fsck.report import Finding, Findings, Report
+
+_FLUSH_THREADS: Final = 4
+_KIND: Final = "mqctl"
+
+# The most passes over a root that is being repaired.
+PASSES_MAX: Final = 5
+# The most attempts at a repair while another process holds the lock that it needs.
+PUT_RIGHT_TRIES_MAX: Final = 10
+PUT_RIGHT_AGAIN_S: Final = 0.2
+# Looks between two updates of the progress bar.
+LOOKS_PER_TELLING: Final = 1000
 
 
 class Doing(Enum):
-    """What is done about what is found."""
+    """What to do with findings."""
 
     LOOK = "look"
     DRY_RUN = "dry run"
@@ -40,8 +58,8 @@ class Doing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a check is to be. `queues`: these alone, by their names; none: all, and what is of no
-    queue. `again_after_s`: between the two looks at a breach.
+    """The options of a check. `queues`: only these, by name; none: everything. `again_after_s`: the
+    time between the two looks at a breach.
     """
 
     queues: tuple[QueueName, ...] = ()
@@ -51,30 +69,28 @@ class Asked:
 
 
 class Interrupted(Exception):
-    """Somebody asked the check to end; what it was doing is done, as far as it had begun."""
+    """The check was asked to end; what it had begun is finished."""
 
 
 class Watcher(Protocol):
-    """Who is told how far a check is, and may end it."""
+    """Follows a check, and may end it."""
 
     def began(self, folder: str, number: int, of: int) -> None:
-        """A pass has come to a folder, the `number`th `of` so many."""
+        """A pass has reached a folder, number `number` of `of`."""
         ...
 
     def looked(self, names: int) -> None:
-        """So many names were looked at in this pass."""
+        """Reports how many names this pass has checked."""
         ...
 
-    def put_right(self, told: Told) -> None:
-        """A breach was put right."""
-        ...
+    def put_right(self, finding: Finding) -> None: ...
 
     def wants_to_end(self) -> bool:
-        """Whether the check is to end. Asked between two steps."""
+        """Whether the check should end. Called between two steps."""
         ...
 
     def pause(self, seconds: float) -> None:
-        """Returns after so long, or when the check is to end."""
+        """Returns after `seconds`, or when the check should end."""
         ...
 
 
@@ -85,7 +101,7 @@ class _Suspect(NamedTuple):
 
 
 class Check:
-    """One check of a root."""
+    """One check of a root, with repairs if they are asked for."""
 
     def __init__(self, root: Root, flusher: Flusher, asked: Asked, watcher: Watcher) -> None:
         self._root = root
@@ -97,9 +113,9 @@ class Check:
         self.report = Report(root.layout.root)
 
     def run(self) -> Report:
-        """The report; where breaches are put right, passes go on until one finds nothing that can
-        be. Raises Interrupted, and OSError where the root itself cannot be looked at: `report` has
-        what was done until then.
+        """Runs the check and returns its report. With repairs, makes further passes until one
+        repairs nothing. Raises Interrupted, and OSError if the root itself cannot be read: `report`
+        has the findings until then.
         """
         for number in range(PASSES_MAX if self._asked.doing is Doing.REPAIR else 1):
             before = self.report.put_right.total
@@ -112,7 +128,7 @@ class Check:
 
     def _pass(self) -> None:
         auditor = Auditor(self._root, self._asked.overdue_s, self._asked.queues or None)
-        self.report.remaining, self.report.names = Found(), 0
+        self.report.remaining, self.report.names = Findings(), 0
         self.report.amounts = auditor.amounts
         parts = auditor.parts()
         for number, (folder, looks) in enumerate(parts):
@@ -125,12 +141,12 @@ class Check:
         self._watcher.looked(self.report.names)
 
     def _listed(self, folder: str, looks: Iterator[Look]) -> Iterator[Look]:
-        """The looks of a folder; where the storage ends them, that is told, and the next comes."""
+        """The looks of a folder; a storage error ends them, and becomes a finding."""
         try:
             yield from looks
         except (OSError, MqError) as error:
             violation = Violation(Breach.STORAGE, folder or self._root.layout.root, str(error))
-            self.report.remaining.add(Told(violation, why_it_stays(Breach.STORAGE)))
+            self.report.remaining.add(Finding(violation, why_it_stays(Breach.STORAGE)))
 
     def _count(self) -> None:
         self.report.names += 1
@@ -151,7 +167,7 @@ class Check:
             self._look_again()
 
     def _look_again(self) -> None:
-        """At the one that was seen first, once it was seen long enough ago."""
+        """Looks again at the oldest suspect, once enough time has passed since the first look."""
         suspect = self._suspects.popleft()
         self._end_if_wanted()
         waited_s = self._root.clock.steady_s() - suspect.seen_s
@@ -163,13 +179,13 @@ class Check:
 
     def _believe(self, look: Look, violation: Violation) -> None:
         if self._asked.doing is Doing.LOOK:
-            self.report.remaining.add(Told(violation))
+            self.report.remaining.add(Finding(violation))
             return
         repair = repair_of(violation)
         if repair is None:
-            self.report.remaining.add(Told(violation, why_it_stays(violation.breach)))
+            self.report.remaining.add(Finding(violation, why_it_stays(violation.breach)))
         elif self._asked.doing is Doing.DRY_RUN:
-            self.report.remaining.add(Told(violation, f"would {repair.would}"))
+            self.report.remaining.add(Finding(violation, f"would {repair.would}"))
         else:
             self._put_right(look, violation)
 
@@ -189,17 +205,34 @@ class Check:
                 break
             if self._taking.still(look, violation) is None:
                 if done is not None:
-                    told = Told(violation, done)
-                    self.report.put_right.add(told)
-                    self._watcher.put_right(told)
+                    finding = Finding(violation, done)
+                    self.report.put_right.add(finding)
+                    self._watcher.put_right(finding)
                 return
             break
-        self.report.remaining.add(Told(violation, why))
+        self.report.remaining.add(Finding(violation, why))
 
     def _tries(self) -> Iterator[int]:
-        """While another process has a lock that is needed."""
+        """Attempts while another process holds a lock that is needed."""
         for number in range(PUT_RIGHT_TRIES_MAX):
             if number:
                 self._end_if_wanted()
                 self._watcher.pause(PUT_RIGHT_AGAIN_S)
             yield number
+
+
+def open_for_fsck(path: Path) -> tuple[Root, Flusher, list[Risk]]:
+    """Opens a root whose folders may be missing; returns it, a flusher for changes, and what other
+    users could do to it. On a mount it uses the server's clock. Raises StartupError if it is no
+    root, has another format, cannot be read, or is certainly under other users' control.
+    """
+    clock = SystemClock()
+    root = open_for_audit(path, Files(), clock, _KIND)
+    owner, user = owner_of(root), os.geteuid()
+    # The superuser works on any user's root, as that user.
+    found = risks(root.layout.root, root.files, owner if user == 0 else user, root.layout.folders())
+    refuse(found)
+    if owner != user:
+        root = root_of(Layout.of(root.layout.root), OwnersFiles(owner), clock, kind=_KIND)
+    ClockFollower(root, clock).follow()
+    return root, choose_flusher(root.layout.root, root.files, _FLUSH_THREADS), found

@@ -8,25 +8,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from mq.model.errors import BadName, StartupError
-from mq.model.fsck_limits import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
+from mq.model.errors import StartupError
 from mq.model.names import QueueName
 from mq.runtime.options import Number
-from mq.tools.fsck.checking import Asked, Check, Doing, Interrupted
-from mq.tools.fsck.opening import open_for_fsck
+from mq.store.audit.findings import AGAIN_AFTER_S, AGAIN_AFTER_S_MAX, OVERDUE_S_DEFAULT
+from mq.store.totals.writing import write_totals
+from mq.tools.fsck.checking import Asked, Check, Doing, Interrupted, open_for_fsck
 from mq.tools.fsck.report import Outcome, Report
 from mq.tools.fsck.watching import Bar, Ending
+from mq.tools.mqctl.arguments import queues_said
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import json_option
-
-
-def _queues(
-    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> tuple[QueueName, ...]:
-    try:
-        return tuple(map(QueueName.parse, values))
-    except BadName as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command("fsck")
@@ -36,8 +28,8 @@ def _queues(
     "only",
     metavar="QUEUE",
     multiple=True,
-    callback=_queues,
-    help="Look at what is of this queue alone; may be said again. A sideline is a queue too.",
+    callback=queues_said,
+    help="Check this queue alone; may be given more than once. A sideline is a queue too.",
 )
 @click.option("--repair", is_flag=True, help="Put right what a program may.")
 @click.option("--dry-run", is_flag=True, help="Say what --repair would do, and change nothing.")
@@ -48,7 +40,7 @@ def _queues(
     default=AGAIN_AFTER_S,
     show_default=True,
     help="A breach is believed once it was seen twice, so long apart: daemons may be in the middle "
-    "of something. 0 for a root that nobody uses.",
+    "of something. 0 for a root without daemons.",
 )
 @click.option(
     "--overdue",
@@ -56,7 +48,7 @@ def _queues(
     metavar="SECONDS",
     default=OVERDUE_S_DEFAULT,
     show_default=True,
-    help="How late what mq-mover does may be before it is told.",
+    help="How late mq-mover's work may be before fsck reports it.",
 )
 @json_option
 def fsck(
@@ -70,7 +62,7 @@ def fsck(
 ) -> None:
     """Hold the root at ROOT against mq's disk format, and put it right with --repair.
 
-    Works beside the daemons, and on a root that nobody uses. Exits with 0 when all is well, or was
+    Works beside the daemons, and on a root without any. Exits with 0 when all is well, or was
     put right; 1 when ROOT is no root or cannot be read; 5 when something is wrong and stays so; 130
     when it was interrupted.
     """
@@ -96,14 +88,15 @@ def fsck(
                 raise Failed(ExitCode.REFUSED, f"{root}: {error}", as_json=as_json) from error
     finally:
         opened.history.end()
+        write_totals(opened, at_end=True)
         flusher.close()
     _tell(check.report, as_json=as_json)
     raise click.exceptions.Exit(code)
 
 
 def _on_interrupt(ending: Ending) -> None:
-    """A repair that has begun is ended first; who says it twice does not wait for that, and leaves
-    what a crash may leave.
+    """On the first signal, finishes the repair in progress, then ends. A second signal ends at
+    once, and leaves what a crash may leave.
     """
     if threading.current_thread() is not threading.main_thread():
         return

@@ -1,34 +1,34 @@
-"""Which repair each breach has: what it would do in words, and who does it.
+"""Maps each breach to its repair: its description, and its operation.
 
-A breach that is not here stays: what a program cannot decide is told, with the reason.
+A breach without a repair stays, and is reported with the reason.
 """
 
 import os
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from mq.model.errors import SidelineMissing, StaysAsItIs
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import QueueName
-from mq.store.audit.breaches import Breach, Spot, Violation
-from mq.store.audit.putting_aside import (
-    remake_folder,
-    set_aside,
-    set_aside_locked,
-    take_empty_folder,
-)
-from mq.store.audit.putting_right import (
+from mq.store.audit.findings import Breach, Violation
+from mq.store.audit.repair import (
     drop_orphan,
+    give_entries,
     give_key,
     leave_the_later,
     put_in_place,
+    remake_folder,
     restamp,
     restore_queue,
     right_mode,
     right_owner,
+    set_aside,
+    set_aside_locked,
+    set_item_aside,
     sideline_unreadable,
+    take_empty_folder,
 )
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.bulk.spools import sweep_spools
@@ -37,46 +37,68 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
+from mq.store.disk.steps import Steps
 from mq.store.format.archive import archive_folder
 from mq.store.format.history import history_folder
+from mq.store.format.layout import Place
+from mq.store.format.packs import parts
 from mq.store.format.pipeline import listings, parse_journal_file, parse_lease_file, staging
 from mq.store.format.schedules import schedules_lock
 from mq.store.keys.orphans import give_up_publishes
 from mq.store.leases.lapses import adopt, lapses, sweep_leases
 from mq.store.leases.releasing import Release, give_back
-from mq.store.members.sweep import sweep_members
-from mq.store.operations.queues import create_queue, sweep_tombstones
+from mq.store.members.files import sweep_members
+from mq.store.operations.queues import sweep_tombstones
 from mq.store.operations.redeliver import Redelivery, Timer, forget, redeliver
-from mq.store.shovel.sweep import sweep_shovels
+from mq.store.operations.sideline import make_sideline
+from mq.store.operations.taking_over import sweep_turns
+from mq.store.packs.rolling import roll_on, sweep_tries
+from mq.store.shovel.files import sweep_shovels
 
 Act = Callable[[Root, Flusher, Violation], str | None]
-"""Puts a breach right, blocking; what it did, or None where nothing was to be done any more. Raises
-MqError, OSError: it stays."""
+"""Repairs a breach, blocking. Returns what it did, None if nothing was left to do. Raises MqError,
+OSError: then the breach stays.
+"""
+_Of = TypeVar("_Of")
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """`would`: what it does, for who asks before."""
+    """`would`: what the repair does, for --dry-run."""
 
     would: str
     act: Act
 
 
-def _spot(violation: Violation) -> Spot:
+def _path(violation: Violation) -> str:
+    return violation.path
+
+
+def _by(repair: Callable[[Root, _Of], Steps[str | None]], of: Callable[[Violation], _Of]) -> Act:
+    """A repair by a store operation; `of`: the operation's argument, from the breach."""
+
+    def act(root: Root, flusher: Flusher, violation: Violation) -> str | None:
+        return run_alone(repair(root, of(violation)), flusher)
+
+    return act
+
+
+def _spot(violation: Violation) -> Place:
     if violation.spot is None:
-        raise StaysAsItIs("nobody can tell which message it is")
+        raise StaysAsItIs("its name does not say which message it is")
     return violation.spot
 
 
 def _queue(violation: Violation) -> QueueName:
     if violation.queue is None:
-        raise StaysAsItIs("nobody can tell which queue it is of")
+        raise StaysAsItIs("its name does not say which queue it is of")
     return violation.queue
 
 
 def _folder(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     if violation.path == root.layout.queues:
-        # With none, all that queues have would be of no queue, and mq-mover would take it away.
+        # With an empty folder of queues, mq-mover would take all data for that of deleted queues,
+        # and remove it.
         raise StaysAsItIs("put it back, or make it where there shall be no queues")
     status = root.files.status(violation.path)
     moved = ""
@@ -114,7 +136,7 @@ def _in_the_way(root: Root, flusher: Flusher, violation: Violation) -> str | Non
 def _settings(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     queue = _queue(violation)
     if queue_exists(root, queue):
-        raise StaysAsItIs("nobody guesses what a queue's settings are; write them anew")
+        raise StaysAsItIs("fsck does not guess a queue's settings; write them anew")
     return _of_no_queue(root, flusher, violation)
 
 
@@ -138,7 +160,7 @@ def _schedule(root: Root, flusher: Flusher, violation: Violation) -> str | None:
 
 
 def _of_no_queue(root: Root, flusher: Flusher, violation: Violation) -> str | None:
-    """What mq-mover does about what crashes have left of queues that are gone."""
+    """Does what mq-mover does with the leftovers of deleted queues after crashes."""
     run_alone(sweep_tombstones(root), flusher)
     return "taken away, with all that deleted queues have left"
 
@@ -151,7 +173,7 @@ def _redeliver(root: Root, flusher: Flusher, violation: Violation) -> str | None
             became, _due_ms = run_alone(moved, flusher)
             break
         except SidelineMissing:
-            run_alone(create_queue(root, spot.queue.sideline()), flusher)
+            run_alone(make_sideline(root, spot.queue), flusher)
     if became is Redelivery.STRAY:
         raise StaysAsItIs("its queue is not there, and was not deleted")
     return None if became in (Redelivery.LOST, Redelivery.NOT_DUE) else became.value
@@ -179,7 +201,7 @@ def _forget(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     if kept:
         raise StaysAsItIs("what says that it was published cannot be taken away")
     forgotten = forget(root, spot.queue, spot.id, FORGOTTEN_AFTER_S)
-    return "moved to what is removed: it was never answered" if forgotten else None
+    return "moved to remove/: its publish was never answered" if forgotten else None
 
 
 def _journal(root: Root, flusher: Flusher, violation: Violation) -> str | None:
@@ -192,18 +214,26 @@ def _journal(root: Root, flusher: Flusher, violation: Violation) -> str | None:
     return f"rolled forward: {rolled.moved} messages"
 
 
+def _parted(root: Root, flusher: Flusher, violation: Violation) -> str | None:
+    spot = _spot(violation)
+    rolled = run_alone(roll_on(root, spot.queue, spot.id), flusher)
+    return "rolled forward" if rolled else None
+
+
 def _leftover(root: Root, flusher: Flusher, violation: Violation) -> str | None:
-    """What mq-mover does about it."""
     layout, folder = root.layout, os.path.dirname(violation.path)
     if folder == layout.leases:
         sweep_leases(root)
     elif folder == listings(layout):
         sweep_spools(root)
+    elif folder == parts(layout):
+        sweep_tries(root)
     elif folder in (layout.journal, staging(layout)):
         sweep_bulk(root, flusher)
-    elif folder in (layout.members, layout.shovels):
+    elif folder in (layout.members, layout.shovels, layout.active):
         sweep_members(root)
         sweep_shovels(root)
+        sweep_turns(root)
         _forget_member(root, violation.path)
     else:
         run_alone(sweep_tombstones(root), flusher)
@@ -211,7 +241,7 @@ def _leftover(root: Root, flusher: Flusher, violation: Violation) -> str | None:
 
 
 def _forget_member(root: Root, path: str) -> None:
-    """A member's lease that nobody renews: whoever lives has it locked."""
+    """Removes the lease of a member that no longer renews it; a living member has it locked."""
     status = root.files.status(path)
     if status is None or os.path.dirname(path) != root.layout.members:
         return
@@ -229,70 +259,52 @@ _REPAIRS: Final[Mapping[Breach, Repair]] = {
     Breach.IN_THE_WAY: Repair(
         "move it to lost/; of a folder, take it away where it is empty", _in_the_way
     ),
-    Breach.OWNER: Repair(
-        "give it to the root's owner",
-        lambda root, flusher, of: run_alone(right_owner(root, of.path), flusher),
-    ),
-    Breach.MODE: Repair(
-        "give it the permissions that mq gives",
-        lambda root, flusher, of: run_alone(right_mode(root, of.path), flusher),
-    ),
+    Breach.OWNER: Repair("give it to the root's owner", _by(right_owner, _path)),
+    Breach.MODE: Repair("give it the permissions that mq gives", _by(right_mode, _path)),
     Breach.TWO_STATES: Repair(
         "leave the later one; where they are two files, move the earlier one to lost/",
-        lambda root, flusher, of: run_alone(leave_the_later(root, of), flusher),
+        _by(leave_the_later, lambda of: of),
     ),
     Breach.MTIME: Repair(
-        "set it to the due time that it says, with no receives",
-        lambda root, flusher, of: run_alone(restamp(root, of.path), flusher),
+        "set it to the due time that it says, with no receives", _by(restamp, _path)
     ),
-    Breach.SHORT: Repair(
-        "move it to the queue's sideline",
-        lambda root, flusher, of: run_alone(sideline_unreadable(root, _spot(of)), flusher),
-    ),
-    Breach.UNREADABLE: Repair(
-        "move it to the queue's sideline",
-        lambda root, flusher, of: run_alone(sideline_unreadable(root, _spot(of)), flusher),
-    ),
+    Breach.SHORT: Repair("move it to the queue's sideline", _by(sideline_unreadable, _spot)),
+    Breach.UNREADABLE: Repair("move it to the queue's sideline", _by(sideline_unreadable, _spot)),
+    Breach.PACK: Repair("move it to the queue's sideline", _by(sideline_unreadable, _spot)),
+    Breach.ITEM: Repair("move it to lost/", _by(set_item_aside, _spot)),
     Breach.OVERDUE: Repair("bring it back, as mq-mover does", _redeliver),
     Breach.LAPSED: Repair("give it back, as mq-mover does", _release),
     Breach.FORGOTTEN: Repair("take it away, as mq-mover does", _forget),
-    Breach.STRAY: Repair(
-        "make its queue again",
-        lambda root, flusher, of: run_alone(restore_queue(root, _queue(of)), flusher),
-    ),
+    Breach.STRAY: Repair("make its queue again", _by(restore_queue, _queue)),
     Breach.TOMBSTONE: Repair("take it away, as mq-mover does", _of_no_queue),
-    Breach.MISPLACED: Repair(
-        "move it to its place",
-        lambda root, flusher, of: run_alone(put_in_place(root, _spot(of)), flusher),
-    ),
+    Breach.MISPLACED: Repair("move it to its place", _by(put_in_place, _spot)),
     Breach.SETTINGS: Repair("take away those of no queue, as mq-mover does", _settings),
     Breach.KEY: Repair(
         "have the link say it; where another message has the key, move it to the sideline",
-        lambda root, flusher, of: run_alone(give_key(root, _spot(of)), flusher),
+        _by(give_key, _spot),
     ),
-    Breach.ORPHAN: Repair(
-        "take it away, under its lock",
-        lambda root, flusher, of: run_alone(drop_orphan(root, of.path), flusher),
-    ),
+    Breach.ENTRY: Repair("make its entries", _by(give_entries, _spot)),
+    Breach.ORPHAN: Repair("take it away, under its lock", _by(drop_orphan, _path)),
     Breach.KEYS: Repair("take them away, as mq-mover does", _of_no_queue),
     Breach.PURGED: Repair("take it away, as mq-mover does", _of_no_queue),
     Breach.SCHEDULE: Repair("move it to lost/", _schedule),
+    Breach.PARTED: Repair("bring them to their places, as mq-mover does", _parted),
     Breach.JOURNAL: Repair("bring it to its places, as mq-mover does", _journal),
     Breach.LEFTOVER: Repair("take it away, as mq-mover does", _leftover),
 }
 _STAYS: Final = {
     Breach.STORAGE: "look at the disk, and at who may read",
     Breach.FORMAT: "a root of another format is not touched",
-    Breach.ARCHIVE: "nobody guesses what is stored: put a copy there, or end the archive",
-    Breach.LINKED: "whoever made the other name knows whether it is needed",
+    Breach.ARCHIVE: "fsck does not guess its content: put a copy there, or end the archive",
+    Breach.LINKED: "the maker of the other name knows whether it is needed",
 }
 
 
 def repair_of(violation: Violation) -> Repair | None:
-    """What puts it right; None: nothing does."""
+    """The repair of a breach; None: it has none."""
     return _REPAIRS.get(violation.breach)
 
 
 def why_it_stays(breach: Breach) -> str:
-    """Of a breach that has no repair."""
+    """Why a breach without a repair stays."""
     return _STAYS[breach]

@@ -1,37 +1,35 @@
-"""How far a check is, for eyes: a bar on a terminal, quiet elsewhere; and how it is told to end."""
+"""The progress of a check: a bar on a terminal, silent elsewhere; and the request to end it."""
 
 import os
 import threading
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from mq.tools.fsck.report import Told
+from mq.tools.fsck.report import Finding
 
 
 class Ending:
-    """Whether the check is to end: said by a signal, heard between two steps."""
+    """The request to end a check: set by a signal, read between two steps."""
 
     def __init__(self) -> None:
         self._said = threading.Event()
 
     def say(self) -> None:
-        """From a signal's handler, too."""
+        """Requests the end. Safe in a signal's handler."""
         self._said.set()
 
     def wants_to_end(self) -> bool:
-        """Whether somebody said so."""
         return self._said.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Returns after so long, or when somebody says so."""
+        """Returns after `seconds`, or when the check should end."""
         self._said.wait(seconds)
 
 
 class Bar(Ending):
-    """A bar of the root's folders, on a console that is a terminal."""
+    """A bar of the root's folders, if the console is a terminal."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -51,22 +49,15 @@ class Bar(Ending):
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._progress.stop()
 
     def began(self, folder: str, number: int, of: int) -> None:
-        """See Watcher."""
         name = os.path.basename(folder)
         self._progress.update(self._task, completed=number, total=of, description=name)
 
     def looked(self, names: int) -> None:
-        """See Watcher."""
         self._progress.update(self._task, names=names)
 
-    def put_right(self, told: Told) -> None:
-        """See Watcher. The report has it."""
+    def put_right(self, finding: Finding) -> None:
+        """See Watcher. Shows nothing: the report has it."""

@@ -1,3 +1,1 @@
-"""mqctl: what HTTP does, from the shell. Over `mq.client`; it never touches a root, but
-for `doctor` and `fsck`, which are about one.
-"""
+"""mqctl: mq's HTTP interface from the shell. Only doctor, fsck and pipeline use a root's files."""

@@ -1,5 +1,5 @@
-"""What arguments and options may be: queues, seconds, times, headers. Each refuses what mq would
-refuse, before anything is sent.
+"""Types of arguments and options: queues, durations, times, headers. Each rejects what mq would
+reject, before a request is sent.
 """
 
 import math
@@ -14,11 +14,12 @@ import click
 from mq.model.errors import BadName
 from mq.model.limits import PRIORITY_MAX
 from mq.model.names import QueueName
+from mq.tools.mqctl import completing
 
 if TYPE_CHECKING:
     Kind = click.ParamType[Any]
 else:
-    # Not every click has it take what it gives.
+    # Before click 8.2 the class takes no type argument.
     Kind = click.ParamType
 
 _UNITS: Final = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -27,50 +28,40 @@ _HEADER: Final = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):(?P<value>.*
 
 
 class _Queue(Kind):
-    """A queue's name."""
-
     name = "queue"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See click."""
         try:
             return QueueName.parse(str(value)).text
         except BadName as error:
-            self.fail(f"{value!r} is no queue's name: {error.expected}", param, ctx)
+            self.fail(f"{value!r} is not a queue name: {error.expected}", param, ctx)
 
 
 class _Seconds(Kind):
-    """Seconds, or so many ms, s, m, h, d."""
+    """A duration: a number, and a unit (ms, s, m, h, d) or none for seconds."""
 
     name = "seconds"
-
-    def __init__(self, least: float = 0.0) -> None:
-        self._least = least
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """See click."""
         if isinstance(value, int | float):
             return float(value)
         match = _SECONDS.fullmatch(str(value).strip().lower())
         seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
         if math.isnan(seconds) or math.isinf(seconds):
-            self.fail(f"{value!r} is no number of seconds; say 90, 1.5, 500ms, 15m, 2h", param, ctx)
-        if seconds < self._least:
-            self.fail(f"{value!r} is less than {self._least:g} seconds", param, ctx)
+            self.fail(f"{value!r} is not a duration, such as 90, 1.5, 500ms, 15m, 2h", param, ctx)
         return seconds
 
 
 class _Moment(Kind):
-    """A time as RFC 3339 has it, with its zone."""
+    """An RFC 3339 time with a zone."""
 
     name = "time"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> datetime:
-        """See click."""
         if isinstance(value, datetime):
             return value
         try:
@@ -78,24 +69,21 @@ class _Moment(Kind):
         except ValueError:
             moment = datetime.min
         if moment.tzinfo is None:
-            self.fail(f"{value!r} is no time such as 2030-01-31T12:00:00Z", param, ctx)
+            self.fail(f"{value!r} is not a time such as 2030-01-31T12:00:00Z", param, ctx)
         return moment
 
 
 class _Header(Kind):
-    """`Name: value`."""
-
     name = "name: value"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
-        """See click."""
         if isinstance(value, tuple):
             return value
         match = _HEADER.fullmatch(str(value))
         if match is None or not match["value"].strip().isprintable():
-            self.fail(f"{value!r} is no `Name: value`", param, ctx)
+            self.fail(f"{value!r} is not of the form `Name: value`", param, ctx)
         return match["name"], match["value"].strip()
 
 
@@ -105,63 +93,90 @@ MOMENT: Final = _Moment()
 HEADER: Final = _Header()
 PRIORITY: Final = click.IntRange(0, PRIORITY_MAX)
 
-queue_argument: Final = click.argument("queue", type=QUEUE)
+queue_argument: Final = click.argument("queue", type=QUEUE, shell_complete=completing.queues)
 
 
 def whole_seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> int | None:
-    """An option's value in whole seconds. Raises click's BadParameter."""
+    """A click callback that requires whole seconds. Raises click's BadParameter."""
     if value is None:
         return None
     if value != int(value):
-        raise click.BadParameter("is whole seconds", ctx, param)
+        raise click.BadParameter("must be a whole number of seconds", ctx, param)
     return int(value)
 
 
+def _headers(
+    ctx: click.Context, param: click.Parameter, pairs: tuple[tuple[str, str], ...]
+) -> Mapping[str, str] | None:
+    names = [name.lower() for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise click.BadParameter("a header is given twice.", ctx, param)
+    if "content-type" in names:
+        raise click.BadParameter("use --content-type for the Content-Type.", ctx, param)
+    return dict(pairs) or None
+
+
 def message_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What send and schedules say of messages: --priority, --key, --visibility, --header and
-    --content-type.
+    """Gives a command --priority, --key, --visibility, --ttl, --group, --tag, --header and
+    --content-type, and calls it with their values by the client's names, as publish and schedule
+    take them.
     """
     options: tuple[Callable[[Any], Any], ...] = (
-        click.option("--content-type", default=None, help="The body's Content-Type."),
+        click.option("--content-type", help="The body's Content-Type."),
         click.option(
             "--header",
             "headers",
             type=HEADER,
             multiple=True,
-            help="A header that the message keeps: ce-*, traceparent, tracestate, x-attribute-*, "
-            "Content-Encoding. May be said again.",
+            callback=_headers,
+            help="A header to keep with the message: ce-*, traceparent, tracestate, x-attribute-*, "
+            "Content-Encoding. Repeatable.",
+        ),
+        click.option(
+            "--tag",
+            "tags",
+            multiple=True,
+            help="A tag, by which messages are found. Repeatable, at most 9 times.",
+        ),
+        click.option(
+            "--group", help="Its group, whose messages are delivered one at a time, in order."
+        ),
+        click.option(
+            "--ttl",
+            "ttl_s",
+            type=SECONDS,
+            callback=whole_seconds,
+            help="Expire this long after the publish, in whole seconds.",
         ),
         click.option(
             "--visibility",
+            "visibility_s",
             type=SECONDS,
             callback=whole_seconds,
-            default=None,
-            help="For how long a fetch of it lasts, whole seconds.",
+            help="Its visibility timeout, in whole seconds.",
         ),
-        click.option("--key", default=None, help="A lookup key that no other message has."),
-        click.option("--priority", type=PRIORITY, default=None, help="9 goes first."),
+        click.option("--key", help="A lookup key, unique in the queue."),
+        click.option("--priority", type=PRIORITY, help="9 is delivered first."),
     )
     for option in options:
         command = option(command)
     return command
 
 
-def headers_of(pairs: tuple[tuple[str, str], ...]) -> Mapping[str, str] | None:
-    """Headers as the client takes them. Raises click's UsageError where one is said twice."""
-    names = [name.lower() for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise click.UsageError("--header: one of them is said twice.")
-    if "content-type" in names:
-        raise click.UsageError("--header: the Content-Type is said by --content-type.")
-    return dict(pairs) or None
+def queues_said(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[QueueName, ...]:
+    """Parses an option's values as queue names; a click callback. Raises click's BadParameter."""
+    try:
+        return tuple(map(QueueName.parse, values))
+    except BadName as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def confirm(question: str, is_sure: bool) -> None:
-    """Asks somebody at the terminal. Raises click's Abort for a no, UsageError where nobody can be
-    asked.
-    """
+    """Asks at the terminal. Raises click's Abort for a no, UsageError without a terminal."""
     if is_sure:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError("Nobody can be asked here: --yes says that it is meant.")
+        raise click.UsageError("Cannot ask: standard input is not a terminal. Confirm with --yes.")
     click.confirm(question, abort=True, err=True)

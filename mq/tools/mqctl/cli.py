@@ -1,9 +1,10 @@
-"""The command `mqctl`: a group whose commands are imported when they are said, and how it ends."""
+"""The command `mqctl`: a group that imports a command when it is called."""
 
 import importlib
 import os
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final, NamedTuple, NoReturn
 
 import click
@@ -15,11 +16,10 @@ from mq.tools.mqctl.options import group_options
 
 
 class Place(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
+    """The module of a command, and its line in the list of commands."""
 
     module: str
     about: str
-    attribute: str = ""
 
 
 _OF: Final = "mq.tools.mqctl.commands."
@@ -27,60 +27,78 @@ _OF: Final = "mq.tools.mqctl.commands."
 SECTIONS: Final[Mapping[str, Mapping[str, Place]]] = {
     "Queues": {
         "queues": Place(_OF + "queues", "List the queues."),
-        "create": Place(_OF + "queues", "Make a queue."),
+        "create": Place(_OF + "queues", "Create a queue."),
         "describe": Place(_OF + "queues", "Show a queue's counts and totals."),
-        "settings": Place(_OF + "settings", "Show or change a queue's settings."),
-        "purge": Place(_OF + "queues", "Take away all that was published until now."),
-        "delete": Place(_OF + "queues", "Delete a queue and all that is in it."),
+        "settings": Place(_OF + "queues", "Show or change a queue's settings."),
+        "consumers": Place(_OF + "queues", "List a queue's consumers, or end one."),
+        "purge": Place(_OF + "queues", "Remove all messages of a queue."),
+        "delete": Place(_OF + "queues", "Delete a queue and all its messages."),
     },
     "Messages": {
-        "send": Place(_OF + "send", "Publish: an argument, files, stdin, or its lines."),
-        "receive": Place(_OF + "receive", "Fetch messages; with --ack, delete them then."),
-        "peek": Place(_OF + "messages", "Show messages, consuming nothing."),
-        "read": Place(_OF + "messages", "Print a message by its id, consuming nothing."),
-        "keys": Place(_OF + "keys", "Read or delete a message by its key."),
-        "history": Place(_OF + "messages", "Show what became of a message."),
+        "send": Place(_OF + "send", "Publish arguments, files, stdin, or lines of stdin."),
+        "receive": Place(_OF + "receive", "Fetch messages; with --ack, delete them afterwards."),
+        "peek": Place(_OF + "messages", "List messages without fetching them."),
+        "tail": Place(_OF + "messages", "Show messages as they come, without fetching them."),
+        "groups": Place(_OF + "messages", "List the groups that wait for a message."),
+        "read": Place(_OF + "messages", "Print a message by its id without fetching it."),
+        "keys": Place(_OF + "messages", "Read or delete a message by its key."),
+        "tags": Place(_OF + "tags", "List, delete or sideline all messages of a tag."),
+        "history": Place(_OF + "messages", "Show the events of a message."),
+        "failures": Place(
+            _OF + "messages", "Show why a message was released or sidelined (dead letter)."
+        ),
         "ack": Place(_OF + "settling", "Delete messages."),
-        "release": Place(_OF + "settling", "Have messages be ready again."),
-        "extend": Place(_OF + "settling", "Keep messages for longer."),
-        "sideline": Place(_OF + "settling", "Put messages out of their queue's way."),
+        "release": Place(_OF + "settling", "Make messages ready again."),
+        "extend": Place(_OF + "settling", "Extend the visibility of messages."),
+        "sideline": Place(
+            _OF + "settling", "Move messages to the queue's sideline (dead letters)."
+        ),
     },
-    "Recurring and failed": {
-        "schedules": Place(_OF + "schedules", "List, show, add, remove schedules."),
-        "shovel": Place(_OF + "shovel", "Bring back what was sidelined."),
+    "Schedules and dead letters": {
+        "schedules": Place(_OF + "schedules", "List, show, add or remove schedules."),
+        "shovel": Place(_OF + "shovel", "Move sidelined messages back to their queue."),
     },
     "Programs": {
-        "worker": Place(_OF + "worker", "Run a worker of yours, in several processes."),
+        "worker": Place(_OF + "worker", "Run a worker in one or several processes."),
         "top": Place("mq.tools.mqctl.top.command", "Watch the queues live."),
-        "bench": Place("mq.tools.mqctl.bench.command", "Measure publish, fetch and delete."),
     },
-    "In bulk": {
-        "pipeline": Place("mq.spark.commands.group", "Run jobs of Spark over a root."),
+    "Bulk data": {
+        "pipeline": Place("mq.spark.commands.group", "Run Spark jobs on a root."),
     },
     "The service": {
-        "ready": Place(_OF + "service", "Say whether mq can persist now, and how durably."),
-        "members": Place(_OF + "service", "List who does the upkeep."),
-        "refresh": Place(_OF + "service", "Have all processes look at all queues now."),
-        "token": Place(_OF + "token", "Make, list and remove tokens of mq's file."),
-        "doctor": Place("mq.tools.doctor.command", "Probe what a folder's file system can do."),
-        "fsck": Place("mq.tools.fsck.command", "Audit a root, and repair it."),
-        "completion": Place(_OF + "completion", "Print a shell's completion."),
+        "ready": Place(_OF + "service", "Check whether mq is ready, and show its durability."),
+        "members": Place(_OF + "service", "List the mq-mover processes."),
+        "refresh": Place(_OF + "service", "Make every process reload the list of queues."),
+        "token": Place(_OF + "token", "Create, list or remove tokens and secrets in a token file."),
+        "doctor": Place("mq.tools.doctor.command", "Check whether a file system is fit for mq."),
+        "fsck": Place("mq.tools.fsck.command", "Check a root, and repair it."),
+        "completion": Place(_OF + "service", "Print a shell's completion script."),
     },
 }
 COMMANDS: Final[Mapping[str, Place]] = {
     name: place for section in SECTIONS.values() for name, place in section.items()
 }
 
+# What other queues call a command.
+_ELSEWHERE: Final[Mapping[str, list[str]]] = {
+    "consume": ["receive", "worker"],
+    "dlq": ["sideline", "shovel"],
+    "nack": ["release"],
+    "publish": ["send"],
+    "redrive": ["shovel"],
+    "requeue": ["release", "shovel"],
+    "retry": ["release", "shovel"],
+}
+
 
 class Commands(click.Group):
-    """Imports a command when it is said, so that the list of all costs none of them."""
+    """Imports a command when it is called, so that `mqctl --help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """See click."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """See click. Raises Failed where what it needs is not installed."""
+        """See click. Raises Failed for a command whose packages are not installed."""
         place = COMMANDS.get(cmd_name)
         if place is None:
             return None
@@ -90,18 +108,29 @@ class Commands(click.Group):
             raise Failed(
                 ExitCode.REFUSED, f"{cmd_name} needs {error.name}, which is not installed."
             ) from error
-        command: click.Command = getattr(module, place.attribute or cmd_name)
+        command: click.Command = getattr(module, cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See click. Names the nearest commands for an unknown one."""
+        name = args[0]
+        near = [] if name in COMMANDS else _ELSEWHERE.get(name) or get_close_matches(name, COMMANDS)
+        # While click completes a command line, it has no place for an error.
+        if near and not ctx.resilient_parsing:
+            ctx.fail(f"There is no command {name!r}. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
-        """See click, which has a broken pipe be a failure like others."""
+        """See click, which would exit with 1 for a broken pipe."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise Failed(ExitCode.PIPE_CLOSED) from error
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """See click: names of commands, importing nothing."""
+        """See click. Imports no command."""
         found = [
             CompletionItem(name, help=place.about)
             for name, place in COMMANDS.items()
@@ -110,7 +139,7 @@ class Commands(click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click: by sections, and importing nothing."""
+        """See click. Lists the commands by section, and imports none."""
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, place.about) for name, place in commands.items()])
@@ -120,22 +149,20 @@ class Commands(click.Group):
     "mqctl",
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 mq refused or failed, 2 wrong usage, 3 nothing there, 4 mq "
-    "cannot be reached, 5 partly done or something is wrong, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 mq or a file refused, 2 wrong usage, 3 not found or no "
+    "message, 4 mq cannot be reached, 5 partial failure, 130 interrupted.",
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @group_options
 def mqctl() -> None:
-    """Speak to mq from the shell: queues, messages, schedules, shovels.
+    """Use mq from the shell.
 
-    The options here may also stand behind a command's name.
+    Every command takes the options below, before or after its name.
     """
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Runs a command line, the process's own unless given; the exit code. What is complained of
-    is on stderr by then.
-    """
+    """Runs a command line, by default the process's own; returns the exit code. Prints errors."""
     try:
         code = mqctl.main(arguments, prog_name="mqctl", standalone_mode=False)
         sys.stdout.flush()
@@ -147,15 +174,15 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         return int(ExitCode.PIPE_CLOSED)
     except OSError as error:
-        # Of the output: commands tell of files themselves.
+        # It concerns the output: commands handle errors of files themselves.
         click.echo(f"Error: {error.strerror or error}", err=True)
         return int(ExitCode.REFUSED)
     return code if isinstance(code, int) else int(ExitCode.DONE)
 
 
 def _have_streams() -> None:
-    """Has a file be where a standard stream is closed, as by `>&-`: nothing else that is opened
-    takes its number. Who reads or writes it, but for stderr, is told that it is no good.
+    """Opens /dev/null for a closed standard stream (`>&-`), so that no other file gets its number.
+    Reading stdin and writing stdout fail then; stderr is discarded.
     """
     for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
@@ -172,12 +199,12 @@ def main() -> NoReturn:
     _have_streams()
     code = run()
     try:
-        # A reader that let somebody wait until an interrupt is not waited for again.
+        # After an interrupt, do not wait again for a reader that does not read.
         if code < ExitCode.INTERRUPTED:
             sys.stdout.flush()
             sys.exit(code)
     except OSError:
         code = code or int(ExitCode.PIPE_CLOSED)
-    # What is still to be written goes nowhere: the interpreter would try at its end.
+    # Skip the interpreter's own flush at exit, which would fail or wait.
     sys.stderr.flush()
     os._exit(code)

@@ -1,6 +1,5 @@
-"""What a person is told of an error of the client, and the exit code that it means. Pure."""
+"""Turns an error of the client into mqctl's message and exit code. Pure."""
 
-import difflib
 import errno
 import os
 import socket
@@ -12,7 +11,6 @@ from mq.client.errors import (
     BadName,
     ClientError,
     CouldNotConnect,
-    Forbidden,
     KeyNotFound,
     MessageNotFound,
     NotMq,
@@ -25,12 +23,13 @@ from mq.client.errors import (
     Unauthenticated,
     UpgradeRefused,
 )
+from mq.model.errors import nearest
 from mq.model.limits import SIDELINE_SUFFIX
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import Options
 from mq.tools.mqctl.printing import shown
 
-_WHERE: Final = "--url or MQ_URL says where."
+_WHERE: Final = "Set its address with --url or MQ_URL."
 _ASKED: Final = ": is mq running there?"
 _NEAR_MAX: Final = 3
 _UNAUTHORIZED: Final = (401, 403)
@@ -38,14 +37,14 @@ _ABSENT: Final = (QueueNotFound, MessageNotFound, KeyNotFound, ScheduleNotFound,
 
 
 def failed(error: ClientError, options: Options, names: Iterable[str] = ()) -> Failed:
-    """How a command ends that met this error. `names`: of the queues that there are, where one is
-    not found.
+    """The end of a command for this error. `names`: the existing queues, to name the nearest where
+    one is not found.
     """
-    code, message, facts = _told(error, options, names)
+    code, message, facts = _explained(error, options, names)
     return Failed(code, message, facts, as_json=options.as_json)
 
 
-def _told(
+def _explained(
     error: ClientError, options: Options, names: Iterable[str]
 ) -> tuple[ExitCode, str, Mapping[str, Any]]:
     if isinstance(error, Unanswered):
@@ -65,18 +64,18 @@ def _unanswered(error: Unanswered, options: Options) -> str:
     if isinstance(error, TimedOut):
         why = f"mq at {url} has not answered for {options.timeout_s:g} s (--timeout)."
     else:
-        why = f"The connection to mq at {url} was lost before the answer."
-    return f"{why} It may have done what it was asked for." if error.was_sent else why
+        why = f"The connection to mq at {url} broke before the answer."
+    return f"{why} mq may have carried out the request." if error.was_sent else why
 
 
 def _why(error: BaseException) -> str:
-    """What the system said, where it said something."""
+    """The system's reason where there is one, else the client's."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, socket.gaierror):
             return "no such host"
         if isinstance(cause, ssl.SSLError):
-            # Its number is none of the system's; that of aiohttp's own kind has no reason.
+            # Its errno is none of the system's; aiohttp's own kind has no reason.
             if why := getattr(cause, "reason", None):
                 return f"TLS failed ({str(why).lower().replace('_', ' ')})"
         elif isinstance(cause, OSError) and (number := cause.errno or 0) in errno.errorcode:
@@ -89,14 +88,14 @@ def _not_mq(error: NotMq, url: str) -> tuple[ExitCode, str, Mapping[str, Any]]:
     if error.status in _UNAUTHORIZED:
         return (
             ExitCode.REFUSED,
-            f"{url} refuses the token, or wants one (status {error.status}). --token-file or "
-            "MQ_TOKEN says it.",
+            f"{url} requires a valid token (status {error.status}). Give one with --token-file or "
+            "MQ_TOKEN.",
             {"status": error.status},
         )
-    what = "no WebSocket gets through" if isinstance(error, UpgradeRefused) else "that is no mq"
+    what = "cannot open a WebSocket" if isinstance(error, UpgradeRefused) else "is not an mq server"
     return (
         ExitCode.UNREACHABLE,
-        f"At {url} {what}: {shown(error)}. {_WHERE}",
+        f"{url} {what}: {shown(error)}. {_WHERE}",
         {"status": error.status},
     )
 
@@ -108,31 +107,31 @@ def _problem(error: Problem, names: list[str]) -> tuple[ExitCode, str, Mapping[s
         message = f"There is no queue {shown(name)}."
         if name.endswith(SIDELINE_SUFFIX) and name.removesuffix(SIDELINE_SUFFIX) in names:
             message += " mq creates it when it sidelines the first message."
-        elif near := near_names(name, names):
-            message += f" Is it {' or '.join(near)}?"
+        elif near := nearest(name, names, _NEAR_MAX):
+            message += f" Did you mean {' or '.join(near)}?"
         elif name:
-            message += f" `mqctl create {shown(name)}` makes it."
+            message += f" Create it with `mqctl create {shown(name)}`."
         return ExitCode.NOTHING, message, facts
     message = problem_text(error)
-    if isinstance(error, Unauthenticated | Forbidden):
-        message += " --token-file or MQ_TOKEN says the token."
+    if isinstance(error, Unauthenticated):
+        message += " Give a token with --token-file or MQ_TOKEN."
     if error.retryable:
-        message += " The same may succeed later."
+        message += " Try again later."
     code = ExitCode.NOTHING if isinstance(error, _ABSENT) else ExitCode.REFUSED
     return code, message, facts
 
 
 def problem_text(error: BaseException) -> str:
-    """A problem in a line: what mq says, its type, and its facts."""
+    """A problem in one line: its detail, its type, and its facts."""
     if not isinstance(error, Problem):
         return shown(error) or type(error).__name__
-    said = error.detail or error.title or "A problem."
-    told = [error.slug, *(f"{name}={shown(value)}" for name, value in error.facts.items())]
-    return f"{shown(said)} ({', '.join(told)})"
+    detail = error.detail or error.title or "A problem."
+    facts = [error.slug, *(f"{name}={shown(value)}" for name, value in error.facts.items())]
+    return f"{shown(detail)} ({', '.join(facts)})"
 
 
 def problem_said(error: BaseException) -> Mapping[str, Any]:
-    """The same for --json: the problem as mq said it."""
+    """The problem as a JSON object, as mq sent it."""
     if not isinstance(error, Problem):
         return {"title": type(error).__name__, "detail": problem_text(error)}
     return {
@@ -143,10 +142,3 @@ def problem_said(error: BaseException) -> Mapping[str, Any]:
         "retryable": error.retryable,
         **error.facts,
     }
-
-
-def near_names(name: str, names: list[str]) -> list[str]:
-    """Those that somebody may have meant who said `name`."""
-    by_folded = {each.casefold(): each for each in names}
-    found = difflib.get_close_matches(name.casefold(), by_folded, _NEAR_MAX, 0.6)
-    return [by_folded[each] for each in found]

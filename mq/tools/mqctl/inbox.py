@@ -1,7 +1,7 @@
-"""A folder that takes messages, each its body in a file that has the message's id as its name.
+"""A folder of messages: each body is a file whose name is the message's id.
 
-What `keep` has returned for survives a power cut; a message that comes a second time takes the
-place of the first, whole. So a message that is deleted after `keep` is in the folder for good.
+What `keep` returned for survives a power cut. A message that is delivered again replaces its file
+as a whole. So a message may be deleted from the queue after `keep`.
 """
 
 import contextlib
@@ -14,24 +14,24 @@ from typing import Final
 
 from mq.store.disk.files import Files
 
-# Of an id; what has this form leads out of no folder, and is not hidden.
+# The form of an id. Such a name stays in the folder and is not hidden.
 _NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z,=._-]{0,254}")
 
 
 class BadFileName(Exception):
-    """An id that can be no file's name."""
+    """An id that cannot be the name of a file."""
 
 
 class Inbox:
-    """The folder. Made when it is missing. Nothing but `keep` writes to it."""
+    """The folder. Only `keep` writes to it."""
 
     def __init__(self, folder: Path, files: Files) -> None:
         self._folder = str(folder)
         self._files = files
 
     def open(self) -> None:
-        """Makes the folder where it is not there. Its name is durable on return, whoever made it,
-        where one may look into the folder that it is in. Blocks. Raises OSError.
+        """Creates a missing folder. Its name is durable on return, unless the process may not open
+        its parent. Blocks. Raises OSError.
         """
         if not self._files.is_there(self._folder):
             self._files.mkdir(self._folder)
@@ -40,13 +40,13 @@ class Inbox:
             self._files.sync_folder(os.path.dirname(os.path.abspath(self._folder)))
 
     def keep(self, messages: Sequence[tuple[str, bytes]]) -> list[str]:
-        """Writes each (id, body); the files' paths. Durable on return: all of them, and their
-        names. Blocks. Raises OSError, BadFileName: then some may be there, each whole.
+        """Writes each (id, body) and returns the paths. All files and names are durable on return.
+        Blocks. Raises OSError, BadFileName: then some may exist, each whole.
         """
         kept = []
         for message_id, body in messages:
             if _NAME.fullmatch(message_id) is None:
-                raise BadFileName(f"{message_id!r} can be no file's name")
+                raise BadFileName(f"{message_id!r} cannot be the name of a file")
             path = os.path.join(self._folder, message_id)
             self._keep(path, body)
             kept.append(path)
@@ -55,7 +55,7 @@ class Inbox:
         return kept
 
     def _keep(self, path: str, body: bytes) -> None:
-        # Under a name of its own, so that two that receive the same message do not mix.
+        # A name of its own: two processes may receive the same message.
         written = os.path.join(self._folder, f".{secrets.token_hex(8)}.part")
         descriptor = self._files.create(written)
         try:

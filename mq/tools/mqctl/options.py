@@ -1,7 +1,5 @@
-"""The options that all commands share: before the command's name, behind it, or in the environment.
-
-What stands behind the name goes before what stands in front of it, and that before the
-environment.
+"""The global options: before the command's name, after it, or in the environment. A value after the
+name overrides one before it, and that one the environment. Only `mqctl --help` lists them.
 
     @click.command()
     @click.argument("queue")
@@ -10,7 +8,6 @@ environment.
 """
 
 import functools
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 from click.core import ParameterSource
 
-from mq.access.client_certificates import Certificates
+from mq.access.tls import Certificates
+from mq.runtime.options import Number
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TIMEOUT_S_DEFAULT: Final = 30.0
@@ -34,7 +32,7 @@ _META: Final = "mq.tools.mqctl.options"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was said of all commands. `timeout_s`: for each sign of life of mq."""
+    """The values of the global options. `timeout_s`: how long mq may stay silent."""
 
     url: str = URL_DEFAULT
     token: str | None = field(default=None, repr=False)
@@ -44,186 +42,154 @@ class Options:
 
     @property
     def certificates(self) -> Certificates:
-        """The files, for a client of the URL. Raises click's UsageError."""
+        """The certificate files, for a client of the URL. Raises click's UsageError."""
         _check(self.files, self.url)
         return self.files
 
     @property
     def shown_url(self) -> str:
-        """The URL without what is secret in it."""
+        """The URL without its user name and password."""
         parts = urlsplit(self.url)
         if parts.username is None and parts.password is None:
             return self.url
         return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
+class _Global(click.Option):
+    """An option of every command. A command's help has one line in place of them all."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        if ctx.parent is None:
+            return super().get_help_record(ctx)
+        if self.name == "url":
+            return "--url, --token, --json, ...", "Global options: see `mqctl --help`."
+        return None
+
+
+def _option(
+    flag: str, variable: str, about: str, kind: Any = None, cls: type[click.Option] = _Global
+) -> Callable[..., Any]:
+    names = (flag, "as_json") if flag == _JSON else (flag,)
+    option: Callable[..., Any] = click.option(
+        *names, cls=cls, type=kind, default=None, envvar=variable, show_envvar=True, help=about
+    )
+    return option
+
+
+_JSON: Final = "--json/--no-json"
+_JSON_ABOUT: Final = "Print JSON: one document, or one line per result."
+_FILE: Final = click.Path(dir_okay=False)
+_GLOBALS: Final = (
+    _option(_JSON, "MQ_JSON", _JSON_ABOUT),
+    _option("--url", "MQ_URL", f"The URL of mq. [default: {URL_DEFAULT}]"),
+    _option(
+        "--token",
+        "MQ_TOKEN",
+        "The bearer token. Other users of this machine can see a command line: prefer MQ_TOKEN or "
+        "--token-file.",
+    ),
+    _option("--token-file", "MQ_TOKEN_FILE", "A file that contains the token.", _FILE),
+    _option(
+        "--ca-file",
+        "MQ_CA_FILE",
+        "The certificate authorities (PEM) to trust for https, in place of the system's.",
+        _FILE,
+    ),
+    _option("--cert", "MQ_CERT", "A client certificate (PEM), for an mq that requires one.", _FILE),
+    _option(
+        "--cert-key",
+        "MQ_CERT_KEY",
+        "The private key of --cert (PEM), unless it is in the same file.",
+        _FILE,
+    ),
+    _option(
+        "--timeout",
+        "MQ_TIMEOUT",
+        "Seconds without an answer from mq before the command fails. "
+        f"[default: {TIMEOUT_S_DEFAULT:g}]",
+        Number(0.001, TIMEOUT_S_MAX),
+    ),
+)
+
+
 def shared_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command --url, --token, --token-file, --timeout, --json and those for
-    certificates, and calls it with an `options: Options` of what was said anywhere. Raises click's
-    UsageError for what cannot be.
+    """Gives a command the global options, and calls it with their values as `options: Options`.
+    Raises click's UsageError for an unusable value.
     """
-
-    @functools.wraps(command)
-    def with_options(**given: Any) -> Any:
-        context = click.get_current_context()
-        remember(context, given)
-        for name in _NAMES:
-            given.pop(name, None)
-        return command(options=options_of(context), **given)
-
-    return _declare(with_options)
+    return _declare(command, lambda context: {"options": options_of(context)})
 
 
 def group_options(group: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the group: what is said there is kept for its command."""
-
-    @functools.wraps(group)
-    def with_options(**given: Any) -> Any:
-        remember(click.get_current_context(), given)
-        for name in _NAMES:
-            given.pop(name, None)
-        return group(**given)
-
-    return _declare(with_options)
+    """Gives the group the same options, and keeps their values for its command."""
+    return _declare(group, lambda context: {})
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--json alone, for a command that speaks to no mq. Calls it with `as_json: bool`."""
+    """--json alone, for a command that sends no request. Calls it with `as_json: bool`."""
 
     @functools.wraps(command)
     def with_json(**given: Any) -> Any:
         context = click.get_current_context()
         remember(context, {"as_json": given.pop("as_json", None)})
-        return command(as_json=bool(_said(context).get("as_json", (0, False))[1]), **given)
+        return command(as_json=bool(_given(context).get("as_json", (0, False))[1]), **given)
 
-    return _json(with_json)
-
-
-def _declare(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option(
-            "--timeout",
-            type=_Seconds(),
-            default=None,
-            envvar="MQ_TIMEOUT",
-            show_envvar=True,
-            help=f"Seconds that mq may be silent before it counts as gone. "
-            f"[default: {TIMEOUT_S_DEFAULT:g}]",
-        ),
-        _file(
-            "--cert-key",
-            "MQ_CERT_KEY",
-            "The private key of --cert, PEM, unless it stands in the same file.",
-        ),
-        _file("--cert", "MQ_CERT", "A certificate to show to an mq that asks who comes, PEM."),
-        _file(
-            "--ca-file",
-            "MQ_CA_FILE",
-            "Whose certificates an https URL's mq may have, PEM, instead of those that the system "
-            "believes.",
-        ),
-        click.option(
-            "--token-file",
-            type=click.Path(dir_okay=False),
-            default=None,
-            envvar="MQ_TOKEN_FILE",
-            show_envvar=True,
-            help="A file whose text is the token.",
-        ),
-        click.option(
-            "--token",
-            default=None,
-            envvar="MQ_TOKEN",
-            show_envvar=True,
-            help="Sent as `Authorization: Bearer`. On a command line others of the machine can "
-            "see it: say MQ_TOKEN or --token-file.",
-        ),
-        click.option(
-            "--url",
-            default=None,
-            envvar="MQ_URL",
-            show_envvar=True,
-            help=f"Where mq is. [default: {URL_DEFAULT}]",
-        ),
-    ):
-        command = option(command)
-    return _json(command)
+    made: Callable[..., Any] = _option(_JSON, "MQ_JSON", _JSON_ABOUT, cls=click.Option)(with_json)
+    return made
 
 
-def _json(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--json/--no-json",
-        "as_json",
-        default=None,
-        envvar="MQ_JSON",
-        show_envvar=True,
-        help="Print JSON: one document, or a line each where there may be many.",
-    )(command)
+def _declare(
+    command: Callable[..., Any], extra: Callable[[click.Context], Mapping[str, Any]]
+) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def with_options(**given: Any) -> Any:
+        context = click.get_current_context()
+        remember(context, given)
+        own = {name: value for name, value in given.items() if name not in _NAMES}
+        return command(**extra(context), **own)
 
-
-def _file(flag: str, variable: str, about: str) -> Callable[..., Any]:
-    return click.option(
-        flag,
-        type=click.Path(dir_okay=False),
-        default=None,
-        envvar=variable,
-        show_envvar=True,
-        help=about,
-    )
-
-
-class _Seconds(click.FloatRange):
-    name = "seconds"
-
-    def __init__(self) -> None:
-        super().__init__(0.001, TIMEOUT_S_MAX)
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value!r} is no number", param, ctx)
-        return number
+    made: Callable[..., Any] = with_options
+    for option in reversed(_GLOBALS):
+        made = option(made)
+    return made
 
 
 def remember(context: click.Context, given: Mapping[str, Any]) -> None:
-    """Keeps what was said here: a later place goes before an earlier one, and either before the
+    """Keeps the values given here. A later place overrides an earlier one, either overrides the
     environment.
     """
-    said = _said(context)
+    known = _given(context)
     for name in _NAMES:
         value = given.get(name)
         if value is None:
             continue
         from_environment = context.get_parameter_source(name) is ParameterSource.ENVIRONMENT
         rank = 0 if from_environment else 1
-        if name not in said or rank >= said[name][0]:
-            said[name] = (rank, value)
+        if name not in known or rank >= known[name][0]:
+            known[name] = (rank, value)
 
 
-def _said(context: click.Context) -> dict[str, tuple[int, Any]]:
-    said: dict[str, tuple[int, Any]] = context.meta.setdefault(_META, {})
-    return said
+def _given(context: click.Context) -> dict[str, tuple[int, Any]]:
+    given: dict[str, tuple[int, Any]] = context.meta.setdefault(_META, {})
+    return given
 
 
-def was_said(name: str) -> bool:
-    """Whether an option (`url`; `token`, by itself or by its file) was said anywhere, so that it is
-    not merely its default.
+def was_given(name: str) -> bool:
+    """Whether an option (`url`; `token`, itself or by its file) was given, in place of its
+    default.
     """
-    said = _said(click.get_current_context())
-    return name in said or (name == "token" and "token_file" in said)
+    given = _given(click.get_current_context())
+    return name in given or (name == "token" and "token_file" in given)
 
 
 def options_of(context: click.Context) -> Options:
-    """What was said so far. Raises click's UsageError."""
-    said = _said(context)
-    rank = {name: said[name][0] for name in said}
-    value = {name: said[name][1] for name in said}
+    """The values so far. Raises click's UsageError."""
+    given = _given(context)
+    rank = {name: each[0] for name, each in given.items()}
+    value = {name: each[1] for name, each in given.items()}
     url = _url(value.get("url", URL_DEFAULT))
     files = Certificates(value.get("ca_file"), value.get("cert"), value.get("cert_key"))
-    # A worker's own URL is one that nobody said here.
-    _check(files, url if "url" in said else "https://")
+    # A worker may have a URL of its own.
+    _check(files, url if "url" in given else "https://")
     return Options(
         url=url,
         token=_token(value, rank),
@@ -242,21 +208,23 @@ def _check(files: Certificates, url: str) -> None:
 
 def _url(text: str) -> str:
     if "://" not in text:
-        text = f"http://{text}"  # localhost:8080 is of HTTP.
+        text = f"http://{text}"
     try:
         parts = urlsplit(text)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_one = False
     if not is_one or parts.query or parts.fragment:
-        raise click.BadParameter("is no http://HOST:PORT", param_hint="--url (MQ_URL)")
+        raise click.BadParameter(
+            "must be of the form http://HOST:PORT or https://HOST:PORT", param_hint="--url (MQ_URL)"
+        )
     return text.rstrip("/")
 
 
 def _token(value: Mapping[str, Any], rank: Mapping[str, int]) -> str | None:
     if "token" in value and "token_file" in value:
         if rank["token"] == rank["token_file"]:
-            raise click.UsageError("--token and --token-file: say one of them.")
+            raise click.UsageError("Give --token or --token-file, not both.")
         if rank["token"] > rank["token_file"]:
             return _usable(value["token"], "--token")
     if "token_file" in value:
@@ -273,11 +241,15 @@ def _read(path: str) -> str:
             f"{path}: {error.strerror or 'cannot be read'}", param_hint="--token-file"
         ) from None
     except UnicodeDecodeError:
-        raise click.BadParameter(f"{path}: is no token", param_hint="--token-file") from None
+        raise click.BadParameter(
+            f"{path} does not contain a token", param_hint="--token-file"
+        ) from None
 
 
 def _usable(token: str, hint: str) -> str:
-    # What it is stays unsaid: it may be a token with a slip of the hand in it.
+    # The message does not show it: it may be a token with a typing error.
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise click.BadParameter("is no token", param_hint=hint)
+        raise click.BadParameter(
+            "must be printable ASCII without spaces, and not empty", param_hint=hint
+        )
     return token

@@ -1,9 +1,7 @@
-"""How a command says what it found: a table on a terminal, tab-separated lines when piped, JSON
-with --json.
+"""The output of commands: a table on a terminal, tab-separated lines in a pipe, JSON with --json.
 
-What came from elsewhere (a body, a header, a name) is shown with its control characters written
-out, so that no message can command a terminal; bytes that are asked for as they are go through
-`body`. Nothing here is durable.
+Bodies, headers and names are printed with their control characters escaped, so that a message
+cannot control the terminal. `body` writes raw bytes to a pipe.
 """
 
 import base64
@@ -22,52 +20,53 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# All but what a line is made of; C1 too, and what turns the direction of writing.
+# Control characters, C1 too, and those that change the direction of text.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _CONTROL_BUT_LINES: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 )
-# The columns that have what commands take: it is copied, and so it is neither broken nor cut.
+# Columns that people copy into commands: never wrapped or cut.
 _WHOLE: Final = frozenset(("id", "queue", "schedule", "member", "name"))
 # The least width of a column that may wrap: half a timestamp.
 _FOLDED_CELLS: Final = 12
 _BETWEEN_CELLS: Final = 3
-_WRITTEN: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_GAP_CELLS: Final = 2
+_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Printer:
-    """Where a command's output goes: `out` is stdout, notes go to stderr."""
+    """Writes a command's output to stdout, and notes to stderr."""
 
     def __init__(self, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.as_json = as_json
         self.is_writing = False
-        """Whether it stands in a write, which takes as long as a reader lets it."""
+        """Whether a write is in progress, which may block on the reader."""
         self._out = sys.stdout if out is None else out
         self._err = sys.stderr if err is None else err
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at the output itself."""
+        """Whether the output is for a person at a terminal."""
         return not self.as_json and self._out.isatty()
 
     @property
     def err_is_terminal(self) -> bool:
-        """Whether somebody looks at the notes."""
+        """Whether stderr is a terminal."""
         return self._err.isatty()
 
     def document(self, value: Any) -> None:
-        """One JSON document, indented where it is read by a person."""
+        """One JSON document, indented on a terminal."""
         indent = 2 if self._out.isatty() else None
         self._write(json.dumps(plain(value), indent=indent, ensure_ascii=False) + "\n")
 
     def row(self, value: Any) -> None:
-        """A line of JSON, flushed: of a stream somebody may wait for each."""
+        """A line of JSON, flushed."""
         self._write(json.dumps(plain(value), ensure_ascii=False) + "\n")
         self.flush()
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Rows for people: under their columns' names on a terminal, or, where that is too narrow,
-        each as facts; when piped one line each, tab-separated, without a header.
+        """Rows: a table on a terminal, or facts if that is too narrow; tab-separated lines without
+        a header in a pipe.
         """
         if not self.is_terminal:
             for row in rows:
@@ -94,8 +93,33 @@ class Printer:
         with self._writing():
             console.print(table)
 
+    def fitted(
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], less: Sequence[str]
+    ) -> None:
+        """A table whose last column takes the room that is left, a line a row; a narrow terminal
+        leaves out the columns of `less`, in this order. If that is too little, facts.
+        """
+        width = self.console().width
+        texts = [[shown(cell) for cell in row] for row in rows]
+        columns, at = list(columns), list(range(len(columns)))
+        widths = [max(map(cell_len, each)) for each in zip(columns, *texts, strict=True)]
+        wanted, left_out = min(widths[-1], _FOLDED_CELLS), iter(less)
+        while (room := width - sum(widths[each] + _GAP_CELLS for each in at[:-1])) < wanted:
+            name = next(left_out, None)
+            if name is None:
+                for row in texts:
+                    self.facts(zip(columns, row, strict=True))
+                    self._write("\n")
+                return
+            at.remove(columns.index(name))
+        widths[-1] = room
+        numbers = {each for each in at if all(_is_number(row[each]) for row in rows)}
+        for row in (columns, *texts):
+            cells = [_cut(row[each], widths[each], is_number=each in numbers) for each in at]
+            self._write((" " * _GAP_CELLS).join(cells).rstrip() + "\n")
+
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
-        """Prints a name and a value a line; the terminal wraps long values."""
+        """Prints a name and a value per line."""
         if not self.is_terminal:
             self.table(("", ""), pairs)
             return
@@ -108,16 +132,15 @@ class Printer:
                 console.print(line, soft_wrap=True)
 
     def line(self, text: object) -> None:
-        """A line of text."""
         self._write(shown(text) + "\n")
 
     def body(self, body: bytes, end: bytes = b"") -> None:
-        """A message's bytes as they are, then `end`, flushed; to a terminal with control
-        characters written out, and a line's end.
+        """The bytes of a message and `end`, flushed. On a terminal: control characters escaped, and
+        a line end.
         """
         if self.is_terminal:
             text = body.decode("utf-8", "backslashreplace")
-            text = _CONTROL_BUT_LINES.sub(_written_out, text)
+            text = _CONTROL_BUT_LINES.sub(_escaped, text)
             self._write(text if text.endswith("\n") else text + "\n")
             self.flush()
             return
@@ -131,20 +154,18 @@ class Printer:
             self._out.flush()
 
     def note(self, text: str) -> None:
-        """A line for people beside the output, behind what was printed: to stderr, also with
-        --json.
-        """
+        """A line to stderr, also with --json. Flushes the output first."""
         self.flush()
-        self._err.write(_CONTROL_BUT_LINES.sub(_written_out, text) + "\n")
+        self._err.write(_CONTROL_BUT_LINES.sub(_escaped, text) + "\n")
         self._err.flush()
 
     def flush(self) -> None:
-        """Hands over all that was printed. Raises OSError where that cannot be."""
+        """Flushes the output. Raises OSError."""
         with self._writing():
             self._out.flush()
 
     def console(self, of_err: bool = False) -> Console:
-        """rich's view of the output, or of the notes, for what moves."""
+        """A rich console on the output, or on stderr."""
         return Console(
             file=self._err if of_err else self._out, highlight=False, markup=False, emoji=False
         )
@@ -163,7 +184,7 @@ class Printer:
 
 
 def shown(value: object) -> str:
-    """A value as a person reads it, on one line, without control characters."""
+    """A value for people, on one line, with control characters escaped."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -176,12 +197,12 @@ def shown(value: object) -> str:
         value = value.decode("utf-8", "backslashreplace")
     if isinstance(value, Mapping | list | tuple):
         value = json.dumps(plain(value), ensure_ascii=False)
-    return _CONTROL.sub(_written_out, str(value))
+    return _CONTROL.sub(_escaped, str(value))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: values of the client by their fields' names, times as RFC 3339; a
-    `body` that is no UTF-8 is `body_base64`, and what mq said word for word (`said`) is left out.
+    """A value for JSON: dataclasses by field, without `said`; times as RFC 3339; bytes as text, or
+    under `{name}_base64` if they are not UTF-8.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
@@ -211,8 +232,35 @@ def time_text(moment: datetime) -> str:
     return text.replace("+00:00", "Z")
 
 
+def duration(value_s: float) -> str:
+    """A duration in its two largest units."""
+    whole = int(value_s)
+    if value_s < 10:
+        return f"{value_s:.1f}s"
+    if whole < 60:
+        return f"{whole}s"
+    for unit, size, below, size_below in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "m", 60),
+        ("m", 60, "s", 1),
+    ):
+        if whole >= size:
+            return f"{whole // size}{unit}{whole % size // size_below:02d}{below}"
+    return f"{whole}s"
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """A time as its distance from `now`, in its largest unit: 12m ago, in 3h, now."""
+    away_s = (now - moment).total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if abs(away_s) >= size:
+            text = f"{int(abs(away_s) // size)}{unit}"
+            return f"{text} ago" if away_s > 0 else f"in {text}"
+    return "now"
+
+
 def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
-    """The least width that the table fits."""
+    """The least width of the table."""
     width = 0
     for at, column in enumerate(columns):
         longest = max((row[at].cell_len for row in rows), default=0)
@@ -221,13 +269,20 @@ def _least_width(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> int:
     return width - 1
 
 
+def _cut(text: str, width: int, *, is_number: bool) -> str:
+    missing = width - cell_len(text)
+    if missing < 0:
+        return set_cell_size(text, width - 1) + "…"
+    return " " * missing + text if is_number else text + " " * missing
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _written_out(match: "re.Match[str]") -> str:
+def _escaped(match: "re.Match[str]") -> str:
     character = match[0]
-    if character in _WRITTEN:
-        return _WRITTEN[character]
+    if character in _ESCAPES:
+        return _ESCAPES[character]
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,5 +1,5 @@
-"""Reading what may never come: stdin, a pipe, a terminal. A thread reads, and the event loop goes
-on hearing signals; a read that nothing comes of is left behind.
+"""Reads stdin, pipes and terminals, and splits them into lines. A thread reads, so that the event
+loop still handles signals while a read blocks.
 """
 
 import asyncio
@@ -9,39 +9,102 @@ from collections.abc import AsyncIterator
 from typing import IO, Final, Protocol
 
 from mq.model.limits import KIB
-from mq.tools.mqctl.lines import Lines
 
+LINE_FEED: Final = b"\n"
+CARRIAGE_RETURN: Final = b"\r"
 PIECE_BYTES: Final = 256 * KIB
 _PIECES_HELD_MAX: Final = 4
 
 
-class Source(Protocol):
-    """What bytes are read from."""
+class LineTooLong(Exception):
+    """A line is too long. The message gives its number, from 1."""
 
+    def __init__(self, number: int, bytes_max: int) -> None:
+        super().__init__(f"line {number} has more than {bytes_max} bytes")
+
+
+class Lines:
+    """Splits pieces into lines; holds at most one line and one piece.
+
+    A line ends with a line feed; a carriage return before it is removed. Empty lines are skipped,
+    but counted.
+    """
+
+    __slots__ = ("_bytes_max", "_held", "_number")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._held = bytearray()
+        self._number = 0
+
+    @property
+    def number(self) -> int:
+        """The number of complete lines so far, empty ones too."""
+        return self._number
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the incomplete line."""
+        return len(self._held)
+
+    def take(self, piece: bytes) -> tuple[list[tuple[int, bytes]], LineTooLong | None]:
+        """The lines that end in this piece, each with its number; and an error if a line is too
+        long, after which nothing may follow.
+        """
+        *ended, rest = piece.split(LINE_FEED)
+        found: list[tuple[int, bytes]] = []
+        for part in ended:
+            if (error := self._grow(part)) is not None:
+                return found, error
+            self._number += 1
+            if line := self._whole():
+                found.append((self._number, line))
+        return found, self._grow(rest)
+
+    def end(self) -> list[tuple[int, bytes]]:
+        """The last line, if the stream ends without a line feed."""
+        if not self._held:
+            return []
+        self._number += 1
+        line = self._whole()
+        return [(self._number, line)] if line else []
+
+    def _grow(self, part: bytes) -> LineTooLong | None:
+        if len(self._held) + len(part) > self._bytes_max:
+            return LineTooLong(self._number + 1, self._bytes_max)
+        self._held += part
+        return None
+
+    def _whole(self) -> bytes:
+        line = bytes(self._held).removesuffix(CARRIAGE_RETURN)
+        self._held.clear()
+        return line
+
+
+class Source(Protocol):
     def read(self) -> bytes:
-        """What there is, at least one byte; none at the end. Blocks. Raises OSError."""
+        """Available bytes, at least one; empty at the end. Blocks. Raises OSError."""
 
 
 class Descriptor:
-    """An open file, read past any buffer: what is there comes at once."""
+    """An open file, read without a buffer."""
 
     def __init__(self, file: "IO[bytes]") -> None:
         self._file = file
 
     def read(self) -> bytes:
-        """See Source."""
         return os.read(self._file.fileno(), PIECE_BYTES)
 
 
 class Pieces:
-    """`async for piece in Pieces(source)`: at most some are read that nobody has taken."""
+    """`async for piece in Pieces(source)`: reads a few pieces ahead."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._room = threading.Semaphore(_PIECES_HELD_MAX)
         self._queue: asyncio.Queue[bytes | OSError] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        # Nothing can be done about a read that blocks: it ends with the process.
+        # A read that blocks cannot be cancelled: the thread ends with the process.
         threading.Thread(target=self._read, name="mqctl-reading", daemon=True).start()
 
     def _read(self) -> None:
@@ -54,17 +117,17 @@ class Pieces:
             try:
                 self._loop.call_soon_threadsafe(self._queue.put_nowait, piece)
             except RuntimeError:
-                # The loop has ended, and nobody wants it any more.
+                # The event loop has ended.
                 return
             if not piece or isinstance(piece, OSError):
                 return
 
     async def next(self) -> bytes:
-        """The next piece; none at the end. Raises OSError."""
+        """The next piece; empty at the end. Raises OSError."""
         return self._taken(await self._queue.get())
 
     def is_waiting(self) -> bool:
-        """Whether nothing is there at this moment."""
+        """Whether no piece is available now."""
         return self._queue.empty()
 
     def _taken(self, piece: bytes | OSError) -> bytes:
@@ -79,8 +142,8 @@ class Pieces:
 
 
 async def batches(source: Source, line_bytes_max: int, count_max: int) -> AsyncIterator[list[str]]:
-    """Lines that are not blank, as text: as many as are there, at most so many. Raises LineTooLong
-    and OSError behind what came before.
+    """Non-blank lines as text, all that have arrived but at most `count_max` at a time. Raises
+    LineTooLong, OSError after the lines before the error.
     """
     lines, pieces, is_last = Lines(line_bytes_max), Pieces(source), False
     batch: list[str] = []

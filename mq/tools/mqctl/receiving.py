@@ -1,6 +1,6 @@
-"""Receiving: fetch, write out, flush, and only then delete. What is not written out is given back.
+"""Receiving: fetch, write, flush, and only then delete. Releases messages that were not written.
 
-At least once: whatever ends this, a message that was not handed over comes again.
+At least once: a message that was not written is delivered again, however this ends.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from mq.client.errors import ClientError, Problem, Unanswered
 from mq.client.message import AsyncMessage
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.tools.mqctl.complaints import problem_text
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.inbox import BadFileName, Inbox
@@ -23,7 +23,7 @@ PAGE_MESSAGES: Final = 100
 POLL_S: Final = 20.0
 _POLL_S_MAX: Final = 60.0
 _SETTLED_AT_ONCE: Final = 32
-# How long a command that ends goes on with what it has begun to settle.
+# How long a command that ends continues to delete and release.
 _END_S: Final = 10.0
 _NOT_DELETED_TOLD_MAX: Final = 1000
 _AGAIN_FIRST_S: Final = 0.5
@@ -33,23 +33,29 @@ _LINE_END: Final = b"\n"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be received, and what becomes of it. `count` None: as many as come, for ever.
-
-    `is_one`: a single message was asked for, whose bytes are printed as they are.
+    """Which messages to receive, and whether to delete them. `count` None: one, whose bytes are
+    printed without a line end; with `follow` without end.
     """
 
-    count: int | None
-    is_one: bool
-    wait_s: float
-    follow: bool
-    ack: bool
-    visibility_s: float | None
-    select: tuple[str, ...]
+    count: int | None = None
+    wait_s: float = 0.0
+    follow: bool = False
+    ack: bool = False
+    visibility_s: float | None = None
+    select: tuple[str, ...] = ()
+
+    @property
+    def is_one(self) -> bool:
+        """Whether a single message is wanted, without a line end."""
+        return self.count is None and not self.follow
+
+    @property
+    def count_max(self) -> int | None:
+        """The most messages to receive; None: no limit."""
+        return 1 if self.is_one else self.count
 
 
 class Receiving:
-    """One run of `mqctl receive`."""
-
     def __init__(
         self,
         queue: AsyncQueue,
@@ -70,8 +76,8 @@ class Receiving:
         self._last: AsyncMessage | None = None
 
     async def run(self) -> None:
-        """Receives what is wanted. Raises Failed where that is nothing, or was not all deleted;
-        OSError where the output cannot be written.
+        """Receives the messages. Raises Failed for none, or if some could not be deleted; OSError
+        for output that cannot be written.
         """
         try:
             await self._receive()
@@ -83,7 +89,7 @@ class Receiving:
             facts = {"received": self._received, "not_deleted": self._not_deleted}
             raise self._failed(ExitCode.PARTLY, self._late(), facts)
         if not self._received:
-            raise self._failed(ExitCode.NOTHING, f"{self._queue.name} has nothing to receive.")
+            raise self._failed(ExitCode.NOTHING, f"{self._queue.name} has no message to receive.")
         if not self._wanted.ack and not self._printer.as_json:
             self._printer.note(self._comes_back())
 
@@ -92,8 +98,8 @@ class Receiving:
         deadline = loop.time() + self._wanted.wait_s
         while True:
             left = PAGE_MESSAGES
-            if self._wanted.count is not None:
-                left = self._wanted.count - self._received
+            if self._wanted.count_max is not None:
+                left = self._wanted.count_max - self._received
             if left <= 0:
                 return
             wait_s = POLL_S if self._wanted.follow else max(0.0, deadline - loop.time())
@@ -104,7 +110,7 @@ class Receiving:
                 return
 
     async def _fetch(self, count: int, wait_s: float) -> list[AsyncMessage]:
-        """The next messages. One that follows goes on when mq was away for a while."""
+        """The next messages. With --follow it retries while mq is away."""
         again_s = _AGAIN_FIRST_S
         while True:
             try:
@@ -125,14 +131,14 @@ class Receiving:
             again_s = min(2 * again_s, _AGAIN_LONGEST_S)
 
     async def _deliver(self, messages: Sequence[AsyncMessage]) -> None:
-        """Writes these out, and deletes what was written; gives back what was not."""
+        """Writes the messages, then deletes those written and releases the others."""
         written: list[AsyncMessage] = []
         try:
             if self._inbox is None:
                 for message in messages:
                     self._print(message)
                     written.append(message)
-                    # Signals are heard when the loop turns.
+                    # The loop handles signals between two messages.
                     await asyncio.sleep(0)
             else:
                 paths = self._inbox.keep([(each.id, each.body) for each in messages])
@@ -156,22 +162,22 @@ class Receiving:
                 try:
                     await message.delete()
                 except ClientError as error:
-                    self._keep_in_mind(message, error)
+                    self._note_failure(message, error)
 
-        async def give_back(message: AsyncMessage) -> None:
+        async def release(message: AsyncMessage) -> None:
             async with turn:
                 try:
                     await message.release()
                 except ClientError as error:
                     self._printer.note(
-                        f"{message.id} could not be released, and comes back at "
+                        f"{message.id} could not be released; it returns to the queue at "
                         f"{shown(message.due)}: {problem_text(error)}"
                     )
 
         deletes = [delete(each) for each in written] if self._wanted.ack else []
-        await asyncio.gather(*deletes, *(give_back(each) for each in others))
+        await asyncio.gather(*deletes, *(release(each) for each in others))
 
-    def _keep_in_mind(self, message: AsyncMessage, error: ClientError) -> None:
+    def _note_failure(self, message: AsyncMessage, error: ClientError) -> None:
         self._not_deleted_count += 1
         if len(self._not_deleted) < _NOT_DELETED_TOLD_MAX:
             self._not_deleted.append({"id": message.id, "why": problem_text(error)})
@@ -194,8 +200,8 @@ class Receiving:
     def _late(self) -> str:
         shown_ones = "".join(f"\n  {each['id']}: {each['why']}" for each in self._not_deleted)
         return (
-            f"{self._not_deleted_count} of {self._received} messages were handed over and could "
-            f"not be deleted; they may come again:{shown_ones}"
+            f"{self._not_deleted_count} of {self._received} messages were written but could not be "
+            f"deleted; they may be delivered again:{shown_ones}"
         )
 
     def _comes_back(self) -> str:
@@ -204,28 +210,43 @@ class Receiving:
             return ""
         if self._received == 1:
             return (
-                f"{last.id} comes back at {shown(last.due)} unless it is deleted: "
+                f"{last.id} returns to the queue at {shown(last.due)} unless you delete it: "
                 f"mqctl ack {last.queue} {last.id} --receives {last.receives}"
             )
-        return f"These {self._received} messages come back when they are due; --ack deletes them."
+        return (
+            f"These {self._received} messages return to the queue when their visibility ends. "
+            "Use --ack to delete them."
+        )
 
     def _failed(self, code: ExitCode, message: str, facts: dict[str, Any] | None = None) -> Failed:
         return Failed(code, message, facts, as_json=self._options.as_json)
 
 
 def _passes(error: ClientError) -> bool:
-    """Whether it may be otherwise in a while."""
+    """Whether a later attempt may succeed."""
     return isinstance(error, Unanswered) or (isinstance(error, Problem) and error.retryable)
 
 
 def _row(message: AsyncMessage) -> dict[str, Any]:
-    names = ("queue", "id", "receives", "published", "due", "priority", "key", "sidelined")
+    names = (
+        "queue",
+        "id",
+        "receives",
+        "published",
+        "due",
+        "priority",
+        "key",
+        "sidelined",
+        "reason",
+    )
     row = {name: getattr(message, name) for name in names}
+    if message.schedule is not None:
+        row["schedule"] = message.schedule
     return dict(plain({**row, "headers": message.headers, "body": message.body}))
 
 
 async def _to_the_end(work: "Awaitable[T]") -> T:
-    """Does it also where the command is being ended: for some seconds at most."""
+    """Finishes the work although the command is cancelled, within some seconds."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

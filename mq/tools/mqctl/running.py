@@ -1,5 +1,5 @@
-"""Runs a command's work with a client of what was said, and ends it well: errors become messages
-and exit codes, and a signal cancels the work, which then gives back what it holds.
+"""Runs a command with a client. Errors become messages and exit codes. A signal cancels the
+command, which then releases its messages.
 """
 
 import asyncio
@@ -28,31 +28,32 @@ _NAMES_S_MAX: Final = 2.0
 
 
 def run(options: Options, work: Work[T]) -> T:
-    """Does the work in an event loop of its own, and gives what it gives. Raises Failed, and
-    KeyboardInterrupt after the work was cancelled and has ended.
+    """Runs the work in an event loop and returns its result. Raises Failed, and KeyboardInterrupt
+    after a signal has cancelled the work.
     """
     with asyncio.Runner() as runner:
         return runner.run(_run(options, work))
 
 
-def client_of(options: Options) -> AsyncClient:
-    """A client of what was said. It tries again for some seconds only: somebody waits."""
+def client_of(options: Options, **changes: Any) -> AsyncClient:
+    """A client of these options, with other arguments of AsyncClient's. By default it retries for
+    seconds only: a person waits.
+    """
+    timeouts = Timeouts(min(options.timeout_s, _CONNECT_S_MAX), options.timeout_s)
+    retry = Retry(attempts=4, deadline_s=min(options.timeout_s, _RETRY_S_MAX))
     return AsyncClient(
         options.url,
         token=options.token,
         ca_file=options.certificates.ca_file,
         certificate=options.certificates.certificate,
         key=options.certificates.key,
-        timeouts=Timeouts(
-            connect_s=min(options.timeout_s, _CONNECT_S_MAX), answer_s=options.timeout_s
-        ),
-        retry=Retry(attempts=4, deadline_s=min(options.timeout_s, _RETRY_S_MAX)),
+        **{"timeouts": timeouts, "retry": retry, **changes},
     )
 
 
 async def _run(options: Options, work: Work[T]) -> T:
     printer = Printer(options.as_json)
-    with _heard(printer) as told:
+    with _signals(printer) as received:
         try:
             async with client_of(options) as client:
                 try:
@@ -62,51 +63,50 @@ async def _run(options: Options, work: Work[T]) -> T:
                 except ClientError as error:
                     raise failed(error, options) from error
                 except ValueError as error:
-                    # So the client says that something can be no header, no JSON, no UTF-8.
-                    why = f"This cannot be sent: {shown(error)}"
+                    # The client raises it for an impossible header, JSON or text.
+                    why = f"Cannot send this: {shown(error)}"
                     raise Failed(ExitCode.USAGE, why, as_json=options.as_json) from error
         except (asyncio.CancelledError, KeyboardInterrupt):
-            if told:
-                raise Failed(of_signal(told[0])) from None
+            if received:
+                raise Failed(of_signal(received[0])) from None
             raise
 
 
 @contextlib.contextmanager
-def _heard(printer: Printer) -> Iterator[list[int]]:
-    """A signal cancels the task that runs, which then gives back what it holds; a second one
-    cancels that too. Where the output is being written, which may stand for ever, the write is
-    given up instead. Gives which signals came.
+def _signals(printer: Printer) -> Iterator[list[int]]:
+    """A signal cancels the task, which then releases its messages; a second one cancels that too. A
+    signal during a write, which may block forever, aborts the write. Yields the signals received.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
-    told: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, frame: object) -> None:
-        told.append(number)
+    def handle(number: int, frame: object) -> None:
+        received.append(number)
         if printer.is_writing:
             raise KeyboardInterrupt
         if task is not None:
             task.cancel()
-        # So that a loop that waits turns.
+        # Wakes the event loop.
         loop.call_soon_threadsafe(lambda: None)
 
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        # What ignores a signal, as under nohup, is to go on ignoring it.
+        # Signals that are ignored, as under nohup, stay ignored.
         before = {
-            each: signal.signal(each, hear)
+            each: signal.signal(each, handle)
             for each in _SIGNALS
             if signal.getsignal(each) is not signal.SIG_IGN
         }
     try:
-        yield told
+        yield received
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
 
 
 async def _names(client: AsyncClient) -> list[str]:
-    """Of the queues that there are, as many as are soon had."""
+    """Names of queues, as many as arrive soon."""
     found: list[str] = []
     with contextlib.suppress(ClientError, TimeoutError):
         async with asyncio.timeout(_NAMES_S_MAX):

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.client.consuming.inbox import Inbox
-from mq.client.message import AsyncMessage
-from mq.client.settling import Settler
-from mq.client.wire.rows import Row
+from mq.client.message import AsyncMessage, Settler
+from mq.client.wire import Row
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOBODY: Settler = None  # type: ignore[assignment]

@@ -1,4 +1,6 @@
-"""The suite's fixtures: each test is run with both clients, and with each server that there is."""
+"""The suite's fixtures: each test is run with both clients; what bodies, headers and WebSockets do
+on their way is run with the fake as well, whose own they are.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
@@ -38,9 +40,16 @@ def fake() -> Server:
 
 # By the names of their fixtures.
 SERVERS = ("live", "fake")
+WITH_THE_FAKE = ("test_consuming", "test_publishing")
 
 
-@pytest.fixture(params=SERVERS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server_of" in metafunc.fixturenames:
+        has_fake = metafunc.module.__name__.endswith(WITH_THE_FAKE)
+        metafunc.parametrize("server_of", SERVERS if has_fake else SERVERS[:1], indirect=True)
+
+
+@pytest.fixture
 def server_of(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     return found

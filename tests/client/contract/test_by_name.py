@@ -12,6 +12,7 @@ from mq.client.errors import (
     MessageNotFound,
     Refused,
 )
+from mq.model.failure import Failure
 
 GONE = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab.json"
 
@@ -73,6 +74,34 @@ async def test_deleting_many(queue: Any) -> None:
         await queue.delete_messages([])
 
 
+async def test_settling_many(client: Any, queue: Any) -> None:
+    await queue.publish_many(["1", "2", "3", "4"])
+    messages = await queue.fetch_many(4)
+    ids = [each.id for each in messages]
+    found = await queue.extend_messages([messages[0], ids[1], GONE], 600)
+    assert [(each.id, each.is_done) for each in found] == [
+        (ids[0], True), (ids[1], True), (GONE, False)
+    ]  # fmt: skip
+    assert (await queue.read(ids[1])).due - messages[1].due > timedelta(minutes=5)
+    found = await queue.release_messages(messages[:2], reason="busy")
+    assert [each.is_done for each in found] == [True, True]
+    assert [each.text for each in await queue.failures(ids[1])] == ["busy"]
+    assert [each.id for each in await queue.fetch_many(2)] == ids[:2]
+    # The message stands for its delivery, which is over.
+    [late] = await queue.release_messages([messages[0]], delay_s=60)
+    assert isinstance(late.problem, DeliveredAgain)
+    for reason, each in (("exception", messages[2]), (Failure("x", "E"), messages[3])):
+        [result] = await queue.sideline_messages([each], reason=reason)
+        assert result.is_done
+    aside = await client.queue("orders_SIDELINE").peek()
+    assert [(each.sidelined, each.reason) for each in aside] == [
+        ("exception", None), ("exception", "E: x")
+    ]  # fmt: skip
+    [late] = await queue.delete_messages([messages[1]])
+    assert isinstance(late.problem, DeliveredAgain)
+    assert [each.is_done for each in await queue.delete_messages(ids[:2])] == [True, True]
+
+
 async def test_deleting_by_key(queue: Any) -> None:
     await queue.publish(b"1", key="night/run")
     with pytest.raises(KeyTaken):
@@ -125,6 +154,9 @@ async def test_peeking(client: Any, queue: Any) -> None:
     with pytest.raises(Refused) as refused:
         await queue.peek(states=("ready", "delayed"), after=ids[0])
     assert refused.value.slug == "bad-after"
+    await queue.publish(b"x", priority=7, tags=["eu"])
+    assert [each.priority for each in await queue.peek(select=["priority:5.."])] == [7]
+    assert [each.tags for each in await queue.peek(tag="eu")] == [("eu",)]
 
 
 async def test_browsing_goes_through_all_pages(queue: Any) -> None:

@@ -8,6 +8,7 @@ from harness.waiting import comes_true
 
 from mq.client.errors import DeliveredAgain, QueueExpired, QueueNotFound, Refused
 from mq.client.values import Subscription
+from mq.model.failure import Failure
 
 VIA = pytest.mark.parametrize("via", ["websocket", "poll"])
 
@@ -27,6 +28,37 @@ async def test_messages_come_as_they_become_ready(queue: Any, via: str) -> None:
                 break
     assert sorted(found) == [(str(n), str(n), f"k{n}") for n in range(10)]
     assert len(await queue.peek(states=("removed",))) == 10
+
+
+async def test_following_shows_messages_and_consumes_none(client: Any, queue: Any) -> None:
+    await queue.publish("older")
+    await queue.publish("old")
+    found = []
+    async for message in queue.follow(last=1, select=("priority:0", "not(key:x)")):
+        found.append((message.text(), message.state, message.size, message.dropped))
+        if len(found) == 2:
+            break
+        await queue.publish("hidden", key="x")
+        await queue.publish("new")
+    assert found == [("old", "ready", 3, 0), ("new", "ready", 3, 0)]
+    assert len(await queue.peek()) == 4
+    with pytest.raises(QueueNotFound):
+        async for _ in client.queue("none").follow():
+            pass
+    with pytest.raises(Refused):
+        async for _ in queue.follow(select="colour:red"):
+            pass
+
+
+@VIA
+async def test_a_consumer_begins_with_its_block(queue: Any, via: str) -> None:
+    await queue.publish("x")
+    async with queue.consume(via=via, prefetch=1):
+
+        async def has_it() -> bool:
+            return (await queue.describe()).in_flight == 1
+
+        await comes_true(has_it, "it was fetched")
 
 
 @VIA
@@ -115,15 +147,15 @@ async def test_every_way_to_settle(client: Any, queue: Any, via: str) -> None:
         await asyncio.gather(*(each.delete() for each in by_word["delete"]))
         await first.extend(100)
         await first.sideline()
-        await second.sideline("exception")
+        await second.sideline(Failure("x", "E"))
         await by_word["release"][0].release(delay_s=100)
     found = {each.id: each async for each in queue.browse(["ready", "delayed", "removed"])}
     assert found[by_word["release"][0].id].state == "delayed"
     assert all(found[each.id].state == "removed" for each in by_word["delete"])
     aside = await client.queue("orders_SIDELINE").peek()
-    assert {each.id: each.sidelined for each in aside} == {
-        first.id: "rejected",
-        second.id: "exception",
+    assert {each.id: (each.sidelined, each.reason) for each in aside} == {
+        first.id: ("rejected", None),
+        second.id: ("exception", "E: x"),
     }
 
 
@@ -132,9 +164,9 @@ async def test_a_message_that_was_released_comes_again(queue: Any, via: str) -> 
     await queue.publish(b"x")
     async with queue.consume(via=via) as consumer:
         first = await consumer.next()
-        await first.release()
+        await first.release(reason="busy")
         second = await consumer.next()
-        assert (second.id, second.receives) == (first.id, 2)
+        assert (second.id, second.receives, second.reason) == (first.id, 2, "busy")
         await second.delete()
 
 

@@ -1,5 +1,6 @@
 """Publishing: bodies of all kinds, what is said of a message, many at once."""
 
+import dataclasses
 import io
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -123,6 +124,24 @@ async def test_delay_and_time(queue: Any) -> None:
     assert refused.value.status == 400
 
 
+async def test_groups(queue: Any) -> None:
+    first = await queue.publish(b"1", group="g")
+    [line] = await queue.publish_lines(b"2", group="g")
+    [other] = await queue.publish_many([NewMessage(b"3", group="h")])
+    message = await queue.fetch()
+    assert (message.id, message.group) == (first, "g")
+    assert [each.id for each in await queue.fetch_many(10)] == [other.id]
+    assert await queue.fetch() is None
+    assert [(each.group, each.id, each.state) for each in await queue.groups()] == [
+        ("g", first, "delayed"), ("h", other.id, "delayed"),
+    ]  # fmt: skip
+    [peeked] = await queue.peek()
+    assert (peeked.id, peeked.group) == (line.id, "g")
+    assert (await queue.read(first)).group == "g"
+    await message.delete()
+    assert (await queue.fetch()).id == line.id
+
+
 async def test_priority_key_and_visibility(queue: Any) -> None:
     await queue.publish(b"low")
     high = await queue.publish(b"high", priority=9, key="a/b ü", visibility_s=77)
@@ -169,6 +188,40 @@ async def test_many_are_told_of_in_their_order(queue: Any) -> None:
         await queue.publish_many([b"x"], concurrency=0)
     with pytest.raises(TypeError, match="a body is"):
         await queue.publish_many([b"x", 7])
+
+
+async def test_many_are_as_if_each_was_published_alone(queue: Any) -> None:
+    """Small ones go together, large ones and streams by themselves."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+    messages = [
+        NewMessage(b"\x00\xff"),
+        NewMessage("\x00" * 100_000),
+        NewMessage(b"x" * 200_000, content_type="image/png"),
+        NewMessage(io.BytesIO(b"file")),
+        NewMessage(json={"n": [1.5, "\u00fc"]}, headers={"ce-type": "order", "X-Attribute-A": "b"}),
+        NewMessage("t", priority=9, visibility_s=90, key="k", idempotency_key='"q"'),
+        NewMessage("later", delay_s=600.25, tags=("a", "b c"), ttl_s=3600, group="g"),
+        NewMessage("at", at=later),
+        NewMessage(b""),
+        *[NewMessage(str(n)) for n in range(300)],
+    ]
+    with pytest.raises(TypeError, match="tags"):
+        await queue.publish_many([NewMessage("x", tags="ab"), b"y"])
+    found = await queue.publish_many(messages)
+    assert [each.problem for each in found] == [None] * len(messages)
+    assert len({each.id for each in found}) == len(messages)
+    assert await queue.publish_message(messages[5]) == found[5].id
+    for message, each in zip(messages[:9], found, strict=False):
+        alone = dataclasses.replace(message, key=None, idempotency_key=None)
+        if isinstance(alone.body, io.BytesIO):
+            alone.body.seek(0)
+        first = await queue.read(each.id)
+        second = await queue.read(await queue.publish_message(alone))
+        assert (first.body, first.headers) == (second.body, second.headers)
+        assert (first.tags, first.group) == (second.tags, second.group)
+        assert (first.state, first.priority) == (second.state, second.priority)
+        assert abs(first.due - second.due) < timedelta(minutes=5)
+    assert (await queue.read_key("k")).id == found[5].id
 
 
 async def test_many_to_a_queue_that_is_not_there(client: Any) -> None:

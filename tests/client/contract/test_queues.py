@@ -50,6 +50,7 @@ async def test_a_description_has_counts_and_settings(client: Any, queue: Any) ->
     assert found.name == "orders"
     assert (found.ready, found.delayed, found.in_flight, found.removed) == (1, 1, 1, 0)
     assert found.totals["published"] == 3
+    assert (found.lifetime["published"], found.lifetime["expired"]) == (3, 0)
     assert found.settings["visibility_s"] == 30.0
     assert found.process["of"] >= 1
     assert found.as_of["ready"].tzinfo is not None

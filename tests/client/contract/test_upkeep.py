@@ -7,6 +7,7 @@ import pytest
 
 from mq.client.errors import (
     NotUsable,
+    QueueNotFound,
     Refused,
     ScheduleNotFound,
     SettingsChanged,
@@ -23,6 +24,18 @@ async def test_settings_are_changed_and_restored(queue: Any) -> None:
     assert changed.etag != before.etag
     assert await queue.settings() == changed
     assert (await queue.change_settings({"visibility_s": None}))["visibility_s"] == 30.0
+
+
+async def test_settings_by_keywords(queue: Any) -> None:
+    changed = await queue.change_settings(max_receives=3, visibility_s=60)
+    assert (changed["max_receives"], changed["visibility_s"]) == (3, 60.0)
+    changed = await queue.change_settings({"history": True}, max_receives=None)
+    assert (changed["max_receives"], changed["history"]) == (0, True)
+    with pytest.raises(SettingsChanged):
+        await queue.change_settings(max_receives=4, if_match='"old"')
+    for given in (((), {}), (({"max_receives": 1},), {"max_receives": 2})):
+        with pytest.raises(ValueError, match="once"):
+            await queue.change_settings(*given[0], **given[1])
 
 
 async def test_settings_that_are_others_by_now(queue: Any) -> None:
@@ -48,11 +61,13 @@ async def test_schedules(queue: Any) -> None:
     until = datetime.now(UTC) + timedelta(days=3)
     made = await queue.schedule(
         "stock", "take stock", every_s=3600, delay_s=60.5, count=7, until=until, overlap="skip",
-        priority=3, key="k", visibility_s=9, headers={"ce-type": "t"},
+        priority=3, key="k", visibility_s=9, headers={"ce-type": "t"}, ttl_s=60, group="g",
+        tags=["a", "b c"],
     )  # fmt: skip
     assert made.is_new
     assert (made.every_s, made.delay_s, made.count, made.overlap) == (3600.0, 60.5, 7, "skip")
     assert (made.priority, made.key, made.visibility_s) == (3, "k", 9)
+    assert (made.ttl_s, made.group, made.tags) == (60, "g", ("a", "b c"))
     assert made.until is not None
     assert abs(made.until - until) < timedelta(milliseconds=1)
     assert made.next is not None
@@ -78,8 +93,11 @@ async def test_schedules(queue: Any) -> None:
 async def test_shovels(queue: Any) -> None:
     with pytest.raises(ShovelNotFound):
         await queue.shovel_progress()
-    for n in range(3):
-        await queue.sideline(await queue.publish(str(n), priority=n))
+    ids = [await queue.publish(str(n), priority=n) for n in range(3)]
+    for each in ids:
+        await queue.sideline(each)
+    found = await _over(queue, await queue.shovel(ids=ids[:2], dry_run=True))
+    assert (found.moved, found.criteria["ids"]) == (2, 2)
     run = await queue.shovel(priority="1..", dry_run=True)
     found = await _over(queue, run)
     assert (found.state, found.moved, found.dry_run, found.by) == ("done", 2, True, "request")
@@ -118,6 +136,11 @@ async def test_mq_itself(client: Any, queue: Any) -> None:
     members = await client.members()
     assert members.leader is None or isinstance(members.leader, str)
     await client.members("orders")
+    for queue_name in (None, "orders"):
+        trends = await client.trends("day", queue_name)
+        assert (trends.step_s, trends.points, trends.last) == (900, (), None)
+    with pytest.raises(QueueNotFound):
+        await client.trends(queue="none")
     assert (await client.memory())["budget_bytes"] > 0
     assert (await client.openapi())["openapi"].startswith("3.1")
     with pytest.raises(Refused):

@@ -19,10 +19,12 @@ from mq.client.errors import (
     Unavailable,
 )
 from mq.client.fake import FakeClock, FakeMq
-from mq.client.fake.limits import FAULTS_MAX
+from mq.client.fake.faults import FAULTS_MAX
 from mq.client.options import Retry
 from mq.client.transport import Limits, Request
+from mq.client.values import Fired
 from mq.model.errors import BadName
+from mq.model.names import CONTENT_TYPE_DEFAULT
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ONCE = Retry(attempts=1)
@@ -64,6 +66,31 @@ async def test_each_thing_happens_at_its_time(fake: FakeMq, queue: Any) -> None:
     assert (await queue.get_schedule("tick")).next is None
 
 
+async def test_a_fired_message_names_its_firing(fake: FakeMq, queue: Any) -> None:
+    await queue.schedule("tick", b"tick", every_s=60, headers={"ce-type": "t"})
+    due = (await queue.get_schedule("tick")).next
+    fake.clock.advance(60)
+    (peeked,) = await queue.peek()
+    (fetched,) = await queue.fetch_many(1, visibility_s=1)
+    fake.clock.advance(2)
+    again = await queue.fetch(visibility_s=1)
+    by_socket = await fetched_by_socket(fake, queue)
+    read = await queue.read(fetched.id)
+    for message in (peeked, fetched, again, by_socket, read):
+        assert message.schedule == Fired("tick", due, 1)
+        # So that they can be published again.
+        assert dict(message.headers) == {"content-type": CONTENT_TYPE_DEFAULT, "ce-type": "t"}
+    await queue.purge()
+    await queue.publish(b"plain")
+    assert (await queue.fetch()).schedule is None
+
+
+async def fetched_by_socket(fake: FakeMq, queue: Any) -> Any:
+    fake.clock.advance(2)
+    async with queue.consume(via="websocket") as consumer:
+        return await consumer.next()
+
+
 async def test_a_schedule_waits_while_its_queue_has_expired(fake: FakeMq, queue: Any) -> None:
     await queue.schedule("tick", b"tick", every_s=60)
     await queue.change_settings({"expires_at": (START + timedelta(seconds=30)).isoformat()})
@@ -72,6 +99,24 @@ async def test_a_schedule_waits_while_its_queue_has_expired(fake: FakeMq, queue:
     await queue.change_settings({"expires_at": None})
     fake.clock.advance(20)
     assert fake.queue("orders").ready == [b"tick"]
+
+
+async def test_a_key_makes_publishes_one_for_as_long_as_the_clock_says(
+    fake: FakeMq, queue: Any
+) -> None:
+    await queue.change_settings({"idempotency_s": 60})
+    first = await queue.publish(b"once", idempotency_key="k")
+    fake.clock.advance(59)
+    assert await queue.publish(b"once", idempotency_key="k") == first
+    fake.clock.advance(1)
+    assert await queue.publish(b"again", idempotency_key="k") != first
+    assert fake.queue("orders").ready == [b"once", b"again"]
+
+
+async def test_counts_are_those_of_now(queue: Any) -> None:
+    for count in range(1, 4):
+        await queue.publish(b"x")
+        assert (await queue.describe()).ready == count
 
 
 async def test_a_queue_goes_after_its_grace(fake: FakeMq, queue: Any) -> None:
@@ -120,6 +165,16 @@ async def test_what_is_received_too_often_goes_aside(fake: FakeMq, queue: Any) -
     await (await queue.fetch()).release()
     assert fake.queue("orders").sidelined == [b"poison"]
     assert fake.queue("orders_SIDELINE").messages[0].reason == "receives"
+
+
+async def test_what_a_consumer_releases_too_often_goes_aside(fake: FakeMq, queue: Any) -> None:
+    await queue.change_settings({"max_receives": 1})
+    await queue.publish(b"poison")
+    async with queue.consume(via="websocket") as consumer:
+        await (await consumer.next()).release()
+        async with fake.async_client(retry=ONCE) as client:
+            aside = await client.queue("orders_SIDELINE").fetch(wait_s=30)
+    assert (aside.body, aside.sidelined) == (b"poison", "receives")
 
 
 async def test_a_scheduled_shovel_brings_it_back(fake: FakeMq, queue: Any) -> None:

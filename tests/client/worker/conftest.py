@@ -1,4 +1,4 @@
-"""Fixtures: a client of an mq in this loop, and a queue."""
+"""Fixtures: a client of an mq in this loop, and a queue; a client of a fake."""
 
 from collections.abc import AsyncIterator
 
@@ -6,7 +6,8 @@ import pytest
 from harness.server import Server
 
 from mq.client.client import AsyncClient
-from mq.client.queue.queue import AsyncQueue
+from mq.client.fake import FakeMq
+from mq.client.queue import AsyncQueue
 
 
 @pytest.fixture
@@ -20,3 +21,14 @@ async def orders(client: AsyncClient) -> AsyncQueue:
     queue = client.queue("orders")
     await queue.create()
     return queue
+
+
+@pytest.fixture
+async def fake() -> FakeMq:
+    return FakeMq()
+
+
+@pytest.fixture
+async def faked(fake: FakeMq) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(transport=fake.transport()) as made:
+        yield made

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from mq import Worker
 from mq.client.client import AsyncClient
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.worker import AsyncWorkerMessage, WorkerMessage, logged
 from mq.client.worker.traced import traced
 

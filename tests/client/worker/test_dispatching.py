@@ -13,9 +13,10 @@ from mq import Worker
 from mq.client.client import AsyncClient
 from mq.client.errors import BadName, NotUsable
 from mq.client.options import Seams
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.worker import AsyncWorkerMessage, WorkerMessage
-from mq.model.worker_limits import CONSUMERS_MAX, FOLLOW_EVERY_S
+from mq.client.worker.polling import FOLLOW_EVERY_S
+from mq.model.limits import CONSUMERS_MAX
 
 
 class Gate:

@@ -12,7 +12,7 @@ from harness.working import becomes_empty, published, sidelined, working
 from mq import Worker
 from mq.client.client import AsyncClient
 from mq.client.errors import DeliveredAgain
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.worker import AsyncWorkerMessage, TimeLimitReached, WorkerMessage
 
 SHORT_S = 0.6

@@ -11,13 +11,14 @@ import pytest
 from harness.processes import PATIENCE_S, Process, Processes, eventually, processes
 
 from mq import Client
-from mq.client.sync.queue import Queue
+from mq.client.sync import Queue
 from mq.tools.mqctl.cli import run
 
 APP = """
 import asyncio, atexit, os, time
+from dataclasses import dataclass
 from pathlib import Path
-from mq import Worker
+from mq import Worker, WorkerMessage
 
 here = Path(__file__).parent
 worker = Worker("http://127.0.0.1:1", consumers=2, prefetch=0, visibility_s=1.5, drain_s=20)
@@ -49,6 +50,17 @@ def dies(message):
 @worker.handler("orders")
 def plain(message):
     told(message.text())
+
+found = Worker("http://127.0.0.1:1", consumers=1, visibility_s=1.5, drain_s=20)
+
+@dataclass
+class Order:
+    dish: str
+
+@found.handler("orders*", max=2, wait=0.1)
+def batch(orders: list[Order], messages: list[WorkerMessage]):
+    told("+".join(sorted(order.dish for order in orders)))
+    waits()
 
 short = Worker("http://127.0.0.1:1", "orders", in_a_thread, visibility_s=60, drain_s=0.1)
 bad = Worker("http://127.0.0.1:1")
@@ -192,6 +204,24 @@ def test_what_a_killed_worker_had_comes_back_when_it_is_due(app: App, orders: Qu
     assert (found.text(), found.receives) == ("one", 2)
 
 
+def test_a_batch_of_a_killed_worker_is_handled_again(app: App, orders: Queue, mq: Process) -> None:
+    """Its queue was found by a pattern; a body that does not fit is in the sideline in the end."""
+    for body in (b'{"dish": "bread"}', b'{"dish": "soup"}', b'{"dish": 5}'):
+        orders.publish(body)
+    worker = app.start(worker="app:found")
+    app.tells("bread+soup")
+    worker.kill()
+    again = app.start(worker="app:found")
+    app.tells("bread+soup", "bread+soup")
+    app.go()
+    eventually(lambda: states(orders) == [], "all are handled")
+    assert again.terminate() == 0
+    with Client(mq.url) as client:
+        (left,) = client.queue("orders_SIDELINE").peek()
+        assert (left.body, left.sidelined) == (b'{"dish": 5}', "exception")
+        client.queue("orders_SIDELINE").delete()
+
+
 # Several
 
 
@@ -203,7 +233,7 @@ def test_several_share_the_work_and_one_that_dies_is_started_again(app: App, ord
     assert len(first) == 2
     killed = first.pop()
     os.kill(killed, signal.SIGKILL)
-    worker.wait_for_log("starts again in")
+    worker.wait_for_log("is restarted in")
     eventually(lambda: len(app.told()) == 6, "what the killed one had is handled again")
     second = {pid for _, pid in app.told()} - {killed}
     app.go()
@@ -292,7 +322,7 @@ def test_what_cannot_begin_is_not_started_again(app: App) -> None:
     process = app.start("--processes", "2", worker="app:nothing")
     assert ended(process) == 2
     eventually(lambda: process.logged("no Worker nothing"), "why")
-    assert not process.logged("starts again")
+    assert not process.logged("is restarted")
 
 
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")])

@@ -18,7 +18,7 @@ from mq import Worker
 from mq.client.client import AsyncClient
 from mq.client.errors import NotUsable, Refused
 from mq.client.options import Retry
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.worker import AsyncWorkerMessage, WorkerMessage
 
 LONG_S = 1000
@@ -115,6 +115,7 @@ async def test_after_the_deadline_the_rest_is_cut_short_and_released(
     assert await bodies(orders, "ready") == ["one"]
     assert "cut short" in caplog.text
     over.set()
+    await comes_true(lambda: cancelled == [True])  # Before the thread's loop is closed.
 
 
 async def test_a_middleware_is_cut_short_too(server: Server, orders: AsyncQueue) -> None:
@@ -220,7 +221,7 @@ async def test_a_plain_script_says_what_it_cannot_reach(configured: str) -> None
             line = await asyncio.to_thread(script.stderr.readline)
             script.kill()
     assert f"cannot fetch from orders at {url}: " in line
-    assert "; tries again in " in line
+    assert "; retries in " in line
 
 
 async def test_a_worker_waits_for_mq_and_for_its_queue(
@@ -234,7 +235,7 @@ async def test_a_worker_waits_for_mq_and_for_its_queue(
         await comes_true(lambda: "cannot fetch" in caplog.text)
         (line, *_) = (each for each in caplog.messages if "cannot fetch" in each)
         assert f"cannot fetch from orders at {mq.url}: " in line
-        assert "; tries again in " in line
+        assert "; retries in " in line
         await orders.create()
         await orders.publish("one")
         await comes_true(lambda: handled == ["one"])

@@ -12,7 +12,7 @@ from harness.working import becomes_empty, published, sidelined, working
 
 from mq import Worker
 from mq.client.client import AsyncClient
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.worker import AsyncWorkerMessage, Backoff, NoHandler, WorkerMessage
 
 Handler = Callable[[Any], object]
@@ -57,6 +57,41 @@ async def test_false_sidelines(
     async with working(Worker(server.url, "orders", handler)):
         (found,) = await sidelined(orders, client)
     assert (found.body, found.sidelined) == (b"one", "rejected")
+
+
+def fails(message: Any) -> None:
+    raise ValueError(f"no\nsuch customer {'x' * 9000}")
+
+
+@pytest.mark.parametrize("handler", doing(fails))
+async def test_what_it_raised_is_kept_at_each_attempt(
+    server: Server, client: AsyncClient, orders: AsyncQueue, handler: Handler
+) -> None:
+    await published(orders, ["one"])
+    backoff = Backoff(0, 0)
+    worker = Worker(server.url, "orders", handler, retries=1, backoff=backoff)
+    async with working(worker):
+        (found,) = await sidelined(orders, client)
+    into = client.queue("orders_SIDELINE")
+    failures = await into.failures(found.id)
+    assert [(each.event, each.receives) for each in failures] == [("released", 1), ("sidelined", 2)]
+    for each in failures:
+        assert (each.type, (each.text or "")[:16]) == ("ValueError", "no\nsuch customer")
+        assert (each.trace or "").startswith("Traceback")
+        assert "/mq/client/" not in (each.trace or "")
+        assert (each.trace or "").rstrip().endswith("x")
+        assert handler.__qualname__ in (each.handler or "")
+    message = await into.fetch()
+    assert message is not None
+    assert (message.reason or "").startswith("ValueError: no such customer")
+    assert await message.failures() == failures
+    await message.release(reason="not now")
+    assert (await into.failures(found.id))[-1].text == "not now"
+    again = await into.fetch()
+    assert again is not None
+    assert again.reason == "not now"
+    with pytest.raises(ValueError, match="failure"):
+        await again.release(reason="x" * 9000)
 
 
 _refused: set[str] = set()
@@ -128,7 +163,7 @@ async def test_any_other_exception_sidelines_and_the_worker_goes_on(
     assert line.levelno == logging.WARNING
     assert line.exc_info
     said = line.getMessage()
-    assert said.startswith(f"the handler failed over {first} of orders: ")
+    assert said.startswith(f"the handler failed on message {first} of orders at {server.url}: ")
     assert type(line.exc_info[1]).__name__ in said
     assert said.endswith("; it goes to the sideline")
     assert len(said) < 500

@@ -1,21 +1,27 @@
 """The page for workers: every program and command of it, as it stands there."""
 
 import asyncio
+import contextlib
+import importlib
+import importlib.util
 import re
 import runpy
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from harness.processes import PATIENCE_S, Processes
 from harness.server import Server
 from harness.waiting import comes_true
-from harness.working import becomes_empty
+from harness.working import becomes_empty, working
 
 import mq.client.worker as package
 from mq import Worker
 from mq.client.client import AsyncClient
+from mq.client.worker.dispatching import fits
 
 PAGE = (Path(package.__file__).parent / "WORKER.md").read_text(encoding="utf-8")
 URL = "http://localhost:8080"
@@ -33,18 +39,20 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-PROGRAMS = blocks("python")
+TASKS = [each for each in blocks("python") if re.search("worker.task|from app ", each)]
+PROGRAMS = [each for each in blocks("python") if each not in TASKS]
 
 
 def test_all_that_is_shown_is_run() -> None:
-    assert 2 * (len(PROGRAMS) + len(blocks("sh"))) == PAGE.count("```")
+    assert 2 * (len(PROGRAMS) + len(TASKS) + len(blocks("sh"))) == PAGE.count("```")
 
 
 @pytest.mark.parametrize("at", range(len(PROGRAMS)))
 async def test_every_program_handles_all_that_comes(
     server: Server, client: AsyncClient, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("orders", "payments", "videos"):
+    names = ("orders", "orders.eu", "payments", "videos")
+    for name in names:
         await client.queue(name).create()
         for kind in KINDS:
             await client.queue(name).publish(BODY, **kind)
@@ -58,13 +66,89 @@ async def test_every_program_handles_all_that_comes(
     if not runs_itself:
         assert isinstance(worker, Worker)
         running = asyncio.create_task(worker.run_async())
-        for queue in worker.queues:
-            await becomes_empty(client.queue(queue))
+        for name in names:
+            if any(fits(name, each) for each in worker.queues):
+                await becomes_empty(client.queue(name))
         worker.stop()
         await running
     assert not [entry async for entry in client.queues() if entry.sideline]
     shown = re.findall(r"^print\(.*\)  # (.*)$", PROGRAMS[at], re.MULTILINE)
     assert capsys.readouterr().out.split()[: len(shown)] == shown
+
+
+class Web:
+    """Stands for FastAPI and Django, which the tests do not install; and for Flask where it is not
+    there, as it is beside moto. It knows of each what the page uses.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self.app = name
+
+    def post(self, _: str) -> Any:
+        return lambda function: function
+
+    get = post
+
+    @staticmethod
+    def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, members in {
+            "fastapi": {"FastAPI": Web},
+            "flask": {"Flask": Web},
+            "django": {},
+            "django.db": {
+                "transaction": SimpleNamespace(
+                    atomic=contextlib.nullcontext, on_commit=lambda call: call()
+                )
+            },
+            "django.http": {"HttpRequest": object, "JsonResponse": lambda said, status: said},
+        }.items():
+            if name != "flask" or importlib.util.find_spec(name) is None:
+                module = ModuleType(name)
+                vars(module).update(members)
+                monkeypatch.setitem(sys.modules, name, module)
+
+
+async def test_tasks_are_sent_from_programs_and_web_applications(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Web.installed(monkeypatch)
+    app, asks, fastapi, django, flask = TASKS
+    (tmp_path / "app.py").write_text(app.replace(URL, server.url))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "app", raising=False)
+    worker, greet = (getattr(importlib.import_module("app"), name) for name in ("worker", "greet"))
+
+    def run(program: str) -> dict[str, Any]:
+        (tmp_path / "asks.py").write_text(program)
+        return runpy.run_path(str(tmp_path / "asks.py"))
+
+    def in_threads() -> None:
+        run(asks)
+        assert run(django)["register"](None, "Eve") == {"name": "Eve"}
+        found = run(flask)
+        if isinstance(found["web"], Web):
+            id_ = found["greets"]("Flo")["id"]
+        else:
+            id_ = found["web"].test_client().post("/greetings/Flo").json["id"]
+        assert greet.handle(id_).result(PATIENCE_S) == "hello Flo"
+
+    async with working(worker):
+        await asyncio.to_thread(in_threads)
+        web = run(fastapi)
+        id_ = (await web["greets"]("Fay"))["id"]
+
+        async def said() -> str | None:
+            return cast(str | None, (await web["greeting"](id_))["text"])
+
+        assert await comes_true(said) == "hello Fay"
+    shown = re.findall(r"^print\(.*\)  # (.*)$", asks, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == shown
+    async with AsyncClient(server.url) as client:
+        assert [e.name async for e in client.queues()] == ["mails", "mails-results"]
+    monkeypatch.delitem(sys.modules, "app")
 
 
 @pytest.mark.usefixtures("curl")

@@ -8,13 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mq.client.worker.backoff import Backoff
 from mq.client.worker.dispatching import Fit, NoHandler, Table
-from mq.client.worker.lease import Lease, ServerTime
-from mq.client.worker.scaling import Scale
-from mq.client.worker.supply import Supply
-from mq.client.worker.verdicts import Delete, Lapse, Policy, Release, Sideline
-from mq.model.worker_limits import CONSUMERS_MAX, LEASE_S_MIN
+from mq.client.worker.leases import LEASE_S_MIN, Lease, ServerTime
+from mq.client.worker.running import Scale, Supply
+from mq.client.worker.verdicts import Backoff, Delete, Lapse, Policy, Release, Sideline
+from mq.model.limits import CONSUMERS_MAX
 
 chances = st.floats(0, 1)
 
@@ -207,17 +205,22 @@ def test_no_such_type(type_: str) -> None:
 # Turns
 
 
+def plain(*queues: str) -> Supply[None, Any]:
+    """One whose queues have a handler each."""
+    return Supply(queues, lambda _: None)
+
+
 def test_queues_take_turns_as_long_as_they_have_something() -> None:
-    supply: Supply[str] = Supply(["a", "b", "c"])
+    supply = plain("a", "b", "c")
     supply.put("a", ["a1", "a2", "a3"])
     supply.put("c", ["c1"])
-    assert [supply.take() for _ in range(3)] == ["a1", "c1", "a2"]
+    assert [supply.take() for _ in range(3)] == [["a1"], ["c1"], ["a2"]]
     supply.put("b", ["b1"])
-    assert [supply.take() for _ in range(3)] == ["b1", "a3", None]
+    assert [supply.take() for _ in range(3)] == [["b1"], ["a3"], []]
 
 
 def test_what_is_left_is_all_taken() -> None:
-    supply: Supply[int] = Supply(["a", "b"])
+    supply = plain("a", "b")
     supply.put("a", [1, 2])
     supply.put("b", [3])
     assert (len(supply), supply.take_all(), len(supply)) == (3, [1, 2, 3], 0)
@@ -231,13 +234,13 @@ def test_what_is_left_is_all_taken() -> None:
     ],
 )  # fmt: skip
 def test_what_one_queue_is_asked_for(waiting: int, free: int, prefetch: int, wanted: int) -> None:
-    supply: Supply[int] = Supply(["a"])
+    supply = plain("a")
     supply.put("a", range(waiting))
     assert supply.wanted("a", free, prefetch) == wanted
 
 
 def test_each_of_several_is_asked_for_its_share() -> None:
-    supply: Supply[int] = Supply(["a", "b", "c"])
+    supply = plain("a", "b", "c")
     assert [supply.wanted("a", free, 0) for free in (0, 1, 3, 4, 6)] == [0, 1, 1, 2, 2]
 
 

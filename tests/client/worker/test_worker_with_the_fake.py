@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from harness.waiting import comes_true
@@ -13,7 +14,7 @@ from mq.client.client import AsyncClient
 from mq.client.errors import ConnectionLost
 from mq.client.fake import FakeMq
 from mq.client.options import Retry, Timeouts
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.transport import Answer, Limits, Request, Socket, Transport
 from mq.client.worker import AsyncWorkerMessage
 
@@ -58,16 +59,43 @@ class Slow:
 
 
 @pytest.fixture
-async def fake() -> FakeMq:
-    return FakeMq()
+async def orders(faked: AsyncClient) -> AsyncQueue:
+    queue = faked.queue("orders")
+    await queue.create()
+    return queue
 
 
-@pytest.fixture
-async def orders(fake: FakeMq) -> AsyncIterator[AsyncQueue]:
-    async with AsyncClient(transport=fake.transport()) as client:
-        queue = client.queue("orders")
-        await queue.create()
-        yield queue
+class Older(Slow):
+    """The transport to an mq that knows no packs."""
+
+    async def request(self, request: Request, limits: Limits) -> Answer:
+        answer = await super().request(request, limits)
+        if b"pack_messages_max" not in answer.body:
+            return answer
+        found = json.loads(answer.body)
+        del found["settings"]["pack_messages_max"]
+        return replace(answer, body=json.dumps(found).encode())
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+async def test_a_worker_takes_packs_where_mq_has_them(
+    fake: FakeMq, orders: AsyncQueue, is_older: bool
+) -> None:
+    await orders.publish(b"one")
+    transport = (Older if is_older else Slow)(fake.transport(), lambda _: False)
+    handled = asyncio.Event()
+
+    async def handle(message: AsyncWorkerMessage) -> None:
+        handled.set()
+        worker.stop()
+
+    async with AsyncClient(transport=transport) as client:
+        worker = Worker(client, "orders", handle)
+        async with working(worker):
+            await handled.wait()
+    polls = [each.target for each in transport.came if "count=" in each.target]
+    assert polls
+    assert {"packs=true" in each for each in polls} == {not is_older}
 
 
 async def test_a_release_waits_for_an_extension_on_its_way(

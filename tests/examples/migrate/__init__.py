@@ -1,1 +1,1 @@
-"""Moves the messages of another queue into mq: deploy/MIGRATING.md."""
+"""Moves the messages of another queue into mq: deploy/MIGRATE.md."""

@@ -110,9 +110,18 @@ class Mover:
         return [(queue, part) for queue, part in parts if part]
 
     def _publish(self, queue: str, taken: Sequence[Taken]) -> None:
-        told = self._client.queue(queue).publish_many(
-            [each.message for each in taken], concurrency=self._at_once
-        )
+        try:
+            told = self._client.queue(queue).publish_many(
+                [each.message for each in taken], concurrency=self._at_once
+            )
+        except ValueError as error:  # The client refuses a message before it sends any.
+            if len(taken) > 1:
+                for each in taken:
+                    self._publish(queue, [each])
+            else:
+                self.report.refused[taken[0].name] = str(error)
+                self._source.give_back(taken)
+            return
         pairs = list(zip(taken, told, strict=True))
         stored = [each for each, published in pairs if published.problem is None]
         # From here on it may die: what is stored is stored, and known by its key.

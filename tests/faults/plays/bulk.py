@@ -12,10 +12,11 @@ from mq.model.names import Key, MessageId, UuidSource
 from mq.store.bulk.journal import begin_publish
 from mq.store.bulk.roll_forward import roll_forward
 from mq.store.bulk.sweep import sweep_bulk
-from mq.store.core.root import Root, attach_root
+from mq.store.core.root import Root
 from mq.store.disk.steps import Flush
 from mq.store.format.bucket_names import Shape, leading
 from mq.store.format.pipeline import Attempt, Fold, staged_spot
+from mq.store.opening import attach_root
 from mq.store.operations.queues import create_queue, delete_queue
 
 NAME = "nightly"
@@ -84,10 +85,13 @@ async def begin(at: At, times: int) -> None:
 @plays("bulk publishes: roll two forward")
 @plays("bulk publishes: roll two forward that are due later", due_in_ms=60_000)
 @plays("bulk publishes: roll two forward with keys", key="k")
-async def rolled_forward(at: At, due_in_ms: int = 0, key: str | None = None) -> None:
+@plays("bulk publishes: roll two forward with entries", ttl_s=60)
+async def rolled_forward(
+    at: At, due_in_ms: int = 0, key: str | None = None, ttl_s: int | None = None
+) -> None:
     root = begun(at)
     due_ms = root.now_ms() + due_in_ms if due_in_ms else None
-    name, _ = commit(root, b"a", b"b", due_ms=due_ms, key=key)
+    name, _ = commit(root, b"a", b"b", due_ms=due_ms, key=key, ttl_s=ttl_s)
     at.watch()
     rolled(root, name)
 
@@ -114,7 +118,7 @@ async def rolled_to_long_ago(at: At, key: str | None = None) -> None:
     bucket.mkdir()
     at.crowd(f"queues/{QUEUE.text}", str(bucket.relative_to(at.top)))
     flusher = at.flusher()
-    flusher.flush({0: Flush(entries=(str(queue), str(bucket)))}, 0)
+    flusher.flush({0: Flush(entries=(str(queue), str(bucket)))})
     at.watch()
     roll_forward(root, flusher, name)
 

@@ -16,8 +16,7 @@ from mq.model.names import MessageId
 from mq.model.shovel import ALL
 from mq.store.format.pipeline import LeaseName, owner_lock
 from mq.store.leases.lapses import adopt
-from mq.store.leases.lease import Lease, acknowledge, finish_claim
-from mq.store.leases.owning import forget_consumer
+from mq.store.leases.lease import Lease, acknowledge, finish_claim, forget_consumer
 from mq.store.leases.releasing import release
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge

@@ -106,6 +106,19 @@ async def patch(server: Server, message_id: str, due_in_s: float, queue: str = "
     return (await call(server, "PATCH", path, json={"due_in_s": due_in_s})).status
 
 
+@plays("keep a failure: the first", times=1)
+@plays("keep a failure: another", times=2)
+async def failed(at: At, times: int) -> None:
+    server = await begun(at)
+    message_id = await publish(server)
+    await fetch(server)
+    for said in range(times):
+        at.watch()
+        body = {"due_in_s": 60, "release": True, "reason": f"try {said}"}
+        path = f"/q/messages/{message_id}"
+        assert (await call(server, "PATCH", path, json=body)).status == 200
+
+
 @plays("extend, postpone, release: postpone", due_in_s=[60])
 @plays("extend, postpone, release: extend", due_in_s=[60, 90])
 @plays("extend, postpone, release: release", due_in_s=[60, 0])

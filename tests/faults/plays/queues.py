@@ -15,16 +15,17 @@ from harness.server import Server
 from harness.waiting import comes_true
 
 from mq.model.errors import QueueNotFound
-from mq.model.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
+from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import MessageId
 from mq.model.settings import QueueSettings
+from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.disk.steps import Steps
 from mq.store.operations.buckets import sweep_buckets
 from mq.store.operations.fetch import fetch as claim
 from mq.store.operations.publish import Draft
 from mq.store.operations.publish import publish as put
+from mq.store.operations.purge import PURGE_MARK_KEPT_S, sweep_purged
 from mq.store.operations.purge import purge as mark
-from mq.store.operations.purge import sweep_purged
 from mq.store.operations.queues import create_queue, delete_queue, sweep_tombstones
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
@@ -171,6 +172,7 @@ async def deleted_purged(at: At) -> None:
     server = await begun(at)
     message_id = await publish(server)
     at.run(mark(at.opened(), QUEUE, at.clock.now_ms()))
+    at.clock.advance(FACTS_SETTLE_S)
     at.watch()
     assert (await delete(server, message_id)).status == 404
 

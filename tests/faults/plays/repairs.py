@@ -12,26 +12,25 @@ from harness.needs import cannot_run
 
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
-from mq.store.audit.breaches import Breach, Spot, Violation
-from mq.store.audit.putting_aside import (
-    remake_folder,
-    set_aside,
-    set_aside_locked,
-    take_empty_folder,
-)
-from mq.store.audit.putting_right import (
+from mq.store.audit.findings import Breach, Violation
+from mq.store.audit.repair import (
     drop_orphan,
     give_key,
     leave_the_later,
     put_in_place,
+    remake_folder,
     restamp,
     restore_queue,
     right_mode,
     right_owner,
+    set_aside,
+    set_aside_locked,
     sideline_unreadable,
+    take_empty_folder,
 )
 from mq.store.core.root import Root
 from mq.store.disk.steps import Steps
+from mq.store.format.layout import Place as Spot
 from mq.store.format.schedules import schedules_lock
 
 ORDERS = QueueName("orders")
@@ -82,12 +81,17 @@ async def folder_taken(at: At) -> None:
 
 
 @plays("fsck: a folder of the root")
-async def folder_made(at: At) -> None:
+@plays("fsck: a folder of the root, whose mode the operator's umask cuts", umask=0o277)
+async def folder_made(at: At, umask: int = 0o077) -> None:
     place = begun(at)
     folder = place.top / "leases"
     folder.rmdir()
     place.top.chmod(0o2700)
-    put_right(at, place, lambda root: remake_folder(root, str(folder)))
+    before = os.umask(umask)
+    try:
+        put_right(at, place, lambda root: remake_folder(root, str(folder)))
+    finally:
+        os.umask(before)
 
 
 @plays("fsck: a file's mode")

@@ -9,9 +9,9 @@ from harness.schedules import EVERY_S, MINUTELY, NAME, QUEUE, TimedRoot
 from harness.server import Server
 
 from mq.model.errors import QueueNotFound
-from mq.model.limits import FIRING_KEPT_S, FORGOTTEN_AFTER_S
+from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import Key, MessageId
-from mq.store.keys.orphans import OrphanSweep, give_up_publishes
+from mq.store.keys.orphans import FIRING_KEPT_S, OrphanSweep, give_up_publishes
 from mq.store.schedules.schedules import put_schedule
 
 NIGHT = Key.parse("night")

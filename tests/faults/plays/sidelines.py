@@ -1,5 +1,6 @@
 """What goes to a sideline, comes back from there, and crosses from one queue to another."""
 
+import pytest
 from faults.playing import At, plays
 from faults.plays.keys import KEY, place_of, post
 from faults.plays.messages import ONE_FILE, begun, patch
@@ -10,16 +11,17 @@ from harness.messages import put_file
 from harness.server import Server
 from harness.waiting import comes_true
 
-from mq.model.limits import PURGE_MARK_KEPT_S
+from mq.model.errors import MessageUnreadable
+from mq.model.lifecycle import State
 from mq.model.message import Delivery
-from mq.model.names import MessageId, QueueName
-from mq.model.replay_id import ReplayId
+from mq.model.names import MessageId, QueueName, ReplayId
 from mq.model.shovel import ALL
 from mq.store.format.crossings import Crossing
+from mq.store.format.layout import Place
 from mq.store.operations.fetch import fetch as claim
 from mq.store.operations.giving_back import release_many
-from mq.store.operations.overdue import Swept, sweep_overdue
-from mq.store.operations.purge import sweep_purged
+from mq.store.operations.purge import PURGE_MARK_KEPT_S, sweep_purged
+from mq.store.operations.redeliver import Swept, sweep_overdue
 from mq.store.shovel.crossing_files import (
     Chosen,
     candidate_of,
@@ -31,6 +33,7 @@ from mq.store.shovel.crossing_files import (
 from mq.store.shovel.shovel import Aim, shovel_many
 
 SIDELINE = QUEUE.sideline()
+SHARED = "failed_SIDELINE"
 OTHER = QueueName.parse("other")
 RUN = Crossing(ReplayId.parse("run-1"), QUEUE, OTHER)
 
@@ -85,6 +88,28 @@ async def sidelined(
 async def sidelined_first(at: At) -> None:
     server = await begun(at)
     message_id = await publish(server)
+    at.watch()
+    await sideline(server, message_id)
+
+
+@plays("sideline: what a fetch cannot read")
+async def unreadable(at: At) -> None:
+    place = place_of(at)
+    place.make_queue(SIDELINE)
+    message_id = MessageId(place.uuids.next(), header_bytes=99)
+    put_file(at.top / "queues/q" / message_id.text, b"short", place.clock.now_ms())
+    at.watch()
+    with pytest.raises(MessageUnreadable):
+        place.run(claim(place.root, QUEUE, message_id, 60))
+
+
+@plays("share a sideline: the first message")
+@plays("share a sideline: the first message, with a key and a tag", query="?key=k&tag=a")
+async def shared(at: At, query: str = "") -> None:
+    server = await begun(at)
+    await make_queue(server, SHARED)
+    await call(server, "PATCH", "/q/settings", json={"sideline_to": SHARED})
+    message_id = (await call(server, "POST", f"/q/messages{query}", data=b"x")).id
     at.watch()
     await sideline(server, message_id)
 
@@ -190,14 +215,14 @@ def cross(place: LeasingRoot, message_id: MessageId) -> None:
     assert shovel_many(place.root, place.flusher, aim, [found]).moved == (message_id,)
 
 
-@plays("shovel what was chosen: choose")
+@plays("shovel chosen messages: choose")
 async def chosen(at: At) -> None:
     place, message_id = crossing(at)
     at.watch()
     choose(place, message_id)
 
 
-@plays("shovel what was chosen: go on with what was chosen")
+@plays("shovel chosen messages: go on with what was chosen")
 async def chosen_before(at: At) -> None:
     place, message_id = crossing(at)
     choose(place, message_id)
@@ -205,7 +230,7 @@ async def chosen_before(at: At) -> None:
     place.run(keep_chosen(place.root, RUN))
 
 
-@plays("shovel what was chosen: move")
+@plays("shovel chosen messages: move")
 async def crossed(at: At) -> None:
     place, message_id = crossing(at)
     choose(place, message_id)
@@ -213,7 +238,7 @@ async def crossed(at: At) -> None:
     cross(place, message_id)
 
 
-@plays("shovel what was chosen: end")
+@plays("shovel chosen messages: end")
 async def ended(at: At) -> None:
     place, message_id = crossing(at)
     choose(place, message_id)
@@ -232,8 +257,8 @@ async def fetched_crossed(at: At) -> None:
     assert place.run(claim(place.root, OTHER, message_id, 60)) is not None
 
 
-@plays("sweep what is overdue: to the sideline", queue=QUEUE, expected=Swept.SIDELINED)
-@plays("sweep what is overdue: of the sideline", queue=SIDELINE, expected=Swept.RETURNED)
+@plays("sweep overdue messages: to the sideline", queue=QUEUE, expected=Swept.SIDELINED)
+@plays("sweep overdue messages: of the sideline", queue=SIDELINE, expected=Swept.RETURNED)
 async def swept(at: At, queue: QueueName, expected: Swept) -> None:
     place = place_of(at)
     place.make_queue(SIDELINE)
@@ -242,7 +267,9 @@ async def swept(at: At, queue: QueueName, expected: Swept) -> None:
         at.top / "delay" / f"{queue.text}:{message_id.text}", b"x", place.clock.now_ms() - 10**6
     )
     at.watch()
-    operation = sweep_overdue(place.root, queue, message_id, "", lambda status: True)
+    operation = sweep_overdue(
+        place.root, Place(State.DELAYED, queue, message_id), lambda status: True
+    )
     assert place.run(operation) is expected
 
 

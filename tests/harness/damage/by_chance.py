@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from harness.damage.each_breach import Place, keyed
+from harness.damage.each_breach import Place, keyed, packed
 from harness.messages import new_id, put_file
 from mq.model.names import QueueName
 from mq.store.disk.flush import NoFlusher
@@ -32,6 +32,9 @@ class Lived:
             path = place.entry("delay")
             path.write_bytes(f"delayed {number}".encode())
             self.published(path)
+        self.published(packed(place))
+        pack = packed(place)
+        self.published(pack.rename(place.top / "delay" / f"orders:{pack.name}"))
         path = place.ready(b"with a key", ",k=night")
         keyed(place, path.name)
         self.published(path)

@@ -10,11 +10,17 @@ from pathlib import Path
 from harness.clock import FakeClock
 from harness.messages import new_id, put_entry, put_file
 from harness.needs import cannot_run
-from mq.model.limits import FORGOTTEN_AFTER_S, OVERDUE_AFTER_S, SWEEP_EVERY_S
+from harness.packs import new_pack, put_pack
+from mq.model.lifecycle import State
+from mq.model.limits import FORGOTTEN_AFTER_S, SWEEP_EVERY_S
 from mq.model.message import Stamp
-from mq.store.audit.breaches import Breach
-from mq.store.core.root import Root, open_root
+from mq.model.names import MessageId, QueueName
+from mq.store.audit.findings import Breach
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
+from mq.store.format.packs import Try, parts
+from mq.store.opening import open_root
+from mq.store.scan.tally import OVERDUE_AFTER_S
 
 NOBODYS_NS = 1_700_000_000_123_456_789
 
@@ -65,8 +71,38 @@ def put_leased(place: Place, folder: str, body: bytes = b"x", more: str = "") ->
     return ready.rename(place.folder(folder) / f"orders:{ready.name}")
 
 
+def packed(place: Place, items: int = 3, bodies: list[bytes] | None = None) -> Path:
+    """A ready pack."""
+    pack = new_pack(items)
+    return put_pack(place.queue / pack.text, pack, due_ms=place.clock.now_ms(), bodies=bodies)
+
+
+def beside_its_pack(place: Place) -> Path:
+    item = MessageId.parse(packed(place).name).item(2)
+    return put_file(place.queue / item.text, b"x", place.clock.now_ms())
+
+
+def parting(place: Place, is_parted: bool = True) -> Path:
+    """A try to part a pack, or a parted pack, of which one message is at its place."""
+    pack = new_pack(3)
+    each = Try.begun(QueueName.parse("orders"), pack, State.READY)
+    layout, now_ms = place.root.layout, place.clock.now_ms()
+    if not Path(parts(layout)).exists():
+        place.folder("new/.parts")
+    folder = place.folder(f"new/.parts/{each.name}")
+    for item in pack.all_items()[1:]:
+        put_file(Path(each.item_path(layout, item)), b"x" if is_parted else b"{}", now_ms)
+    if not is_parted:
+        return folder
+    put_file(place.queue / pack.item(1).text, b"x", now_ms)
+    return put_pack(Path(each.pack_path(layout)), pack, due_ms=now_ms)
+
+
 def lay_out_all_that_is_allowed(place: Place) -> None:
     place.ready()
+    packed(place)
+    for is_parted in (True, False):
+        parting(place, is_parted)
     place.ready(b"0123456789", ",h=10")
     for state in ("new", "delay", "remove"):
         place.entry(state)
@@ -224,6 +260,16 @@ def second_of_a_key(place: Place) -> Path:
     return place.ready(more=",k=night")
 
 
+def stale_entry(place: Place, folder: str, more: str) -> Path:
+    """Of a message that lives no more, of long ago."""
+    path = place.top / folder / f"{new_id().text}{more}"
+    for each in reversed(path.parents[: len(Path(folder).parts)]):
+        each.mkdir(mode=0o700)
+    path.symlink_to("-")
+    os.utime(path, (0, 0), follow_symlinks=False)
+    return path
+
+
 def orphan(place: Place, kind: str, target: str) -> Path:
     path = keyed(place, target, kind)
     place.clock.advance(FORGOTTEN_AFTER_S + 3 * SWEEP_EVERY_S)
@@ -240,6 +286,11 @@ def owned(path: Path) -> Path:
 def old(place: Place, path: Path, age_s: float) -> Path:
     """Which nobody has touched since."""
     os.utime(path, ns=(Stamp(place.clock.now_ms()).mtime_ns(),) * 2)
+    place.clock.advance(age_s + 3 * SWEEP_EVERY_S)
+    return path
+
+
+def waited(place: Place, path: Path, age_s: float) -> Path:
     place.clock.advance(age_s + 3 * SWEEP_EVERY_S)
     return path
 
@@ -299,7 +350,7 @@ DAY_S = 24 * HOUR_S
 
 BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.FORMAT, lambda place: without(place, "format")),
-    (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 2\n")),
+    (Breach.FORMAT, lambda place: rewritten(place.top / "format", "mq 3\n")),
     (Breach.FOLDER, lambda place: without(place, "delay")),
     (Breach.SYMLINK, lambda place: symlink(without(place, "delay"), "/tmp")),
     (Breach.SYMLINK, lambda place: symlink(place.top / "history", "/tmp")),
@@ -353,6 +404,10 @@ BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.KEY, second_of_a_key),
     (Breach.ORPHAN, lambda place: orphan(place, "keys", new_id().text + ",k=night")),
     (Breach.ORPHAN, lambda place: orphan(place, "keys", "/etc/passwd")),
+    (Breach.ENTRY, lambda place: place.ready(more=",e=60")),
+    (Breach.ENTRY, lambda place: place.ready(b"X-Message-Tags: a\nbody", ",t=1,h=18")),
+    (Breach.ORPHAN, lambda place: stale_entry(place, "expiring/orders/00000000", ",e=60")),
+    (Breach.ORPHAN, lambda place: stale_entry(place, "tags/orders/ca/a", ",t=1,h=18")),
     (Breach.ORPHAN, lambda place: orphan(place, "idempotency", new_id().text)),
     (Breach.STORAGE, lambda place: unlisted(place, "queues/orders")),
     (Breach.STORAGE, lambda place: unlisted(place, "keys")),
@@ -378,6 +433,11 @@ BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.OWNER, lambda place: owned(put_file(place.top / "schedules/.lock"))),
     (Breach.OWNER, lambda place: owned(place.folder("history"))),
     (Breach.UNREADABLE, lambda place: place.ready(b"\xff\xff", ",h=2")),
+    (Breach.PACK, lambda place: put_file(packed(place), b'{"sizes": [1, 2, 3]}\n', 1)),
+    (Breach.PACK, lambda place: packed(place, bodies=[b"one", b"too few"])),
+    (Breach.ITEM, beside_its_pack),
+    (Breach.PARTED, lambda place: waited(place, parting(place), 0)),
+    (Breach.LEFTOVER, lambda place: waited(place, parting(place, is_parted=False), HOUR_S)),
     (Breach.TWO_STATES, lambda place: twice_ready(place, "flat", "bucket")),
     (Breach.TWO_STATES, lambda place: twice_ready(place, "flat", "deep")),
     (Breach.TWO_STATES, lambda place: twice_ready(place, "bucket", "deep")),
@@ -386,6 +446,10 @@ BREACHES: list[tuple[Breach, Callable[[Place], Path]]] = [
     (Breach.JOURNAL, lambda place: committed(place, b"{}")),
     (Breach.LEFTOVER, lambda place: old(place, place.tombstone("gone"), HOUR_S)),
     (Breach.LEFTOVER, lambda place: old(place, put_file(place.top / "shovels/gone.json"), 0)),
+    (
+        Breach.LEFTOVER,
+        lambda place: old(place, put_file(place.folder("active") / "gone.lock", b"{}"), 0),
+    ),
     (Breach.LEFTOVER, lambda place: old(place, put_file(place.top / "members/a.json"), DAY_S)),
     (Breach.LEFTOVER, lambda place: old(place, put_file(place.top / "leases/c.1.json"), 600)),
     (Breach.LEFTOVER, lambda place: old(place, unfinished(place, "settings", "orders"), HOUR_S)),

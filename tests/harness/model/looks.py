@@ -7,12 +7,10 @@ from harness.model.machine import Machine, all_of_it, messages, queues
 from harness.model.messages import DELAYED, READY, REMOVED, Known
 from mq.model.errors import QueueNotFound
 from mq.model.lifecycle import State
-from mq.model.looking import Page
-from mq.model.message import Stamp
+from mq.model.message import Page, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.operations.read import Reading
-from mq.store.scan.census import Census
-from mq.store.scan.counting import count
+from mq.store.scan.census import Census, count
 
 STATES = {READY: State.READY, DELAYED: State.DELAYED, REMOVED: State.REMOVED}
 
@@ -67,7 +65,8 @@ class WithLooks(Machine):
 
     def peek(self, queue: QueueName, page: Page) -> list[Reading]:
         refusal = None if queue in self.model.queues else QueueNotFound
-        return self.run(self.broker.peek(queue, page), refusal) or []
+        peeked = self.run(self.broker.peek(queue, page), refusal)
+        return peeked.found if peeked else []
 
     def in_order(self, queue: QueueName, state: str) -> list[Known]:
         """Ready ones in the order of delivery, others by id."""

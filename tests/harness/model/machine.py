@@ -20,26 +20,27 @@ from harness.clock import FakeClock
 from harness.folders import files_below, message_files, mtime_ns
 from harness.model.keyring import ClockedFiles, links_below
 from harness.model.messages import REMOVED, WHOLE, Known, Model
+from harness.packs import as_messages
 from harness.upkeep import all_policies
 from mq.broker.broker import Broker
 from mq.model.errors import MqError
 from mq.model.limits import FOLDER_FILES_MAX, SWEEP_EVERY_S
-from mq.model.looking import Part
-from mq.model.message import Delivery, Stamp
-from mq.model.names import QueueName
+from mq.model.message import Delivery, Part, Stamp
+from mq.model.names import MessageId, QueueName
 from mq.model.settings import QueueSettings
-from mq.store.audit.breaches import Breach
+from mq.store.audit.findings import Breach
 from mq.store.core.find import Precondition
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
 from mq.store.disk.flush import NoFlusher
+from mq.store.opening import open_root
 from mq.store.operations.queues import ANY_SHAPE
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
 
 NAMES = [QueueName.parse(text) for text in ("a", "a_SIDELINE")]
-DEFAULTS = QueueSettings(visibility_s=30.0)
+DEFAULTS = QueueSettings(visibility_s=30.0, pack_messages_max=3)
 DAY_S = 24 * 3600
 # The model says itself what is due, and which keys stay; only a mover's pass is awaited for both.
 IN_TIME = frozenset({Breach.OVERDUE, Breach.ORPHAN, Breach.LEFTOVER})
@@ -114,7 +115,12 @@ class Machine(RuleBasedStateMachine):
             for folder in (self.path / REMOVED).glob("*.d")
             for path in files_below(folder)
         ]
-        return sorted(found)
+        return as_messages(found)
+
+    def packs(self, folder: str) -> set[str]:
+        """The packs in a folder, by their names in delay/."""
+        names = message_files(self.path)[folder]
+        return {each for each in names if MessageId.parse(each.partition(":")[2]).items}
 
     def assert_is(self, delivery: Delivery | None, known: Known | None) -> None:
         """That a fetch gave what the model did."""
@@ -173,10 +179,12 @@ class Machine(RuleBasedStateMachine):
     def folders_hold_what_the_model_says(self) -> None:
         if not hasattr(self, "path"):
             return
-        assert {**message_files(self.path), WHOLE: self.whole()} == self.model.entries()
+        files = {state: as_messages(of) for state, of in message_files(self.path).items()}
+        assert {**files, WHOLE: self.whole()} == self.model.entries()
         stamps = {
-            path.name: Stamp.from_mtime_ns(mtime_ns(path))
+            name: Stamp.from_mtime_ns(mtime_ns(path))
             for path in files_below(self.path / "delay")
+            for name in as_messages((path.name,))
         }
         assert stamps == self.model.stamps()
         self.links_are_what_the_model_says()

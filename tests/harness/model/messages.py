@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from harness.model.keyring import Keyring
 from mq.model.errors import DeliveredAgain, KeyNotFound, MessageNotFound, MqError, QueueNotFound
 from mq.model.headers import Headers
-from mq.model.limits import PURGE_MARK_KEPT_S
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.settings import QueueSettings
+from mq.store.operations.purge import PURGE_MARK_KEPT_S
 
 READY, DELAYED, REMOVED = "queues", "delay", "remove"
 WHOLE = "whole"

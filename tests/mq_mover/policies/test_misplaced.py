@@ -8,20 +8,20 @@ from harness.api import call, delete
 from harness.audits import assert_audits_clean
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.logged import event
 from harness.messages import put_file
 from harness.server import Serve
 from harness.upkeep import work_of
 
-from mq.model.limits import BUCKET_KEPT_S
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.model.upkeep_limits import MISPLACED_EVERY_S, MISPLACED_MOVED_MAX
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import FOLDER_MODE, Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
-from mq.store.format.bucket_names import Shape
+from mq.store.format.bucket_names import BUCKET_KEPT_S, Shape
+from mq.store.opening import open_root
 from mq.store.operations.queues import WantedShape, create_queue
-from mq_mover.policies.misplaced import Misplaced
+from mq_mover.policies.misplaced import MISPLACED_EVERY_S, MISPLACED_MOVED_MAX, Misplaced
 
 QUEUE = QueueName.parse("q")
 WINDOW_S = 66
@@ -164,5 +164,5 @@ def test_what_is_at_its_place_too_stays(root: Path, caplog: pytest.LogCaptureFix
     for _ in range(2):
         assert policy.act().acted == 0
     assert flat.read_bytes() == b"other"
-    said = [each.getMessage() for each in caplog.records if each.name == "mq-mover.policies"]
-    assert said == ["misplaced messages stay"]
+    said = [event(each) for each in caplog.records if each.name == "mq-mover.policies"]
+    assert said == ["could not move misplaced messages"]

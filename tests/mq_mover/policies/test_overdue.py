@@ -15,22 +15,21 @@ from harness.faults import FaultyFiles
 from harness.messages import put_entry
 from harness.upkeep import MEMBER
 
-from mq.coordination.alone import Alone
-from mq.coordination.coordinator import View
+from mq.coordination.coordinator import Alone, View
 from mq.model.message import Reason, Stamp
 from mq.model.names import QueueName
-from mq.model.upkeep_limits import (
-    OVERDUE_EVERY_S,
-    OVERDUE_FIRST_S,
-    OVERDUE_TAKEN_OVER_S,
-    SWEEP_AFTER_S_DEFAULT,
-)
-from mq.store.core.root import Root
+from mq.model.settings import SWEEP_AFTER_S_DEFAULT
+from mq.store.opening import root_of
 from mq.store.operations.redeliver import Timer
 from mq.store.settings.registry import Registry
 from mq_mover.mover import Mover
 from mq_mover.policies import overdue as module
-from mq_mover.policies.overdue import Overdue
+from mq_mover.policies.overdue import (
+    OVERDUE_EVERY_S,
+    OVERDUE_FIRST_S,
+    OVERDUE_TAKEN_OVER_S,
+    Overdue,
+)
 from mq_mover.policy import Policies, Work
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def test_a_sidelines_message_waits_longer_and_comes_back_there(bench: "Bench") -
     files = FaultyFiles()
     files.fail("rename", errno.EIO, where=SIDELINE)
     # The mover cannot do it; the sweep's own steps, which are the same, succeed.
-    stuck = Root.of(bench.root.layout, files, bench.clock)
+    stuck = root_of(bench.root.layout, files, bench.clock)
     member = Member(bench, mover=Mover(stuck, bench.flusher, Timer()))
     assert member.rounds(2000) == 0
     assert entry.exists()

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from harness.logged import event
 from harness.messages import new_id, put_file
 from harness.processes import eventually
 from harness.upkeep import MEMBER
 
-from mq.coordination.alone import Alone
+from mq.coordination.coordinator import Alone
+from mq.model.limits import TURN_SILENT_S
 from mq.model.message import Stamp
 from mq.model.names import QueueName
 from mq.model.shovel import (
     SHOVEL_AGAIN_S,
     SHOVEL_SCHEDULED_RUNS_MAX,
     SHOVEL_SCHEDULES_LOOK_S,
-    SHOVEL_SILENT_S,
     RunState,
 )
 from mq.store.disk.files import Files
@@ -136,7 +137,7 @@ def test_a_run_is_told_of_in_the_log_when_it_moved_something(
         for _ in range(2):
             bench.clock.advance(EVERY_S)
             member.until_over()
-    told = [each for each in caplog.records if each.getMessage() == "a shovel ended"]
+    told = [each for each in caplog.records if event(each) == "a shovel ended"]
     assert [each.levelno for each in told] == [logging.INFO, logging.DEBUG]
     assert [vars(each)["fields"]["moved"] for each in told] == [1, 0]
 
@@ -444,7 +445,7 @@ def test_one_who_stands_still_loses_its_turn_and_wakes_up_to_nothing(
         os.utime(lock, ns=(now_ns, now_ns))
         assert Member(bench).turn() == 0
         assert path.exists()
-        bench.clock.advance(SHOVEL_SILENT_S)
+        bench.clock.advance(TURN_SILENT_S)
         assert Member(bench).until_over() == 1
         assert back(path).exists()
         assert lock.stat().st_ino != os.fstat(held.fileno()).st_ino

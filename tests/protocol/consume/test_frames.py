@@ -8,15 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mq.model.errors import BadFrame
+from mq.model.failure import FAILURE_BYTES_MAX, Failure
 from mq.model.limits import BATCH_MESSAGES_MAX, PRIORITY_MAX, VISIBILITY_S_MAX, VISIBILITY_S_MIN
-from mq.model.message import Delivery, Stamp
+from mq.model.message import Delivery, Reason, Stamp
 from mq.model.names import MessageId, QueueName
-from mq.protocol.consume.errors import BadFrame
 from mq.protocol.consume.frames import (
+    CREDIT_MAX,
+    FOLLOWS_MAX,
+    LAST_MAX,
+    REF_CHARS_MAX,
+    REF_MAX,
+    SUBSCRIPTIONS_MAX,
     Command,
+    Follow,
+    Followed,
     Grant,
     Settle,
     Subscribe,
+    Unfollow,
     Unsubscribe,
     Verb,
     Wanted,
@@ -26,7 +36,6 @@ from mq.protocol.consume.frames import (
     results_frame,
     unsubscribed_frame,
 )
-from mq.protocol.consume.limits import CREDIT_MAX, REF_CHARS_MAX, REF_MAX, SUBSCRIPTIONS_MAX
 
 ID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab,p=9.json"
 REFS = st.none() | st.text(max_size=REF_CHARS_MAX) | st.integers(-REF_MAX, REF_MAX)
@@ -41,9 +50,14 @@ WANTED = st.fixed_dictionaries(
         "select": st.text(),
     },
 )
+FOLLOWED = st.fixed_dictionaries(
+    {"queue": st.text()}, optional={"select": st.text(), "last": st.integers(0, LAST_MAX)}
+)
 COMMANDS = st.one_of(
     st.builds(lambda each: {"subscribe": each}, st.lists(WANTED, min_size=1, max_size=5)),
     st.builds(lambda each: {"unsubscribe": each}, TEXTS),
+    st.builds(lambda each: {"follow": each}, st.lists(FOLLOWED, min_size=1, max_size=5)),
+    st.builds(lambda each: {"unfollow": each}, TEXTS.map(lambda each: each[:FOLLOWS_MAX])),
     st.builds(
         lambda each: {"credit": each},
         st.dictionaries(st.text(), st.integers(1, CREDIT_MAX), min_size=1),
@@ -57,7 +71,12 @@ JSON = st.recursive(
 )
 # What looks like a command, and is one now and then.
 NEAR = st.dictionaries(
-    st.sampled_from(["subscribe", "unsubscribe", "ack", "release", "sideline", "credit", "ref"]),
+    st.sampled_from(
+        [
+            *("subscribe", "unsubscribe", "follow", "unfollow", "ack", "release", "sideline"),
+            *("credit", "prefetched", "ref"),
+        ]
+    ),
     JSON | st.lists(WANTED) | TEXTS,
     max_size=3,
 )
@@ -72,6 +91,11 @@ def test_a_command_is_what_it_says(said: dict[str, Any], ref: Any) -> None:
         case Subscribe(wanted):
             assert name == "subscribe"
             assert wanted == tuple(Wanted(**each) for each in value)
+        case Follow(followed):
+            assert name == "follow"
+            assert followed == tuple(Followed(**each) for each in value)
+        case Unfollow(queues):
+            assert (name, list(queues)) == ("unfollow", value)
         case Unsubscribe(queues):
             assert (name, list(queues)) == ("unsubscribe", value)
         case Grant(credit):
@@ -100,6 +124,21 @@ def test_a_subscription_has_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("verb", "why", "reason", "failure"),
+    [
+        ("release", "exception", Reason.REJECTED, Failure("exception")),
+        ("release", {"type": "E"}, Reason.EXCEPTION, Failure(type="E")),
+        ("sideline", "exception", Reason.EXCEPTION, None),
+        ("sideline", "why", Reason.REJECTED, Failure("why")),
+        ("sideline", {"type": "E", "text": "x"}, Reason.EXCEPTION, Failure("x", "E")),
+    ],
+)
+def test_what_settles_says_why(verb: str, why: Any, reason: Reason, failure: Failure) -> None:
+    command = parse(json.dumps({verb: ["x"], "reason": why}))
+    assert command.does == Settle(Verb(verb), ("x",), reason=reason, failure=failure)
+
+
+@pytest.mark.parametrize(
     "said",
     [
         {"subscribe": []},
@@ -123,6 +162,14 @@ def test_a_subscription_has_defaults() -> None:
         {"subscribe": [{"queue": "q", "select": 1}]},
         {"subscribe": [{"queue": "q"}] * (SUBSCRIPTIONS_MAX + 1)},
         {"unsubscribe": []},
+        {"follow": []},
+        {"follow": ["q"]},
+        {"follow": [{}]},
+        {"follow": [{"queue": "q", "last": LAST_MAX + 1}]},
+        {"follow": [{"queue": "q", "select": None}]},
+        {"follow": [{"queue": "q", "credit": 1}]},
+        {"follow": [{"queue": "q"}] * (FOLLOWS_MAX + 1)},
+        {"unfollow": []},
         {"unsubscribe": "q"},
         {"unsubscribe": [1]},
         {"credit": {}},
@@ -134,7 +181,20 @@ def test_a_subscription_has_defaults() -> None:
         {"ack": [None]},
         {"release": ["x"] * (BATCH_MESSAGES_MAX + 1)},
         {"sideline": {}},
+        {"prefetched": []},
+        {"prefetched": [{"queue": "q", "id": ID}]},
+        {"prefetched": [{"queue": "q", "id": ID, "receives": 0}]},
+        {"prefetched": [{"queue": "q", "id": "../x", "receives": 1}]},
+        {"prefetched": [{"queue": "a b", "id": ID, "receives": 1}]},
+        {"prefetched": [{"queue": 1, "id": ID, "receives": 1}]},
         {"ack": ["x"], "release": ["y"]},
+        {"ack": ["x"], "reason": "why"},
+        {"release": ["x"], "reason": ""},
+        {"release": ["x"], "reason": None},
+        {"release": ["x"], "reason": "x" * (FAILURE_BYTES_MAX + 1)},
+        {"release": ["x"], "unhandled": True, "reason": "why"},
+        {"sideline": ["x"], "reason": {"more": "x"}},
+        {"sideline": ["x"], "unhandled": True},
         {"nack": ["x"]},
         {},
     ],

@@ -5,23 +5,22 @@ from harness.api import id_at
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mq.model.errors import MessageNotFound
-from mq.model.message import Delivery, Stamp
-from mq.model.names import MessageId, QueueName
-from mq.protocol.consume.errors import (
+from mq.model.errors import (
     AlreadySubscribed,
+    MessageNotFound,
     NotSubscribed,
     TooManySubscriptions,
     TooMuchCredit,
 )
-from mq.protocol.consume.limits import (
+from mq.model.message import Delivery, Stamp
+from mq.model.names import MessageId, QueueName
+from mq.protocol.consume.frames import CREDIT_MAX, SUBSCRIPTIONS_MAX, Fetched
+from mq.protocol.consume.session import (
     CLAIMED_AHEAD_BYTES,
     CLAIMED_AHEAD_MAX,
-    CREDIT_MAX,
-    SUBSCRIPTIONS_MAX,
     TURN_MESSAGES_MIN,
+    Session,
 )
-from mq.protocol.consume.session import Session
 
 QUEUES = ("a", "b", "c")
 LATE_MS = 1 << 50
@@ -248,6 +247,18 @@ def test_the_end_tells_what_the_program_never_had() -> None:
     had, unhandled = session.end()
     assert [each.id.text for each in had] == [before, begun]
     assert [each.id.text for each in unhandled] == [waiting]
+
+
+def test_what_was_prefetched_is_remembered_up_to_a_limit() -> None:
+    session = Session()
+    fetched = [
+        Fetched(QueueName("q"), MessageId.parse(id_at(1_700_000_000_000 + n)), 1)
+        for n in range(CREDIT_MAX + 2)
+    ]
+    session.prefetched(fetched)
+    session.begin([fetched[5].id.text])
+    assert session.take_prefetched() == [each for each in fetched[2:] if each is not fetched[5]]
+    assert session.take_prefetched() == []
 
 
 class SessionMachine(RuleBasedStateMachine):

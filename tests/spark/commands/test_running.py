@@ -1,15 +1,17 @@
 """Ctrl-C in a job's command, at a moment that neither py4j nor the job passes on as it came."""
 
+import io
 import logging
 import os
 import signal
 
 import pytest
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from rich.console import Console
 
 from mq.model.errors import MqError
 from mq.spark.commands.archive import ending_by_signal
-from mq.spark.commands.running import Job
+from mq.spark.commands.running import Bar, Job, pace
 from mq.tools.mqctl.exits import ExitCode, Failed
 
 
@@ -83,3 +85,20 @@ def test_an_error_without_an_interrupt_is_a_failure() -> None:
     with pytest.raises(Failed, match="Spark: lost") as failed, new_job().running():
         raise Py4JError("lost")
     assert failed.value.exit_code == ExitCode.REFUSED
+
+
+def test_progress_says_how_fast_and_what_is_left() -> None:
+    assert pace(0, 100, 5) == pace(5, 100, 0) == ""
+    assert pace(250_000, 1_000_000, 2) == "125,000/s, 0:00:06 left"
+    assert pace(3, None, 2) == "2/s"
+    seen = io.StringIO()
+    console = Console(file=seen, force_terminal=True, width=120)
+    with Bar(console, is_quiet=False) as bar:
+        bar.began("drains", lambda: 40)
+        bar.advanced(10)
+    assert "drains" in seen.getvalue()
+    assert "10/40" in seen.getvalue()
+    # A count takes time: it is for those who see it.
+    with Bar(console, is_quiet=True) as bar:
+        bar.began("drains", lambda: pytest.fail("is counted"))
+        bar.advanced(10)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from harness.points import VARIABLE, Points
 from harness.processes import PATIENCE_S, eventually
+from harness.spark_cluster import SHORT_LIVED, SITE
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ SPARK_PATIENCE_S = 150.0
 _HERE = Path(__file__).parent
 _TESTS = _HERE.parent.parent
 # Where the workers of a local cluster find what they import.
-_IMPORTS = (_HERE / "site", _TESTS.parent, _TESTS)
+_IMPORTS = (SITE, _TESTS.parent, _TESTS)
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ class Driver:
                     VARIABLE: str(folder / "points"),
                     "PYTHONPATH": os.pathsep.join(map(str, _IMPORTS)),
                     "SPARK_LOCAL_IP": "127.0.0.1",
+                    # Executors of a cluster inherit it.
+                    "JDK_JAVA_OPTIONS": SHORT_LIVED,
                 },
                 start_new_session=True,
             )

@@ -94,7 +94,6 @@ def test_two_jobs_publish_with_one_publish_id(drivers: Drivers, place: Place) ->
     pid = first.stopped()
     other = drivers.another()
     _publish(other, place, publishId="night-1").result()
-    other.kill()
     os.kill(pid, signal.SIGCONT)
     first.result()
     _settle(driver, place)

@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 from harness.archiving import data_files, put_removed, rows_of
 from harness.folders import make_root
-from harness.messages import number_in
+from harness.messages import number_in, put_file
+from harness.packs import new_pack, put_pack
 from harness.processes import Processes, eventually
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from mq.model.history import Event, Line
-from mq.spark.jobs.archive import Wanted, archive
+from mq.spark.jobs.archive import archive
 from mq.spark.jobs.archive_folder import NoArchive
-from mq.spark.jobs.archive_schema import ARCHIVE
+from mq.spark.jobs.archive_rows import ARCHIVE
+from mq.spark.jobs.archive_task import Wanted
 from mq.spark.jobs.archived import archived, reading
-from mq.spark.jobs.watching import Unwatched
+from mq.spark.jobs.tasks import Amount, Unwatched
 from mq.store.format.history import date_of
 
 QUEUES = ("007", "1e5", "o.1_x", "orders", "orders_SIDELINE")
@@ -32,7 +34,7 @@ class _Away(Unwatched):
     def __init__(self, staging: Path) -> None:
         self._staging = staging
 
-    def began(self, what: str, of: int | None = None) -> None:
+    def began(self, what: str, of: Amount = None) -> None:
         if of:
             shutil.rmtree(self._staging)
 
@@ -45,9 +47,9 @@ class Watched:
         self.notes: list[str] = []
         self.of = self.done = 0
 
-    def began(self, what: str, of: int | None = None) -> None:
+    def began(self, what: str, of: Amount = None) -> None:
         self.steps.append(what)
-        self.of += of or 0
+        self.of += (of() if callable(of) else of) or 0
 
     def advanced(self, by: int) -> None:
         self.done += by
@@ -58,10 +60,6 @@ class Watched:
 
 def ids(paths: Iterable[Path]) -> set[str]:
     return {path.name.partition(":")[2] for path in paths}
-
-
-def ids_in(frame: DataFrame) -> list[str]:
-    return sorted(row.id for row in frame.select("id").collect())
 
 
 def tell(root: Path, queue: str, day: str, *lines: bytes) -> None:
@@ -88,7 +86,7 @@ def test_what_was_removed_is_read_back(
     assert (watcher.of, watcher.done) == (150, 150)
     assert [note for note in watcher.notes if "from now on" in note] == watcher.notes
     with reading(spark, to) as frame:
-        assert frame.schema == ARCHIVE
+        assert frame.schema == spark.createDataFrame([], ARCHIVE).schema
         rows = frame.collect()
         assert sorted(number_in(bytes(row.value)) for row in rows) == list(range(150))
         assert {row.id for row in rows} == ids(paths)
@@ -112,9 +110,9 @@ def test_an_archive_of_nothing_and_none(spark: SparkSession, tmp_path: Path) -> 
     root, to = make_root(tmp_path / "root"), tmp_path / "archive"
     assert archive(spark, root, to).messages == 0
     with reading(spark, to) as frame:
-        assert frame.schema == ARCHIVE
+        assert frame.schema == spark.createDataFrame([], ARCHIVE).schema
         assert frame.collect() == []
-    with pytest.raises(NoArchive, match="there is no archive"):
+    with pytest.raises(NoArchive, match="not an mq archive"):
         archived(spark, tmp_path)
 
 
@@ -125,12 +123,21 @@ def test_the_histories_of_messages(spark: SparkSession, tmp_path: Path) -> None:
     one, other = (path.name.partition(":")[2] for path in (known, aside))
     at = int(one[:8] + one[9:13], 16)
     day = date_of(at)
+    pack, parted = new_pack(2), new_pack(2)
+    put_pack(root / "remove" / f"orders:{pack.text}", pack)
+    own = parted.item(2)
+    put_file(root / "remove" / f"orders:{own.text}", b"own")
     lines = [
         Line(at + 2000, Event.REMOVED, one, receives=1),
         Line(at, Event.FETCHED, one, receives=1, due_ms=at + 30_000),
         Line(at, Event.PUBLISHED, one),
         Line(at + 5, Event.PUBLISHED, other),
         Line(at + 9, Event.SIDELINED, other, reason="rejected"),
+        Line(at, Event.PUBLISHED, pack.text),
+        Line(at, Event.PUBLISHED, parted.text),
+        Line(at + 1, Event.PARTED, parted.text),
+        Line(at + 2, Event.REMOVED, own.text),
+        Line(at + 1, Event.REMOVED, parted.item(1).text),
     ]
     written = [line.written("mq-0000000000000000") for line in lines]
     tell(
@@ -142,6 +149,9 @@ def test_the_histories_of_messages(spark: SparkSession, tmp_path: Path) -> None:
     with reading(spark, to) as frame:
         found = {row.id: row.events for row in frame.collect()}
     assert found.pop(unknown.name.partition(":")[2]) is None
+    for item in pack.all_items():
+        assert [event.event for event in found[item.text]] == ["published"]
+    assert [event.event for event in found[own.text]] == ["published", "parted", "removed"]
     assert [event.event for event in found[one]] == ["published", "fetched", "removed"]
     assert [event.event for event in found[other]] == ["published", "sidelined", "removed"]
     assert found[one][1].receives == 1
@@ -162,7 +172,7 @@ def test_small_files_become_few_when_nobody_reads(spark: SparkSession, tmp_path:
         done = archive(spark, root, to, Wanted(small_files_max=2), watcher=watcher)
         assert (done.compacted, len(data_files(to))) == (0, 6)
         assert frame.count() == 6
-    assert "somebody reads" in watcher.notes[0]
+    assert "a reader has the archive open" in watcher.notes[0]
     done = archive(spark, root, to, Wanted(small_files_max=2))
     assert (done.compacted, done.compacted_to, len(data_files(to))) == (6, 1, 1)
     assert sorted(map(key, rows_of(to))) == sorted(map(key, before))

@@ -22,9 +22,8 @@ from harness.folders import make_root
 from harness.logged_files import LoggedFiles
 
 from mq.model.errors import MqError
-from mq.spark.jobs.archive_commit import newest_batch
-from mq.spark.jobs.archive_folder import ArchiveFolder
-from mq.spark.jobs.archive_run import Wanted
+from mq.spark.jobs.archive_folder import ArchiveFolder, newest_batch
+from mq.spark.jobs.archive_task import Wanted
 from mq.store.disk.files import Files
 
 # Two batches, whose small files are made one.

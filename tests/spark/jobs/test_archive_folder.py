@@ -14,21 +14,22 @@ from harness.folders import make_root
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mq.model.bulk_limits import ARCHIVED_FILE_BYTES_MAX, SMALL_FILE_BYTES_MAX
 from mq.model.errors import ArchiveBusy, ArchivedElsewhere, StartupError
 from mq.spark.commands.archive import archive
-from mq.spark.jobs.archive import end_archiving
-from mq.spark.jobs.archive_commit import ArchiveDamaged, Commit, Filed
-from mq.spark.jobs.archive_compaction import plan
+from mq.spark.jobs.archive import end_archiving, opened_archive
 from mq.spark.jobs.archive_folder import (
+    ArchiveDamaged,
     ArchiveFolder,
     ArchiveFolderBusy,
+    Commit,
     DataFile,
+    Filed,
     NoArchive,
     own_archive_folder,
 )
-from mq.spark.jobs.archive_run import opened_archive
-from mq.spark.jobs.archive_urls import PathIsPattern
+from mq.spark.jobs.archive_rows import ARCHIVED_FILE_BYTES_MAX
+from mq.spark.jobs.archive_task import SMALL_FILE_BYTES_MAX, plan
+from mq.spark.jobs.folders import PathIsPattern
 from mq.store.disk.files import Files
 
 
@@ -90,7 +91,7 @@ def test_no_pattern_no_root_and_no_second_archive(root: Path, tmp_path: Path) ->
     with pytest.raises(StartupError):
         archive_here(tmp_path / "nowhere", tmp_path / "archive")
     archive_here(root, tmp_path / "archive")
-    with pytest.raises(ArchivedElsewhere, match="end that first"):
+    with pytest.raises(ArchivedElsewhere, match="end that archive"):
         archive_here(root, tmp_path / "another")
     assert end_archiving(root)
     assert not end_archiving(root)
@@ -201,3 +202,24 @@ def test_what_is_compacted(files: list[DataFile], small_max: int) -> None:
         of_folder = [file for file in taken if file.folder == folder]
         assert set(of_folder) <= set(small)
         assert len(small) > small_max or not of_folder
+
+
+def test_a_dry_run_counts_and_changes_nothing(root: Path, tmp_path: Path) -> None:
+    to = tmp_path / "archive"
+
+    def told(exit_code: int = 0) -> Any:
+        before = sorted(path for path in tmp_path.rglob("*"))
+        given = ["--root", str(root), "--to", str(to), "--dry-run", "--json"]
+        done = CliRunner().invoke(archive, given)
+        assert done.exit_code == exit_code, done.output
+        assert sorted(path for path in tmp_path.rglob("*")) == before
+        return json.loads(done.output if exit_code == 0 else done.stderr)
+
+    told_first = told()
+    assert told_first.pop("oldest").endswith("Z")
+    assert told_first == {"dry_run": True, "to": str(to), "messages": 3, "is_enabled": False}
+    archive_here(root, to)
+    put_removed(root, 2, first=3)
+    assert told()["messages"] == 2
+    (to / "_mq" / "archive.json").unlink()
+    assert "is not there" in told(1)["error"]["message"]

@@ -2,24 +2,34 @@
 
 import errno
 import hashlib
+import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from harness.archiving import DUE_MS, archive_here, put_removed, rows_of, sidelined_at
+from harness.archiving import (
+    DUE_MS,
+    archive_here,
+    data_files,
+    put_removed,
+    rows_of,
+    sidelined_at,
+)
 from harness.faults import FaultyFiles
 from harness.folders import make_root
-from harness.messages import make_headers, new_id, put_file
+from harness.messages import make_headers, new_id, number_in, put_file
+from harness.packs import body_of, new_pack, put_pack
 
 from mq.model.headers import print_block
 from mq.model.message import Reason
 from mq.model.names import Key, MessageId
-from mq.spark.jobs.archive_run import Wanted
+from mq.spark.jobs.archive_task import Wanted
 from mq.spark.rows import DEFAULT_HEADERS, as_map
-
-DAY = timedelta(days=1)
+from mq.store.format.layout import Layout
 
 
 @pytest.fixture
@@ -69,6 +79,7 @@ def test_a_message_with_all_that_it_may_have(root: Path) -> None:
         "body": None,
         "damaged": False,
         "events": None,
+        "failures": None,
         "batch": 1,
         "queue": "o.1_x",
         "day": f"{changed(path):%Y-%m-%d}",
@@ -119,6 +130,63 @@ def test_why_it_was_sidelined(root: Path) -> None:
     assert {row["receives"] for row in rows.values()} == {4}
 
 
+def failed(root: Path, message_id: MessageId, content: str) -> None:
+    """What a release with a reason leaves."""
+    path = Path(Layout.of(root).failure(message_id)[1])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def test_why_it_failed(root: Path) -> None:
+    said = {
+        "time": "2026-01-31T12:00:00.250Z",
+        "event": "released",
+        "queue": "orders",
+        "id": "0192f3a2-7c4e-7d2a-9b1e-0123456789ab",
+        "receives": 2,
+        "type": "ValueError",
+        "text": "no such customer: Jörg",
+    }
+    paths = [*put_removed(root, 3), *put_removed(root, 1, "orders_SIDELINE")]
+    ids = [MessageId.parse(path.name.partition(":")[2]) for path in paths]
+    strange = {"time": 5, "event": None, "text": "\ud800", "receives": True, "trace": ["x"]}
+    failed(root, ids[0], f"{json.dumps(said)}\n{json.dumps(said | {'receives': 3})}\n")
+    failed(root, ids[1], "torn {")
+    failed(root, ids[3], json.dumps(strange) + "\n")
+    rows = archived_rows(root)
+    found = [rows[each.text]["failures"] for each in ids]
+    first = {
+        "time": datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC),
+        "event": "released",
+        "queue": "orders",
+        "receives": 2,
+        "type": "ValueError",
+        "text": "no such customer: Jörg",
+        "trace": None,
+        "handler": None,
+    }
+    assert found[0] == [first, first | {"receives": 3}]
+    assert found[1:3] == [None, None]
+    assert found[3] == [dict.fromkeys(first) | {"text": "?"}]
+
+
+def test_files_of_an_older_mq_are_compacted_with_new_ones(root: Path) -> None:
+    to = root.parent / "archive"
+    (path,) = put_removed(root, 1)
+    archive_here(root, to, Wanted(compact=False))
+    (old,) = data_files(to)
+    with pa.OSFile(str(old), "rb") as file:
+        table = pq.read_table(file).drop_columns(["failures"])
+    pq.write_table(table, old)
+    (path,) = put_removed(root, 1, first=1)
+    failed(root, MessageId.parse(path.name.partition(":")[2]), '{"text": "x"}\n')
+    assert archive_here(root, to, Wanted(small_files_max=1)).compacted == 2
+    assert len(data_files(to)) == 1
+    by_number = {number_in(row["value"]): row["failures"] for row in rows_of(to)}
+    assert by_number[0] is None
+    assert [each["text"] for each in by_number[1]] == ["x"]
+
+
 def test_a_damaged_file_is_kept_as_it_is(root: Path) -> None:
     short = MessageId(new_id().uuid, header_bytes=40)
     torn = MessageId(new_id().uuid, header_bytes=4)
@@ -129,6 +197,52 @@ def test_a_damaged_file_is_kept_as_it_is(root: Path) -> None:
         row = rows[message_id.text]
         kept = (row["value"], row["damaged"], row["size"], row["sha256"], row["headers"])
         assert kept == (content, True, None, None, [])
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_pack_is_archived_as_its_messages(root: Path, threads: int) -> None:
+    block = print_block((("ce-id", "7"),))
+    packs = [
+        new_pack(100, MessageId(new_id().uuid, 3, header_bytes=len(block), extension="json")),
+        new_pack(2),
+    ]
+    paths = [
+        put_pack(root / "remove" / f"orders:{pack.text}", pack, head, DUE_MS, 2)
+        for pack, head in zip(packs, (block, b""), strict=True)
+    ]
+    (single,) = put_removed(root, 1)
+    torn = new_pack(3)
+    content = b'{"sizes": [1, 2]}\n'
+    put_file(root / "remove" / f"orders:{torn.text}", content)
+    failed(root, packs[1], '{"time": "2026-01-31T12:00:00.000Z", "text": "broken"}\n')
+    rows = archived_rows(root, Wanted(threads=threads, batch_messages=3))
+    assert rows.pop(single.name.partition(":")[2])["damaged"] is False
+    damaged = rows.pop(torn.text)
+    assert (damaged["value"], damaged["damaged"], damaged["size"]) == (content, True, None)
+    assert sorted(rows) == sorted(each.text for pack in packs for each in pack.all_items())
+    for pack, path in zip(packs, paths, strict=True):
+        for item in pack.all_items():
+            row, body = rows[item.text], body_of(item)
+            assert (row["value"], row["size"]) == (body, len(body))
+            assert row["sha256"] == hashlib.sha256(body).hexdigest()
+            assert (row["priority"], row["receives"]) == (item.priority, 2)
+            assert (row["removed"], row["removal"]) == (changed(path), "message")
+            extra = [("ce-id", "7")] if item.header_bytes else []
+            assert len(row["headers"]) == 1 + len(extra)
+            assert row["headers"][1:] == extra
+            failures = [each["text"] for each in row["failures"] or ()]
+            assert failures == (["broken"] if pack is packs[1] else [])
+
+
+def test_a_pack_that_is_gone_was_all_its_messages(root: Path) -> None:
+    packs, to, files = [new_pack(5), new_pack(7)], root.parent / "archive", FaultyFiles()
+    paths = [put_pack(root / "remove" / f"orders:{pack.text}", pack, b"", DUE_MS) for pack in packs]
+    files.fail("read_opened", errno.EIO, paths[0].name, times=1)
+    with pytest.raises(OSError, match="Input/output error"):
+        archive_here(root, to, folder_files=files)
+    paths[1].unlink()
+    done = archive_here(root, to, folder_files=files)
+    assert (done.messages, done.gone) == (5, 7)
 
 
 @pytest.mark.parametrize("size", [99, 100, 101, 3 << 20])

@@ -8,24 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from harness.messages import put_file
+from harness.packs import body_of, new_pack, put_pack
 from pyspark.sql import SparkSession
 
 from mq.model.clock import SystemClock
 from mq.model.history import Event, Line
-from mq.model.limits import OVERDUE_AFTER_S
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.spark.jobs.archive_schema import ARCHIVE
+from mq.spark.jobs.archive_rows import ARCHIVE
 from mq.spark.jobs.audit import audit, folders_of
 from mq.spark.jobs.audit_bodies import checked_bodies
 from mq.spark.jobs.audit_counts import Reconciled, counting_of, reconciled
-from mq.spark.jobs.audit_report import Audited, Balance
+from mq.spark.jobs.audit_findings import Audited, Balance
 from mq.spark.jobs.audit_tasks import Task
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.history import Day, date_of, day_folder
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
+from mq.store.scan.tally import OVERDUE_AFTER_S
 
 HOUR_MS = 3_600_000
 
@@ -84,6 +86,16 @@ class Kept:
             put_file(self.top / folder / name, body, self.root.now_ms() + HOUR_MS).chmod(0o600)
         return message_id.text
 
+    def packed(self, folder: str | None, items: int, *events: Event) -> MessageId:
+        """Likewise a pack."""
+        pack = new_pack(items, uuids=self._uuids)
+        for event in (Event.PUBLISHED, *events):
+            self.tell(event, pack.text)
+        if folder is not None:
+            name = pack.text if folder.startswith("queues") else f"orders:{pack.text}"
+            put_pack(self.top / folder / name, pack, due_ms=self.root.now_ms() + HOUR_MS)
+        return pack
+
     def counts(
         self, spark: SparkSession, archived: list[dict[str, Any]] | None = None
     ) -> Reconciled:
@@ -108,9 +120,15 @@ def a_life(kept: Kept) -> dict[str, int]:
     kept.published("queues/orders_SIDELINE", Event.SIDELINED)
     kept.published("remove", Event.REMOVED)
     kept.published(None, Event.FETCHED, Event.REMOVED)
+    kept.packed("queues/orders", 3)
+    kept.packed("remove", 4, Event.FETCHED, Event.REMOVED)
+    # One item of a parted pack was removed and reaped, the other is delayed.
+    parted = kept.packed(None, 2, Event.FETCHED, Event.PARTED)
+    kept.tell(Event.REMOVED, parted.item(1).text)
+    put_file(kept.top / f"delay/orders:{parted.item(2).text}", b"x", kept.root.now_ms() + HOUR_MS)
     return {
-        "published": 7, "ready": 2, "delayed": 1, "leased": 1, "sidelined": 1, "removed": 1,
-        "reaped": 1,
+        "published": 7 + 3 + 4 + 2, "ready": 2 + 3, "delayed": 1 + 1, "leased": 1, "sidelined": 1,
+        "removed": 1 + 4, "reaped": 1 + 1,
     }  # fmt: skip
 
 
@@ -125,12 +143,14 @@ def test_counts_reconcile_differ_or_are_unknown(spark: SparkSession, root: Path)
     # One that nobody has removed, and that is nowhere; and one that only the archive has.
     lost, stored = kept.published(None), kept.published(None, Event.FETCHED)
     row = {"id": stored, "queue": "orders", "damaged": False}
+    assert balance_of(kept.counts(spark, [row])).outcome == "differs"
+    gone = kept.packed(None, 2)
     found = kept.counts(spark, [row])
-    assert balance_of(found).outcome == "differs"
-    assert balance_of(found).figures == lived | {"published": 9, "archived": 1, "nowhere": 1}
-    assert [(each.kind, each.path, each.queue) for each in found.findings] == [
-        ("counts", lost, "orders")
-    ]
+    more = {"published": lived["published"] + 4, "archived": 1, "nowhere": 3}
+    assert balance_of(found).figures == lived | more
+    assert {(each.kind, each.path, each.queue) for each in found.findings} == {
+        ("counts", each, "orders") for each in (lost, gone.item(1).text, gone.item(2).text)
+    }
     # Where lines are missing nothing is proved.
     kept.tell_torn()
     torn = kept.counts(spark, [row])
@@ -174,14 +194,19 @@ def test_bodies_are_held_against_their_digests(spark: SparkSession, root: Path) 
         {**common, "id": f"{gone[:-1]}1", "body": "_bodies/large", "sha256": sha256(b"l")},
         {**common, "id": f"{gone[:-1]}2", "body": "_bodies/none", "sha256": sha256(b"l")},
     ]
+    pack = kept.packed("remove", 3, Event.REMOVED)
+    for item in pack.all_items():
+        says = sha256(body_of(item)) if item.place > 1 else sha256(b"another")
+        rows.append({**common, "id": item.text, "sha256": says})
     task = Task(str(root), OVERDUE_AFTER_S, 0)
     archived = spark.createDataFrame(rows, ARCHIVE)
     count, found = checked_bodies(spark, task, folders_of(kept.root, task), archive, archived)
-    assert count == 2 + 2 + 3 + 3
+    assert count == 2 + 2 + 3 + 3 + 3
     assert sorted((each.kind, each.path) for each in found) == sorted(
         [
             ("digest", f"{root}/queues/orders/{bad}"),
             ("digest", f"{root}/remove/orders:{other}"),
+            ("digest", f"{root}/remove/orders:{pack.text}"),
             ("digest", f"{archive}/queue=orders {gone}"),
             ("digest", f"{archive}/_bodies/large"),
             ("storage", f"{archive}/_bodies/none"),

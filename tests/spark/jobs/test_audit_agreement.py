@@ -17,15 +17,15 @@ from harness.messages import new_id, put_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mq.model.limits import OVERDUE_AFTER_S
 from mq.model.names import MessageId, QueueName
 from mq.spark.jobs.audit import looked_around
 from mq.spark.jobs.audit_findings import COUNTED, FOREIGN, Finding
 from mq.spark.jobs.audit_tasks import Counted, Looking, Task, compared, packed, unpacked
-from mq.store.audit.breaches import Breach
+from mq.store.audit.findings import Breach
 from mq.store.audit.folders import FolderAuditor
 from mq.store.core.root import Root
 from mq.store.format.bucket_names import IN_COMMON, Shape
+from mq.store.scan.tally import OVERDUE_AFTER_S
 
 
 def audited(

@@ -5,104 +5,21 @@ import errno
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from harness.audits import assert_audits_clean
-from harness.faults import CrashingFiles, Died, FaultyFiles
-from harness.folders import files_below, leased_files
-from harness.leases import QUEUE, LeasingRoot
+from harness.drains import OTHER, Place, Unflushed
+from harness.faults import Died, FaultyFiles
+from harness.folders import leased_files
+from harness.leases import QUEUE
+from harness.packs import body_of, new_pack, put_pack
 
-from mq.model.errors import Unavailable
-from mq.model.names import QueueName
-from mq.spark.jobs.drain_run import Drained, DrainRun
+from mq.model.errors import DeliveriesPaused, Unavailable
+from mq.model.settings import QueueSettings
 from mq.spark.jobs.drained_folder import About, DrainedFolder, FolderRefused
-from mq.spark.jobs.draining import Draining, drain_partition
 from mq.spark.jobs.row_reading import Reading, ids_in, read_rows
-from mq.spark.jobs.watching import Unwatched
-from mq.store.core.root import attach_root
 from mq.store.disk.files import Files
-from mq.store.disk.flush import FsyncFlusher
-from mq.store.format.pipeline import LeaseName
-from mq.store.leases.releasing import give_back
-
-OTHER = QueueName.parse("other")
-LEASE_S = 60.0
-
-
-class Unflushed(CrashingFiles):
-    """Who dies by a signal has lost nothing that was not flushed."""
-
-    def sync(self, descriptor: int) -> None:
-        """Nothing."""
-
-    def sync_folder(self, path: str) -> None:
-        """Nothing."""
-
-
-class Place(LeasingRoot):
-    """A root with two queues, and the folder that they are drained to."""
-
-    def __init__(self, top: Path) -> None:
-        super().__init__(top / "root")
-        self.to = top / "out"
-        self.make_queue(OTHER)
-        self.ids = sorted(
-            each.text
-            for queue, priority in ((QUEUE, 0), (QUEUE, 3), (OTHER, 0))
-            for each in self.publish(3, queue, priority)
-        )
-
-    def drain(
-        self, files: Files | None = None, to: Path | None = None, batch: int = 5, **more: Any
-    ) -> Drained:
-        """One run, of a process of its own."""
-        files = files or Files()
-        root = attach_root(str(self.top), files, self.clock)
-        folder = DrainedFolder(to or self.to, files)
-        flusher = FsyncFlusher(files, 1)
-
-        def execute(draining: Draining) -> Iterator[dict[str, Any]]:
-            for number in range(len(draining.names)):
-                told = drain_partition(draining, number, files)
-                if told is not None:
-                    yield {"by_queue": None, "file": None, "damaged": 0} | told
-
-        about = About("0123456789abcdef" * 2, str(self.top), "json", "none", more.pop("state", ""))
-        with contextlib.closing(flusher), contextlib.closing(folder), folder.locked():
-            about = folder.claim(about)
-            held = more.pop("held", 1000)
-            run = DrainRun(execute, root, flusher, folder, about, 2, Unwatched(), held)
-            if about.state:
-                return run.copy((QUEUE, OTHER), None)
-            return run.drain((QUEUE, OTHER), more.pop("limit", None), batch, LEASE_S)
-
-    def drained(self) -> Counter[str]:
-        """What any reader of the folder finds."""
-        names = sorted(self.to.glob("[!_]*")) if self.to.exists() else []
-        return Counter(each for name in names for each in ids_in(name))
-
-    def in_root(self) -> list[str]:
-        ready = [each.name for queue in (QUEUE, OTHER)
-                 for each in files_below(Path(self.root.layout.queue(queue)))]  # fmt: skip
-        return sorted(ready + [each.partition(":")[2] for each in leased_files(self.top)])
-
-    def assert_all_are_drained_once(self) -> None:
-        assert self.drained() == Counter(self.ids)
-        assert self.in_root() == []
-        assert list(Path(self.root.layout.leases).iterdir()) == []
-        assert list((self.to / "_mq" / "writing").iterdir()) == []
-        assert {each.suffix for each in (self.to / "_mq" / "batches").iterdir()} == {".done"}
-        assert_audits_clean(self.top, self.clock)
-
-    def lapse(self) -> None:
-        """The leases of who died lapse, and mq-mover gives their messages back."""
-        self.pass_s(LEASE_S + 1)
-        for path in Path(self.root.layout.leases).glob("drain-*.json"):
-            name = LeaseName.parse(path.name.removesuffix(".json"))
-            self.run(give_back(self.root, name, only_due=True))
+from mq.store.settings.configure import change_settings
 
 
 @pytest.fixture
@@ -298,6 +215,20 @@ def test_a_copy_takes_nothing_and_is_made_once(place: Place) -> None:
         place.drain()
 
 
+def test_a_queue_whose_deliveries_are_paused_is_not_drained(place: Place) -> None:
+    place.run(change_settings(place.root, OTHER, {"paused": "deliveries"}, QueueSettings(), None))
+    with pytest.raises(DeliveriesPaused):
+        place.drain()
+    settings = {"paused": "none", "active_consumer": "single"}
+    place.run(change_settings(place.root, OTHER, settings, QueueSettings(), None))
+    with pytest.raises(DeliveriesPaused, match="active_consumer"):
+        place.drain()
+    settings = {"active_consumer": "any"}
+    place.run(change_settings(place.root, OTHER, settings, QueueSettings(), None))
+    place.drain()
+    place.assert_all_are_drained_once()
+
+
 def test_folders_that_are_no_drains_are_refused(place: Place) -> None:
     place.to.mkdir()
     (place.to / "report.txt").touch()
@@ -326,3 +257,24 @@ def test_a_damaged_message_is_drained_with_all_that_its_file_has(place: Place) -
     published = [batch.num_rows for path in place.to.glob("0*")
                  for batch in read_rows(path, Reading(is_drained=True))]  # fmt: skip
     assert sum(published) == 8
+
+
+def test_packs_are_drained_as_their_messages(place: Place) -> None:
+    """A damaged one with all that its file has, as one row."""
+    folder = Path(place.root.layout.queue(QUEUE))
+    packs = [new_pack(size, uuids=place.uuids) for size in (3, 7, 4)]
+    for pack in packs:
+        put_pack(folder / pack.text, pack, due_ms=place.clock.now_ms())
+    (folder / packs[2].text).write_bytes(b"no pack")
+    assert place.drain(state="ready", to=place.to.with_name("copy")).messages == 9 + 3 + 7 + 1
+    done = place.drain(batch=4)
+    assert (done.messages, done.damaged) == (9 + 3 + 7 + 1, 1)
+    items = [each for pack in packs[:2] for each in pack.all_items()]
+    place.ids += [*(each.text for each in items), packs[2].text]
+    place.assert_all_are_drained_once()
+    rows = {row["id"]: row for path in place.to.glob("0*")
+            for row in map(json.loads, path.read_text().splitlines())}  # fmt: skip
+    assert [rows[each.text]["value"] for each in items] == [
+        body_of(each).decode() for each in items
+    ]
+    assert rows[packs[2].text]["value"] == "no pack"

@@ -14,9 +14,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mq.model.limits import PUBLISHED_MS_MAX
-from mq.spark.jobs.row_files import COMPRESSIONS, FORMATS, Format, Output, row_writer, suffix_of
-from mq.spark.jobs.row_reading import BadFile, Reading, ids_in, read_rows
-from mq.spark.jobs.row_text import BadField, body_of, csv_line, json_line
+from mq.spark.jobs.row_files import (
+    COMPRESSIONS,
+    FORMATS,
+    Format,
+    Output,
+    csv_line,
+    json_line,
+    row_writer,
+    suffix_of,
+)
+from mq.spark.jobs.row_reading import BadField, BadFile, Reading, body_of, ids_in, read_rows
 from mq.spark.rows import ARROW_SCHEMA
 from mq.store.disk.files import Files
 
@@ -152,38 +160,46 @@ def test_files_of_ones_own_need_a_value_alone(tmp_path: Path) -> None:
         {
             "value": b"a", "queue": None, "key": None, "priority": 3, "headers": None,
             "content_type": None, "at": datetime(2029, 12, 31, 23, tzinfo=UTC),
+            "group": None, "tags": None, "ttl_s": None, "visibility_s": None,
         }
     ]  # fmt: skip
+    lines.write_text('{"value": "a", "group": "g", "tags": ["x"], "ttl_s": 60, "visibility_s": 5}')
+    [row] = read(lines)
+    assert (row["group"], row["tags"], row["ttl_s"], row["visibility_s"]) == ("g", ["x"], 60, 5)
     table = tmp_path / "mine.csv.gz"
     table.write_bytes(
-        gzip.compress(b'\xef\xbb\xbfvalue,headers\r\n"a\r\nb","{""ce-id"":""1""}"\r\n,\r\n')
+        gzip.compress(
+            b'\xef\xbb\xbfvalue,headers,tags\r\n"a\r\nb","{""ce-id"":""1""}","[""x""]"\r\n,,\r\n'
+        )
     )
     found = read(table)
+    assert [row["tags"] for row in found] == [["x"], None]
     assert [row["value"] for row in found] == [b"a\r\nb", b""]
     assert [row["headers"] for row in found] == [[("ce-id", "1")], None]
 
 
 BAD = {
     "json": {
-        '{"value": "a"}\n{"value": 7}': "row 2: column value: 7 is no text",
+        '{"value": "a"}\n{"value": 7}': "row 2: column value: 7 is not a text",
         '{"value": "a", "value_base64": "YQ=="}': "row 1: column value: value_base64 is there too",
-        '{"value_base64": "Y?=="}': "row 1: column value_base64: is no base64",
+        '{"value_base64": "Y?=="}': "row 1: column value_base64: is not base64",
         '{"value": "\\ud800"}': "row 1: column value: has half of a surrogate pair",
-        '{"value": "a", "priority": "x"}': "row 1: column priority: 'x' is no whole number",
+        '{"value": "a", "priority": "x"}': "row 1: column priority: 'x' is not a whole number",
         '{"value": "a", "headers": ["x"]}': "row 1: column headers: take an object",
-        '{"value": "a", "at": "soon"}': "row 1: column at: 'soon' is no time",
+        '{"value": "a", "tags": "[1]"}': "row 1: column tags: take a list of texts",
+        '{"value": "a", "at": "soon"}': "row 1: column at: 'soon' is not a time",
         '{"value": "a", "colour": 1}': "row 1: column colour is none that is published",
         '{"key": "a"}': "row 1: there is no column value",
-        "[1]": "row 1: is no object",
-        '{"value": ': "row 1: is no JSON",
+        "[1]": "row 1: is not a JSON object",
+        '{"value": ': "row 1: is not JSON",
     },
     "csv": {
         "": "has no first line",
         "key\na\n": "there is no column value",
         "value,value\na,b\n": "two columns have one name",
         "value,key\na\n": "row 1: has 1 fields, and the first line names 2",
-        'value\na\n"b': "row 2: is no CSV",
-        "value,priority\na,high\n": "row 1: column priority: 'high' is no whole number",
+        'value\na\n"b': "row 2: is not CSV",
+        "value,priority\na,high\n": "row 1: column priority: 'high' is not a whole number",
     },
 }
 
@@ -216,7 +232,7 @@ def test_bad_parquet_is_told_too(tmp_path: Path) -> None:
             read(path)
         assert said in str(caught.value)
     path.write_bytes(b"PAR1 and nothing of it")
-    with pytest.raises(BadFile, match="no Parquet"):
+    with pytest.raises(BadFile, match="not readable Parquet"):
         read(path)
 
 

@@ -1,4 +1,6 @@
-"""A drain as a process with a Spark of its own, killed before it acknowledges its commit."""
+"""A drain to a Delta table, as a process with a Spark of its own, killed before it acknowledges its
+commit.
+"""
 
 import os
 import signal
@@ -8,25 +10,27 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from harness.audits import assert_audits_clean
 from harness.folders import leased_files, message_files
 from harness.points import VARIABLE, Point, Points
 from harness.processes import PATIENCE_S, eventually
+from harness.spark_cluster import SITE
 from pyspark.sql import SparkSession
 
 from mq.model.clock import SystemClock
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.spark.jobs.drain import drain
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import create_queue
 
 SPARK_PATIENCE_S = 150.0
 TESTS = Path(__file__).parent.parent.parent
-IMPORTS = (TESTS / "spark" / "failures" / "site", TESTS.parent, TESTS)
+IMPORTS = (SITE, TESTS.parent, TESTS)
 MESSAGES = 40
 # A JVM that does little, and not for long.
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -49,6 +53,7 @@ def test_the_next_run_goes_on_where_a_killed_one_was(
             [
                 *(sys.executable, "-m", "mq.tools.mqctl", "pipeline", "drain", "--root", str(root)),
                 *("--queue", "orders", "--to", str(to), "--batch", "25", "--master", "local[1]"),
+                *("--format", "delta"),
             ],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -75,10 +80,14 @@ def test_the_next_run_goes_on_where_a_killed_one_was(
         killed.wait(PATIENCE_S)
     committed = pq.read_table(to).column("id").to_pylist()
     assert len(committed) == len(leased_files(root)) == 25
-    done = drain(spark, root, ["orders"], to)
+    assert DeltaTable(to).count() == 25
+    done = drain(spark, root, ["orders"], to, format="delta")
     assert (done.messages, done.resumed) == (MESSAGES, 25)
     found = pq.read_table(to).column("id").to_pylist()
     assert sorted(found) == sorted(each.text for each in ids)
+    assert DeltaTable(to).count() == MESSAGES
+    parts = [os.path.basename(each) for each in DeltaTable(to).file_uris()]
+    assert sorted(parts) == sorted(each.name for each in to.glob("*.parquet"))
     assert message_files(root)["queues"] == leased_files(root) == []
     assert list((root / "leases").iterdir()) == []
     assert_audits_clean(root)

@@ -9,8 +9,7 @@ import pytest
 from harness.faults import CrashingFiles, Died, FaultyFiles
 
 from mq.spark.jobs.history_assembly import Row
-from mq.spark.jobs.history_folder import FolderTaken, owned
-from mq.spark.jobs.history_tables import TABLES
+from mq.spark.jobs.history_folder import TABLES, FolderTaken, owned
 from mq.store.disk.files import Files
 
 BEFORE, AFTER = 1, 2

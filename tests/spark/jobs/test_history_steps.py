@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.spark.jobs.history_assembly import Cell, Known, queue_tables
-from mq.spark.jobs.history_cells import Kind
-from mq.spark.jobs.history_steps import STEPS_MAX, BadSpan, Steps, steps_between
+from mq.spark.jobs.history_cells import STEPS_MAX, BadSpan, Kind, Steps, steps_between
 
 TIMES = st.integers(0, 253_402_300_799_999)
 

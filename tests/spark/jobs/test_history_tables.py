@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,13 @@ from mq.model.clock import SystemClock
 from mq.model.errors import QueueNotFound
 from mq.model.history import Event, Line, dropped
 from mq.model.names import MessageId, QueueName
-from mq.spark.jobs.archive_schema import ARCHIVE
+from mq.spark.jobs.archive_rows import ARCHIVE, FILE_SCHEMA
 from mq.spark.jobs.history import History, history
-from mq.spark.jobs.history_folder import FolderTaken
-from mq.spark.jobs.history_steps import BadSpan, steps_between
-from mq.spark.jobs.history_tables import TABLES
-from mq.store.core.root import open_root
+from mq.spark.jobs.history_cells import BadSpan, steps_between
+from mq.spark.jobs.history_folder import TABLES, FolderTaken
 from mq.store.disk.files import Files
 from mq.store.format.history import date_of
+from mq.store.opening import open_root
 
 STEP_S = 600
 HOUR_MS = 3_600_000
@@ -49,16 +49,25 @@ class Past:
         self.archived: list[dict[str, Any]] = []
         self.number = 0
 
-    def message(self, queue: str, published_ms: int | None = None) -> Message:
-        """A message published at that time, or any of the last hours; in no source yet."""
+    def message(self, queue: str, published_ms: int | None = None, items: int = 0) -> Message:
+        """A message published at that time, or any of the last hours; in no source yet. With
+        `items` a pack, until `unpack`.
+        """
         if published_ms is None:
             published_ms = self.chance.randrange(self.begun_ms, self.now_ms - HOUR_MS // 2)
         self.number += 1
         uuid = f"{published_ms >> 16:08x}-{published_ms & 0xFFFF:04x}-7000-8000-{self.number:012x}"
-        made = MessageId(uuid, priority=self.chance.choice((0, 0, 3, 9)))
+        made = MessageId(uuid, priority=self.chance.choice((0, 0, 3, 9)), items=items)
         message = Message(queue, made.text, made.priority, published_ms)
         self.messages.append(message)
         return message
+
+    def unpack(self, pack: Message) -> None:
+        """What the sources have of the pack is of each of its items."""
+        self.messages.remove(pack)
+        ids = MessageId.parse(pack.id).all_items()
+        size = None if pack.size is None else pack.size // len(ids)
+        self.messages += [replace(pack, id=each.text, size=size) for each in ids]
 
     def lies(self, message: Message, state: str) -> None:
         """Its file is there, in this state."""
@@ -144,7 +153,7 @@ class Past:
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The archive."""
-        names = [field.name for field in ARCHIVE.fields]
+        names = [*FILE_SCHEMA.names, "queue", "day"]
         rows = [tuple(row.get(name) for name in names) for row in self.archived]
         return spark.createDataFrame(rows, ARCHIVE)
 
@@ -193,6 +202,14 @@ def past(top: Path) -> Past:
         if made.chance.random() < 0.8:
             message.lines.append(Told(removed_at, "removed", 1))
         made.write(message, made.chance.choice(("", '{"time": "2026-01-01T0\n', "null\n[3]\n")))
+    for items in (2, 3, 100):
+        for state in ("ready", "delayed", "leased", "removed", "acknowledged", "sidelined"):
+            made.lies(pack := made.message("inodes", items=items), state)
+            made.unpack(pack)
+        pack = made.message("lines", items=items)
+        pack.lines.append(Told(made.live(pack), "removed", 1))
+        made.write(pack)
+        made.unpack(pack)
     # In the first step, which begins with the first message.
     first_ms = min(message.published_ms for message in made.messages)
     made.append("lines", first_ms, dropped(first_ms, DROPPED, PROCESS).decode())

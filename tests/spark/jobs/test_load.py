@@ -23,18 +23,19 @@ from mq.model.message import Envelope
 from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.spark.jobs.drain import drain
 from mq.spark.jobs.drained_folder import FolderRefused
-from mq.spark.jobs.job_errors import TaskFailed
 from mq.spark.jobs.load import NothingToLoad, PartlyLoaded, load
 from mq.spark.jobs.row_files import FORMATS, Format
 from mq.spark.jobs.row_reading import BadFile
+from mq.spark.jobs.tasks import TaskFailed
 from mq.spark.listing import blocks_of
 from mq.spark.options import Subscription
 from mq.spark.partitions import Cut, partitions
 from mq.spark.reading import Manner, batches
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import create_queue
 
@@ -173,7 +174,7 @@ def test_files_of_ones_own_are_published_whole_or_not_at_all(
     )  # fmt: skip
     bad = mine / "d.ndjson"
     for line, said in (
-        ('{"value": "x"}\n{"value": 7}', "row 2: column value: 7 is no text"),
+        ('{"value": "x"}\n{"value": 7}', "row 2: column value: 7 is not a text"),
         ('{"value": "x"}\n{"value": "y", "priority": 10}', "row 2: column priority: is 10"),
         ('{"value": "x", "headers": {"accept": "y"}}', "row 1: column headers: keeps no accept"),
         ('{"value": "x", "key": "%s"}' % ("k" * 65), "row 1: column key"),
@@ -202,6 +203,48 @@ def test_files_of_ones_own_are_published_whole_or_not_at_all(
     with pytest.raises(NothingToLoad, match="tells no format"):
         load(spark, top, mine, queue="orders")
     json.loads(json.dumps(done.facts()))
+
+
+def entries(*tops: Path) -> list[tuple[str, int, int]]:
+    paths = sorted(path for top in tops for path in (top, *top.rglob("*")))
+    return [(str(path), path.lstat().st_mtime_ns, path.lstat().st_size) for path in paths]
+
+
+def test_a_dry_run_counts_and_changes_nothing(
+    spark: SparkSession, opened: Root, tmp_path: Path
+) -> None:
+    top, to = Path(opened.layout.root), tmp_path / "out"
+    for number in range(5):
+        put(opened, b"x", key=Key.parse(f"{number}"))
+    put(opened, b"y", OTHER)
+    queues = ["orders", "other_SIDELINE"]
+    before = entries(top)
+    done = drain(spark, top, queues, to, dry_run=True, format="delta")
+    assert (done.messages, done.by_queue) == (6, {"orders": 5, "other_SIDELINE": 1})
+    assert drain(spark, top, queues, to, dry_run=True, limit=4).messages == 4
+    assert drain(spark, top, queues, to, dry_run=True, copy=True).messages == 6
+    assert drain(spark, top, queues, to, dry_run=True, copy=True, state="removed").messages == 0
+    assert entries(top) == before
+    assert not to.exists()
+    assert drain(spark, top, queues, to, limit=4).by_queue == {"orders": 3, "other_SIDELINE": 1}
+    before = entries(top, to)
+    assert drain(spark, top, queues, to, dry_run=True).messages == 2
+    with pytest.raises(FolderRefused, match="is of format parquet, not json"):
+        drain(spark, top, queues, to, dry_run=True, format="json")
+    with pytest.raises(FolderRefused, match="lie in one another"):
+        drain(spark, top, queues, tmp_path, dry_run=True)
+    loaded = load(spark, top, to, dry_run=True)
+    assert (loaded.messages, loaded.files, loaded.created) == (4, 1, ())
+    with pytest.raises(QueueNotFound):
+        load(spark, top, to, queue="back", dry_run=True)
+    assert load(spark, top, to, queue="back", create=True, dry_run=True).created == ("back",)
+    mine = tmp_path / "mine.csv"
+    mine.write_text("value,queue\nx,made_here\ny,made_here\n")
+    loaded = load(spark, top, mine, create=True, dry_run=True)
+    assert (loaded.messages, loaded.created) == (2, ("made_here",))
+    assert entries(top, to) == before
+    assert load(spark, top, to).messages == 4
+    assert load(spark, top, to, dry_run=True).was_before
 
 
 def test_a_full_disk_gives_all_back(

@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 
 from mq.model.clock import SystemClock
 from mq.model.errors import Busy
-from mq.model.names import Key, MessageId, QueueName
-from mq.model.replay_id import ReplayId
-from mq.spark.jobs.archive_schema import ARCHIVE
+from mq.model.names import Key, MessageId, QueueName, ReplayId
+from mq.spark.jobs.archive_rows import ARCHIVE, FILE_SCHEMA
 from mq.spark.jobs.choosing import BadCondition
 from mq.spark.jobs.replay import ReplayRefused, replay
-from mq.spark.refusals import PublishFailed
+from mq.spark.opening import PublishFailed
 from mq.store.disk.flush import NoFlusher
 from mq.store.operations.publish import Draft, publish
 from mq.store.shovel.crossing_files import held
@@ -41,7 +40,7 @@ def row(number: int, **said: Any) -> tuple[Any, ...]:
         "receives": 1, "size": 8, "damaged": False, "batch": 1, "queue": "q", "day": THEN.date(),
         **said,
     }  # fmt: skip
-    return tuple(facts.get(field.name) for field in ARCHIVE)
+    return tuple(facts.get(name) for name in (*FILE_SCHEMA.names, "queue", "day"))
 
 
 ROWS = [row(number) for number in range(10)]

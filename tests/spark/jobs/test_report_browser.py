@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from harness.browser import Browser, browser
 from harness.report_rows import BEGIN, Life, lived, sample, together
+from playwright.async_api import expect
 
-from mq.spark.jobs.report import render
+from mq.spark.jobs.report.page import render
 
 MADE_AT = BEGIN + timedelta(days=1, hours=1)
 UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
@@ -121,7 +122,7 @@ async def test_a_keyboard_reads_the_pictures_and_sorts_and_filters_the_queues(pa
 
         link = tab.page.get_by_role("link", name="e-mail").first
         await link.press("Enter")
-        assert await tab.page.locator("#queue-e-mail").get_attribute("open") is not None
+        await expect(tab.page.locator("#queue-e-mail")).to_have_attribute("open", "")
 
 
 @pytest.mark.certificate

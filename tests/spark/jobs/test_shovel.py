@@ -9,26 +9,27 @@ from pathlib import Path
 import pytest
 from harness.faults import CrashingFiles, Died
 from harness.leases import QUEUE, LeasingRoot, stamp_of
+from harness.packs import body_of, new_pack, put_pack
 from pyspark.sql import SparkSession
 
 from mq.model.errors import Busy, QueueNotFound
 from mq.model.lifecycle import State
-from mq.model.message import Reason
-from mq.model.names import MessageId, QueueName
-from mq.model.replay_id import ReplayId
+from mq.model.message import Page, Reason
+from mq.model.names import MessageId, QueueName, ReplayId
 from mq.model.settings import QueueSettings
 from mq.model.shovel import Why
 from mq.spark.jobs.choosing import BadCondition
-from mq.spark.jobs.moving import Mover
-from mq.spark.jobs.shovel import Refused, Stopped, shovel
-from mq.spark.jobs.watching import Unwatched
+from mq.spark.jobs.shovel import Mover, Refused, Stopped, shovel
+from mq.spark.jobs.tasks import Unwatched
+from mq.store.core.find import whereabouts
 from mq.store.core.moves import claimed
-from mq.store.core.root import attach_root
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.crossings import Crossing
-from mq.store.keys.holders import whereabouts
+from mq.store.opening import attach_root
+from mq.store.operations.peek import peek
 from mq.store.operations.sideline import sideline
+from mq.store.scan.census import Census, count
 from mq.store.settings.configure import change_settings
 from mq.store.shovel.crossing_files import (
     Chosen,
@@ -246,3 +247,36 @@ def test_a_run_that_dies_anywhere_moves_each_once(tmp_path: Path) -> None:
         assert not second.done.stayed[Why.GONE]
         changes_left += 1
     assert changes_left > 10
+
+
+def test_a_run_that_dies_anywhere_moves_each_item_once(tmp_path: Path) -> None:
+    """One pack moves whole. Of the other some items move, so it is parted."""
+    changes_left = 0
+    while True:
+        place = LeasingRoot(tmp_path / str(changes_left))
+        place.make_queue(OTHER)
+        packs = [new_pack(3, uuids=place.uuids), new_pack(4, uuids=place.uuids)]
+        for pack in packs:
+            put_pack(place.top / "queues" / "q" / pack.text, pack, due_ms=place.clock.now_ms())
+        goes = [*packs[0].all_items(), packs[1].item(2), packs[1].item(4)]
+        stays = [packs[1].item(1), packs[1].item(3)]
+        chosen = [Chosen(each, stamp_of(place.root, each.pack())) for each in goes]
+        files = CrashingFiles(changes_left)
+        try:
+            run_with(place, files, chosen)
+            died = False
+        except (Died, Exception):  # What a death looks like from outside.
+            died = True
+        gc.collect()
+        held = [count(Census(place.root), queue).ready for queue in (QUEUE, OTHER)]
+        assert sum(held) == 7, changes_left
+        if not died:
+            break
+        second = run_with(place, CrashingFiles(), chosen)
+        for queue, ids in ((OTHER, goes), (QUEUE, stays)):
+            listed = peek(place.root, queue, Page((State.READY,), 100)).found
+            assert [reading.id for reading in listed] == ids, changes_left
+            assert [reading.body for reading in listed] == list(map(body_of, ids)), changes_left
+        assert not second.done.stayed[Why.GONE], changes_left
+        changes_left += 9  # Each death costs a second; the crash scripts part at each call.
+    assert changes_left > 27

@@ -9,15 +9,14 @@ from harness.server import Serve, Server
 from mq.model.clock import SystemClock
 from mq.model.lifecycle import State
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName
-from mq.model.replay_id import ReplayId
-from mq.spark.jobs.moving import Mover
-from mq.spark.jobs.watching import Unwatched
-from mq.store.core.root import attach_root
+from mq.model.names import MessageId, QueueName, ReplayId
+from mq.spark.jobs.shovel import Mover
+from mq.spark.jobs.tasks import Unwatched
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.crossings import Crossing
+from mq.store.opening import attach_root
 from mq.store.shovel.crossing_files import Chosen, candidate_of, finish, held, record_chosen
 
 RUN = Crossing(ReplayId.parse("run"), QueueName.parse("q"), QueueName.parse("other"))

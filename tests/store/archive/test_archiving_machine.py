@@ -93,7 +93,7 @@ class Session:
     def begin(self) -> int:
         return 0
 
-    def flush(self, asked: dict[int, Flush], begun: int) -> dict[int, OSError]:
+    def flush(self, asked: dict[int, Flush]) -> dict[int, OSError]:
         for each in asked.values():
             for folder in each.folders:
                 self._files.sync_folder(folder)

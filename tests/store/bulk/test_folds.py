@@ -12,7 +12,6 @@ from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.staging import JOB, QUEUE, committed, rolled, stage_fold, staged_files
 
-from mq.model.bulk_limits import FOLD_ROWS_MAX, FOLD_ROWS_MIN, WINDOW_AHEAD_MS_MAX, WINDOW_BITS
 from mq.model.errors import BadName, MqError, StagedFileGone
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName, UuidSource
@@ -20,17 +19,18 @@ from mq.store.bulk.journal import abort, journals
 from mq.store.bulk.roll_forward import roll_all_forward
 from mq.store.bulk.staging import StagingWriter
 from mq.store.bulk.sweep import sweep_bulk
-from mq.store.bulk.windows import WindowIds
-from mq.store.core.root import Root, open_root
+from mq.store.bulk.windows import FOLD_ROWS_MAX, FOLD_ROWS_MIN, WINDOW_AHEAD_MS_MAX, WindowIds
+from mq.store.core.find import whereabouts
+from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.mounts import FileSystem
 from mq.store.format.bucket_names import Shape
-from mq.store.format.pipeline import Attempt, Fold
-from mq.store.keys.holders import whereabouts
+from mq.store.format.pipeline import WINDOW_BITS, Attempt, Fold
+from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
-from mq.store.operations.queues import WantedShape, create_queue, delete_queue
+from mq.store.operations.queues import ShapeUnsettled, WantedShape, create_queue, delete_queue
 from mq.store.scan.order import list_ready
 
 BODIES = [b"a", b"b", b"c"]
@@ -165,7 +165,10 @@ def test_a_queue_of_another_shape_gets_them_one_by_one(root: Root) -> None:
     staged, ids = stage_fold(root, BODIES)
     run_alone(delete_queue(root, QUEUE, UuidSource(root.clock).next()), NoFlusher())
     wanted = WantedShape(digits=7, shards=4)
-    run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
+    with pytest.raises(ShapeUnsettled) as unsettled:
+        run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
+    made = create_queue(root, QUEUE, wanted, unsettled.value.leavings)
+    run_alone(made, NoFlusher())
     rolled(root, committed(root, staged).name)
     assert ready(root) == {each.text: body for each, body in zip(ids, BODIES, strict=True)}
 

@@ -14,11 +14,12 @@ from mq.model.names import MessageId, UuidSource
 from mq.store.bulk.journal import abort
 from mq.store.bulk.staging import StagingWriter, Sync
 from mq.store.bulk.sweep import sweep_bulk
-from mq.store.core.root import Root, attach_root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.pipeline import Attempt
+from mq.store.opening import attach_root, open_root
 from mq.store.operations.queues import create_queue
 
 CALLS_MAX = 400

@@ -11,20 +11,31 @@ from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.staging import JOB, QUEUE, committed, rolled, stage, staged_files
 
-from mq.model.errors import Busy, KeyTaken, MqError, PublishPurged, QueueNotFound, StagedFileGone
+from mq.model.errors import (
+    Busy,
+    KeyTaken,
+    MqError,
+    PublishPurged,
+    QueueFull,
+    QueueNotFound,
+    StagedFileGone,
+)
 from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName, UuidSource
+from mq.model.settings import QueueSettings
 from mq.store.bulk.journal import abort, begin_publish, is_published, journals
 from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
 from mq.store.bulk.sweep import sweep_bulk
-from mq.store.core.root import Root, attach_root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.pipeline import Attempt
+from mq.store.opening import attach_root, open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import WantedShape, create_queue, delete_queue
+from mq.store.settings.configure import change_settings
 
 OTHER_JOB = "f" * 32
 NAME = Key.parse("nightly/7")
@@ -131,6 +142,26 @@ def test_a_queue_that_is_not_there_refuses_the_publish(root: Root) -> None:
     with pytest.raises(QueueNotFound):
         committed(root, staged)
     assert journals(root) == []
+
+
+@pytest.mark.parametrize("most", [{"messages_max": 2}, {"bytes_max": 5}])
+def test_a_queue_that_has_no_room_refuses_the_whole_publish(
+    root: Root, most: dict[str, object]
+) -> None:
+    """It has when messages have gone; where it makes room, mq-mover does so afterwards."""
+    run_alone(change_settings(root, QUEUE, most, QueueSettings()), NoFlusher())
+    first, _ = stage(root, [b"aa"])
+    rolled(root, committed(root, first).name)
+    second, _ = stage(root, [b"bb", b"cc"], job=OTHER_JOB)
+    with pytest.raises(QueueFull):
+        committed(root, second, job=OTHER_JOB)
+    assert ready(root) == [b"aa"]
+    run_alone(
+        change_settings(root, QUEUE, {"overflow": "drop-oldest"}, QueueSettings()), NoFlusher()
+    )
+    root.facts.look_again(QUEUE)
+    rolled(root, committed(root, second, job=OTHER_JOB).name)
+    assert ready(root) == [b"aa", b"bb", b"cc"]
 
 
 def test_a_purge_before_the_commit_point_refuses_it_and_later_ids_do(

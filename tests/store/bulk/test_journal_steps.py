@@ -11,11 +11,12 @@ from harness.staging import JOB, QUEUE, committed, rolled, stage
 
 from mq.model.names import Key, MessageId, UuidSource
 from mq.store.bulk.staging import StagingWriter
-from mq.store.core.root import Root, attach_root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.pipeline import Attempt
+from mq.store.opening import attach_root, open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.queues import create_queue
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from harness.clock import FakeClock
 
-from mq.model.limits import ARRIVALS_READ_BYTES
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.store.core.arrivals import Arrivals, News
+from mq.store.core.arrivals import ARRIVALS_READ_BYTES, Arrivals, News
 from mq.store.format.layout import Layout
 
 ORDERS, BILLS = QueueName.parse("orders"), QueueName.parse("bills")
@@ -87,6 +86,25 @@ def test_what_another_process_renames_to_a_queue_is_told_in_its_order(
             assert news(arrivals).arrived == {ORDERS: [each]}
         other.stdin.close()
     assert arrivals.read() == News()
+
+
+def test_what_goes_is_told_where_that_is_asked_for(
+    layout: Layout, ids: Iterator[MessageId]
+) -> None:
+    arrivals = Arrivals(layout, has_departures=True)
+    assert arrivals.watch(ORDERS)
+    gone, back, stays = next(ids), next(ids), next(ids)
+    for each in (gone, back, stays):
+        publish(layout, ORDERS, each)
+    for each in (gone, back):
+        claimed = Path(layout.queue(ORDERS), each.text).rename(layout.new + "/claimed")
+        if each is back:
+            claimed.rename(Path(layout.queue(ORDERS), each.text))
+    told = news(arrivals)
+    assert told.arrived == {ORDERS: [stays, back]}
+    assert told.left == {ORDERS: [gone.text, back.text]}
+    assert told.passed == {ORDERS: [gone, back]}
+    arrivals.close()
 
 
 def test_each_queue_has_its_own_and_one_that_is_not_watched_has_none(
@@ -251,4 +269,4 @@ def test_where_there_is_no_inotify_there_are_no_arrivals(layout: Layout) -> None
     )
     done = subprocess.run([sys.executable, "-c", code, layout.root], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "not watched" in done.stderr
+    assert "inotify is not available" in done.stderr

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from mq.model.errors import SettingsUnreadable
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import IN_COMMON, Bucket, Shape, dashed, leading, parse_bucket
 from mq.store.format.layout import Layout
 from mq.store.format.settings import parse_fields, print_shape, shape_in
+from mq.store.opening import open_root, root_of
 
 QUEUE = QueueName.parse("orders")
 UUID = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab"
@@ -252,12 +253,12 @@ def test_new_has_one_place(tmp_path: Path) -> None:
 
 def test_settings_are_read_back(tmp_path: Path) -> None:
     root = opened(tmp_path)
-    assert root.places.shape(QUEUE) == Shape()
+    assert root.facts.shape_now(QUEUE) == Shape()
     path = Path(root.layout.settings_of(QUEUE))
     path.write_bytes(print_shape(Shape(7, 4)))
-    assert root.places.shape(QUEUE) == Shape(7, 4)
+    assert root.facts.shape_now(QUEUE) == Shape(7, 4)
     path.unlink()
-    assert root.places.shape(QUEUE) == Shape()
+    assert root.facts.shape_now(QUEUE) == Shape()
 
 
 def test_settings_that_another_process_wrote_anew_are_read_again(tmp_path: Path) -> None:
@@ -267,7 +268,7 @@ def test_settings_that_another_process_wrote_anew_are_read_again(tmp_path: Path)
         written = path.with_name(".written")
         written.write_bytes(print_shape(shape))
         written.rename(path)
-        assert root.places.shape(QUEUE) == shape
+        assert root.facts.shape_now(QUEUE) == shape
 
 
 @given(shapes)
@@ -301,7 +302,7 @@ def test_settings_that_are_no_file_are_no_guess(
     Path(root.layout.settings, "other.json").write_bytes(print_shape(Shape(7, 4)))
     made(Path(root.layout.settings_of(QUEUE)))
     with pytest.raises(SettingsUnreadable):
-        root.places.shape(QUEUE)
+        root.facts.shape_now(QUEUE)
 
 
 def test_settings_lie_beside_the_queues_that_they_are_of(tmp_path: Path) -> None:
@@ -310,5 +311,5 @@ def test_settings_lie_beside_the_queues_that_they_are_of(tmp_path: Path) -> None
     opened(tmp_path / "source")
     Path(root.layout.settings_of(QUEUE)).write_bytes(print_shape(Shape(7, 4)))
     layout = Layout.between(tmp_path / "source" / "delay", tmp_path / "destination" / "queues")
-    between = Root.of(layout, Files(), FakeClock(), folder_max=1)
-    assert between.places.shape(QUEUE) == Shape(7, 4)
+    between = root_of(layout, Files(), FakeClock(), folder_max=1)
+    assert between.facts.shape_now(QUEUE) == Shape(7, 4)

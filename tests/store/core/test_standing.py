@@ -1,5 +1,6 @@
 """Deleted queues on a network mount: in what order their folders say so, and what is flushed."""
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,9 +10,9 @@ import pytest
 from harness.faults import FaultyFiles
 from harness.leases import QUEUE, LeasingRoot
 
-from mq.model.errors import QueueNotFound
+from mq.model.errors import QueueNotFound, StorageFailed
 from mq.model.names import MessageId
-from mq.store.audit.putting_right import right_mode
+from mq.store.audit.repair import right_mode
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.operations.queues import create_queue, delete_queue, sweep_tombstones
@@ -75,6 +76,14 @@ def test_it_says_so_also_where_the_deletion_was_cut_off(
         assert os.stat(folder_of(place.root)).st_mode & 0o1777 == 0o1700
         os.rmdir(folder_of(place.root))
     assert place.run(create_queue(place.root, QUEUE)) is False
+
+
+def test_a_deletion_fails_whose_folder_is_there_and_cannot_be_marked(
+    place: LeasingRoot, files: FaultyFiles
+) -> None:
+    files.fail("set_mode", errno.ESTALE, "/remove/")
+    with pytest.raises(StorageFailed):
+        place.run(delete_queue(place.root, QUEUE, UUID))
 
 
 def test_fsck_leaves_a_deleted_queue_s_mode_as_it_is(place: LeasingRoot) -> None:

@@ -55,7 +55,7 @@ def test_no_daemon_starts_on_a_root_that_every_user_may_change(
 ) -> None:
     used.chmod(0o777)
     says = refused(name, used)
-    assert f"{used} has mode 0777: every user may change it: chmod 700 {used}" in says
+    assert f"{used} has mode 0777: every user may change it; chmod 700 {used}" in says
 
 
 @pytest.mark.parametrize("name", DAEMONS)
@@ -63,7 +63,9 @@ def test_no_daemon_starts_on_a_root_of_another_user(
     needs_root: None, used: Path, refused: Refused, name: str
 ) -> None:
     os.chown(used, STRANGER, -1)
-    assert f"{used} belongs to user {STRANGER}, and this is user 0" in refused(name, used)
+    assert f"{used} belongs to user {STRANGER}, and this process runs as user 0" in refused(
+        name, used
+    )
 
 
 @pytest.mark.parametrize("name", DAEMONS)
@@ -82,7 +84,7 @@ def test_no_daemon_starts_below_a_folder_that_lets_every_user_rename_the_root(
     above.mkdir()
     above.chmod(0o777)
     root = above / "root"
-    assert f"every user may rename what is in {above}" in refused(name, root)
+    assert f"every user may rename files in {above}" in refused(name, root)
     assert not root.exists()
 
 
@@ -93,7 +95,7 @@ def test_no_daemon_follows_a_link_that_another_user_made(
     link.symlink_to(tmp_path)
     os.chown(link, STRANGER, -1, follow_symlinks=False)
     says = refused("mq", link / "root")
-    assert f"{link} is a symbolic link of user {STRANGER}: name the folder itself" in says
+    assert f"{link} is a symbolic link of user {STRANGER}; use the path without it" in says
 
 
 def test_a_root_in_a_sticky_folder_is_made_for_its_user_alone(
@@ -118,10 +120,7 @@ def test_no_daemon_makes_a_root_below_a_folder_that_is_not_there(
     tmp_path: Path, refused: Refused, name: str
 ) -> None:
     says = refused(name, tmp_path / "vra" / "mq")
-    assert (
-        f"there is no folder {tmp_path / 'vra'} to make the root in; correct --root (MQ_ROOT)"
-        in says
-    )
+    assert f"there is no folder {tmp_path / 'vra'}; correct --root (MQ_ROOT)" in says
     assert list(tmp_path.iterdir()) == []
 
 
@@ -136,7 +135,7 @@ def test_a_daemon_says_why_it_cannot_see_the_folder_above(
 def test_no_daemon_makes_a_root_below_a_file(tmp_path: Path, refused: Refused, name: str) -> None:
     (tmp_path / "file").touch()
     for above in (tmp_path / "file", tmp_path / "file" / "folder"):
-        assert f"there is no folder {above} to make the root in" in refused(name, above / "mq")
+        assert f"there is no folder {above}; correct --root" in refused(name, above / "mq")
 
 
 @pytest.mark.parametrize("name", DAEMONS)
@@ -144,7 +143,7 @@ def test_no_daemon_starts_on_a_root_that_is_a_file(
     tmp_path: Path, refused: Refused, name: str
 ) -> None:
     (tmp_path / "root").touch()
-    assert f"{tmp_path / 'root'} is no folder" in refused(name, tmp_path / "root")
+    assert f"{tmp_path / 'root'} is not a folder" in refused(name, tmp_path / "root")
 
 
 @pytest.mark.parametrize("name", DAEMONS)

@@ -1,5 +1,6 @@
 """Flush policies: what they open and when, and what they remember."""
 
+import errno
 import subprocess
 from pathlib import Path
 
@@ -12,10 +13,9 @@ from harness.faults import FaultyFiles
 from harness.fuse import check_fuse
 from harness.mounts import mounted, tmpfs
 
-from mq.model.limits import FILES_BEFORE_SYNCFS_MAX
 from mq.store.disk.files import Files
-from mq.store.disk.flush import FsyncFlusher, SyncfsFlusher
-from mq.store.disk.group import run_alone
+from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, SyncfsFlusher
+from mq.store.disk.group import Group, run_alone
 from mq.store.disk.mounts import file_system_of
 from mq.store.disk.steps import Flush, Steps
 
@@ -45,6 +45,23 @@ def test_a_group_s_descriptor_is_open_before_its_first_write(tmp_path: Path) -> 
     made = [call for call, _ in files.calls]
     assert made == ["open_folder", "create", "write", "sync_file_system"]
     assert files.open_paths() == []
+
+
+def test_what_was_written_without_a_descriptor_is_flushed_file_by_file(tmp_path: Path) -> None:
+    """A syncfs by a descriptor that was opened afterwards would not tell of an error of it."""
+    files = FaultyFiles()
+    group: Group[None] = Group(SyncfsFlusher(files, str(tmp_path)))
+    many = FILES_BEFORE_SYNCFS_MAX + 1
+    files.fail("open_folder", errno.EMFILE, times=1)
+    group.join([(write(files, tmp_path / "blind", many), None)])
+    group.join([(write(files, tmp_path / "seen", many), None)])
+    assert len(group.flush()) == 2
+    assert files.count("sync_file_system") == 0
+    assert files.count("sync", "blind") == many
+    group.join([(write(files, tmp_path / "next", many), None)])
+    group.flush()
+    assert files.count("sync_file_system") == 1
+    group.session.rest()
 
 
 def test_a_folder_that_was_made_anew_has_its_entry_flushed_again(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from harness.faults import FaultyFiles
 from mq.model.clock import SystemClock
 from mq.model.errors import StartupError
 from mq.model.settings import CommitMode, Durability
-from mq.store.core.root import open_root
-from mq.store.core.server_clock import ClockFollower
+from mq.store.core.clocks import ClockFollower
 from mq.store.disk.files import Files
 from mq.store.disk.flush import is_kernel_with_syncfs_errors
 from mq.store.disk.mounts import FileSystem, choose_flusher, file_system_of, promise
+from mq.store.opening import open_root
 
 MOUNTINFO = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -59,14 +59,14 @@ def test_without_mountinfo_nothing_is_assumed(tmp_path: Path) -> None:
 def test_the_policy_for_a_folder_of_a_shared_disk(
     tmp_path: Path, commit: CommitMode, durability: Durability, force: bool, name: str
 ) -> None:
-    flusher = choose_flusher(str(tmp_path), Files(), 1, commit, durability, force)
+    flusher = choose_flusher(str(tmp_path), Files(), 2, commit, durability, force)
     assert flusher.name == name
     flusher.close()
 
 
 def test_no_durability_is_refused_off_memory(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="durability=none"):
-        choose_flusher(str(tmp_path), Files(), 1, durability="none")
+        choose_flusher(str(tmp_path), Files(), 2, durability="none")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_kernels_whose_syncfs_tells_of_errors(release: str, tells: bool) -> None
 
 def test_what_is_promised() -> None:
     files = Files()
-    flusher = choose_flusher("/dev/shm", files, 1)
+    flusher = choose_flusher("/dev/shm", files, 2)
     assert promise(flusher, FileSystem("tmpfs", "/"), files) == "memory"
     assert promise(flusher, FileSystem("ext4", "/", "254:0"), files) == "media"
     files.folder_fsync_missing = True

@@ -10,19 +10,15 @@ from harness.faults import FaultyFiles
 from harness.messages import new_id
 from harness.processes import PATIENCE_S
 
-from mq.model.history import Event
-from mq.model.limits import (
-    HISTORY_FILE_IDLE_S,
-    HISTORY_FILES_OPEN_MAX,
-    HISTORY_LINES_HELD_MAX,
-    SETTINGS_AGE_S,
-)
+from mq.model.history import Event, Told
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.facts import SETTINGS_AGE_S
+from mq.store.core.root import History, Root
 from mq.store.format.history import Day, date_of, day_folder, history_file
-from mq.store.history.files import HistoryFiles
-from mq.store.history.recording import Recorder
-from mq.store.history.sweep import Kept, sweep_history
+from mq.store.history.files import HISTORY_FILE_IDLE_S, HISTORY_FILES_OPEN_MAX, HistoryFiles
+from mq.store.history.recording import HISTORY_LINES_HELD_MAX
+from mq.store.history.sweep import Kept, kept_of, sweep_history
+from mq.store.opening import open_root, root_of
 
 QUEUE = QueueName.parse("q")
 DAY_S = 24 * 3600
@@ -38,7 +34,7 @@ class Place:
         self.files = FaultyFiles()
         self.clock = FakeClock()
         self.root: Root = open_root(str(top), self.files, self.clock)
-        self.recorder: Recorder = self.root.history
+        self.recorder: History = self.root.history
         self.set(history=True)
 
     def set(self, queue: QueueName = QUEUE, **wanted: object) -> None:
@@ -91,9 +87,9 @@ def test_settings_that_cannot_be_understood_change_nothing(place: Place) -> None
     place.clock.advance(SETTINGS_AGE_S)
     place.record()
     assert len(place.lines()) == 2
-    assert place.recorder.kept(QUEUE) is None
-    other = Recorder(place.root.layout, place.files, place.clock, place.root.space)
-    other.record(QUEUE, Event.PUBLISHED, new_id())
+    assert kept_of(place.root.facts, QUEUE) is None
+    other = root_of(place.root.layout, place.files, place.clock)
+    other.history.record(QUEUE, Event.PUBLISHED, new_id())
     assert len(place.lines()) == 2
 
 
@@ -201,7 +197,7 @@ def test_the_oldest_goes_first_where_it_is_too_much(place: Place) -> None:
 
 def test_a_process_keeps_its_own_within_the_bound(place: Place) -> None:
     place.set(history=True, history_bytes_max=MIB)
-    ids = [(new_id().text, 0, None)] * 1000
+    ids = [Told(new_id().text, 0)] * 1000
     for _ in range(20):
         place.clock.advance(1)
         place.recorder.record_many(QUEUE, Event.PUBLISHED, ids)

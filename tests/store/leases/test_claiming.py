@@ -15,10 +15,11 @@ from mq.model.clock import SystemClock
 from mq.model.errors import Busy
 from mq.model.names import MessageId, QueueName
 from mq.store.core.moves import claimed
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.fetch import fetch
 from mq.store.operations.queues import create_queue
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver

@@ -2,20 +2,31 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from harness.faults import FaultyFiles
 from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in, stamp_of
 
-from mq.model.bulk_limits import LEASES_OPEN_MAX
 from mq.model.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
 from mq.model.names import ConsumerName, MessageId, QueueName
+from mq.store.core.facts import SETTINGS_AGE_S
 from mq.store.disk.files import Files
 from mq.store.disk.steps import Steps
-from mq.store.leases.lease import Lease, LeaseState, acknowledge, claim, finish_claim, renew
-from mq.store.leases.owning import forget_consumer, own
+from mq.store.leases.lease import (
+    LEASES_OPEN_MAX,
+    Lease,
+    LeaseState,
+    acknowledge,
+    claim,
+    finish_claim,
+    forget_consumer,
+    own,
+    renew,
+)
 from mq.store.leases.releasing import Release, Released, give_back, release
+from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.scan.order import list_ready
 
@@ -52,16 +63,30 @@ def test_a_claim_takes_the_first_in_the_order_of_fetches(place: LeasingRoot) -> 
     assert ready(place) == texts(late[1:])
 
 
+def test_a_message_that_has_a_group_is_left_to_fetches(place: LeasingRoot) -> None:
+    """However many of them stand before the others."""
+    grouped = [replace(MessageId(place.uuids.next()), group="a" * 16) for _ in range(5)]
+    for message_id in grouped:
+        draft = Draft(QUEUE, message_id, message_id.published_ms)
+        place.run(publish(place.root, draft, b"x"))
+    ids = place.publish(2)
+    assert place.claimed(limit=2).messages == 2
+    assert ready(place) == texts(grouped)
+    assert place.claim() is None
+    assert not set(texts(ids)) & set(ready(place))
+
+
 def test_whether_messages_came_from_a_sideline_is_asked_once_of_all(tmp_path: Path) -> None:
     asked = []
 
     class Asked(Files):
-        def is_there(self, path: str) -> bool:
-            asked.append(os.path.basename(path.rstrip("/")))
-            return super().is_there(path)
+        def status(self, path: str) -> os.stat_result | None:
+            asked.append(os.path.basename(path))
+            return super().status(path)
 
     place = LeasingRoot(tmp_path / "root", files=Asked())
     place.publish(20)
+    place.pass_s(SETTINGS_AGE_S)
     asked.clear()
     assert place.claimed(20).messages == 20
     assert asked.count(QUEUE.sideline().text) == 1

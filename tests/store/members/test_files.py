@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
+from harness.logged import event
 
-from mq.model.members import Doing
+from mq.model.members import TOLD_EVERY_S, TOLD_GONE_S, Doing
 from mq.model.names import QueueName
-from mq.model.upkeep_limits import TOLD_EVERY_S, TOLD_GONE_S, TOLD_SOONEST_S
-from mq.store.core.root import Root, open_root
-from mq.store.members.files import MemberFile, read_member, read_members
+from mq.store.core.root import Root
+from mq.store.members.files import TOLD_SOONEST_S, MemberFile, read_member, read_members
+from mq.store.opening import open_root
 
 IDLE = Doing("file")
 BUSY = Doing("file", leader="a", queues=(QueueName.parse("orders"),))
@@ -114,8 +115,8 @@ def test_what_cannot_be_told_is_said_once_and_told_later(
         told.tell(BUSY)
         assert read_members(opened)[0].doing == IDLE
     assert fault.hits == 2
-    assert [each.getMessage() for each in caplog.records] == [
-        "what this member does cannot be told"
+    assert [event(each) for each in caplog.records] == [
+        "could not write this member's report; trying again"
     ]
     clock.advance(TOLD_SOONEST_S)
     told.tell(BUSY)

@@ -12,15 +12,21 @@ from harness.messages import new_id
 
 from mq.model.errors import Busy, MqError
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.bucket_names import Shape
+from mq.store.opening import open_root
 from mq.store.operations.buckets import drop_buckets, sweep_buckets
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
-from mq.store.operations.queues import WantedShape, create_queue, delete_queue
+from mq.store.operations.queues import (
+    ShapeUnsettled,
+    WantedShape,
+    create_queue,
+    delete_queue,
+)
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq.store.operations.remove import remove
 from mq.store.operations.reschedule import release
@@ -125,7 +131,10 @@ def test_a_publish_into_a_queue_that_is_made_anew_meanwhile_is_found_by_its_id(
             if wanted is not None:
                 root = open_root(str(tmp_path), Files(), FakeClock())
                 run_alone(delete_queue(root, QUEUE, new_id().uuid), NoFlusher())
-                run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
+                with pytest.raises(ShapeUnsettled) as unsettled:
+                    run_alone(create_queue(root, QUEUE, wanted), NoFlusher())
+                made = create_queue(root, QUEUE, wanted, unsettled.value.leavings)
+                run_alone(made, NoFlusher())
                 if not was_flat:
                     Path(root.layout.queue(QUEUE), ".full").touch()
             super().rename(source, target)

@@ -7,15 +7,16 @@ from harness.clock import FakeClock
 from harness.messages import new_id, put_file
 
 from mq.model.clock import rfc3339
-from mq.model.limits import SETTINGS_AGE_S
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.model.settings import QueueSettings
-from mq.store.core.root import Root, open_root
+from mq.store.core.facts import SETTINGS_AGE_S
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.bucket_names import Shape
 from mq.store.leases.claiming import find_ready
+from mq.store.opening import open_root, root_of
 from mq.store.operations.expire import (
     Expiry,
     delete_expired_queue,
@@ -47,13 +48,14 @@ def opened(root: Path, clock: FakeClock) -> Root:
 
 def configure(root: Root, **fields: object) -> None:
     """As another process does: what is known here is as it was, for a moment."""
-    run_alone(change_settings(root, ORDERS, fields, QueueSettings()), NoFlusher())
+    another = root_of(root.layout, Files(), root.clock)
+    run_alone(change_settings(another, ORDERS, fields, QueueSettings()), NoFlusher())
 
 
 def known(root: Root, **fields: object) -> None:
     configure(root, **fields)
-    root.settings.look_again(ORDERS)
-    root.settings.of(ORDERS)
+    root.facts.look_again(ORDERS)
+    root.facts.settings(ORDERS)
 
 
 def ready(root: Root, clock: FakeClock, in_bucket: bool = False) -> tuple[MessageId, Path]:
@@ -133,9 +135,9 @@ def test_of_a_bucket_the_settings_are_read_under_the_queues_lock(
     known(opened, message_ttl_s=TTL_S)
     _, path = ready(opened, clock, in_bucket=True)
     clock.advance(TTL_S + 100)
-    opened.settings.of(ORDERS)
+    opened.facts.settings(ORDERS)
     configure(opened, message_ttl_s=None)
-    assert opened.settings.of(ORDERS).message_ttl_s == TTL_S
+    assert opened.facts.settings(ORDERS).message_ttl_s == TTL_S
     assert not expire_bucket(opened, ORDERS)
     assert path.exists()
     configure(opened, message_ttl_s=TTL_S)

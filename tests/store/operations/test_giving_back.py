@@ -10,13 +10,12 @@ from harness.leases import QUEUE, LeasingRoot, stamp_of
 
 from mq.model.errors import StorageFailed
 from mq.model.lifecycle import State
-from mq.model.limits import RELEASED_PER_FLUSH_MAX
 from mq.model.message import Delivery
 from mq.model.names import MessageId
+from mq.store.core.find import whereabouts
 from mq.store.disk.flush import FsyncFlusher
-from mq.store.keys.holders import whereabouts
 from mq.store.operations.fetch import fetch
-from mq.store.operations.giving_back import release_many
+from mq.store.operations.giving_back import RELEASED_PER_FLUSH_MAX, release_many
 from mq.store.operations.queues import delete_queue
 from mq.store.operations.remove import remove
 from mq.store.operations.reschedule import reschedule

@@ -2,35 +2,42 @@
 
 import itertools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.messages import put_file
+from harness.packs import body_of, put_pack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mq.model.lifecycle import State
-from mq.model.limits import FOLDERS_PER_LOOK_MAX, PEEK_BODY_BYTES
-from mq.model.looking import Page, cut
+from mq.model.limits import PEEK_BODY_BYTES
+from mq.model.message import Page, cut
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import IN_COMMON, Shape
-from mq.store.operations.peek import peek
+from mq.store.opening import open_root
+from mq.store.operations import peek as operation
 from mq.store.operations.read import Reading
-from mq.store.scan.order import STRICT
+from mq.store.scan.order import FOLDERS_PER_LOOK_MAX, STRICT
 
 QUEUE, OTHER = QueueName.parse("orders"), QueueName.parse("others")
 WINDOW_MS = 1 << 16
 BEGIN_MS = 1_700_000_000_000 // WINDOW_MS * WINDOW_MS
 
 
-def an_id(ms: int, count: int = 0, tail: int = 0, priority: int = 0) -> MessageId:
+def an_id(ms: int, count: int = 0, tail: int = 0, priority: int = 0, items: int = 0) -> MessageId:
     digits = f"{BEGIN_MS + ms:012x}7{count:03x}8{tail:015x}"
     uuid = f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-    return MessageId(uuid, priority)
+    return MessageId(uuid, priority, items=items)
+
+
+def peek(root: Root, queue: QueueName, page: Page) -> list[Reading]:
+    return operation.peek(root, queue, page).found
 
 
 def a_root(top: Path, files: Files) -> Root:
@@ -48,7 +55,19 @@ def put(
     bucket = ("", named.bucket(message_id), named.deep(message_id))[depth]
     path = Path(root.layout.path(state, queue, message_id, bucket))
     path.parent.mkdir(parents=True, exist_ok=True)
-    put_file(path, message_id.text.encode())
+    if message_id.items:
+        put_pack(path, message_id)
+    else:
+        put_file(path, message_id.text.encode())
+
+
+def rows_of(ids: Iterable[MessageId]) -> list[MessageId]:
+    """The ids of rows: of a pack its items."""
+    return [row for each in ids for row in each.all_items() or (each,)]
+
+
+def body(message_id: MessageId) -> bytes:
+    return body_of(message_id) if message_id.pack_size else message_id.text.encode()
 
 
 def pages(root: Root, state: State, count: int) -> list[list[Reading]]:
@@ -68,6 +87,13 @@ ids = st.builds(
     st.integers(0, 3),
     st.integers(0, 40),
     st.sampled_from([0, 0, 0, 1, 9]),
+    st.sampled_from([0, 0, 2, 7]),
+) | st.builds(
+    # Some of these sort between a pack and its items.
+    an_id,
+    st.sampled_from([0, WINDOW_MS]),
+    st.integers(0, 1),
+    st.integers(0, 8).map(lambda place: (place << 48) + 50),
 )
 messages = st.lists(
     st.tuples(ids, st.integers(0, 2), st.sampled_from(STATES), st.sampled_from([QUEUE, OTHER])),
@@ -92,12 +118,13 @@ def test_pages_have_every_message_once_and_in_order(
     for state in STATES:
         expected = [each for each, _, its, queue in messages if (its, queue) == (state, QUEUE)]
         expected.sort(key=lambda each: STRICT.key(each.text) if state is State.READY else each.text)
+        expected = rows_of(expected)
         of_state[state] = expected
         found = pages(root, state, count)
         assert [reading.id for page in found for reading in page] == expected
         assert all(len(page) == count for page in found[:-1])
         for reading in itertools.chain(*found):
-            assert (reading.state, reading.body) == (state, reading.id.text.encode())
+            assert (reading.state, reading.body) == (state, body(reading.id))
     together = peek(root, QUEUE, Page(STATES, count))
     assert [each.id for each in together] == list(itertools.chain(*of_state.values()))[:count]
 
@@ -113,11 +140,11 @@ def test_a_page_may_begin_behind_an_id_that_is_not_there(
     root = a_root(tmp_path_factory.mktemp("root"), Files())
     for message_id, depth, _, _ in messages:
         put(root, State.READY, message_id, depth, shape, QUEUE)
-    keys = sorted(STRICT.key(message_id.text) for message_id, _, _, _ in messages)
-    found = peek(root, QUEUE, Page((State.READY,), 100, after))
-    assert [STRICT.key(reading.id.text) for reading in found] == [
-        key for key in keys if key > STRICT.key(after.text)
-    ]
+    there = sorted((each for each, *_ in messages), key=lambda each: STRICT.key(each.text))
+    found = peek(root, QUEUE, Page((State.READY,), 1000, after))
+    assert [reading.id for reading in found] == rows_of(
+        each for each in there if STRICT.key(each.text) > STRICT.key(after.text)
+    )
 
 
 @pytest.mark.parametrize("state", STATES)

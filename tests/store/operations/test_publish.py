@@ -8,8 +8,8 @@ from harness.leases import QUEUE, LeasingRoot
 from mq.model.errors import StagedFileGone
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import Key, MessageId
-from mq.store.core.root import open_root
 from mq.store.keys.orphans import give_up_publishes
+from mq.store.opening import open_root
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.redeliver import forget
 

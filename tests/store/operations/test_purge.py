@@ -19,29 +19,34 @@ from hypothesis import strategies as st
 
 from mq.model.errors import Busy, MessageNotFound, PublishPurged, StorageFailed
 from mq.model.lifecycle import State
-from mq.model.limits import PURGE_MARK_KEPT_S
-from mq.model.looking import Part
+from mq.model.message import Part
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.store.core.purged import PurgeMark, is_purged, mark_of
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
+from mq.store.core.unserved import PurgeMark, is_purged, mark_of
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher, NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.bucket_names import Bucket, Shape, dashed
+from mq.store.opening import open_root, root_of
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
-from mq.store.operations.purge import Taken, purge, sweep_purged, take_purged, take_purged_buckets
+from mq.store.operations.purge import (
+    PURGE_MARK_KEPT_S,
+    Taken,
+    purge,
+    sweep_purged,
+    take_purged,
+    take_purged_buckets,
+)
 from mq.store.operations.queues import WantedShape, create_queue, delete_queue, sweep_tombstones
 from mq.store.operations.read import read
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq.store.operations.remove import remove
 from mq.store.operations.reschedule import reschedule
-from mq.store.scan.census import Census
-from mq.store.scan.counting import count
+from mq.store.scan.census import Census, count
 from mq.store.scan.order import list_ready
 
 QUEUE = QueueName.parse("q")
-MINUTE_MS = 60_000
 times = st.integers(0, 2**45)
 
 
@@ -242,7 +247,7 @@ def test_a_lost_reply_of_a_rename_is_no_failure(place: Place) -> None:
             raise FileNotFoundError(errno.ENOENT, "lost", source)
 
     root = open_root(str(place.top), Files(), place.clock)
-    losing = Root.of(root.layout, Losing(), place.clock)
+    losing = root_of(root.layout, Losing(), place.clock)
     before_ms = place.uuids.end_moment()
     assert run_alone(purge(losing, QUEUE, before_ms), NoFlusher()) == before_ms
     assert mark_of(place.root, QUEUE) == PurgeMark(before_ms)
@@ -432,7 +437,7 @@ def test_a_mark_that_was_made_anew_meanwhile_stays(place: Place) -> None:
             os.utime(path, ns=(gate * 10**6,) * 2)
             return super().lock(descriptor)
 
-    root = Root.of(place.root.layout, Late(), place.clock)
+    root = root_of(place.root.layout, Late(), place.clock)
     run_alone(sweep_purged(root, {}), NoFlusher())
     assert mark_of(place.root, QUEUE) == PurgeMark(gate)
 

@@ -13,13 +13,14 @@ from harness.waiting import comes_true
 
 from mq.model.errors import Busy, MessageNotFound, QueueNotFound
 from mq.model.lifecycle import State
-from mq.model.limits import BODY_HELD_BYTES_MAX, READ_LOOKS_MAX
-from mq.model.looking import Part
+from mq.model.limits import BODY_HELD_BYTES_MAX
+from mq.model.message import Part
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
 from mq.store.disk.flush import NoFlusher
-from mq.store.operations.read import Reading, close, read
+from mq.store.opening import open_root
+from mq.store.operations.read import READ_LOOKS_MAX, Reading, close, read
 from mq.store.operations.streams import reading
 
 QUEUE = QueueName.parse("orders")

@@ -1,17 +1,21 @@
-"""A release whose rename is done and answered "no such file", as a network mount may."""
+"""Releases: whose rename is done and answered "no such file", as a network mount may; that fail;
+and of what has lapsed.
+"""
 
 import errno
 import os
 from pathlib import Path
 
 import pytest
+from harness.faults import FaultyFiles
 from harness.leases import QUEUE, LeasingRoot
 
-from mq.model.errors import Busy, DeliveredAgain
+from mq.model.errors import Busy, DeliveredAgain, StorageFailed
+from mq.model.message import Delivery
 from mq.model.names import MessageId
 from mq.store.disk.files import Files
 from mq.store.operations.fetch import fetch
-from mq.store.operations.reschedule import reschedule
+from mq.store.operations.reschedule import release, reschedule
 
 # What the mtime says of a second delivery.
 DELIVERED_AGAIN_NS = 1_900_000_000_000 * 1_000_000 + 2_000
@@ -45,10 +49,15 @@ def place(tmp_path: Path, files: AnswerLost) -> LeasingRoot:
     return LeasingRoot(tmp_path / "root", files=files)
 
 
-def fetched(place: LeasingRoot) -> MessageId:
+def delivered(place: LeasingRoot) -> Delivery:
     (message_id,) = place.publish()
-    assert place.run(fetch(place.root, QUEUE, message_id, 60)) is not None
-    return message_id
+    delivery = place.run(fetch(place.root, QUEUE, message_id, 60))
+    assert delivery is not None
+    return delivery
+
+
+def fetched(place: LeasingRoot) -> MessageId:
+    return delivered(place).id
 
 
 def test_it_is_not_refused_for_the_delivery_that_it_made_possible(
@@ -64,3 +73,19 @@ def test_a_delivery_before_it_refuses_it(place: LeasingRoot) -> None:
     message_id = fetched(place)
     with pytest.raises(DeliveredAgain):
         place.run(reschedule(place.root, QUEUE, message_id, 0, lambda receives: receives == 2))
+
+
+def test_what_has_lapsed_is_released_where_it_may_be_tried_again(place: LeasingRoot) -> None:
+    delivery = delivered(place)
+    place.pass_s(60 + 1)
+    assert place.run(release(place.root, delivery))
+    assert (place.top / "queues/q" / delivery.id.text).exists()
+
+
+def test_a_release_that_fails_says_so(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    place = LeasingRoot(tmp_path / "root", files=files)
+    delivery = delivered(place)
+    files.fail("rename", errno.EIO)
+    with pytest.raises(StorageFailed):
+        place.run(release(place.root, delivery))

@@ -23,22 +23,22 @@ from mq.model.errors import (
     StorageFailed,
 )
 from mq.model.lifecycle import State
-from mq.model.limits import PURGE_MARK_KEPT_S
 from mq.model.message import Reason, Stamp
 from mq.model.names import Key, MessageId, QueueName
+from mq.store.core.find import whereabouts
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.format.crossings import Joint
 from mq.store.format.layout import Keys
-from mq.store.keys.holders import whereabouts
+from mq.store.format.settings import write_fields
 from mq.store.leases.releasing import release as release_lease
-from mq.store.operations.by_key import find_key
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
-from mq.store.operations.purge import purge, sweep_purged, take_purged
+from mq.store.operations.purge import PURGE_MARK_KEPT_S, purge, sweep_purged, take_purged
 from mq.store.operations.queues import delete_queue
 from mq.store.operations.redeliver import Timer, redeliver
-from mq.store.operations.remove import remove
+from mq.store.operations.remove import find_key, remove
 from mq.store.operations.reschedule import reschedule
-from mq.store.operations.sideline import sideline
+from mq.store.operations.sideline import make_sideline, sideline
 from mq.store.scan.order import list_ready
 
 SIDELINE = QUEUE.sideline()
@@ -81,7 +81,8 @@ def states(place: LeasingRoot, message_id: MessageId) -> tuple[State | None, Sta
 def test_it_goes_with_its_name_and_its_receives(place: LeasingRoot, is_fetched: bool) -> None:
     message_id = a_message(place, is_fetched=is_fetched)
     place.pass_s(7)
-    stamp = place.run(sideline(place.root, QUEUE, message_id, Reason.EXCEPTION))
+    into, stamp = place.run(sideline(place.root, QUEUE, message_id, Reason.EXCEPTION))
+    assert into == SIDELINE
     assert stamp == Stamp(place.clock.now_ms(), int(is_fetched), Reason.EXCEPTION)
     assert stamp_of(place.root, message_id, SIDELINE) == stamp
     assert states(place, message_id) == (None, State.READY)
@@ -112,7 +113,7 @@ def test_a_second_time_it_stays_as_it_is(place: LeasingRoot, later: bool) -> Non
     again = place.run(
         sideline(place.root, QUEUE, message_id, Reason.EXCEPTION, lambda receives: False)
     )
-    assert again == stamp or (later and again.receives == 2)
+    assert again == stamp or (later and again.stamp.receives == 2)
     assert states(place, message_id) == (None, State.DELAYED if later else State.READY)
 
 
@@ -182,7 +183,7 @@ def test_a_purge_of_its_queue_takes_nothing_from_the_sideline(place: LeasingRoot
     place.run(purge(place.root, QUEUE, place.clock.now_ms()))
     take_purged(place.root, QUEUE)
     # Nor does it hide that it went there.
-    assert place.run(sideline(place.root, QUEUE, message_id)).reason == Reason.REJECTED
+    assert place.run(sideline(place.root, QUEUE, message_id)).stamp.reason == Reason.REJECTED
     listing = list_ready(place.root, SIDELINE, 10)
     assert listing is not None
     assert listing.ids == [message_id]
@@ -252,8 +253,8 @@ def test_an_answer_that_a_mount_loses_is_asked_for_again(
 ) -> None:
     message_id = a_message(place, is_fetched=is_fetched)
     files.fail("rename", errno.ENOENT, message_id.text, times=1, performed=True)
-    stamp = place.run(sideline(place.root, QUEUE, message_id))
-    assert stamp.receives == int(is_fetched)
+    moved = place.run(sideline(place.root, QUEUE, message_id))
+    assert moved.stamp.receives == int(is_fetched)
     assert states(place, message_id) == (None, State.READY)
 
 
@@ -268,7 +269,7 @@ def test_what_fails_loses_nothing(place: LeasingRoot, files: Met, call: str) -> 
     if call == "rename":
         assert stamp_of_delayed(place, message_id) == before
     assert states(place, message_id) in ((State.DELAYED, None), (None, State.READY))
-    assert place.run(sideline(place.root, QUEUE, message_id)).receives == 1
+    assert place.run(sideline(place.root, QUEUE, message_id)).stamp.receives == 1
     assert states(place, message_id) == (None, State.READY)
 
 
@@ -401,3 +402,13 @@ def test_a_publish_that_finds_itself_sidelined_was_published(place: LeasingRoot)
     again = MessageId(place.uuids.next())
     draft = Draft(QUEUE, again, again.published_ms, idempotency=once, idempotency_s=300)
     assert place.run(publish(place.root, draft, b"x")) == message_id
+
+
+def test_a_shared_sideline_is_used_once_what_joins_it_is_durable(place: LeasingRoot) -> None:
+    root, shared = place.root, QueueName("failed_SIDELINE")
+    place.run(write_fields(root.layout, root.files, QUEUE, {"sideline_to": shared.text}))
+    root.facts.look_again(QUEUE)
+    root.facts.settle_s = 0
+    for _ in make_sideline(root, QUEUE):
+        assert not root.facts.is_settled(Joint(QUEUE, shared))
+    assert root.facts.is_settled(Joint(QUEUE, shared))

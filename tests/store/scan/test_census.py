@@ -13,21 +13,21 @@ from harness.ticking import TickingFiles
 
 from mq.model.errors import QueueNotFound
 from mq.model.lifecycle import State
-from mq.model.limits import LOOK_SHARE, TIMES_READ_S, TIMES_SHARE
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.layout import Layout
+from mq.store.format.walk import LOOK_SHARE
+from mq.store.opening import open_root
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.operations.remove import remove
 from mq.store.operations.reschedule import reschedule
-from mq.store.scan.census import Census
-from mq.store.scan.counting import Counts, count
+from mq.store.scan.census import TIMES_READ_S, TIMES_SHARE, Census, Counts, count
 
 QUEUE, OTHER = QueueName.parse("q"), QueueName.parse("other")
 SETTLED_S = 3.0

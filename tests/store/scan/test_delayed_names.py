@@ -8,8 +8,9 @@ from harness.messages import new_id, put_entry, put_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 from mq.store.scan.delayed_names import delayed_behind
 
 FOLDERS = ("", "0192f3a2/", "0192f3a2/7c/", "0192f3a2/7d/", "0192f3a2b/", "01a2f3a2/", "0292f3a2/")

@@ -1,5 +1,8 @@
 """The order of delivery against a sorted model, wherever the messages lie."""
 
+import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,12 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mq.model.lifecycle import State
-from mq.model.limits import FOLDERS_PER_LOOK_MAX
 from mq.model.names import MessageId, QueueName
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import Shape, shard_of
-from mq.store.scan.order import STRICT, Candidate, Listing, Order, list_ready
+from mq.store.opening import open_root
+from mq.store.scan.order import (
+    FOLDERS_PER_LOOK_MAX,
+    STRICT,
+    Candidate,
+    GroupFolders,
+    Listing,
+    Order,
+    list_ready,
+)  # fmt: skip
 
 QUEUE = QueueName.parse("orders")
 WINDOW_MS = 1 << 16
@@ -198,3 +209,90 @@ def test_a_look_counts_more_files_than_it_keeps(tmp_path: Path) -> None:
         put(root, message_id, "")
     assert listed(root, 1).ids == ids[:1]
     assert root.places.target(State.READY, QUEUE, ids[-1])
+
+
+GROUPS = ["", *(digit * 16 for digit in "abc")]
+grouped = st.lists(
+    st.tuples(ids, st.sampled_from(GROUPS), st.integers(0, 2)),
+    max_size=30,
+    unique_by=lambda each: each[0].uuid,
+)
+
+
+@given(st.data(), grouped, shapes)
+@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+def test_groups_that_wait_are_passed_over(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    messages: list[tuple[MessageId, str, int]],
+    shape: Shape,
+) -> None:
+    """Whatever looks remember, while messages come and go and other groups wait."""
+    clock = FakeClock()
+    root = open_root(str(tmp_path_factory.mktemp("root")), Files(), clock)
+    top = Path(root.layout.queue(QUEUE))
+    top.mkdir()
+    remembered = GroupFolders()
+    there: dict[str, MessageId] = {}
+    waiting = [(replace(each, group=group), place) for each, group, place in messages]
+    for _ in range(3):
+        come = data.draw(st.integers(0, len(waiting)))
+        for message_id, place in waiting[:come]:
+            put(root, message_id, ("", shape.bucket(message_id), shape.deep(message_id))[place])
+            there[message_id.text] = message_id
+        del waiting[:come]
+        for name in data.draw(st.sets(st.sampled_from(sorted(there)))) if there else ():
+            [path] = top.rglob(name)
+            path.unlink()
+            del there[name]
+        clock.advance(10)
+        for folder in (top, *(each for each in top.rglob("*") if each.is_dir())):
+            os.utime(folder, ns=(clock.now_ms() * 10**6,) * 2)
+        clock.advance(10)
+        heads = {
+            group: data.draw(st.sampled_from(["elsewhere", *sorted(there)]))
+            for group in GROUPS[1:]
+            if data.draw(st.booleans())
+        }
+        found = list_ready(root, QUEUE, 50, heads=heads, folders=remembered)
+        assert found is not None
+        expected = [
+            each for each in there.values() if heads.get(each.group, each.text) == each.text
+        ]
+        assert found.ids == sorted(expected, key=lambda each: STRICT.key(each.text))
+        assert found.passed == {each.group for each in there.values()} - {
+            each.group for each in there.values() if each.group not in heads
+        } - {
+            group
+            for group, head in heads.items()
+            if all(each.text == head for each in there.values() if each.group == group)
+        }
+
+
+def test_a_bucket_whose_groups_wait_is_listed_once(opened: Root) -> None:
+    folders, heads = GroupFolders(), {"a" * 16: "elsewhere"}
+    for count in range(3):
+        put(opened, MessageId(uuid(1_700_000_000_000, count), group="a" * 16), "018bcfe5/")
+    free = MessageId(uuid(1_700_000_000_000, 9, 9))
+    put(opened, free, "018bcfe6/")
+    for folder in Path(opened.layout.queue(QUEUE)).iterdir():
+        os.utime(folder, ns=(10**18, 10**18))  # Long ago.
+    listed_folders: list[str] = []
+    entries = opened.files.entries
+
+    class Watching(Files):
+        def entries(self, path: str) -> Iterator[os.DirEntry[str]]:
+            listed_folders.append(os.path.basename(path))
+            return entries(path)
+
+    watched = replace(opened, files=Watching())
+    for expected in (["orders", "018bcfe5", "018bcfe6"], ["orders", "018bcfe6"]):
+        listed_folders.clear()
+        found = list_ready(watched, QUEUE, 10, heads=heads, folders=folders)
+        assert found is not None
+        assert (found.ids, found.passed) == ([free], {"a" * 16})
+        assert listed_folders == expected
+    [head, *_] = sorted((Path(opened.layout.queue(QUEUE)) / "018bcfe5").iterdir())
+    found = list_ready(watched, QUEUE, 10, heads={"a" * 16: head.name}, folders=folders)
+    assert found is not None
+    assert [each.text for each in found.ids] == [head.name, free.text]

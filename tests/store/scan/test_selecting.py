@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 from harness.clock import FakeClock
-from harness.selections import Message, Wanted, messages, said, terms
+from harness.selections import Grouped, Message, Term, Wanted, messages, terms, trees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mq.model.errors import QueueNotFound
 from mq.model.headers import Headers, print_block
-from mq.model.limits import BARREN_NAMES_MAX
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
 from mq.model.selection import Selection
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import Shape
-from mq.store.scan.barren import Allowance, Allowances, Barren
+from mq.store.opening import open_root
+from mq.store.scan.barren import BARREN_NAMES_MAX, Allowance, Allowances, Barren
 from mq.store.scan.order import STRICT, Listing, Order
 from mq.store.scan.selecting import SelectedLook
 
@@ -142,14 +142,14 @@ shapes = st.builds(Shape, st.sampled_from([7, 8, 9]), st.sampled_from([1, 2, 5])
 
 
 @given(
-    placed, terms, shapes, st.integers(1, 45), st.integers(1, 200),
+    placed, terms | st.tuples(trees), shapes, st.integers(1, 45), st.integers(1, 200),
     st.none() | st.integers(0, 4 * WINDOW_MS), st.sampled_from([None, 0, 1, 4]),
 )  # fmt: skip
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 def test_the_first_of_a_selection_in_order(
     places: Places,
     given_messages: list[tuple[str, Message, int]],
-    wanted: tuple[Wanted, ...],
+    wanted: tuple[Term, ...],
     shape: Shape,
     limit: int,
     per_hop: int,
@@ -172,7 +172,7 @@ def test_the_first_of_a_selection_in_order(
     order = STRICT if start is None else Order(shape.shards, start % shape.shards)
     expected.sort(key=lambda each: order.key(each.text))
     look = SelectedLook(
-        root, queue, limit, Selection.parse(said(wanted)), Barren(Allowances()), order, per_hop
+        root, queue, limit, Selection.parse(*map(str, wanted)), Barren(Allowances()), order, per_hop
     )
     found = None
     while found is None:
@@ -191,6 +191,7 @@ COMMON = st.sampled_from(
         (Wanted("content-type", "text/", is_beginning=True),),
         (Wanted("header", name="ce-type", is_beginning=True),),
         (Wanted("header", name="ce-type", is_beginning=True), Wanted("priority")),
+        (Grouped("not", (Wanted("header", name="ce-type", is_beginning=True),)),),
     ]
 )
 ALLOWED = st.sampled_from([0, 2, 100, 100])
@@ -204,11 +205,11 @@ class Looking(RuleBasedStateMachine):
     places: Places
 
     @initialize(wanted=COMMON, folders=ALLOWED, names=ALLOWED)
-    def begin(self, wanted: tuple[Wanted, ...], folders: int, names: int) -> None:
+    def begin(self, wanted: tuple[Term, ...], folders: int, names: int) -> None:
         self.root, self.clock = self.places.root, self.places.clock
         self.queue = self.places.queue()
         self.wanted = wanted
-        self.selection = Selection.parse(said(wanted))
+        self.selection = Selection.parse(*map(str, wanted))
         self.allowances = Allowances(Allowance(folders), Allowance(names))
         self.most = (folders, names)
         self.barren = Barren(self.allowances)
@@ -358,6 +359,16 @@ def test_header_blocks_are_read_once(opened: Root) -> None:
     assert counted(opened).blocks == []
     # A folder that does not change is remembered as a whole, and none of its names.
     assert allowances.names.left == BARREN_NAMES_MAX
+
+
+def test_one_selection_leaves_others_their_share_of_what_is_remembered(opened: Root) -> None:
+    backlog(opened, buckets=12, each=1)
+    settle(opened)
+    allowances = Allowances(Allowance(10), Allowance(10))
+    first, second = Barren(allowances), Barren(allowances)
+    for barren in (first, second):
+        assert listed(opened, Selection.parse("not(priority:0)"), barren=barren).complete
+    assert (len(first), len(second), allowances.folders.left) == (6, 3, 1)
 
 
 def test_a_folder_that_goes_on_changing_has_its_blocks_read_twice_at_most(opened: Root) -> None:

@@ -18,17 +18,18 @@ from mq.model.errors import (
     ScheduleUnreadable,
     TooManySchedules,
 )
-from mq.model.limits import FORGOTTEN_AFTER_S, SCHEDULES_PER_QUEUE_MAX
-from mq.model.names import Key, QueueName, ScheduleName
+from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.names import Group, Key, QueueName, ScheduleName
 from mq.model.recurrence import Cron, Every
 from mq.model.schedule import Schedule
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_group
+from mq.store.opening import open_root
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue, sweep_tombstones
 from mq.store.schedules.schedules import (
+    SCHEDULES_PER_QUEUE_MAX,
     delete_schedule,
     list_schedules,
     put_schedule,
@@ -46,6 +47,9 @@ FULL = Schedule(
     extension="json",
     headers=(("ce-id", "7"), ("X-Attribute-a", "ä")),
     body=b"\x00\xff\n{}",
+    ttl_s=600,
+    group=Group("Köln"),
+    tags=(Key.parse("spät"), Key.parse("a, b")),
 )
 
 

@@ -10,16 +10,24 @@ from harness.faults import FaultyFiles
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mq.model.limits import REFRESH_EVERY_S
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.model.upkeep_limits import REFRESH_ASKED_EVERY_S, REFRESH_EVERY_S, REFRESH_FIRST_S
-from mq.store.core.root import Root, open_root
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
+from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.settings.configure import change_settings
-from mq.store.settings.registry import Refreshed, Registry, existing_queues, list_queues
+from mq.store.settings.registry import (
+    REFRESH_ASKED_EVERY_S,
+    REFRESH_FIRST_S,
+    Refreshed,
+    Registry,
+    existing_queues,
+    list_queues,
+)
 
 ORDERS, PAYMENTS = QueueName.parse("orders"), QueueName.parse("payments")
 DEFAULTS = QueueSettings()

@@ -8,11 +8,13 @@ from harness.clock import FakeClock
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mq.model.limits import TURN_SILENT_S
 from mq.model.names import QueueName
-from mq.model.shovel import SHOVEL_SILENT_S, Progress, Record, RunState, Trigger
-from mq.store.core.root import Root, open_root
+from mq.model.shovel import Progress, Record, RunState, Trigger
+from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.shovels import parse_shovel_file, shovel_paths
+from mq.store.opening import open_root
 from mq.store.shovel.files import is_running, read_record, take_turn, write_record
 
 ORDERS = QueueName("orders")
@@ -35,6 +37,7 @@ PROGRESS = st.builds(
     stayed=st.dictionaries(st.sampled_from(["receives", "key-taken"]), st.integers(0)),
     failed=st.integers(0),
     error=st.none() | st.sampled_from(["no-space", "storage-failed"]),
+    into=st.none() | st.just("other"),
 )
 
 
@@ -48,10 +51,15 @@ def opened(root: Path, clock: FakeClock) -> Root:
     return open_root(str(root), Files(), clock)
 
 
-@given(PROGRESS, st.none() | TIMES)
-def test_what_is_written_is_read(progress: Progress, scheduled_ms: int | None) -> None:
-    record = Record(progress, scheduled_ms)
+@given(PROGRESS, st.none() | TIMES, st.lists(PROGRESS, max_size=9))
+def test_what_is_written_is_read(
+    progress: Progress, scheduled_ms: int | None, earlier: list[Progress]
+) -> None:
+    record = Record(progress, scheduled_ms, tuple(earlier))
     assert Record.parse(record.printed()) == record
+    is_kept = progress.by is Trigger.REQUEST and not progress.dry_run
+    expected = [progress, *earlier] if is_kept else earlier
+    assert list(record.before_next) == expected[:9]
 
 
 @given(PROGRESS, st.data())
@@ -97,9 +105,9 @@ def test_a_run_without_its_turn_was_interrupted(opened: Root, clock: FakeClock) 
 def test_one_has_the_turn_until_it_is_silent(opened: Root, clock: FakeClock) -> None:
     turn = take_turn(opened, ORDERS)
     assert turn is not None
-    clock.advance(SHOVEL_SILENT_S - 1)
+    clock.advance(TURN_SILENT_S - 1)
     assert turn.keep()
-    clock.advance(SHOVEL_SILENT_S - 1)
+    clock.advance(TURN_SILENT_S - 1)
     assert is_running(opened, ORDERS)
     assert take_turn(opened, ORDERS) is None
     clock.advance(1)
@@ -118,7 +126,7 @@ def turn_again(opened: Root, clock: FakeClock) -> bool:
     """Whether one that was silent has its turn still, after another has had it."""
     turn = take_turn(opened, ORDERS)
     assert turn is not None
-    clock.advance(SHOVEL_SILENT_S)
+    clock.advance(TURN_SILENT_S)
     taken = take_turn(opened, ORDERS)
     assert taken is not None
     taken.end()

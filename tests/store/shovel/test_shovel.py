@@ -17,26 +17,24 @@ from harness.messages import put_file
 from mq.model.errors import KeyNotFound, KeyTaken, StorageFailed
 from mq.model.history import Event
 from mq.model.lifecycle import State
-from mq.model.limits import FORGOTTEN_AFTER_S, PURGE_MARK_KEPT_S
+from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.message import Reason, Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.settings import QueueSettings
 from mq.model.shovel import ALL, Criteria, Why
+from mq.store.core.find import whereabouts
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.format.layout import Keys
-from mq.store.keys.holders import whereabouts
 from mq.store.keys.orphans import OrphanSweep
-from mq.store.operations.by_key import find_key
 from mq.store.operations.fetch import fetch
 from mq.store.operations.publish import Draft, publish
-from mq.store.operations.purge import purge, sweep_purged
+from mq.store.operations.purge import PURGE_MARK_KEPT_S, purge, sweep_purged
 from mq.store.operations.queues import delete_queue
-from mq.store.operations.remove import remove
+from mq.store.operations.remove import find_key, remove
 from mq.store.operations.sideline import sideline
 from mq.store.scan.order import STRICT, Candidate
 from mq.store.settings.configure import change_settings
-from mq.store.shovel.shovel import Aim, Shovelled, look_at_many, shovel, shovel_many
-from mq.store.shovel.shovelling import Pass
+from mq.store.shovel.shovel import Aim, Pass, Shovelled, look_at_many, shovel, shovel_many
 
 SIDELINE = QUEUE.sideline()
 K = Key.parse("k")
@@ -636,7 +634,7 @@ def all_of(at: Pass, count: int = 2) -> list[MessageId]:
 
 @pytest.fixture(params=[2000, 3], ids=["at-once", "in-parts"])
 def listed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mq.store.shovel.shovelling.SHOVEL_LISTED_MAX", request.param)
+    monkeypatch.setattr("mq.store.shovel.shovel.SHOVEL_LISTED_MAX", request.param)
 
 
 @pytest.mark.usefixtures("listed")

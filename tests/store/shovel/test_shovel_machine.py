@@ -27,8 +27,7 @@ from mq.store.operations.redeliver import Timer, redeliver
 from mq.store.operations.remove import remove
 from mq.store.operations.sideline import sideline
 from mq.store.scan.order import STRICT, Candidate
-from mq.store.shovel.shovel import Aim, shovel, shovel_many
-from mq.store.shovel.shovelling import Pass
+from mq.store.shovel.shovel import Aim, Pass, shovel, shovel_many
 
 SIDELINE = QUEUE.sideline()
 VISIBLE_S = 30.0

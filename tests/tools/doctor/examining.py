@@ -17,7 +17,7 @@ from mq.tools.doctor.ground import Ground, staked_out
 from mq.tools.mqctl.cli import mqctl
 
 # What is never seen is waited for so long.
-SOON_S = 0.3
+SOON_S = 2.0
 
 
 def examined(root: Path, second: Path | None = None) -> Examination:

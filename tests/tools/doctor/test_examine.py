@@ -16,8 +16,8 @@ from harness.server import Server
 from tools.doctor.examining import examined, finding, levels, run
 
 from mq.model.clock import SystemClock
-from mq.store.core.root import open_root
 from mq.store.disk.files import Files
+from mq.store.opening import open_root
 from mq.tools.doctor.findings import Level
 from mq.tools.doctor.ground import staked_out, sweep
 
@@ -87,10 +87,10 @@ def test_a_symbolic_link_in_place_of_a_folder_is_told(root: Path, tmp_path: Path
 
 def test_a_root_of_another_format_is_told(root: Path) -> None:
     open_root(str(root), Files(), SystemClock())
-    (root / "format").write_text("mq 2\n")
+    (root / "format").write_text("mq 3\n")
     done = run(root)
     assert done.exit_code == 5
-    assert "mq 2" in done.output
+    assert "mq 3" in done.output
 
 
 @pytest.mark.parametrize("arguments", [(), ("/nowhere/at/all",), ("/etc/passwd",), ("/", "/nope")])

@@ -7,8 +7,7 @@ from mq.model.clock import SystemClock
 from mq.store.disk.mounts import file_system_of
 from mq.tools.doctor.across import delays, judge_delays
 from mq.tools.doctor.contests import judge_race, race
-from mq.tools.doctor.findings import Level, exit_code
-from mq.tools.doctor.limits import SOMETHING_WRONG
+from mq.tools.doctor.findings import SOMETHING_WRONG, Level, exit_code
 from mq.tools.doctor.partners import paired
 from mq.tools.doctor.times import judge_offset, offset_ms
 
@@ -22,7 +21,6 @@ def test_no_fsync_of_folders_no_types_and_coarse_times_are_less_and_not_wrong(
     found = examined(where)
     assert exit_code(found.findings) == 0
     assert levels(found)["fsync of folders"] is Level.WARN
-    assert levels(found)["entry types"] is Level.WARN
     assert finding(found, "mtimes").facts["kept_to_ns"] == 1000
     assert found.conclusion.durability == "media, but for folders"
     assert found.conclusion.clustering == "many processes on one machine"
@@ -33,7 +31,6 @@ def test_what_no_mq_runs_on_is_all_told_at_once(mounts: Mounts) -> None:
     found = examined(where)
     assert exit_code(found.findings) == SOMETHING_WRONG
     assert levels(found)["mtimes"] is Level.WRONG
-    assert levels(found)["file system's times"] is Level.WARN
     names = finding(found, "names")
     assert names.level is Level.WRONG
     assert names.facts["symbolic_links"] is False

@@ -98,13 +98,13 @@ def test_what_is_no_root_is_refused(place: Place, damage: str) -> None:
     else:
         line.unlink()
         if damage == "another":
-            line.write_text("mq 2\n")
+            line.write_text("mq 3\n")
         elif damage == "a-folder":
             line.mkdir()
     before = sorted(place.top.rglob("*"))
     done = run(top, "--repair")
     assert done.exit_code == 1
-    assert "mq root" in done.output or "this mq knows 'mq 1'" in done.output
+    assert "mq root" in done.output or "this mq knows 'mq 1' and 'mq 2'" in done.output
     assert sorted(place.top.rglob("*")) == before
 
 
@@ -121,7 +121,8 @@ def test_an_interrupt_ends_it_with_a_sound_root(place: Place) -> None:
         [
             sys.executable,
             "-m",
-            "mq.tools.fsck",
+            "mq.tools.mqctl",
+            "fsck",
             str(place.top),
             "--repair",
             "--again-after",
@@ -151,7 +152,8 @@ def catches_interrupts(pid: int) -> bool:
 def test_a_name_that_is_no_text(place: Place) -> None:
     for name in (b"\xff", b"a\x1b[31m\nb"):
         os.symlink(b"x", os.fsencode(place.top / "delay") + b"/" + name)
-    command = [sys.executable, "-m", "mq.tools.fsck", str(place.top), "--again-after", "0"]
+    command = [sys.executable, "-m", "mq.tools.mqctl", "fsck"]
+    command += [str(place.top), "--again-after", "0"]
     env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 5, done.stderr

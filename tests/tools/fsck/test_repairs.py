@@ -6,19 +6,26 @@ from pathlib import Path
 
 import pytest
 from harness.checking import Heard, checked
-from harness.damage.each_breach import BREACHES, Place, keyed, misplaced, put_leased
+from harness.damage.each_breach import (
+    BREACHES,
+    Place,
+    beside_its_pack,
+    keyed,
+    misplaced,
+    put_leased,
+)
 from harness.folders import files_below
 from harness.messages import new_id, put_file
 
 from mq.model.names import QueueName
-from mq.store.audit.breaches import Breach
+from mq.store.audit.findings import Breach
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.tools.fsck.checking import Doing
 from mq.tools.fsck.report import Outcome
 
 STAYS = {
-    Breach.ARCHIVE: "nobody guesses",
+    Breach.ARCHIVE: "fsck does not guess",
     Breach.STORAGE: "the disk",
     Breach.FORMAT: "format",
     Breach.LINKED: "name",
@@ -81,7 +88,9 @@ def test_what_is_broken_is_put_right_or_stays_with_a_reason(
     assert report.outcome is Outcome.PUT_RIGHT
     assert breach in report.put_right.counts
     assert all(told.what for told in report.put_right.examples)
-    assert bodies(place.top) >= before - {b"{}"}
+    # A parted pack goes: its messages are its items.
+    goes = {each for each in before if breach is Breach.PARTED and each.startswith(b'{"sizes"')}
+    assert bodies(place.top) >= before - {b"{}"} - goes
     assert checked(place.root).outcome is Outcome.CLEAN
 
 
@@ -109,6 +118,15 @@ def test_of_two_names_of_a_file_the_later_one_stays(place: Place, later: str) ->
     assert not path.exists()
     assert stays_here.stat().st_nlink == 1
     assert not (place.top / "lost").exists()
+
+
+def test_a_message_beside_its_damaged_pack_is_kept(place: Place) -> None:
+    item = beside_its_pack(place)
+    (pack,) = (each for each in place.queue.iterdir() if each != item)
+    os.truncate(pack, 5)
+    checked(place.root, Doing.REPAIR)
+    assert item.exists()
+    assert (place.top / "queues/orders_SIDELINE" / pack.name).exists()
 
 
 def test_what_is_unreadable_goes_alone_and_says_why(place: Place) -> None:
@@ -201,7 +219,7 @@ def test_what_another_holds_is_tried_again_and_told(place: Place) -> None:
     assert files.lock(descriptor)
     heard = Heard()
     report = checked(place.root, Doing.REPAIR, heard=heard)
-    assert [told.what for told in report.remaining.examples] == ["another process is at it"]
+    assert [told.what for told in report.remaining.examples] == ["another process has it locked"]
     os.close(descriptor)
     held = os.open(path, os.O_RDWR)
     assert files.lock(held)

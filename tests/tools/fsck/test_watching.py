@@ -9,8 +9,7 @@ from harness.clients import work
 from harness.processes import Processes
 from rich.console import Console
 
-from mq.tools.fsck.checking import Asked, Check, Doing
-from mq.tools.fsck.opening import open_for_fsck
+from mq.tools.fsck.checking import Asked, Check, Doing, open_for_fsck
 from mq.tools.fsck.report import Outcome, Report
 from mq.tools.fsck.watching import Bar
 

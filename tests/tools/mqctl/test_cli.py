@@ -3,6 +3,7 @@
 import asyncio
 import os
 import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -73,7 +74,7 @@ def test_where_nothing_listens_it_asks_whether_mq_runs(mqctl: Mqctl, closed_port
     assert gone.out == b""
     assert gone.err == (
         f"Error: mq cannot be reached at {url}: connection refused. Is mq running there? "
-        "--url or MQ_URL says where.\n"
+        "Set its address with --url or MQ_URL.\n"
     )
     assert mqctl("queues", "--json", MQ_URL=url).error["exit"] == 4
 
@@ -103,7 +104,7 @@ def test_whether_mq_runs_is_asked_once(mqctl: Mqctl, answering: Answering) -> No
 def test_what_is_no_mq_is_said_to_be_none(mqctl: Mqctl, answering: Answering) -> None:
     other = mqctl("queues", "--url", answering.url)
     assert other.code == 4
-    assert "no mq" in other.err
+    assert "is not an mq server" in other.err
     assert "<html>hi</html>" in other.err
 
 
@@ -187,17 +188,15 @@ def test_a_password_in_a_url_is_not_shown(mqctl: Mqctl, closed_port: int) -> Non
 
 
 def test_a_command_that_is_none_and_one_without_its_argument(mqctl: Mqctl) -> None:
-    assert mqctl("quues").code == 2
+    unknown = mqctl("quues")
+    assert unknown.code == 2
+    assert "Did you mean queues?" in unknown.err
+    assert "Did you mean sideline or shovel?" in mqctl("dlq").err
     assert mqctl("describe").code == 2
-    for numbers in (
-        ("top", "--once", "--interval"),
-        ("bench", "--seconds"),
-        ("bench", "--rate"),
-        ("bench", "--warm-up"),
-    ):
-        refused = mqctl(*numbers, "nan")
-        assert refused.code == 2, numbers
-        assert "'nan' is no number" in refused.err
+    refused = mqctl("top", "--once", "--interval", "nan")
+    assert refused.code == 2
+    assert "'nan' is" in refused.err
+    assert "number" in refused.err
 
 
 def test_help_names_every_command_and_imports_none() -> None:
@@ -212,13 +211,16 @@ def test_help_names_every_command_and_imports_none() -> None:
         assert place.about in done.stdout.replace("\n", " ")
 
 
-def test_every_command_has_help_and_the_shared_options(mqctl: Mqctl) -> None:
+def test_every_command_has_help_and_the_global_options_are_in_one(mqctl: Mqctl) -> None:
+    listed = mqctl("--help").text
     for name in COMMANDS:
         helped = mqctl(name, "--help")
         if "is not installed" in helped.err:
             continue
         assert helped.code == 0, name
-    assert "--token-file" in mqctl("receive", "--help").text
+        assert "--token-file" not in helped.text, name
+    assert "--token-file" in listed
+    assert "Global options: see `mqctl --help`." in mqctl("receive", "--help").text
     assert sum(map(len, SECTIONS.values())) == len(COMMANDS)
 
 
@@ -227,17 +229,78 @@ def test_completion_knows_commands(mqctl: Mqctl) -> None:
         assert "_MQCTL_COMPLETE" in mqctl("completion", shell).text
     found = mqctl(_MQCTL_COMPLETE="bash_complete", COMP_WORDS="mqctl re", COMP_CWORD="1").lines
     assert {"plain,receive", "plain,read", "plain,release", "plain,ready"} <= set(found)
+    mistyped = mqctl(_MQCTL_COMPLETE="bash_complete", COMP_WORDS="mqctl quues ", COMP_CWORD="2")
+    assert (mistyped.code, mistyped.err) == (0, "")
 
 
-def test_on_a_terminal_there_is_a_table_and_nothing_commands_it(mqctl: Mqctl, queue: str) -> None:
-    mqctl("send", queue, "bad \x1b]0;title\x07")
+def completed(mqctl: Mqctl, line: str, **env: str) -> list[str]:
+    words = len(line.split()) - (not line.endswith(" "))
+    found = mqctl(_MQCTL_COMPLETE="bash_complete", COMP_WORDS=line, COMP_CWORD=str(words), **env)
+    assert (found.code, found.err) == (0, "")
+    return [each.removeprefix("plain,") for each in found.lines if each]
+
+
+def test_completion_asks_mq_for_names(mqctl: Mqctl, queue: str) -> None:
+    assert queue in completed(mqctl, "mqctl peek ord")
+    assert queue in completed(mqctl, f"mqctl top --queue {queue[:-1]}")
+    assert completed(mqctl, "mqctl describe none-of-") == []
+    mqctl("schedules", "add", queue, "nightly", "x", "--every", "1h")
+    assert completed(mqctl, f"mqctl schedules show {queue} n") == ["nightly"]
+    found = completed(mqctl, f"mqctl settings {queue} max_")
+    assert "max_receives=" in found
+    assert all(each.startswith("max_") for each in found)
+    assert completed(mqctl, f"mqctl peek {queue} --state ready,de") == ["ready,delayed"]
+
+
+def test_completion_offers_nothing_where_mq_cannot_be_asked(mqctl: Mqctl, queue: str) -> None:
+    there = mqctl.url
+    for url in ("http://127.0.0.1:1", "not a URL://"):
+        assert completed(mqctl, "mqctl peek ord", MQ_URL=url) == []
+        # An option before the command or after it is the one that is asked.
+        for line in (f"mqctl --url {there} peek ord", f"mqctl peek --url {there} ord"):
+            assert queue in completed(mqctl, line, MQ_URL=url)
+    assert completed(mqctl, "mqctl settings none-of-these vis") == []
+
+
+def on_terminal(mqctl: Mqctl, columns: int, *argv: str) -> str:
     ours, theirs = pty.openpty()
-    begun = mqctl.begin("peek", queue, stdout=theirs, COLUMNS="200")
+    begun = mqctl.begin(*argv, stdout=theirs, COLUMNS=str(columns))
     os.close(theirs)
     assert begun.wait() == 0
     begun.close()
     shown = os.read(ours, 65536).decode()
     os.close(ours)
+    return shown
+
+
+def test_a_peek_fits_80_columns(mqctl: Mqctl, queue: str) -> None:
+    (sent,) = mqctl("send", queue, "x" * 100, "--delay", "90m").lines
+    shown = on_terminal(mqctl, 80, "peek", queue, "--state", "delayed")
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert sent in shown
+    assert "in 1h" in shown
+    absolute = on_terminal(mqctl, 200, "peek", queue, "--state", "delayed", "--absolute")
+    assert mqctl("peek", queue, "--state", "delayed").lines[0].split("\t")[3] in absolute
+
+
+def test_a_tail_on_a_terminal_is_a_line_a_message(mqctl: Mqctl, queue: str) -> None:
+    (sent,) = mqctl("send", queue, "a pizza").lines
+    ours, theirs = pty.openpty()
+    begun = mqctl.begin("tail", queue, "-n", "1", stdout=theirs)
+    os.close(theirs)
+    shown = ""
+    while "a pizza" not in shown:
+        shown += os.read(ours, 65536).decode()
+    begun.signal(signal.SIGINT)
+    assert begun.wait() == 130
+    begun.close()
+    os.close(ours)
+    assert shown.startswith(sent)
+
+
+def test_on_a_terminal_there_is_a_table_and_nothing_commands_it(mqctl: Mqctl, queue: str) -> None:
+    mqctl("send", queue, "bad \x1b]0;title\x07")
+    shown = on_terminal(mqctl, 200, "peek", queue)
     assert "receives" in shown
     assert "bad \\x1b]0;title\\x07" in shown
     assert "\x1b]0" not in shown

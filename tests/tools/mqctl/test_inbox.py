@@ -23,7 +23,7 @@ A = "0192f3a2-7c4e-7d2a-9b1e-0123456789ab,p=9,k=nightly.json"
 B = "0192f3a2-7c4e-7d2a-9b1e-0123456789ac"
 FIRST = {A: b"one " * 2000, B: b"two"}
 AGAIN = {A: b"one " * 2000, B: b""}
-ALL = Wanted(count=5, is_one=False, wait_s=0, follow=False, ack=True, visibility_s=None, select=())
+ALL = Wanted(count=5, ack=True)
 
 
 def test_what_was_kept_survives_every_power_cut(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """What decides and acts on nothing: lines, near names, how a value is written."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+from io import StringIO
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.client.errors import QueueNotFound, problem_of
-from mq.tools.mqctl.complaints import failed, near_names
-from mq.tools.mqctl.lines import Lines
+from mq.tools.mqctl.complaints import failed
 from mq.tools.mqctl.options import Options
-from mq.tools.mqctl.printing import plain, shown
+from mq.tools.mqctl.printing import Printer, plain, relative, shown
+from mq.tools.mqctl.reading import Lines
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(0, 400), max_size=6))
@@ -57,15 +60,43 @@ def test_values_are_shown_as_people_read_them() -> None:
     assert shown(noon) == plain(noon) == "2030-01-31T12:00:00.000Z"
 
 
+def test_a_time_is_told_by_its_distance_in_one_unit() -> None:
+    noon = datetime(2030, 1, 31, 12, tzinfo=UTC)
+    away = (0, 0.9, 59, 61, 3599, 7300, 200_000, -1, -90, -86_400)
+    assert [relative(noon - timedelta(seconds=each), noon) for each in away] == [
+        *("now", "now", "59s ago", "1m ago", "59m ago", "2h ago", "2d ago"),
+        *("in 1s", "in 1m", "in 1d"),
+    ]
+
+
+class Narrow(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        (40, ["id      n  body", "abcdef  1  a body", "g       2  another, long"]),
+        (23, ["id      n  body", "abcdef  1  a body", "g       2  another, lo…"]),
+        (22, ["id      body", "abcdef  a body", "g       another, long"]),
+        (19, ["id    abcdef", "n     1", "body  a body", "", "id    g", "n     2"]),
+    ],
+)
+def test_a_narrow_terminal_loses_columns_and_no_id(
+    columns: int, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = Narrow()
+    rows = [("abcdef", 1, "a body"), ("g", 2, "another, long")]
+    Printer(as_json=False, out=out).fitted(("id", "n", "body"), rows, ("n",))
+    shown_lines = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
+    assert shown_lines[: len(wanted)] == wanted
+
+
 def test_bytes_that_are_no_text_are_base64_in_json() -> None:
     assert plain({"body": b"\xff"}) == {"body_base64": "/w=="}
     assert plain({"body": b"a"}) == {"body": "a"}
-
-
-def test_near_names_are_few_and_whatever_their_case() -> None:
-    names = ["orders", "Orders-eu", "payments", "orders_SIDELINE"]
-    assert near_names("ORDER", names)[0] == "orders"
-    assert near_names("zzz", names) == []
 
 
 def test_a_problem_is_told_with_its_type_and_facts() -> None:
@@ -74,10 +105,10 @@ def test_a_problem_is_told_with_its_type_and_facts() -> None:
     )
     told = failed(problem, Options())
     assert told.exit_code == 1
-    assert told.message == "Full. (no-space) The same may succeed later."
+    assert told.message == "Full. (no-space) Try again later."
     missing = QueueNotFound({"type": "urn:mq:problem:queue-not-found", "queue": "ordres"})
     assert failed(missing, Options(), ["orders"]).message == (
-        "There is no queue ordres. Is it orders?"
+        "There is no queue ordres. Did you mean orders?"
     )
 
 

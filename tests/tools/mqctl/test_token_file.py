@@ -10,10 +10,9 @@ from crash.trees import left_behind
 from harness.faults import FaultyFiles
 from harness.logged_files import LoggedFiles
 
+from mq.access.callers import parse_grants
 from mq.access.errors import TokensUnusable
-from mq.access.grants import parse_grants
-from mq.access.limits import TOKENS_MAX
-from mq.access.tokens import line_of, new_token
+from mq.access.tokens import TOKENS_MAX, line_of, new_token
 from mq.tools.mqctl.token_file import TokenFile
 
 GRANTS = parse_grants(("orders*:consume",))
@@ -30,23 +29,35 @@ def test_nothing_is_added_that_could_not_be_read_again(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "".join(lines)
 
 
-def test_a_change_survives_every_power_cut_whole_once_it_was_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secret", ["", " secret-0123456789"])
+def test_a_change_survives_every_power_cut_whole_once_it_was_told(
+    tmp_path: Path, secret: str
+) -> None:
     files, tokens = LoggedFiles(tmp_path), {name: new_token() for name in ("first", "second")}
     changed = TokenFile(tmp_path / "tokens", files)
     for name, token in tokens.items():
         changed.add(name, token, GRANTS)
+        if secret:
+            changed.set_secret(name, secret.strip())
         files.mark("told")
     changed.remove("first")
     files.mark("told")
     first, second = (f"{line_of(name, token, GRANTS)}\n" for name, token in tokens.items())
     texts = ("", first, first + second, second)
+    first, second = (f"{name}{secret}\n" if secret else "" for name in tokens)
+    secrets = ("", first, first + second, second)
     cuts = 0
     for model in Model:
         for told, tree in left_behind(files.log, model):
             cuts += 1
-            file = tree.get("/tokens")
-            left = "" if file is None else file.data.decode()
+            left, kept = (
+                "" if file is None else file.data.decode()
+                for file in (tree.get("/tokens"), tree.get("/tokens.secrets"))
+            )
             assert left in texts[told : told + 2], model.name
+            assert kept in secrets[told : told + 2], model.name
+            # None outlives its token.
+            assert all(f"{each.split()[0]} " in left for each in kept.splitlines()), model.name
     assert cuts > 20
 
 
@@ -66,11 +77,12 @@ def test_two_changes_at_a_time_wait_for_each_other(tmp_path: Path) -> None:
 def test_who_may_read_it_is_on_stable_media_with_it(tmp_path: Path) -> None:
     files = FaultyFiles()
     tokens = TokenFile(tmp_path / "tokens", files)
-    for name in ("first", "second"):
+    changes = [lambda name=name: tokens.add(name, new_token(), GRANTS) for name in ("a", "b")]
+    for change in [*changes, lambda: tokens.set_secret("a", "secret-0123456789")]:
         before = len(files.calls)
-        tokens.add(name, new_token(), GRANTS)
-    made = [call for call, _ in files.calls[before:]]
-    assert made.index("set_mode") < made.index("sync")
+        change()
+        made = [call for call, _ in files.calls[before:]]
+        assert change is changes[0] or made.index("set_mode") < made.index("sync")
 
 
 @pytest.mark.parametrize("call", ["write", "sync", "rename"])

@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mq.client.values import Description, Readiness
+from mq.tools.mqctl.printing import duration
 from mq.tools.mqctl.top import keys
-from mq.tools.mqctl.top.board import Board, Health, Reach
-from mq.tools.mqctl.top.document import document
+from mq.tools.mqctl.top.asking import NAMES_A_TICK, REST_SHARE, next_asked
+from mq.tools.mqctl.top.board import NAMES_MAX, Board, Health, Reach
+from mq.tools.mqctl.top.command import INTERVAL_S_MIN
 from mq.tools.mqctl.top.keys import Keys
-from mq.tools.mqctl.top.limits import NAMES_MAX
-from mq.tools.mqctl.top.picture import Screen, picture
-from mq.tools.mqctl.top.rates import Rates
-from mq.tools.mqctl.top.rotation import next_asked
-from mq.tools.mqctl.top.rows import ORDERS, Row, duration, in_order, rows_of
-from mq.tools.mqctl.top.seen import Seen
+from mq.tools.mqctl.top.picture import Screen, document, picture
+from mq.tools.mqctl.top.rates import GROWTH_S, RATE_OVER_S_MIN, Rates, Seen
+from mq.tools.mqctl.top.rows import ORDERS, Row, in_order, rows_of, troubles_of
 from mq.tools.mqctl.top.view import View, press, settled
 
 BEGAN = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -42,6 +41,7 @@ def answer(
         **{**figures, "oldest_ready_age_s": None, **counts},
         expired=False,
         totals={"published": published, "fetched": fetched, "deleted": deleted},
+        lifetime={},
         process={"index": process[0], "of": process[1]},
         as_of={"totals": BEGAN + timedelta(seconds=at_s)},
         settings={},
@@ -173,7 +173,7 @@ def test_a_queue_that_is_refused_is_tried_again_in_its_turn() -> None:
     board.refused("b", 5.0, "its settings are damaged")
     assert board.tried_s() == {"a": 0.0, "b": 5.0}
     row = next(row for row in rows_of(board, 6.0) if row.name == "b")
-    assert (row.seen, row.trouble) == (None, "its settings are damaged")
+    assert (row.seen, row.refusal) == (None, "its settings are damaged")
 
 
 def test_a_loss_lasts_from_its_first_moment_until_an_answer() -> None:
@@ -213,6 +213,66 @@ def test_every_order_has_every_row_and_the_unknown_last(order: str, is_reversed:
 def test_a_part_of_the_name_filters_in_any_case() -> None:
     board = board_of(answer("Orders"), answer("orders_SIDELINE"), answer("events"))
     assert {row.name for row in rows_of(board, 0.0, "orDER")} == {"Orders", "orders_SIDELINE"}
+
+
+def test_a_sideline_is_a_part_of_its_queue() -> None:
+    board = board_of(answer("orders"), answer("orders_SIDELINE"), answer("gone_SIDELINE"))
+    assert [row.name for row in rows_of(board, 0.0)] == ["orders", "gone_SIDELINE"]
+    assert board.tried_s().keys() == {"orders", "gone_SIDELINE"}
+
+
+def test_trouble_is_first_and_in_words() -> None:
+    board = board_of(
+        answer("busy"),
+        answer("dead", sidelined=1),
+        answer("grows", sidelined=2),
+        answer("late", overdue=3),
+        answer("old", oldest_ready_age_s=301.0, ready=1),
+    )
+    board.take(answer("busy", at_s=1, totals=(9, 0, 0)), 1.0)
+    board.take(answer("grows", at_s=1, sidelined=9), 1.0)
+    board.list_names(["refused"])
+    board.refused("refused", 1.0, "its settings are damaged")
+    rows = in_order(rows_of(board, 2.0), ORDERS[0], is_reversed=False)
+    assert [(row.name, [each.text for each in row.troubles]) for row in rows] == [
+        ("refused", ["its settings are damaged"]),
+        ("late", ["3 overdue: is a mover running?"]),
+        ("grows", ["9 dead letters, 7 new"]),
+        ("old", ["oldest waits long"]),
+        ("dead", ["1 dead letter"]),
+        ("busy", []),
+    ]
+    lines = drawn(board, Screen(80, 24))
+    assert "5 with trouble" in lines[2]
+    assert lines[5].startswith(">refused")
+    assert "grows" in lines[7]
+    assert lines[7].endswith("9 dead letters, 7 new")
+
+
+def test_dead_letters_are_new_for_some_minutes() -> None:
+    found = seen(answer(at_s=0, sidelined=1), answer(at_s=10, sidelined=4), apart_s=10.0)
+    assert [each.text for each in troubles_of(found)] == ["4 dead letters, 3 new"]
+    found.take(answer(at_s=20, sidelined=4), 10.0 + GROWTH_S)
+    assert [each.text for each in troubles_of(found)] == ["4 dead letters"]
+
+
+def test_totals_are_of_the_queues_that_the_filter_lets_through() -> None:
+    board = board_of(
+        answer("a", ready=2, oldest_ready_age_s=5.0), answer("b", ready=40), answer("c", ready=500)
+    )
+    board.list_names(["unknown"])
+    lines = drawn(board, Screen(200, 24), View(order="queue"))
+    assert lines[4].split()[:2] == ["total", "542"]
+    rows = [row for row in rows_of(board, 0.0) if row.name != "c"]
+    said = document(board, rows, "http://there", "2026-01-31T12:00:00.000Z", 2.0)["totals"]
+    assert (said["ready"], said["oldest_ready_age_s"], said["published_per_s"]) == (42, 5.0, None)
+
+
+def test_80_columns_break_no_name() -> None:
+    name = "q" * 55 + "_SIDELINE"
+    lines = drawn(board_of(answer(name, ready=10**6, sidelined=1)), Screen(80, 24))
+    assert name in lines[5]
+    assert "1,000,000" in lines[5]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +396,7 @@ def test_the_picture_fits_its_screen(columns: int, height: int) -> None:
     board = board_of(*(answer(f"queue-{number}-{'x' * 30}", ready=10**9) for number in range(50)))
     lines = drawn(board, Screen(columns, height))
     assert all(len(line) <= columns for line in lines)
-    assert len(lines) == max(height, 6)
+    assert len(lines) == max(height, 7)
 
 
 def test_a_narrow_screen_keeps_name_and_ready() -> None:
@@ -361,7 +421,7 @@ def test_what_is_wrong_is_said() -> None:
 def test_rates_of_some_processes_alone_are_marked() -> None:
     board = board_of(answer(at_s=0, process=(0, 2)))
     board.take(answer(at_s=1, totals=(500, 0, 0), process=(0, 2)), 1.0)
-    assert "~500" in drawn(board, Screen(140))[4]
+    assert all("~500" in line for line in drawn(board, Screen(140))[4:])
 
 
 def test_the_document_has_null_for_what_is_not_known() -> None:
@@ -374,3 +434,9 @@ def test_the_document_has_null_for_what_is_not_known() -> None:
     assert (b["ready"], b["age_s"], b["processes"]) == (None, None, None)
     assert said["members"] is None
     assert (said["queues_known"], said["queues_seen"]) == (2, 1)
+
+
+def test_the_limits_fit_together() -> None:
+    assert 0 < REST_SHARE < 1
+    assert RATE_OVER_S_MIN < INTERVAL_S_MIN
+    assert NAMES_A_TICK <= NAMES_MAX

@@ -14,7 +14,7 @@ from harness.terminals import ENTERS, LEAVES, SHOWS_CURSOR, Screen, screen
 
 from mq.tools.mqctl.cli import run
 
-QUEUES = ("events", "orders", "orders_SIDELINE")
+QUEUES = ("events", "orders", "parts")
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 
 
@@ -29,6 +29,7 @@ def mq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         mq = started.mq(tmp_path_factory.mktemp("root") / "root")
         for name in QUEUES:
             ask(f"{mq.url}/{name}", "PUT")
+        ask(f"{mq.url}/orders_SIDELINE", "PUT")
         for _ in range(3):
             ask(f"{mq.url}/orders/messages", "POST", b"a pizza")
         yield mq
@@ -65,7 +66,7 @@ def test_it_shows_the_queues_does_what_keys_say_and_leaves_no_trace(mq: Process)
         terminal.shows("ready, durability")
         assert terminal.modes != terminal.before
 
-        at = terminal.type(">")
+        at = terminal.type(">>")
         terminal.shows("by queue", at)
         at = terminal.type("r")
         terminal.shows("by queue, reversed", at)
@@ -77,7 +78,7 @@ def test_it_shows_the_queues_does_what_keys_say_and_leaves_no_trace(mq: Process)
         at = terminal.type("p")
         terminal.shows("PAUSED", at)
         at = terminal.type("\x1b")
-        terminal.shows("orders_SIDELINE", at)
+        terminal.shows("parts", at)
         at = terminal.type("\x1b[B")
         terminal.shows(">orders", at)
 
@@ -151,10 +152,11 @@ def test_one_picture_for_a_pipe(mq: Process, capsys: pytest.CaptureFixture[str])
     assert run([*said, "--sort", "queue"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "\x1b" not in "".join(lines)
-    assert [line.split()[:2] for line in lines[4:]] == [["orders", "3"], ["orders_SIDELINE", "0"]]
+    assert [line.split()[:2] for line in lines[4:]] == [["total", "3"], ["orders", "3"]]
     assert run([*said, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [queue["name"] for queue in document["queues"]] == ["orders", "orders_SIDELINE"]
+    assert [queue["name"] for queue in document["queues"]] == ["orders"]
+    assert document["totals"]["ready"] == 3
     assert document["queues"][0]["published_per_s"] == 0.0
     assert document["readiness"]["durability"] in ("media", "media, but for folders", "memory")
 

@@ -1,4 +1,4 @@
-// Asking whether something is meant, and saying what came of it.
+// Confirmations, and the outcome of actions.
 
 import { Lost, Problem } from "./api.js";
 import { element } from "./elements.js";
@@ -8,28 +8,40 @@ const yes = document.getElementById("confirm-yes");
 const no = document.getElementById("confirm-no");
 const outcome = document.getElementById("outcome");
 
+const naming = document.getElementById("confirm-naming");
+const name = document.getElementById("confirm-name");
+
 let answer = null;
+let wanted = null;
+
+name.addEventListener("input", () => { yes.disabled = name.value !== wanted; });
 
 yes.addEventListener("click", () => dialog.close("yes"));
 no.addEventListener("click", () => dialog.close("no"));
 dialog.addEventListener("cancel", () => { dialog.returnValue = "no"; });
-// What was asked is of the view that it was asked in.
+// A confirmation belongs to the view that opened it.
 window.addEventListener("hashchange", () => { if (dialog.open) dialog.close("no"); });
 dialog.addEventListener("close", () => answer?.(dialog.returnValue === "yes"));
 
-/** Whether a person means it. The focus goes back to where it was. */
-export function confirm(title, text, action) {
+/** Asks for confirmation; true if given. `typed` is a name that must be typed first. The focus returns to
+ * where it was. */
+export function confirm(title, text, action, { typed = null } = {}) {
+  wanted = typed;
+  naming.hidden = typed === null;
+  yes.disabled = typed !== null;
+  name.value = "";
+  naming.firstElementChild.textContent = `Type ${typed} to go on`;
   document.getElementById("confirm-title").textContent = title;
   document.getElementById("confirm-text").textContent = text;
   yes.textContent = action;
   dialog.returnValue = "no";
   dialog.showModal();
-  // What does nothing is what Enter does, for who was too quick.
+  // Enter cancels: a hasty key press must change nothing.
   no.focus();
   return new Promise((resolve) => { answer = resolve; });
 }
 
-/** Says it, seen and heard. */
+/** Shows a message, and has screen readers read it. */
 export function say(text, kind = "done") {
   const close = element(
     "button",
@@ -40,7 +52,7 @@ export function say(text, kind = "done") {
   outcome.replaceChildren(element("p", {}, text), close);
 }
 
-/** Does it and says so; whether it was done. What went wrong is said as mq says it. */
+/** Acts and shows the outcome, with mq's own words for a problem; true if it was done. */
 export async function attempt(act, done) {
   try {
     const result = await act();
@@ -48,17 +60,14 @@ export async function attempt(act, done) {
     return true;
   } catch (error) {
     if (!(error instanceof Lost) && !(error instanceof Problem)) throw error;
-    // Who asked and was not answered may have been heard all the same: done again, it is done twice.
-    const mark = error instanceof Lost ? "It may be done or not, look before you do it again:" : "Not done.";
+    // Without an answer the request may have been done: a retry might do it twice.
+    const mark = error instanceof Lost ? "It may have been done; check before you try again:" : "Not done.";
     say(`${mark} ${reason(error)}`, "failed");
     return false;
   }
 }
 
-/** Why something was not done or is not shown. */
+/** Why an action failed, or figures are missing. */
 export function reason(error) {
-  if (error instanceof Problem && error.status === 403 && error.members.right) {
-    return `${error.message} It takes the right: ${error.members.right}.`;
-  }
   return error.message;
 }

@@ -1,4 +1,4 @@
-// How figures, ages and times are written. Pure.
+// Figures, ages and times as text. Pure.
 
 const AGES = [[86400, "d"], [3600, "h"], [60, "min"]];
 
@@ -13,7 +13,7 @@ export function age(seconds) {
   return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${smaller}` : ""}`;
 }
 
-/** How often a second; null where nobody knows yet. */
+/** A rate a second; null if it is not known yet. */
 export function rate(value) {
   if (value === null || value === undefined) return "–";
   return value >= 100 ? value.toFixed(0) : value.toFixed(1);
@@ -24,9 +24,17 @@ const TIMES = new Intl.DateTimeFormat("en-GB", {
 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-/** An RFC 3339 time, as the clock of who looks has it. */
+/** An RFC 3339 time in the viewer's time zone. */
 export function time(text) {
   return text ? TIMES.format(new Date(text)) : "–";
+}
+
+/** An RFC 3339 time as its distance from `now`, in milliseconds since the epoch. */
+export function relative(text, now) {
+  const seconds = (now - Date.parse(text)) / 1000;
+  const whole = Math.abs(seconds) < 60 ? Math.floor(Math.abs(seconds)) : Math.abs(seconds);
+  const said = whole < 10 ? `${Math.floor(whole)} s` : age(whole);
+  return seconds >= 0 ? `${said} ago` : `in ${said}`;
 }
 
 /** Milliseconds since the epoch, as a time of the day. */
@@ -34,7 +42,14 @@ export function clock(ms) {
   return CLOCK.format(new Date(ms));
 }
 
-const SIZES = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", hour: "2-digit", minute: "2-digit" });
+
+/** Milliseconds since the epoch, as a time of a day of the week. */
+export function day(ms) {
+  return DAY.format(new Date(ms));
+}
+
+const SIZES = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 export function bytes(count) {
   let at = 0;

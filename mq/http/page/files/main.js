@@ -1,9 +1,10 @@
-// The page: which view is shown, and that it is kept up to date.
+// The page: selects the view, and keeps it up to date.
 
 import { Problem } from "./api.js";
 import { Board } from "./board.js";
 import { reason } from "./dialogs.js";
 import { Members } from "./members.js";
+import { MessageView } from "./message.js";
 import { Overview } from "./overview.js";
 import { QueueView } from "./queue.js";
 import { watchToken } from "./token.js";
@@ -19,9 +20,9 @@ const overview = new Overview(board, watch);
 const members = new Members();
 
 function tell(error) {
-  // Who is not known is told elsewhere.
+  // A missing token has a banner of its own.
   const isTold = error === null || (error instanceof Problem && error.status === 401);
-  const text = isTold ? "" : `${reason(error)}. What is shown is what was seen last; trying again.`;
+  const text = isTold ? "" : `${reason(error)}. The figures may be out of date; trying again.`;
   if (lost.textContent !== text) lost.textContent = text;
   lost.hidden = isTold;
 }
@@ -34,25 +35,31 @@ function decoded(text) {
   }
 }
 
+/** The view of an address, and what the address says of it. */
 function viewOf(hash) {
-  if (hash === "#/members") return members;
-  const found = /^#\/queue\/(.+)$/.exec(hash);
-  if (!found) return overview;
-  return new QueueView(board, watch, decoded(found[1]));
+  if (hash === "#/members") return [members, []];
+  const message = /^#\/message\/([^/]+)\/(.+)$/.exec(hash);
+  if (message) return [new MessageView(watch, decoded(message[1]), decoded(message[2])), []];
+  const [name, ...rest] = /^#\/queue\/(.+)$/.exec(hash)?.[1].split("/").map(decoded) ?? [];
+  if (!name) return [overview, []];
+  return [view?.name === name ? view : new QueueView(board, watch, name), rest];
 }
 
 function show({ isFirst = false } = {}) {
-  view = viewOf(location.hash);
-  document.title = view === overview ? "mq" : `${view.title} · mq`;
+  const before = view;
+  let rest;
+  [view, rest] = viewOf(location.hash);
   for (const link of document.querySelectorAll("nav a")) {
     const isHere = link.hash === (location.hash || "#/");
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  main.replaceChildren(view.element);
-  view.open?.();
+  if (view !== before) main.replaceChildren(view.element);
+  view.open?.(rest);
+  document.title = view === overview ? "mq" : `${view.title} · mq`;
   view.show();
-  if (!isFirst) view.heading.focus();
+  // A tab keeps the focus.
+  if (!isFirst && view !== before) view.heading.focus();
   watch.anew();
 }
 
@@ -61,6 +68,7 @@ window.addEventListener("hashchange", () => show());
 window.addEventListener("resize", () => view.show());
 watchToken(() => {
   board.clear();
+  view = null;
   show();
 });
 show({ isFirst: true });

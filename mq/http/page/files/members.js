@@ -1,26 +1,26 @@
-// Who does the upkeep of queues, and what each told last.
+// The processes that share the upkeep of queues, and their last report.
 
 import * as api from "./api.js";
 import { reason } from "./dialogs.js";
-import { element, write } from "./elements.js";
-import { time } from "./format.js";
+import { cells, element, table, when, write } from "./elements.js";
 
-const HEADS = ["Member", "Host", "Process", "Leads", "Queues", "Started", "Told last", "Is"];
+const HEADS = ["Member", "Host", "Process", "Leads", "Queues", "Started", "Last report", "Status"];
+const FIGURES = ["Process", "Queues"];
 
 export class Members {
   title = "Members";
-  #body = element("tbody");
+  #body;
   #told = element("p", { class: "hint", "aria-live": "polite" });
 
   constructor() {
+    const [made, body] = table(this.title, HEADS, FIGURES);
+    this.#body = body;
     this.heading = element("h1", { tabindex: "-1" }, this.title);
     this.element = element("section", { "aria-label": this.title },
       this.heading,
-      element("p", { class: "hint" }, "The mq-movers that share the upkeep of this root's queues."),
+      element("p", { class: "hint" }, "The mq-mover processes that share the upkeep of this root's queues."),
       this.#told,
-      element("table", { class: "blocks", "aria-label": this.title },
-        element("thead", {}, element("tr", {}, ...HEADS.map((head) => element("th", { scope: "col" }, head)))),
-        this.#body));
+      made);
   }
 
   async look(signal) {
@@ -34,7 +34,7 @@ export class Members {
       return;
     }
     const count = found.members.length;
-    write(this.#told, count ? `${count} in all.` : "Nobody has told anything yet.");
+    write(this.#told, count ? `${count} in total.` : "No process has reported yet.");
     this.#body.replaceChildren(...found.members.map(row));
   }
 
@@ -42,11 +42,10 @@ export class Members {
 }
 
 function row(member) {
-  const cells = [
-    member.host, member.pid, member.leads ? "yes" : "no", member.queues.count,
-    time(member.started), time(member.told), member.gone ? "gone" : "there",
-  ];
   return element("tr", { "data-member": member.member },
     element("th", { scope: "row" }, member.member),
-    ...cells.map((cell, at) => element("td", { "data-label": HEADS[at + 1] }, String(cell))));
+    ...cells(HEADS, FIGURES, [
+      member.host, member.pid, member.leads ? "yes" : "no", member.queues.count,
+      when(member.started), when(member.told), member.gone ? "gone" : "active",
+    ]));
 }

@@ -1,25 +1,29 @@
-// A queue's messages, looked at and not consumed; and what can be done with one.
+// A queue's messages, shown without consuming them, and the actions on each.
 
 import * as api from "./api.js";
-import { attempt, confirm, reason } from "./dialogs.js";
-import { button, element, field, write } from "./elements.js";
-import { beginning, bytes, time } from "./format.js";
+import { Bulk } from "./bulk.js";
+import { attempt, confirm, reason, say } from "./dialogs.js";
+import { button, element, field, messageLink, when, write } from "./elements.js";
+import { beginning, bytes } from "./format.js";
+import { WAYS, Walk } from "./search.js";
+import { retryOne } from "./shovel.js";
 
-const COUNT = 25;
+const COUNT = matchMedia("(max-width: 46rem)").matches ? 10 : 25;
 const PREVIEW_CHARS = 80;
 const STATES = [
-  ["ready", "Ready"], ["delayed", "Delayed and in flight"], ["leased", "Leased, many at a time"], ["removed", "Removed"],
+  ["ready", "Ready"], ["delayed", "Delayed and in flight"], ["leased", "Leased by Spark"], ["removed", "Removed"], ["", "All"],
 ];
 
-/** What a person calls the state: who was fetched and is to come back is in flight. */
+/** The state as people call it: a delayed message that was fetched is in flight. */
 export function stateOf(message) {
   return message.state === "delayed" && message.receives > 0 ? "in flight" : message.state;
 }
 
-/** What may be done with a message, by its state and its queue. */
-export function actionsOf(queue, message) {
+/** The actions that a message allows, by its state and its queue. `to`: where dead letters go back to, or null. */
+export function actionsOf(queue, message, to = null) {
   const isMovable = message.state === "ready" || message.state === "delayed";
   return {
+    retry: to !== null && message.state === "ready",
     release: message.state === "delayed",
     sideline: isMovable && !queue.endsWith("_SIDELINE"),
     discard: message.state !== "removed",
@@ -32,40 +36,90 @@ function bodyOf(message) {
   const text = isText ? message.body : message.body_base64;
   const shown = isText ? new TextEncoder().encode(text).length : Math.floor((text.replace(/=+$/, "").length * 3) / 4);
   const part = shown < message.size ? `, the first ${bytes(shown)} of ${bytes(message.size)}` : `, ${bytes(message.size)}`;
-  return [`${isText ? "Body" : "Body, no UTF-8, in base64"}${part}`, text];
+  return [`${isText ? "Body" : "Body (not UTF-8), in base64"}${part}`, text];
 }
 
 export class Messages {
   #queue;
+  #to;
   #changed;
+  #bulk;
   #list = element("ul", { class: "messages" });
   #state = element("select", {}, ...STATES.map(([value, text]) => element("option", { value }, text)));
   #told = element("p", { class: "hint", "aria-live": "polite" });
-  #next = button("Next page", () => this.read(this.#last), { disabled: true });
-  #last = null;
+  #next = button("Next page", () => this.read({ goesOn: true }), { disabled: true });
+  #way = element("select", {}, ...WAYS.map(([value, text]) => element("option", { value }, text)));
+  #text = element("input", { type: "search", autocomplete: "off", spellcheck: "false" });
+  #walk = null;
   #reading = 0;
 
-  constructor(queue, changed) {
+  /** Those of `queue`. `to`: where its dead letters go back to, or null. `changed()`: an action was done. */
+  constructor({ queue, to = null, title = "Messages", changed }) {
     this.#queue = queue;
+    this.#to = to;
     this.#changed = changed;
-    this.#state.addEventListener("change", () => this.read());
-    this.heading = element("h2", { tabindex: "-1" }, "Messages");
-    this.element = element("section", { "aria-label": "Messages" },
+    this.#state.addEventListener("change", () => this.#anew());
+    this.#way.addEventListener("change", () => { this.#text.placeholder = WAYS.find(([value]) => value === this.#way.value)[2]; });
+    this.#bulk = new Bulk({ queue, to }, () => this.#begin(), () => {
+      this.#changed();
+      this.read();
+    });
+    this.heading = element("h2", { tabindex: "-1" }, title);
+    this.element = element("section", { "aria-label": title },
       this.heading,
-      element("div", { class: "bar" },
-        field("State", this.#state),
-        button("Look again", () => this.read(), { about: "at the messages" }),
+      element("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.#search(); } },
+        field("State", this.#state), field("Search by", this.#way), field("Search for", this.#text),
+        button("Search", null, { type: "submit" }),
+        button("Refresh", () => this.read(), { about: "the messages" }),
         this.#next),
-      this.#told, this.#list);
+      this.#bulk.element, this.#told, this.#list);
   }
 
-  /** Shows a page; `after` an id, or the first one. */
-  async read(after = null) {
+  #begin() {
+    return new Walk(this.#queue, this.#state.value || null, this.#way.value, this.#text.value.trim());
+  }
+
+  #anew() {
+    this.#bulk.clear();
+    return this.read();
+  }
+
+  /** Opens the page of the message with this id or key, or lists those that match. */
+  async #search() {
+    const [way, text] = [this.#way.value, this.#text.value.trim()];
+    if (text === "" || !(way === "id" || (way === "key" && !text.endsWith("*")))) {
+      await this.#anew();
+      return;
+    }
+    let id = text;
+    if (way === "key") {
+      try {
+        id = (await api.headOfKey(this.#queue, text)).headers.get("X-Message-Id");
+      } catch (error) {
+        const none = error instanceof api.Problem && error.status === 404;
+        say(none ? `No message of ${this.#queue} has the key ${text}.` : reason(error), "failed");
+        return;
+      }
+    }
+    location.hash = messageLink(this.#queue, id).hash;
+  }
+
+  /** Shows that there are none, without asking mq. */
+  none() {
+    this.#bulk.clear();
+    this.#list.replaceChildren();
+    this.#next.disabled = true;
+    write(this.#told, "There are no dead letters.");
+  }
+
+  /** Shows the next page, or the first. */
+  async read({ goesOn = false } = {}) {
     this.#reading += 1;
     const mine = this.#reading;
+    const walk = goesOn ? this.#walk : this.#begin();
     let found;
     try {
-      found = await api.peek(this.#queue, { state: this.#state.value, count: COUNT, after });
+      found = await walk.next(COUNT);
     } catch (error) {
       if (mine !== this.#reading) return;
       this.#list.replaceChildren();
@@ -74,30 +128,32 @@ export class Messages {
       return;
     }
     if (mine !== this.#reading) return;
-    this.#last = found.at(-1)?.id ?? null;
-    // A button that can be pressed no more loses the focus: it goes to what was pressed for.
-    const isLeft = document.activeElement === this.#next && found.length < COUNT;
-    this.#next.disabled = found.length < COUNT;
+    this.#walk = walk;
+    // A disabled button loses the focus: move it to the list that was asked for.
+    const isLeft = document.activeElement === this.#next && !walk.goesOn;
+    this.#next.disabled = !walk.goesOn;
     if (isLeft) this.heading.focus();
+    this.#bulk.begin();
     this.#list.replaceChildren(...found.map((message) => this.#item(message)));
-    const more = found.length < COUNT ? "" : ", and perhaps more";
+    const more = walk.goesOn ? "; there may be more" : "";
     const which = STATES.find(([value]) => value === this.#state.value)[1].toLowerCase();
     const these = found.length === 1 ? "1 message" : `${found.length} messages`;
-    write(this.#told, `${found.length ? these : "No message"} (${which})${after ? " on this page" : ""}${more}. Nothing is consumed by looking.`);
+    write(this.#told, `${found.length ? these : "No message"} (${which})${goesOn ? " on this page" : ""}${more}. Viewing consumes nothing.`);
   }
 
   #item(message) {
     const [what, text] = bodyOf(message);
     const facts = [
-      ["State", stateOf(message)], ["Receives", message.receives], ["Published", time(message.published)],
-      ["Due", time(message.due)], ["Size", bytes(message.size)],
+      ["State", stateOf(message)], ["Receives", message.receives], ["Published", when(message.published)],
+      ["Due", when(message.due)], ["Size", bytes(message.size)],
       ...(message.sidelined ? [["Sidelined", message.sidelined.reason]] : []),
+      ...(message.reason ? [["Reason", message.reason]] : []),
     ];
     const headers = Object.entries(message.headers);
     return element("li", { "data-message": message.id },
-      element("p", { class: "id" }, message.id),
+      element("p", { class: "id" }, message.state === "removed" ? null : this.#bulk.box(message), messageLink(this.#queue, message.id)),
       element("dl", { class: "facts" }, ...facts.map(([term, value]) =>
-        element("div", {}, element("dt", {}, term), element("dd", {}, String(value))))),
+        element("div", {}, element("dt", {}, term), element("dd", {}, value instanceof Node ? value : String(value))))),
       element("details", {},
         element("summary", {}, element("span", { class: "unseen" }, "Headers and body: "),
           element("code", {}, beginning(text, PREVIEW_CHARS) || "(empty)")),
@@ -109,7 +165,7 @@ export class Messages {
   }
 
   #actions(message) {
-    const may = actionsOf(this.#queue, message);
+    const may = actionsOf(this.#queue, message, this.#to);
     const about = `message ${message.id}`;
     const act = (title, text, action, done, does, style = "") => button(action, async () => {
       if (!(await confirm(`${title}?`, `${text} ${message.id}`, action))) return;
@@ -120,8 +176,9 @@ export class Messages {
       }
     }, { about, style });
     return element("div", { class: "bar" },
-      may.release ? act("Release the message", "It is ready at once, for whoever fetches next.", "Release", "The message is released.", api.release) : null,
-      may.sideline ? act("Sideline the message", `It goes out of the way, to ${this.#queue}_SIDELINE.`, "Sideline", "The message is in the sideline.", api.sideline) : null,
-      may.discard ? act("Delete the message", "Nobody gets it any more. This cannot be undone.", "Delete", "The message is deleted.", api.discard, "danger") : null);
+      may.retry ? act("Retry the message", `It moves back to ${this.#to} and is ready there.`, "Retry", `The message is back in ${this.#to}.`, () => retryOne(this.#to, message.id)) : null,
+      may.release ? act("Release the message", "It becomes ready at once for the next fetch.", "Release", "The message is released.", api.release) : null,
+      may.sideline ? act("Sideline the message", `It moves to the sideline ${this.#queue}_SIDELINE.`, "Sideline", "The message is sidelined.", api.sideline) : null,
+      may.discard ? act("Delete the message", "It is not delivered again. This cannot be undone.", "Delete", "The message is deleted.", api.discard, "danger") : null);
   }
 }

@@ -1,7 +1,7 @@
-// How often a second: the difference of two answers' totals. Pure.
+// Rates a second: the difference of two answers' totals. Pure.
 //
-// Each process of mq counts for itself (`--processes`), and any of them may answer: an answer is
-// compared with the last one of the same process, and what is known lately of all is summed.
+// Each process of mq (`--processes`) counts for itself, and any of them may answer: an answer is
+// compared with the last one of the same process, and the recent rates of all are summed.
 
 const OVER_MS_MIN = 500;
 const KEPT_MS = 15_000;
@@ -10,13 +10,13 @@ export class Rates {
   #totals = new Map();
   #rates = new Map();
 
-  /** The next answer to what a queue is like, which came at `now`, milliseconds. */
+  /** Takes the next description of a queue, which came at `now`, in milliseconds. */
   take(said, now) {
     const { index, of } = said.process;
     const at = Date.parse(said.as_of.totals);
     const after = { at, in: said.totals.published, out: said.totals.fetched };
     const before = this.#totals.get(index);
-    // One that began anew counts from nothing, and a clock that was put back says nothing.
+    // A restarted process counts from 0, and after a clock was put back there is no rate.
     if (!before || after.at < before.at || after.in < before.in || after.out < before.out) {
       this.#totals.set(index, after);
       this.#rates.delete(index);
@@ -37,7 +37,7 @@ export class Rates {
     }
   }
 
-  /** `{ in, out, counted }`, of the processes that answered twice lately; nulls where none did. */
+  /** `{ in, out, counted }` of the processes that answered twice recently; nulls if none did. */
   at(now) {
     const fresh = [...this.#rates.values()].filter((each) => now - each.now <= KEPT_MS);
     if (fresh.length === 0) return { in: null, out: null, counted: 0 };

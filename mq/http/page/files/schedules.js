@@ -1,33 +1,38 @@
-// A queue's schedules: what comes again, and when next.
+// A queue's schedules, and when each fires next.
 
 import * as api from "./api.js";
 import { attempt, confirm, reason } from "./dialogs.js";
-import { button, element, field, write } from "./elements.js";
-import { age, bytes, time } from "./format.js";
+import { button, cells, element, field, table, when, write } from "./elements.js";
+import { age, bytes } from "./format.js";
 
 const HEADS = ["Schedule", "When", "Next", "Fired", "Skipped", "Body", "Action"];
+const FIGURES = ["Fired", "Skipped", "Body"];
 
-function when(schedule) {
+function rhythm(schedule) {
   if (schedule.problem) return schedule.problem.title;
   return schedule.cron === undefined ? `every ${age(schedule.every)}` : `${schedule.cron} (${schedule.tz})`;
 }
 
 export class Schedules {
   #queue;
-  #body = element("tbody");
+  #body;
   #told = element("p", { class: "hint", "aria-live": "polite" });
 
   constructor(queue) {
     this.#queue = queue;
+    const [made, body] = table("Schedules", HEADS, FIGURES);
+    this.#body = body;
     this.heading = element("h2", { tabindex: "-1" }, "Schedules");
     this.element = element("section", { "aria-label": "Schedules" },
       this.heading,
-      element("div", { class: "bar" }, button("Look again", () => this.read(), { about: "at the schedules" })),
+      element("div", { class: "bar" }, button("Refresh", () => this.read(), { about: "the schedules" })),
       this.#told,
-      element("table", { class: "blocks", "aria-label": "Schedules" },
-        element("thead", {}, element("tr", {}, ...HEADS.map((head) => element("th", { scope: "col" }, head)))),
-        this.#body),
+      made,
       this.#form());
+  }
+
+  open() {
+    this.read();
   }
 
   async read() {
@@ -40,20 +45,19 @@ export class Schedules {
       return;
     }
     this.#body.replaceChildren(...found.map((schedule) => this.#row(schedule)));
-    write(this.#told, found.length ? `${found.length} in all.` : "This queue has no schedule.");
+    write(this.#told, found.length ? `${found.length} in total.` : "This queue has no schedule.");
   }
 
   #row(schedule) {
     const known = !schedule.problem;
-    const cells = [
-      when(schedule), known ? time(schedule.next) : "–", known ? schedule.fired : "–",
-      known ? schedule.skipped : "–", known ? bytes(schedule.size) : "–",
-    ];
     return element("tr", { "data-schedule": schedule.name },
       element("th", { scope: "row" }, schedule.name),
-      ...cells.map((cell, at) => element("td", { "data-label": HEADS[at + 1] }, String(cell))),
+      ...cells(HEADS, FIGURES, [
+        rhythm(schedule), known ? when(schedule.next) : "–", known ? schedule.fired : "–",
+        known ? schedule.skipped : "–", known ? bytes(schedule.size) : "–",
+      ]),
       element("td", { "data-label": HEADS.at(-1) }, button("Delete", async () => {
-        const text = `${schedule.name} fires no more. The messages that it made stay.`;
+        const text = `${schedule.name} stops firing. Its messages stay.`;
         if (!(await confirm("Delete the schedule?", text, "Delete"))) return;
         if (await attempt(() => api.unschedule(this.#queue, schedule.name), `The schedule ${schedule.name} is deleted.`)) {
           await this.read();
@@ -71,22 +75,22 @@ export class Schedules {
     const body = element("textarea", { rows: "2", spellcheck: "false" });
     const put = async (event) => {
       event.preventDefault();
-      const text = `${name.value} publishes to ${this.#queue} by itself from then on. One of that name is replaced.`;
-      if (!(await confirm("Put the schedule?", text, "Put"))) return;
+      const text = `${name.value} publishes to ${this.#queue} from now on. It replaces a schedule of the same name.`;
+      if (!(await confirm("Save the schedule?", text, "Save"))) return;
       const query = { every: every.value, cron: cron.value, tz: zone.value };
       const send = () => api.schedule(this.#queue, name.value, body.value, type.value, query);
-      if (await attempt(send, `The schedule ${name.value} is there.`)) this.read();
+      if (await attempt(send, `The schedule ${name.value} is saved.`)) this.read();
     };
     return element("details", {},
-      element("summary", {}, "Put a schedule"),
+      element("summary", {}, "Add a schedule"),
       element("form", { onsubmit: put },
         element("div", { class: "fields" },
           field("Name", name),
-          field("Every so many seconds", every, { hint: "either this" }),
-          field("Cron expression", cron, { hint: "or this" }),
-          field("Time zone of the cron expression", zone, { hint: "UTC, if it is left out" }),
+          field("Interval in seconds", every, { hint: "either an interval" }),
+          field("Cron expression", cron, { hint: "or a cron expression" }),
+          field("Time zone of the cron expression", zone, { hint: "default: UTC" }),
           field("Content type of its messages", type)),
         field("Body of its messages", body),
-        button("Put", null, { type: "submit", style: "primary", about: "the schedule" })));
+        button("Save", null, { type: "submit", style: "primary", about: "the schedule" })));
   }
 }

@@ -1,4 +1,4 @@
-// Showing who looks: a token, kept until the tab is closed and never part of a URL.
+// The token of requests: kept until the tab is closed, and never part of a URL.
 
 import { hasToken, useToken } from "./api.js";
 
@@ -13,7 +13,7 @@ function open() {
   value.focus();
 }
 
-/** `changed` is called when somebody else looks from here on. */
+/** Calls `changed` when the token changes. */
 export function watchToken(changed) {
   const use = (token) => {
     useToken(token);
@@ -30,12 +30,12 @@ export function watchToken(changed) {
     event.preventDefault();
     use(value.value.trim());
   });
-  // mq may come to know a token again, or ask for none any more.
+  // mq may accept the token again, or need none any more.
   document.addEventListener("authenticated", () => { unknown.hidden = true; });
   document.addEventListener("unauthenticated", () => {
-    unknown.firstChild.data = hasToken() ? "mq does not know this token. " : "mq asks who you are. ";
+    unknown.firstChild.data = hasToken() ? "mq does not accept this token. " : "mq requires a token. ";
     unknown.hidden = false;
-    // Once by itself; who closed it is not asked again and again.
+    // The dialog opens by itself only once.
     if (!wasAsked) open();
     wasAsked = true;
   });

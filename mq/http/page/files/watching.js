@@ -1,11 +1,11 @@
-// Asking again and again: one look after the other, never two at a time, none while nobody sees it.
+// Polling: one poll at a time, and none while the page is hidden.
 
 import { Lost, Problem } from "./api.js";
 
 const EVERY_MS = 2000;
 const AGAIN_MS = [1000, 2000, 4000];
 
-/** `look(signal)` is called while the page is seen; `lost(error or null)` is told how that went. */
+/** Calls `look(signal)` while the page is visible, and `tell(error or null)` with its outcome. */
 export class Watch {
   #look;
   #tell;
@@ -23,13 +23,13 @@ export class Watch {
     });
   }
 
-  /** Looks now, or once the look that goes on is over. */
+  /** Polls now, or once the current poll ends. */
   soon() {
     if (this.#now) this.#isWanted = true;
     else this.#turn();
   }
 
-  /** What was asked for matters no more: looks anew. */
+  /** Aborts the current poll and polls anew. */
   anew() {
     this.#now?.abort();
     this.soon();
@@ -65,7 +65,7 @@ export class Watch {
   }
 }
 
-/** Does `act` with each, some at a time. */
+/** Calls `act` with each thing, `atATime` at once. */
 export async function each(things, atATime, act) {
   const rest = things[Symbol.iterator]();
   const workers = Array.from({ length: atATime }, async () => {

@@ -24,7 +24,6 @@
   for (const figure of all("figure.chart")) {
     const rows = rowsOf(figure);
     const frame = figure.querySelector(".frame");
-    const plot = figure.querySelector(".plot");
     if (!rows.length) continue;
     const heads = all("thead th", figure).map((cell) => cell.textContent);
     const cursor = make("i", { className: "cursor", hidden: true });
@@ -89,11 +88,6 @@
       event.preventDefault();
       show(Math.min(Math.max(to, 0), last));
     });
-    const style = getComputedStyle(frame);
-    reader.style.left = style.paddingLeft;
-    reader.style.right = style.paddingRight;
-    reader.style.top = style.paddingTop;
-    reader.style.bottom = style.paddingBottom;
     frame.append(reader);
   }
 

@@ -1,4 +1,4 @@
-"""Figures as people read them: counts, rates, bytes, durations, times. None is UNKNOWN."""
+"""Formats figures for people: counts, rates, bytes, durations, times. None is UNKNOWN."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ PER: Final = ((1.0, "s"), (60.0, "min"), (3600.0, "h"), (86400.0, "d"))
 
 
 def short(value: float) -> str:
-    """Three digits that say something: 0, 0.04, 1.2, 12.3, 123."""
+    """Three significant digits: 0, 0.04, 1.2, 12.3, 123."""
     if value == 0:
         return "0"
     size = math.floor(math.log10(abs(value)))
@@ -54,8 +54,8 @@ def volume(value: float | None) -> str:
 
 
 def duration(value: float | None, *, none: bool = False) -> str:
-    """Seconds, in the two units that say something: 0 s, 12 ms, 1.2 s, 3 min 20 s, 2 d 4 h.
-    `none`: that there is no value is known.
+    """Seconds, in the two largest units: 0 s, 12 ms, 1.2 s, 3 min 20 s, 2 d 4 h. `none`: the value
+    is known not to exist.
     """
     if value is None:
         return "none" if none else UNKNOWN
@@ -86,7 +86,7 @@ def rate(value: float | None) -> str:
 
 
 def per(value: float) -> tuple[float, str]:
-    """The unit of time in which so many events a second are one or more: (60, "min")."""
+    """The unit of time in which this rate is at least one event: (60, "min")."""
     for seconds, unit in PER:
         if value * seconds >= 0.995:
             return seconds, unit
@@ -94,7 +94,7 @@ def per(value: float) -> tuple[float, str]:
 
 
 def share(part: float, of: float) -> str:
-    """A part of a whole, where what is there is never 0% and what is missing never 100%."""
+    """A share in percent: a part above 0 is never 0%, and only the whole is 100%."""
     percent = 100 * part / of if of else 0.0
     if 0 < percent < 0.01:
         return "<0.01%"
@@ -104,7 +104,7 @@ def share(part: float, of: float) -> str:
 
 
 def moment(seconds: float) -> datetime:
-    """The UTC time so long after 1970; of those that a calendar does not have, the nearest."""
+    """The UTC time this many seconds after 1970; the nearest one that a calendar has."""
     return datetime.fromtimestamp(min(max(seconds, _FIRST_TIME), _LAST_TIME), UTC)
 
 

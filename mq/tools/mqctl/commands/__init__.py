@@ -1,1 +1,1 @@
-"""The commands, each module one noun. `mq.tools.mqctl.cli` imports one when it is said."""
+"""mqctl's commands, by subject. `mq.tools.mqctl.cli` imports one when it is called."""

@@ -1,6 +1,7 @@
-"""`mqctl receive`: fetches messages, prints or keeps them, and deletes them where that is said."""
+"""`mqctl receive`: fetches messages and prints or saves them; with --ack it then deletes them."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,63 +18,53 @@ from mq.tools.mqctl.running import run
 
 @click.command()
 @queue_argument
-@click.option("--count", type=click.IntRange(1), default=None, help="At most so many, not one.")
+@click.option("--count", type=click.IntRange(1), help="The most messages to receive. [default: 1]")
 @click.option(
-    "--wait", type=SECONDS, default=0.0, help="Wait for so long where there is nothing yet."
+    "--wait",
+    "wait_s",
+    type=SECONDS,
+    default=0.0,
+    help="Wait this long for a message.",
 )
 @click.option(
-    "--follow", is_flag=True, help="Go on for ever, or up to --count; also when mq was away."
+    "--follow",
+    is_flag=True,
+    help="Continue without end, or to --count, across restarts of mq.",
 )
-@click.option("--ack", is_flag=True, help="Delete each message once it is written out and flushed.")
+@click.option("--ack", is_flag=True, help="Delete each message after it is written and flushed.")
 @click.option(
     "--to",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default=None,
-    help="Keep each message in a file of this folder, named by its id, and print the file's path. "
-    "It is on stable media there before it is deleted from the queue.",
+    help="Save each message as a file in this folder, named by its id, and print the path. The "
+    "file is on stable media before the message is deleted.",
 )
 @click.option(
-    "--visibility", type=SECONDS, default=None, help="For how long the messages are yours."
+    "--visibility",
+    "visibility_s",
+    type=SECONDS,
+    help="How long other consumers do not see them.",
 )
 @click.option(
     "--select",
     multiple=True,
     metavar="TERMS",
-    help="Those alone of which all terms hold: priority:5.., key:eu-*, content-type:text/*, "
+    help="Only messages that match all terms: priority:5.., key:eu-*, content-type:text/*, "
     "header:ce-type=order.*",
 )
 @shared_options
-def receive(
-    options: Options,
-    queue: str,
-    count: int | None,
-    wait: float,
-    follow: bool,
-    ack: bool,
-    folder: Path | None,
-    visibility: float | None,
-    select: tuple[str, ...],
-) -> None:
-    """Fetch from QUEUE: one message, whose bytes are printed as they are, or --count, each with a
-    line's end behind it.
+def receive(options: Options, queue: str, folder: Path | None, **asked: Any) -> None:
+    """Fetch one message from QUEUE and print its bytes; or --count messages, each with a line end
+    after it.
 
-    Without --ack a message comes back when its visibility is over. Exits with 3 where there is
-    nothing, and with 5 where a message came too late to be deleted.
+    Without --ack a message returns to the queue when its visibility ends. Exits with 3 if there is
+    no message, and with 5 if a message could not be deleted.
     """
-    if follow and not ack:
-        raise click.UsageError("--follow needs --ack: else the same messages come round again.")
-    if follow and wait:
-        raise click.UsageError("--follow waits for ever: say no --wait with it.")
-    wanted = Wanted(
-        count=count if follow or count is not None else 1,
-        is_one=count is None and not follow,
-        wait_s=wait,
-        follow=follow,
-        ack=ack,
-        visibility_s=visibility,
-        select=select,
-    )
+    wanted = Wanted(**asked)
+    if wanted.follow and not wanted.ack:
+        raise click.UsageError("--follow requires --ack, or else the same messages return.")
+    if wanted.follow and wanted.wait_s:
+        raise click.UsageError("--follow waits without end. Leave out --wait.")
     inbox = None if folder is None else Inbox(folder, Files())
     if inbox is not None:
         try:

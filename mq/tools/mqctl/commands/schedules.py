@@ -1,15 +1,15 @@
-"""`mqctl schedules`: what is published again and again."""
+"""`mqctl schedules`: messages that mq publishes repeatedly."""
 
 import sys
-from datetime import datetime
-from typing import Literal
+from typing import Any
 
 import click
 
 from mq.client.client import AsyncClient
 from mq.client.values import Schedule
 from mq.model.limits import BODY_HELD_BYTES_MAX
-from mq.tools.mqctl.arguments import MOMENT, SECONDS, headers_of, message_options, queue_argument
+from mq.tools.mqctl import completing
+from mq.tools.mqctl.arguments import MOMENT, SECONDS, message_options, queue_argument
 from mq.tools.mqctl.complaints import problem_said, problem_text
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import Options, shared_options
@@ -17,12 +17,12 @@ from mq.tools.mqctl.printing import Printer, plain, shown
 from mq.tools.mqctl.reading import Descriptor, Pieces
 from mq.tools.mqctl.running import run
 
-_name_argument = click.argument("name")
+_name_argument = click.argument("name", shell_complete=completing.schedules)
 
 
 @click.group()
 def schedules() -> None:
-    """What publishes a message again and again: list, show, add, remove."""
+    """List, show, add or remove schedules, which publish a message repeatedly."""
 
 
 @schedules.command("list")
@@ -52,7 +52,7 @@ def list_(options: Options, queue: str) -> None:
 @_name_argument
 @shared_options
 def show(options: Options, queue: str, name: str) -> None:
-    """Show what the schedule NAME of QUEUE says, and how far it is."""
+    """Show the schedule NAME of QUEUE and its progress."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         _print(printer, await client.queue(queue).get_schedule(name))
@@ -64,17 +64,31 @@ def show(options: Options, queue: str, name: str) -> None:
 @queue_argument
 @_name_argument
 @click.argument("message", required=False)
-@click.option("--every", type=SECONDS, default=None, help="Every so many seconds.")
-@click.option("--delay", type=SECONDS, default=None, help="With --every: the first after so many.")
-@click.option("--cron", default=None, metavar="EXPRESSION", help="Five fields, or Quartz's.")
-@click.option("--tz", default=None, metavar="ZONE", help="With --cron, such as Europe/Berlin.")
-@click.option("--times", type=click.IntRange(1), default=None, help="So many times, then no more.")
-@click.option("--until", type=MOMENT, default=None, help="Not after this time (RFC 3339).")
+@click.option("--every", "every_s", type=SECONDS, help="Publish at this interval.")
+@click.option(
+    "--delay",
+    "delay_s",
+    type=SECONDS,
+    help="With --every: delay of the first message.",
+)
+@click.option("--cron", metavar="EXPRESSION", help="Five fields, or Quartz syntax.")
+@click.option("--tz", metavar="ZONE", help="With --cron, such as Europe/Berlin.")
+@click.option("--times", "count", type=click.IntRange(1), help="End after this many messages.")
+@click.option("--until", type=MOMENT, help="End at this time (RFC 3339).")
 @click.option(
     "--overlap",
     type=click.Choice(["allow", "skip"]),
-    default=None,
-    help="skip: publish none while the last one still lives.",
+    help="skip: publish none while the previous message still exists.",
+)
+@click.option(
+    "--after",
+    type=click.Choice(["due", "done"]),
+    help="done: count the next one from the end of the previous message.",
+)
+@click.option(
+    "--misfire",
+    type=click.Choice(["once", "skip", "all"]),
+    help="Which missed firings to make up for: one, none, or all.",
 )
 @message_options
 @shared_options
@@ -83,50 +97,26 @@ def add(
     queue: str,
     name: str,
     message: str | None,
-    every: float | None,
-    delay: float | None,
-    cron: str | None,
-    tz: str | None,
-    times: int | None,
-    until: datetime | None,
-    overlap: Literal["allow", "skip"] | None,
-    priority: int | None,
-    key: str | None,
-    visibility: int | None,
-    headers: tuple[tuple[str, str], ...],
-    content_type: str | None,
+    **attributes: Any,
 ) -> None:
-    """Have MESSAGE, else what stdin says, published to QUEUE by the schedule NAME.
+    """Add the schedule NAME, which publishes MESSAGE, or else stdin, to QUEUE.
 
-    One that says the same as what is there changes nothing; any other takes its place.
+    An identical schedule of this name stays as it is; a different one is replaced.
     """
-    if (every is None) == (cron is None):
-        raise click.UsageError("Say --every or --cron.")
-    kept = headers_of(headers)
+    if (attributes["every_s"] is None) == (attributes["cron"] is None):
+        raise click.UsageError("Give either --every or --cron.")
 
     async def work(client: AsyncClient, printer: Printer) -> None:
-        found = await client.queue(queue).schedule(
-            name,
-            message if message is not None else await _stdin(options),
-            every_s=every,
-            delay_s=delay,
-            cron=cron,
-            tz=tz,
-            count=times,
-            until=until,
-            overlap=overlap,
-            priority=priority,
-            key=key,
-            visibility_s=visibility,
-            headers=kept,
-            content_type=content_type,
-        )
+        body = message if message is not None else await _stdin(options)
+        found = await client.queue(queue).schedule(name, body, **attributes)
         if printer.as_json:
             printer.document(_listed(found))
+        elif found.next is not None:
+            printer.line(f"scheduled {name}: next at {shown(found.next)}")
+        elif found.waiting:
+            printer.line(f"{name} waits for the end of {found.last}")
         else:
-            printer.line(
-                f"{name} is next at {shown(found.next)}" if found.next else f"{name} is over"
-            )
+            printer.line(f"{name} has ended")
 
     run(options, work)
 
@@ -136,14 +126,14 @@ def add(
 @_name_argument
 @shared_options
 def remove(options: Options, queue: str, name: str) -> None:
-    """Have the schedule NAME of QUEUE publish no more. Its messages stay."""
+    """Remove the schedule NAME of QUEUE. Its messages stay."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         await client.queue(queue).delete_schedule(name)
         if printer.as_json:
             printer.document({"name": name, "removed": True})
         else:
-            printer.line(f"{name} is removed")
+            printer.line(f"removed {name}")
 
     run(options, work)
 
@@ -156,7 +146,7 @@ async def _stdin(options: Options) -> bytes:
         async for piece in Pieces(Descriptor(sys.stdin.buffer)):
             held += piece
             if len(held) > BODY_HELD_BYTES_MAX:
-                why = f"stdin: a schedule's message has at most {BODY_HELD_BYTES_MAX} bytes"
+                why = f"stdin: a schedule's message may have at most {BODY_HELD_BYTES_MAX} bytes"
                 raise Failed(ExitCode.REFUSED, why, as_json=options.as_json)
     except OSError as error:
         why = f"stdin: {error.strerror or error}"
@@ -171,23 +161,25 @@ def _when(schedule: Schedule) -> str:
 
 
 def _listed(schedule: Schedule) -> dict[str, object]:
-    said: dict[str, object] = plain(schedule)
+    fields: dict[str, object] = plain(schedule)
     if schedule.problem is not None:
         return {"name": schedule.name, "problem": problem_said(schedule.problem)}
-    return {name: value for name, value in said.items() if name not in ("problem", "is_new")}
+    return {name: value for name, value in fields.items() if name not in ("problem", "is_new")}
 
 
 def _print(printer: Printer, schedule: Schedule) -> None:
     if printer.as_json:
         printer.document(_listed(schedule))
         return
-    names = ("next", "fired", "skipped", "last", "count", "until", "overlap")
-    more = ("priority", "key", "visibility_s", "size", "body")
+    names = ("next", "waiting", "fired", "skipped", "last", "count", "until", "overlap")
+    more = ("after", "misfire", "priority", "key", "visibility_s", "ttl_s", "group", "size")
     printer.facts(
         [
             ("name", schedule.name),
             ("when", _when(schedule)),
             *((name, getattr(schedule, name)) for name in (*names, *more)),
+            ("tags", ", ".join(schedule.tags) or None),
+            ("body", schedule.body),
             *((f"header {name}", value) for name, value in schedule.headers.items()),
         ]
     )

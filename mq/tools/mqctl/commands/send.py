@@ -1,12 +1,12 @@
-"""`mqctl send`: publishes what is said, files, stdin, or stdin's lines."""
+"""`mqctl send`: publishes arguments, files, stdin, or the lines of stdin."""
 
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -14,24 +14,24 @@ import click
 
 from mq.client.client import AsyncClient
 from mq.client.errors import ClientError, QueueNotFound, Unanswered
-from mq.client.values import NewMessage
+from mq.client.queue import AsyncQueue
 from mq.model.limits import BODY_HELD_BYTES_MAX
 from mq.model.names import EXTENSIONS
-from mq.tools.mqctl.arguments import MOMENT, SECONDS, headers_of, message_options, queue_argument
+from mq.tools.mqctl.arguments import MOMENT, SECONDS, message_options, queue_argument
 from mq.tools.mqctl.complaints import problem_said, problem_text
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import Options, shared_options
 from mq.tools.mqctl.printing import Printer
 from mq.tools.mqctl.reading import Descriptor, Pieces
 from mq.tools.mqctl.running import run
-from mq.tools.mqctl.sending_lines import Said, SendingLines
+from mq.tools.mqctl.sending_lines import SendingLines
 
 _STDIN: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a message's body is: a text, a file, or stdin."""
+    """The source of a body: an argument, a file, or stdin."""
 
     name: str
     text: str | None = None
@@ -44,17 +44,20 @@ class _Source:
     "--files",
     "-f",
     is_flag=True,
-    help="The MESSAGEs are names of files, each one message; - is stdin.",
+    help="Take each MESSAGE as the name of a file to send; - is stdin.",
 )
-@click.option("--lines", "-l", is_flag=True, help="Each line of stdin is a message.")
+@click.option("--lines", "-l", is_flag=True, help="Send each line of stdin as a message.")
+@click.option(
+    "--rows", is_flag=True, help="Send each line of stdin, a JSON object, as it says itself."
+)
+@click.option("--pack", is_flag=True, help="With --lines or --rows: messages share files.")
 @click.option("--quiet", "-q", is_flag=True, help="Do not print ids.")
-@click.option("--delay", type=SECONDS, default=None, help="Ready after so many seconds.")
-@click.option("--at", type=MOMENT, default=None, help="Ready at this time (RFC 3339).")
+@click.option("--delay", "delay_s", type=SECONDS, help="Make it ready after this time.")
+@click.option("--at", type=MOMENT, help="Make it ready at this time (RFC 3339).")
 @message_options
 @click.option(
     "--idempotency-key",
-    default=None,
-    help="Publishes with the same are one, for as long as the queue remembers.",
+    help="Publish once: a repeat with the same key changes nothing while the queue remembers it.",
 )
 @shared_options
 def send(
@@ -63,57 +66,57 @@ def send(
     messages: tuple[str, ...],
     files: bool,
     lines: bool,
+    rows: bool,
+    pack: bool,
     quiet: bool,
-    delay: float | None,
-    at: datetime | None,
-    priority: int | None,
-    key: str | None,
-    visibility: int | None,
-    headers: tuple[tuple[str, str], ...],
-    content_type: str | None,
-    idempotency_key: str | None,
+    **attributes: Any,
 ) -> None:
     """Publish to QUEUE, and print the id of each message once it is on stable media.
 
-    Each MESSAGE is one; without any, all of stdin is one.
+    Each MESSAGE argument is one message. Without arguments, stdin is one message.
     """
-    if delay is not None and at is not None:
-        raise click.UsageError("--delay and --at: say one of them.")
-    of_one = key is not None or idempotency_key is not None
-    if of_one and (lines or len(messages) > 1):
-        raise click.UsageError("--key and --idempotency-key are for one message.")
-    said = Said(delay, at, priority, visibility, headers_of(headers), content_type)
-    if lines:
-        if messages or files:
-            raise click.UsageError("--lines reads stdin: say no MESSAGE with it.")
-        _invite(options)
-        run(
-            options,
-            lambda client, printer: SendingLines(
-                client.queue(queue), said, printer, options, quiet
-            ).run(Descriptor(sys.stdin.buffer)),
-        )
+    if attributes["delay_s"] is not None and attributes["at"] is not None:
+        raise click.UsageError("Give --delay or --at, not both.")
+    of_one = [attributes[name] for name in ("key", "idempotency_key")]
+    if of_one != [None, None] and (lines or len(messages) > 1):
+        raise click.UsageError("--key and --idempotency-key require a single message.")
+    if lines or rows:
+        if messages or files or (lines and rows):
+            name = "--lines" if lines else "--rows"
+            raise click.UsageError(f"{name} reads stdin. Leave out MESSAGE and other sources.")
+        _send_lines(options, queue, {**attributes, "pack": pack}, as_rows=rows, quiet=quiet)
         return
+    if pack:
+        raise click.UsageError("--pack requires --lines or --rows.")
     if files and not messages:
-        raise click.UsageError("--files: say which.")
+        raise click.UsageError("--files requires the names of files.")
     if files and messages.count(_STDIN) > 1:
-        raise click.UsageError("stdin can be read once.")
+        raise click.UsageError("Stdin can be read only once. Give - once.")
     sources = [_Source(each, None if files else each) for each in messages] or [_Source(_STDIN)]
     if any(each.text is None and each.name == _STDIN for each in sources):
         _invite(options)
-    template = NewMessage(
-        delay_s=delay,
-        at=at,
-        priority=priority,
-        key=key,
-        visibility_s=visibility,
-        headers=said.headers,
-        content_type=content_type,
-        idempotency_key=idempotency_key,
-    )
 
     async def work(client: AsyncClient, printer: Printer) -> None:
-        await _Sending(client, queue, template, printer, options, quiet).run(sources)
+        where = client.queue(queue)
+        await _Sending(where, attributes, printer, options, quiet).run(sources)
+
+    run(options, work)
+
+
+def _send_lines(
+    options: Options, queue: str, attributes: dict[str, Any], *, as_rows: bool, quiet: bool
+) -> None:
+    pack = attributes.pop("pack")
+    if as_rows and any(value not in (None, (), {}) for value in attributes.values()):
+        raise click.UsageError("With --rows each row says its own: leave out other options.")
+    del attributes["key"], attributes["idempotency_key"]
+    _invite(options)
+
+    async def work(client: AsyncClient, printer: Printer) -> None:
+        to = client.queue(queue)
+        send = to.publish_rows if as_rows else partial(to.publish_lines, **attributes)
+        publish = partial(send, pack=pack)
+        await SendingLines(publish, printer, options, quiet).run(Descriptor(sys.stdin.buffer))
 
     run(options, work)
 
@@ -124,82 +127,68 @@ def _invite(options: Options) -> None:
 
 
 class _Sending:
-    """Publishes one source after the other, each told of as it is done."""
+    """Publishes one source after the other, and prints each result."""
 
     def __init__(
         self,
-        client: AsyncClient,
-        queue: str,
-        template: NewMessage,
+        queue: AsyncQueue,
+        attributes: Mapping[str, Any],
         printer: Printer,
         options: Options,
         quiet: bool,
     ) -> None:
-        self._queue = client.queue(queue)
-        self._template = template
+        self._queue = queue
+        self._attributes = attributes
         self._printer = printer
         self._options = options
         self._quiet = quiet
 
     async def run(self, sources: list[_Source]) -> None:
-        """Raises Failed where not all are sent; what a client raises, for one alone."""
+        """Raises Failed unless all are sent; ClientError for a single message."""
         if len(sources) == 1:
             message_id = await self._send(sources[0])
-            self._tell(sources[0], message_id)
+            self._print(sources[0], message_id)
             return
         sent = 0
         for place, source in enumerate(sources):
             try:
                 message_id = await self._send(source)
             except (ClientError, Failed) as error:
-                self._tell_failed(source, error)
+                self._print_failure(source, error)
                 if isinstance(error, QueueNotFound | Unanswered):
-                    self._tell_rest(sources[place + 1 :])
+                    self._print_rest(sources[place + 1 :])
                     if not sent:
                         raise
                     break
             else:
                 sent += 1
-                self._tell(source, message_id)
+                self._print(source, message_id)
         if sent < len(sources):
             raise Failed(ExitCode.PARTLY if sent else ExitCode.REFUSED)
 
     async def _send(self, source: _Source) -> str:
-        """Publishes one; its id. Raises Failed for a file that cannot be read."""
+        """Publishes one and returns its id. Raises Failed for an unreadable file."""
         if source.text is not None:
-            return await self._publish(_said(source.text), self._template.content_type)
+            return await self._queue.publish(_said(source.text), **self._attributes)
         with ExitStack() as opened:
             try:
                 body = await _body(_open(source, opened))
             except OSError as error:
                 raise self._unreadable(source, error) from None
+            kind = {"content_type": self._attributes["content_type"] or _type_of(source)}
             try:
-                return await self._publish(body, self._template.content_type or _type_of(source))
+                return await self._queue.publish(body, **{**self._attributes, **kind})
             except OSError as error:
                 if isinstance(error, ClientError):
                     raise
                 raise self._unreadable(source, error) from None
-
-    async def _publish(self, body: Any, content_type: str | None) -> str:
-        said = self._template
-        return await self._queue.publish(
-            body,
-            delay_s=said.delay_s,
-            at=said.at,
-            priority=said.priority,
-            key=said.key,
-            visibility_s=said.visibility_s,
-            headers=said.headers,
-            content_type=content_type,
-            idempotency_key=said.idempotency_key,
-        )
 
     def _unreadable(self, source: _Source, error: OSError) -> Failed:
         name = "stdin" if source.name == _STDIN else source.name
         why = error.strerror or str(error)
         return Failed(ExitCode.REFUSED, f"{name}: {why}", as_json=self._options.as_json)
 
-    def _tell(self, source: _Source, message_id: str) -> None:
+    def _print(self, source: _Source, message_id: str) -> None:
         if self._printer.as_json:
             of = {} if source.text is not None or source.name == _STDIN else {"file": source.name}
             self._printer.row({"id": message_id, **of})
@@ -207,7 +196,7 @@ class _Sending:
             self._printer.line(message_id)
             self._printer.flush()
 
-    def _tell_failed(self, source: _Source, error: ClientError | Failed) -> None:
+    def _print_failure(self, source: _Source, error: ClientError | Failed) -> None:
         if self._printer.as_json:
             problem = (
                 {"detail": error.message} if isinstance(error, Failed) else problem_said(error)
@@ -219,13 +208,13 @@ class _Sending:
             why = error.message if isinstance(error, Failed) else problem_text(error)
             self._printer.note(why if isinstance(error, Failed) else f"{source.name}: {why}")
 
-    def _tell_rest(self, sources: list[_Source]) -> None:
+    def _print_rest(self, sources: list[_Source]) -> None:
         if sources and not self._printer.as_json:
-            self._printer.note(f"{len(sources)} more were not tried.")
+            self._printer.note(f"{len(sources)} more were not sent.")
 
 
 def _said(text: str) -> str | bytes:
-    """An argument as a body: the bytes that were said, and text where they are UTF-8."""
+    """The bytes of an argument, as text where they are UTF-8."""
     body = os.fsencode(text)
     try:
         return body.decode()
@@ -240,7 +229,7 @@ def _open(source: _Source, opened: ExitStack) -> "IO[bytes]":
 
 
 async def _body(file: "IO[bytes]") -> Any:
-    """A body that can be sent again where that is possible: what is short is held."""
+    """A file, or a short pipe read to its end, so that a request can be retried; else a stream."""
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
     pieces = Pieces(Descriptor(file))
@@ -260,5 +249,5 @@ async def _chained(held: bytes, pieces: Pieces) -> AsyncIterator[bytes]:
 
 
 def _type_of(source: _Source) -> str | None:
-    """What a file's name says of its type, where that has an extension in an id."""
+    """The Content-Type of a file's extension, if mq knows that one."""
     return EXTENSIONS.get(Path(source.name).suffix.removeprefix(".").lower())

@@ -1,11 +1,14 @@
-"""mq as a service: `ready`, `members`, `refresh`."""
+"""mq as a service: `ready`, `members`, `refresh`, and the shells' `completion`."""
 
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 from mq.client.client import AsyncClient
+from mq.tools.mqctl import completing
 from mq.tools.mqctl.arguments import QUEUE
+from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import Options, shared_options
 from mq.tools.mqctl.printing import Printer
 from mq.tools.mqctl.running import run
@@ -14,9 +17,9 @@ from mq.tools.mqctl.running import run
 @click.command()
 @shared_options
 def ready(options: Options) -> None:
-    """Say whether mq can persist now, and what a success promises there.
+    """Check whether mq is ready to store messages, and show how durable they are.
 
-    Exits with 0 when it can, with 1 when it cannot, with 4 when it does not answer.
+    Exits with 0 if ready, 1 if not, 4 if mq does not answer.
     """
 
     async def work(client: AsyncClient, printer: Printer) -> None:
@@ -39,10 +42,15 @@ def ready(options: Options) -> None:
 
 
 @click.command()
-@click.option("--queue", type=QUEUE, default=None, help="Say whose this queue is, too.")
+@click.option(
+    "--queue",
+    type=QUEUE,
+    shell_complete=completing.queues,
+    help="Also show which member serves this queue.",
+)
 @shared_options
 def members(options: Options, queue: str | None) -> None:
-    """List the mq-mover processes, who leads, and what each does."""
+    """List the mq-mover processes: which one leads, and how many queues each serves."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         found = await client.members(queue)
@@ -66,9 +74,13 @@ def members(options: Options, queue: str | None) -> None:
             )
             for each in found.members
         ]
-        printer.table(("member", "state", "connected", "queues", "started", "told"), rows)
+        printer.table(("member", "state", "connected", "queues", "started", "reported"), rows)
         if queue is not None:
-            printer.note(f"{queue} is of {found.assigned or 'nobody at this moment'}")
+            printer.note(
+                f"{queue} is assigned to {found.assigned}"
+                if found.assigned
+                else f"{queue} is not assigned to a member now"
+            )
 
     run(options, work)
 
@@ -76,7 +88,7 @@ def members(options: Options, queue: str | None) -> None:
 @click.command()
 @shared_options
 def refresh(options: Options) -> None:
-    """Have every process of the root look at all queues now."""
+    """Make every process of the root reload the list of queues now."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         found = await client.refresh()
@@ -93,3 +105,20 @@ def refresh(options: Options) -> None:
             )
 
     run(options, work)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the completion script of SHELL.
+
+    \b
+    bash:  eval "$(mqctl completion bash)"             in ~/.bashrc
+    zsh:   eval "$(mqctl completion zsh)"              in ~/.zshrc
+    fish:  mqctl completion fish > ~/.config/fish/completions/mqctl.fish
+    """
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise Failed(ExitCode.REFUSED, f"The installed click has no completion for {shell}.")
+    click.echo(kind(ctx.find_root().command, {}, "mqctl", "_MQCTL_COMPLETE").source())

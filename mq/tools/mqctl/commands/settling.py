@@ -1,4 +1,4 @@
-"""What becomes of messages, by their ids: `ack`, `release`, `extend`, `sideline`."""
+"""Acts on messages by their ids: `ack`, `release`, `extend`, `sideline`."""
 
 import asyncio
 import sys
@@ -13,17 +13,16 @@ from mq.model.limits import BATCH_MESSAGES_MAX
 from mq.tools.mqctl.arguments import SECONDS, queue_argument
 from mq.tools.mqctl.complaints import problem_said, problem_text
 from mq.tools.mqctl.exits import ExitCode, Failed
-from mq.tools.mqctl.lines import LineTooLong
 from mq.tools.mqctl.options import Options, shared_options
 from mq.tools.mqctl.printing import Printer, plain
-from mq.tools.mqctl.reading import Descriptor, batches
+from mq.tools.mqctl.reading import Descriptor, LineTooLong, batches
 from mq.tools.mqctl.running import run
 
 _AT_ONCE: Final = 32
 _ID_CHARS_MAX: Final = 1024
 
 Outcome = tuple[str, object, ClientError | None]
-"""An id, what was answered, and what stood in the way."""
+"""An id, the answer, and the error."""
 
 
 def _ids_argument(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,14 +33,12 @@ def _receives_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--receives",
         type=click.IntRange(0),
-        default=None,
-        help="Only while the message was received so often: the delivery that you mean. "
-        "For one ID.",
+        help="Only with this receive count, which names one delivery. For one ID.",
     )(command)
 
 
 async def _batches(ids: tuple[str, ...]) -> AsyncIterator[list[str]]:
-    """The ids in batches; with `-` those of stdin, a line each. Raises Failed."""
+    """The ids in batches; with `-` from the lines of stdin. Raises Failed."""
     if ids != ("-",):
         for start in range(0, len(ids), BATCH_MESSAGES_MAX):
             yield list(ids[start : start + BATCH_MESSAGES_MAX])
@@ -57,9 +54,9 @@ async def _batches(ids: tuple[str, ...]) -> AsyncIterator[list[str]]:
 def _check(ids: tuple[str, ...], receives: int | None) -> None:
     """Raises click's UsageError."""
     if receives is not None and (len(ids) > 1 or ids[0] == "-"):
-        raise click.UsageError("--receives is for one ID.")
+        raise click.UsageError("--receives requires a single ID.")
     if "-" in ids and len(ids) > 1:
-        raise click.UsageError("- stands alone: all ids are read from stdin then.")
+        raise click.UsageError("Give either IDs or -, which reads all ids from stdin.")
 
 
 @click.command()
@@ -68,7 +65,7 @@ def _check(ids: tuple[str, ...], receives: int | None) -> None:
 @_receives_option
 @shared_options
 def ack(options: Options, queue: str, ids: tuple[str, ...], receives: int | None) -> None:
-    """Delete messages of QUEUE by their ids: they were dealt with. `-` reads ids from stdin."""
+    """Delete messages of QUEUE. ID - reads ids from stdin."""
     _check(ids, receives)
 
     async def work(client: AsyncClient, printer: Printer) -> None:
@@ -90,31 +87,39 @@ def ack(options: Options, queue: str, ids: tuple[str, ...], receives: int | None
 @click.command()
 @queue_argument
 @_ids_argument
-@click.option("--delay", type=SECONDS, default=0.0, help="Ready only after so many seconds.")
+@click.option("--delay", type=SECONDS, default=0.0, help="Make them ready after this time.")
+@click.option("--reason", help="Text to keep with them: why.")
 @_receives_option
 @shared_options
 def release(
-    options: Options, queue: str, ids: tuple[str, ...], delay: float, receives: int | None
+    options: Options,
+    queue: str,
+    ids: tuple[str, ...],
+    delay: float,
+    reason: str | None,
+    receives: int | None,
 ) -> None:
-    """Have messages of QUEUE be ready again, for anybody. `-` reads ids from stdin."""
+    """Make messages of QUEUE ready again for any consumer. ID - reads ids from stdin."""
+    _check(ids, receives)
     _for_each(
-        *(options, queue, ids, receives, "released"),
-        lambda where, each: where.release(each, delay_s=delay, receives=receives),
+        *(options, queue, ids, "released"),
+        lambda where, each: where.release(each, delay_s=delay, receives=receives, reason=reason),
     )
 
 
 @click.command()
 @queue_argument
 @_ids_argument
-@click.option("--for", "seconds", type=SECONDS, required=True, help="So many seconds from now.")
+@click.option("--for", "seconds", type=SECONDS, required=True, help="The new time, from now on.")
 @_receives_option
 @shared_options
 def extend(
     options: Options, queue: str, ids: tuple[str, ...], seconds: float, receives: int | None
 ) -> None:
-    """Have messages of QUEUE be due later: keep what you fetched, postpone what is ready."""
+    """Extend the visibility of fetched messages of QUEUE, or delay ready ones. ID - reads stdin."""
+    _check(ids, receives)
     _for_each(
-        *(options, queue, ids, receives, "extended"),
+        *(options, queue, ids, "extended"),
         lambda where, each: where.extend(each, seconds, receives=receives),
     )
 
@@ -124,10 +129,9 @@ def extend(
 @_ids_argument
 @click.option(
     "--reason",
-    type=click.Choice(["rejected", "exception"]),
     default="rejected",
     show_default=True,
-    help="What the sideline says of it: nobody wants it, or somebody failed over it.",
+    help="rejected, exception (a consumer failed on it), or text to keep with it: why.",
 )
 @_receives_option
 @shared_options
@@ -138,9 +142,10 @@ def sideline(
     reason: Literal["rejected", "exception"],
     receives: int | None,
 ) -> None:
-    """Move messages of QUEUE to its sideline, out of the way. `-` reads ids from stdin."""
+    """Move messages of QUEUE to its sideline (dead-letter queue). ID - reads ids from stdin."""
+    _check(ids, receives)
     _for_each(
-        *(options, queue, ids, receives, "sidelined"),
+        *(options, queue, ids, "sidelined"),
         lambda where, each: where.sideline(each, reason=reason, receives=receives),
     )
 
@@ -149,12 +154,9 @@ def _for_each(
     options: Options,
     queue: str,
     ids: tuple[str, ...],
-    receives: int | None,
     done: str,
     act: Callable[[Any, str], Awaitable[object]],
 ) -> None:
-    _check(ids, receives)
-
     async def work(client: AsyncClient, printer: Printer) -> None:
         where = client.queue(queue)
         outcomes = _Outcomes(printer, done)
@@ -166,7 +168,7 @@ def _for_each(
 
 
 class _Outcomes:
-    """Tells what became of each id as it is known, and how the command ends."""
+    """Prints the outcome of each id, and decides the exit code."""
 
     def __init__(self, printer: Printer, done: str) -> None:
         self._printer = printer
@@ -176,9 +178,7 @@ class _Outcomes:
         self._failed_count = 0
 
     async def each(self, ids: Sequence[str], act: Callable[[str], Awaitable[object]]) -> None:
-        """Acts on these, some at a time. Raises Unanswered, QueueNotFound after the others are
-        told.
-        """
+        """Acts on the ids concurrently. Raises Unanswered, QueueNotFound after all are printed."""
         turn = asyncio.Semaphore(_AT_ONCE)
 
         async def one(message_id: str) -> Outcome:
@@ -191,23 +191,23 @@ class _Outcomes:
         self.add(await asyncio.gather(*(one(each) for each in ids)))
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Tells these."""
+        """Prints these. Raises Unanswered, QueueNotFound."""
         final: ClientError | None = None
         for message_id, answer, error in outcomes:
             self._count += 1
             if error is not None:
                 self._failed_count += 1
-                # One of each kind says how it ends.
+                # One of each kind is enough for the exit code.
                 if not any(type(each) is type(error) for each in self._failed):
                     self._failed.append(error)
                 if isinstance(error, Unanswered | QueueNotFound):
                     final = error
-            self._tell(message_id, answer, error)
+            self._print(message_id, answer, error)
         self._printer.flush()
         if final is not None:
             raise final
 
-    def _tell(self, message_id: str, answer: object, error: ClientError | None) -> None:
+    def _print(self, message_id: str, answer: object, error: ClientError | None) -> None:
         if self._printer.as_json:
             row: dict[str, Any] = {"id": message_id, "done": error is None}
             if error is not None:
@@ -221,7 +221,7 @@ class _Outcomes:
             self._printer.note(f"{message_id}: {problem_text(error)}")
 
     def end(self) -> None:
-        """Raises Failed where not all is done."""
+        """Raises Failed unless all succeeded."""
         if not self._failed_count:
             return
         if self._failed_count < self._count:

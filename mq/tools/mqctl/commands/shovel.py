@@ -1,13 +1,13 @@
-"""`mqctl shovel`: what was sidelined goes back to its queue."""
+"""`mqctl shovel`: moves sidelined messages back to their queue (a redrive)."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from mq.client.client import AsyncClient
-from mq.client.queue.queue import AsyncQueue
+from mq.client.queue import AsyncQueue
 from mq.client.values import ShovelProgress
 from mq.tools.mqctl.arguments import SECONDS, queue_argument
 from mq.tools.mqctl.exits import ExitCode, Failed
@@ -15,61 +15,44 @@ from mq.tools.mqctl.options import Options, shared_options
 from mq.tools.mqctl.printing import Printer, plain
 from mq.tools.mqctl.running import run
 
-_LOOK_EVERY_S: Final = 0.5
+_POLL_EVERY_S: Final = 0.5
 _BAD_STATES: Final = ("failed", "interrupted")
 
 
 @click.group()
 def shovel() -> None:
-    """Bring what was sidelined back to its queue: start, show, stop."""
+    """Move sidelined messages back to their queue (redrive): start, show, stop."""
 
 
 @shovel.command("start")
 @queue_argument
-@click.option("--limit", type=click.IntRange(1), default=None, help="Move so many at most.")
-@click.option("--rate", type=click.IntRange(1), default=None, help="So many a second at most.")
+@click.option("--limit", type=click.IntRange(1), help="The most messages to move.")
+@click.option("--rate", type=click.IntRange(1), help="The most messages per second.")
 @click.option(
-    "--older-than", type=SECONDS, default=None, help="Those sidelined so many seconds ago or more."
+    "--older-than",
+    "older_than_s",
+    type=SECONDS,
+    help="Only those sidelined at least this long ago.",
 )
-@click.option("--key", default=None, help="Those with this key, or one that begins so: eu-*.")
-@click.option("--priority", default=None, help="Those of this priority, or a range: 5.., 3..7.")
+@click.option("--key", help="Only this key, or a prefix: eu-*.")
+@click.option("--priority", help="Only this priority, or a range: 5.., 3..7.")
 @click.option(
     "--max-receives",
     type=click.IntRange(0),
-    default=None,
-    help="Those received so often stay; 0: none does. Else as the queue's setting says.",
+    help="Leave those received this often; 0: none. [default: the queue's setting]",
 )
-@click.option("--dry-run", is_flag=True, help="Count, and move nothing.")
-@click.option("--wait", is_flag=True, help="Until it is over, with a progress bar.")
+@click.option("--dry-run", is_flag=True, help="Count the messages without moving them.")
+@click.option("--wait", is_flag=True, help="Wait for its end, with a progress bar.")
 @shared_options
-def start(
-    options: Options,
-    queue: str,
-    limit: int | None,
-    rate: int | None,
-    older_than: float | None,
-    key: str | None,
-    priority: str | None,
-    max_receives: int | None,
-    dry_run: bool,
-    wait: bool,
-) -> None:
-    """Begin to move QUEUE's sidelined messages back. Ctrl-C under --wait leaves it running."""
+def start(options: Options, queue: str, wait: bool, dry_run: bool, **criteria: Any) -> None:
+    """Start to move QUEUE's sidelined messages back. mq runs it; Ctrl-C only ends --wait."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         where = client.queue(queue)
         total = (await where.describe()).sidelined if wait else 0
-        run_id = await where.shovel(
-            limit=limit,
-            rate=rate,
-            older_than_s=older_than,
-            key=key,
-            priority=priority,
-            max_receives=max_receives,
-            dry_run=dry_run or None,
-        )
+        run_id = await where.shovel(dry_run=dry_run or None, **criteria)
         if wait:
-            _tell(await _watch(where, printer, total), printer, options)
+            _print(await _watch(where, printer, total), printer, options)
         elif printer.as_json:
             printer.document({"id": run_id, "queue": queue})
         else:
@@ -80,10 +63,10 @@ def start(
 
 @shovel.command("show")
 @queue_argument
-@click.option("--follow", is_flag=True, help="Until it is over, with a progress bar.")
+@click.option("--follow", is_flag=True, help="Wait for its end, with a progress bar.")
 @shared_options
 def show(options: Options, queue: str, follow: bool) -> None:
-    """Show how far QUEUE's shovel is, or what came of its last run."""
+    """Show the progress of QUEUE's shovel, or its last run."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         where = client.queue(queue)
@@ -91,7 +74,7 @@ def show(options: Options, queue: str, follow: bool) -> None:
         if follow and not found.is_over:
             total = found.looked_at + (await where.describe()).sidelined
             found = await _watch(where, printer, total)
-        _tell(found, printer, options)
+        _print(found, printer, options)
 
     run(options, work)
 
@@ -100,7 +83,7 @@ def show(options: Options, queue: str, follow: bool) -> None:
 @queue_argument
 @shared_options
 def stop(options: Options, queue: str) -> None:
-    """Have QUEUE's shovel end after what it has in hand."""
+    """Stop QUEUE's shovel after the messages that it is moving."""
 
     async def work(client: AsyncClient, printer: Printer) -> None:
         found = await client.queue(queue).stop_shovel()
@@ -113,9 +96,7 @@ def stop(options: Options, queue: str) -> None:
 
 
 async def _watch(where: AsyncQueue, printer: Printer, total: int) -> ShovelProgress:
-    """Looks until it is over. The bar goes to stderr, where somebody sees it; `total` is a guess:
-    messages come to a sideline, and leave it, while it runs.
-    """
+    """Polls until the run ends. `total` is a guess: messages enter and leave the sideline."""
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -137,11 +118,11 @@ async def _watch(where: AsyncQueue, printer: Printer, total: int) -> ShovelProgr
             )
             if found.is_over:
                 return found
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
 
 
-def _tell(found: ShovelProgress, printer: Printer, options: Options) -> None:
-    """Prints how it stands. Raises Failed where a run came to no good end."""
+def _print(found: ShovelProgress, printer: Printer, options: Options) -> None:
+    """Prints the progress. Raises Failed for a run that failed or left messages."""
     if printer.as_json:
         printer.document(plain(found))
     else:

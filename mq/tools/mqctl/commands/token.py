@@ -1,4 +1,4 @@
-"""`mqctl token`: the tokens of a daemon's file; mq itself is not asked for anything."""
+"""`mqctl token`: the tokens of a daemon's file. Sends no request."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,10 +7,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from mq.access.callers import Grant
+from mq.access.callers import GRANTS_MAX, Grant, parse_grant, printed
 from mq.access.errors import BadGrant, TokensUnusable
-from mq.access.grants import parse_grant, printed
-from mq.access.limits import GRANTS_MAX
+from mq.access.secrets import secrets_path
 from mq.access.tokens import is_name, line_of, new_token
 from mq.tools.mqctl.exits import ExitCode, Failed
 from mq.tools.mqctl.options import Options, shared_options
@@ -22,7 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not is_name(value):
-        raise click.BadParameter("is of letters, digits and _ . @ -, and begins with no sign")
+        raise click.BadParameter(
+            "may have letters, digits and _ . @ -, and starts with none of these signs"
+        )
     return value
 
 
@@ -30,7 +31,7 @@ def _grants(
     ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 ) -> tuple[Grant, ...]:
     if len(value) > GRANTS_MAX:
-        raise click.BadParameter(f"are at most {GRANTS_MAX}")
+        raise click.BadParameter(f"may be given {GRANTS_MAX} times at most")
     try:
         return tuple(map(parse_grant, value))
     except BadGrant as error:
@@ -45,20 +46,20 @@ def _file(is_needed: bool) -> Callable[[F], F]:
         required=is_needed,
         envvar="MQ_TOKENS",
         show_envvar=True,
-        help="The file that mq --tokens names.",
+        help="The token file of mq --tokens.",
     )
 
 
-_AGAIN: Final = "mq reads it again on SIGHUP."
+_RELOAD: Final = "Send mq a SIGHUP to reload it."
 
 
 @click.group()
 def token() -> None:
-    """Make, list and remove the tokens of a file: mq --tokens has it."""
+    """Create, list or remove tokens in the file of mq --tokens."""
 
 
 @token.command("new")
-@click.option("--name", required=True, callback=_name, help="Whose it is, for the log.")
+@click.option("--name", required=True, callback=_name, help="The token's name, which mq logs.")
 @click.option(
     "--grant",
     "grants",
@@ -66,16 +67,15 @@ def token() -> None:
     multiple=True,
     metavar="PATTERN:RIGHTS",
     callback=_grants,
-    help="Rights (publish, consume, admin) to queues, such as 'orders-*:publish,consume'. May be "
-    "said again.",
+    help="Rights (publish, consume, admin) on queues: 'orders-*:publish,consume'. Repeatable.",
 )
 @_file(is_needed=False)
 @shared_options
 def new(options: Options, name: str, grants: tuple[Grant, ...], path: Path | None) -> None:
-    """Make a token, and print it: it is nowhere else, and is not shown again.
+    """Create a token and print it. It is shown only this once.
 
-    Its line, which has no more than its digest, goes into the file. Without --file it is printed
-    too, behind the token.
+    The file gets a line with the token's digest. Without --file the line is printed after the
+    token.
     """
     made = new_token()
     printer = Printer(options.as_json)
@@ -90,14 +90,14 @@ def new(options: Options, name: str, grants: tuple[Grant, ...], path: Path | Non
     if path is None:
         printer.line(line)
     else:
-        printer.note(f"{name} is in {path}. {_AGAIN}")
+        printer.note(f"added {name} to {path}. {_RELOAD}")
 
 
 @token.command("list")
 @_file(is_needed=True)
 @shared_options
 def list_(options: Options, path: Path) -> None:
-    """List whose tokens there are, and what each may do."""
+    """List the tokens by name, with their rights."""
     printer = Printer(options.as_json)
     with _complained(options, "", path):
         callers = TokenFile(path).callers()
@@ -109,28 +109,48 @@ def list_(options: Options, path: Path) -> None:
         printer.table(("name", "grants"), [(name, " ".join(grants)) for name, grants in found])
 
 
+@token.command("secret")
+@click.argument("name")
+@_file(is_needed=True)
+@shared_options
+def secret(options: Options, name: str, path: Path) -> None:
+    """Give the token NAME a secret for SQS clients, and print it. It replaces an older one.
+
+    The access key id of the client is NAME. FILE.secrets keeps the secret in the clear.
+    """
+    made = new_token()
+    printer = Printer(options.as_json)
+    with _complained(options, name, path):
+        TokenFile(path).set_secret(name, made)
+    if options.as_json:
+        printer.document({"name": name, "secret": made})
+        return
+    printer.line(made)
+    printer.note(f"added the secret of {name} to {secrets_path(path)}. {_RELOAD}")
+
+
 @token.command("remove")
 @click.argument("name")
 @_file(is_needed=True)
 @shared_options
 def remove(options: Options, name: str, path: Path) -> None:
-    """Take the token NAME away."""
+    """Remove the token NAME, and its secret."""
     printer = Printer(options.as_json)
     with _complained(options, name, path):
         TokenFile(path).remove(name)
     if options.as_json:
         printer.document({"removed": name})
     else:
-        printer.note(f"{name} is no more in {path}. {_AGAIN}")
+        printer.note(f"removed {name} from {path}. {_RELOAD}")
 
 
 @contextmanager
 def _complained(options: Options, name: str, path: Path) -> Iterator[None]:
-    """What goes wrong with the file ends the command."""
+    """Ends the command with a message for an error of the file."""
     try:
         yield
     except NameTaken:
-        message = f"{path} has a token called {name}: remove it first, or take another name."
+        message = f"{path} already has a token called {name}. Remove it, or choose another name."
         raise Failed(ExitCode.REFUSED, message, as_json=options.as_json) from None
     except NoSuchToken:
         message = f"{path} has no token called {name}."

@@ -1,4 +1,4 @@
-"""`mqctl worker`: runs a worker of a module of the user's, in this process or in several."""
+"""`mqctl worker`: runs a Worker of the user's module, in this process or in several."""
 
 import asyncio
 import contextlib
@@ -16,11 +16,12 @@ from mq.client.errors import ClientError
 from mq.client.worker import Worker
 from mq.client.worker.processes import FD, Command, Processes, looked_after
 from mq.client.worker.worker import RunsInImport, loading
-from mq.model.worker_limits import WORKER_PROCESSES_MAX
 from mq.runtime import logs
 from mq.tools.mqctl.complaints import failed
 from mq.tools.mqctl.exits import Failed, of_signal
-from mq.tools.mqctl.options import Options, shared_options, was_said
+from mq.tools.mqctl.options import Options, shared_options, was_given
+
+WORKER_PROCESSES_MAX: Final = 64
 
 _FORM: Final = "MODULE:WORKER"
 
@@ -32,30 +33,30 @@ _FORM: Final = "MODULE:WORKER"
     type=click.IntRange(1, WORKER_PROCESSES_MAX),
     default=1,
     show_default=True,
-    help="Run it in so many processes, and start again one that dies.",
+    help="The number of processes. One that dies is restarted.",
 )
 @click.option(
     "--app-dir",
     type=click.Path(exists=True, file_okay=False),
     default=".",
     show_default=True,
-    help="Where MODULE is looked for first.",
+    help="The folder to search for MODULE first.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(["human", "json"]),
     default="human",
     show_default=True,
-    help="How lines are logged, on stderr.",
+    help="The format of the log on stderr.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="From which level up.",
+    help="The lowest level to log.",
 )
-@click.option("--supervisor", type=int, default=None, hidden=True)
+@click.option("--supervisor", type=int, hidden=True)
 @shared_options
 def worker(
     options: Options,
@@ -66,11 +67,11 @@ def worker(
     log_level: str,
     supervisor: int | None,
 ) -> None:
-    """Run the Worker that MODULE has by the name WORKER, until SIGTERM or Ctrl-C; then it drains. A
-    second signal ends it at once.
+    """Run MODULE's worker WORKER until SIGTERM or Ctrl-C. Then it finishes its messages; a second
+    signal ends it at once.
 
-    --url, --token, --ca-file and --cert, where they are said, go before what the worker was made
-    with. With --processes the exit code is the worst of the processes'.
+    --url, --token, --ca-file and --cert override the worker's own values. With --processes the exit
+    code is the worst of the processes'.
     """
     logs.configure(log_format, log_level)
     if processes > 1:
@@ -78,9 +79,9 @@ def worker(
             "worker", worker, "--app-dir", app_dir, "--log-format", log_format,
             "--log-level", log_level, "--supervisor", FD,
         )  # fmt: skip
-        # -P: the installed mq, whatever lies in this folder.
+        # -P: import the installed mq, not a folder mq in this directory.
         command = Command(
-            (sys.executable, "-P", "-m", "mq.tools.mqctl", *arguments), _said(options)
+            (sys.executable, "-P", "-m", "mq.tools.mqctl", *arguments), _environment(options)
         )
         code = asyncio.run(_look_after(Processes(command, processes)))
         if code:
@@ -91,10 +92,10 @@ def worker(
 
 def _work(made: Worker, options: Options, supervisor: int | None) -> None:
     try:
-        if was_said("url") or was_said("token") or options.files:
+        if was_given("url") or was_given("token") or options.files:
             made.use(
-                options.url if was_said("url") else None,
-                options.token if was_said("token") else None,
+                options.url if was_given("url") else None,
+                options.token if was_given("token") else None,
                 options.files,
             )
         with contextlib.ExitStack() as stack:
@@ -106,12 +107,12 @@ def _work(made: Worker, options: Options, supervisor: int | None) -> None:
 
 
 def _loaded(worker: str, folder: str) -> Worker:
-    """The worker. Raises click's BadParameter; what the module raises goes on."""
-    # A module that begins with a dot is relative to a package, of which there is none.
-    said = re.fullmatch(r"([^:.][^:]*):([^:]+)", worker)
-    if said is None:
-        raise click.BadParameter(f"is no {_FORM}", param_hint=_FORM)
-    module, path = said.groups()
+    """Imports the worker. Raises click's BadParameter, and the module's own exceptions."""
+    # A relative module name has no package to be relative to.
+    match = re.fullmatch(r"([^:.][^:]*):([^:]+)", worker)
+    if match is None:
+        raise click.BadParameter(f"must be of the form {_FORM}", param_hint=_FORM)
+    module, path = match.groups()
     sys.path.insert(0, os.path.abspath(folder))
     try:
         with loading():
@@ -119,7 +120,7 @@ def _loaded(worker: str, folder: str) -> Worker:
     except RunsInImport as error:
         raise click.BadParameter(str(error), param_hint=_FORM) from error
     except ModuleNotFoundError as error:
-        # What is missing may be another module, which this one needs.
+        # The missing module may be one that this one imports.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise click.BadParameter(
@@ -134,12 +135,12 @@ def _loaded(worker: str, folder: str) -> Worker:
     return found
 
 
-def _said(options: Options) -> Mapping[str, str]:
-    """The environment of the processes, with what was said here: a token is in no command line."""
+def _environment(options: Options) -> Mapping[str, str]:
+    """The processes' environment. It carries the token, which a command line would show."""
     environment = dict(os.environ)
-    if was_said("url"):
+    if was_given("url"):
         environment["MQ_URL"] = options.url
-    if was_said("token") and options.token is not None:
+    if was_given("token") and options.token is not None:
         environment.pop("MQ_TOKEN_FILE", None)
         environment["MQ_TOKEN"] = options.token
     of = options.files
@@ -150,7 +151,7 @@ def _said(options: Options) -> Mapping[str, str]:
 
 
 async def _look_after(processes: Processes) -> int:
-    """Their code; or the second signal's, which kills them."""
+    """Returns the processes' exit code, or that of a second signal, which kills them."""
     asked, insisted = asyncio.Event(), asyncio.Event()
     heard: list[int] = []
 

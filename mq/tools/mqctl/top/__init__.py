@@ -1,6 +1,5 @@
-"""`mqctl top`: a live view of the queues for eyes, over HTTP.
+"""`mqctl top`: a live view of the queues, over HTTP.
 
-What is known of the queues (`board`), what is asked next (`rotation`), what a key does (`view`) and
-what is drawn (`picture`, `document`) are decided in pure code; `asking` asks mq, `terminal` holds
-the terminal, `watching` joins them.
+The state (`board`, `rates`), the effect of a key (`view`) and the output (`rows`, `picture`) are
+pure; `asking` sends the requests, `terminal` draws, `watching` joins them.
 """

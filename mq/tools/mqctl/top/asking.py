@@ -1,61 +1,66 @@
-"""Asks mq what the board is to know: a bounded number of requests a tick."""
+"""Fills the board with a bounded number of requests per tick."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+import heapq
+import math
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import cast
+from typing import Final, cast
 
 from mq.client.client import AsyncClient
 from mq.client.errors import ClientError, Problem, QueueNotFound
 from mq.client.values import Members, QueueEntry
+from mq.model.clock import Clock
 from mq.tools.mqctl.complaints import problem_text
 from mq.tools.mqctl.printing import shown
-from mq.tools.mqctl.top.board import Board, Health
-from mq.tools.mqctl.top.limits import ASKED_AT_A_TIME, NAMES_A_TICK, REASON_CHARS_MAX
-from mq.tools.mqctl.top.rotation import next_asked
+from mq.tools.mqctl.top.board import Board, Health, Reach
+
+ASKED_AT_A_TIME: Final = 8
+"""Concurrent requests."""
+NAMES_A_TICK: Final = 2000
+REASON_CHARS_MAX: Final = 300
+# The share of a tick's requests for queues that are not on the screen.
+REST_SHARE: Final = 0.25
 
 
 class Asker:
-    """Fills a board. `patterns`: globs, of which a queue's name is to match one where there are
-    any; `room`: how many queues are asked about in a tick.
-
-    A tick has at most `room` requests, one for each thousand names of the list, and three.
+    """Fills a board. `patterns`: globs that select queues; `room`: the most queues to describe per
+    tick. A tick also lists some names and makes three requests about mq itself.
     """
 
     def __init__(
         self,
         client: AsyncClient,
-        board: Board,
-        steady_s: Callable[[], float],
+        clock: Clock,
         patterns: Sequence[str],
         room: int,
     ) -> None:
         self._client = client
-        self._board = board
-        self._steady_s = steady_s
+        self.clock = clock
+        self.board = Board(Reach(clock.steady_s()))
         self._patterns = patterns
         self._room = room
         self._list: AsyncGenerator[QueueEntry, None] | None = None
         self.error: ClientError | None = None
-        """Why mq did not answer in the last tick; None where it did."""
+        """Why mq did not answer in the last tick; None if it did."""
 
     async def tick(self, visible: Iterable[str]) -> None:
-        """A look at how mq is, at a part of the list, and at some queues: those that are visible,
-        and others in turn. Raises NotUsable alone.
+        """Polls mq's state, a part of the list, and some queues: the visible ones, and others in
+        turn. Raises only NotUsable.
         """
-        await self._told(self._tick(visible))
+        await self._tried(self._tick(visible))
 
     async def all_once(self) -> None:
-        """A look at every queue, however many requests that takes."""
-        await self._told(self._all_once())
+        """Polls every queue, however many requests that takes."""
+        await self._tried(self._all_once())
 
-    async def _told(self, asked: Awaitable[None]) -> None:
+    async def _tried(self, asked: Awaitable[None]) -> None:
         try:
             await asked
         except ClientError as error:
             self.error = error
-            self._board.lost(self._steady_s(), told(error))
+            self.board.lost(self.clock.steady_s(), reason_of(error))
             await self.close()
         else:
             self.error = None
@@ -63,35 +68,35 @@ class Asker:
     async def _tick(self, visible: Iterable[str]) -> None:
         await self._health()
         await self._names(NAMES_A_TICK)
-        await self._describe(next_asked(self._board.tried_s(), visible, self._room))
+        await self._describe(next_asked(self.board.tried_s(), visible, self._room))
 
     async def _all_once(self) -> None:
         await self._health()
         await self.close()
         while not await self._names(NAMES_A_TICK):
             pass
-        await self._describe(list(self._board.entries))
+        await self._describe(list(self.board.queues()))
 
     async def _health(self) -> None:
         readiness = unready = memory = None
         try:
             readiness = await self._client.readiness()
         except Problem as error:
-            unready = told(error)
-        self._board.answered(self._steady_s())
+            unready = reason_of(error)
+        self.board.answered(self.clock.steady_s())
         members: Members | None = None
         with contextlib.suppress(Problem):
             members = await self._client.members()
         with contextlib.suppress(Problem):
             memory = await self._client.memory()
-        self._board.health = Health(readiness, unready, members, memory)
+        self.board.health = Health(readiness, unready, members, memory)
 
     async def _names(self, count: int) -> bool:
-        """The next part of the list; whether that was its end."""
+        """The next part of the list; whether it was the last."""
         if self._list is None:
-            # What it is; the protocol of an iterator has no end of its own.
+            # It is a generator, which the declared type does not say.
             self._list = cast("AsyncGenerator[QueueEntry, None]", self._client.queues())
-            self._board.begin_list()
+            self.board.begin_list()
         found: list[str] = []
         looked_at = 0
         async for entry in self._list:
@@ -99,10 +104,10 @@ class Asker:
             if self._is_wanted(entry.name):
                 found.append(entry.name)
             if looked_at >= count:
-                self._board.list_names(found)
+                self.board.list_names(found)
                 return False
-        self._board.list_names(found)
-        self._board.end_of_list()
+        self.board.list_names(found)
+        self.board.end_of_list()
         self._list = None
         return True
 
@@ -110,7 +115,7 @@ class Asker:
         return not self._patterns or any(fnmatchcase(name, each) for each in self._patterns)
 
     async def _describe(self, names: Sequence[str]) -> None:
-        """Some at a time; the first error that is no problem of a queue ends all."""
+        """Describes queues concurrently. An error other than a queue's problem ends all."""
         todo = iter(names)
 
         async def describer() -> None:
@@ -122,27 +127,54 @@ class Asker:
                 for _ in range(min(ASKED_AT_A_TIME, len(names))):
                     group.create_task(describer())
         except BaseExceptionGroup as failed:
-            # One says what happened: the others were cancelled for it.
+            # The first error explains it: the others were cancelled.
             raise failed.exceptions[0] from None
 
     async def _describe_one(self, name: str) -> None:
         try:
-            said = await self._client.queue(name).describe()
+            found = await self._client.queue(name).describe()
         except QueueNotFound:
-            self._board.forget(name)
+            self.board.forget(name)
         except Problem as error:
-            self._board.refused(name, self._steady_s(), told(error))
+            self.board.refused(name, self.clock.steady_s(), reason_of(error))
         else:
-            self._board.take(said, self._steady_s())
+            self.board.take(found, self.clock.steady_s())
 
     async def close(self) -> None:
-        """Lets the list go that is half read: the next look begins it anew."""
+        """Closes a half-read list: the next tick starts again."""
         held, self._list = self._list, None
         if held is not None:
             await held.aclose()
 
 
-def told(error: ClientError) -> str:
-    """Why mq did not do it, in a bounded line."""
+def reason_of(error: ClientError) -> str:
+    """The reason of an error, in a bounded line."""
     text = problem_text(error) if isinstance(error, Problem) else shown(error)
     return text if len(text) <= REASON_CHARS_MAX else text[: REASON_CHARS_MAX - 3] + "..."
+
+
+def next_asked(
+    asked_s: Mapping[str, float | None], shown: Iterable[str], room: int
+) -> tuple[str, ...]:
+    """At most `room` names: those on the screen, and the others that were described longest ago; a
+    share of the room is theirs, so that each gets its turn. `asked_s`: the time of each name's last
+    request, None: never.
+    """
+    visible = [name for name in dict.fromkeys(shown) if name in asked_s]
+    others = asked_s.keys() - set(visible)
+    for_others = min(len(others), max(1, math.ceil(room * REST_SHARE)), room)
+    if len(visible) > room - for_others:
+        chosen = _longest(asked_s, visible, room - for_others)
+    else:
+        chosen = visible
+    return (*chosen, *_longest(asked_s, others, room - len(chosen)))
+
+
+def _longest(asked_s: Mapping[str, float | None], names: Iterable[str], count: int) -> list[str]:
+    """Those that were described longest ago, never ones first, then by name."""
+
+    def waited(name: str) -> tuple[float, str]:
+        when = asked_s[name]
+        return (-math.inf if when is None else when, name)
+
+    return heapq.nsmallest(count, names, key=waited)

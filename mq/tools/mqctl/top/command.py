@@ -1,4 +1,4 @@
-"""`mqctl top`: its flags, and the ways it shows what it sees."""
+"""`mqctl top`: its flags, and its output live, once, or as JSON."""
 
 import asyncio
 import sys
@@ -7,35 +7,31 @@ from typing import Final
 import click
 from rich.console import Console
 
-from mq.client.client import AsyncClient
 from mq.client.options import Retry, Timeouts
-from mq.model.clock import Clock, SystemClock, rfc3339
+from mq.model.clock import SystemClock, rfc3339
 from mq.runtime.options import Number
+from mq.tools.mqctl import completing
 from mq.tools.mqctl.complaints import failed
 from mq.tools.mqctl.exits import ExitCode
 from mq.tools.mqctl.options import Options, shared_options
 from mq.tools.mqctl.printing import Printer
-from mq.tools.mqctl.top.asking import Asker
-from mq.tools.mqctl.top.board import Board, Reach
-from mq.tools.mqctl.top.document import document
-from mq.tools.mqctl.top.limits import (
-    ASKED_A_TICK_DEFAULT,
-    ASKED_A_TICK_MAX,
-    ASKED_AT_A_TIME,
-    INTERVAL_S_DEFAULT,
-    INTERVAL_S_MAX,
-    INTERVAL_S_MIN,
-    PATTERNS_MAX,
-)
-from mq.tools.mqctl.top.picture import Screen, picture
+from mq.tools.mqctl.running import client_of
+from mq.tools.mqctl.top.asking import ASKED_AT_A_TIME, Asker
+from mq.tools.mqctl.top.picture import Screen, document, picture
 from mq.tools.mqctl.top.rows import ORDERS, in_order, rows_of
 from mq.tools.mqctl.top.terminal import Terminal
 from mq.tools.mqctl.top.view import View
 from mq.tools.mqctl.top.watching import Watching
 
-# An answer that takes longer is not waited for: the view is to say so.
+INTERVAL_S_MIN: Final = 0.2
+_INTERVAL_S_MAX: Final = 3600.0
+_INTERVAL_S_DEFAULT: Final = 2.0
+_REQUESTS_MAX: Final = 10_000
+_REQUESTS_DEFAULT: Final = 100
+_PATTERNS_MAX: Final = 100
+# A slower answer counts as none.
 _ANSWER_S_MAX: Final = 5.0
-# A pipe has room for all columns.
+# A pipe gets all columns.
 _PIPE_COLUMNS: Final = 10_000
 
 
@@ -43,17 +39,18 @@ _PIPE_COLUMNS: Final = 10_000
 @click.option(
     "--interval",
     "interval_s",
-    type=Number(INTERVAL_S_MIN, INTERVAL_S_MAX),
-    default=INTERVAL_S_DEFAULT,
+    type=Number(INTERVAL_S_MIN, _INTERVAL_S_MAX),
+    default=_INTERVAL_S_DEFAULT,
     show_default=True,
-    help="Seconds from one look to the next.",
+    help="Seconds between two polls.",
 )
 @click.option(
     "--queue",
     "patterns",
     metavar="PATTERN",
     multiple=True,
-    help="Only queues whose names match, such as 'orders*'; may be said again.",
+    shell_complete=completing.queues,
+    help="Only queues whose names match, such as 'orders*'. Repeatable.",
 )
 @click.option(
     "--sort",
@@ -61,18 +58,18 @@ _PIPE_COLUMNS: Final = 10_000
     type=click.Choice(ORDERS),
     default=ORDERS[0],
     show_default=True,
-    help="By what the queues are in order, the largest first.",
+    help="What to sort by, the largest first.",
 )
-@click.option("--reverse", "is_reversed", is_flag=True, help="The other way round.")
-@click.option("--once", is_flag=True, help="Look twice, print one picture of all queues, and end.")
+@click.option("--reverse", "is_reversed", is_flag=True, help="Reverse the order.")
+@click.option("--once", is_flag=True, help="Poll twice, print all queues once, and exit.")
 @click.option(
     "--requests",
     "room",
-    type=click.IntRange(1, ASKED_A_TICK_MAX),
-    default=ASKED_A_TICK_DEFAULT,
+    type=click.IntRange(1, _REQUESTS_MAX),
+    default=_REQUESTS_DEFAULT,
     show_default=True,
-    help="Queues that are asked about in a look: those on the screen, and the others in turn. "
-    "--once asks about all.",
+    help="Queues to describe per poll: those on the screen, and the others in turn. --once "
+    "describes all.",
 )
 @shared_options
 def top(
@@ -84,63 +81,52 @@ def top(
     once: bool,
     room: int,
 ) -> int:
-    """Watch the queues live: what lies in them, and what is done with them a second.
+    """Watch the queues live: their messages, and operations per second.
 
     Keys: q quits; < and > (or s) choose the order, r reverses it; / filters by a part of the name;
     p pauses; arrows, PageUp, PageDown, Home and End move.
     """
-    if len(patterns) > PATTERNS_MAX:
-        raise click.UsageError(f"--queue may be said {PATTERNS_MAX} times.")
+    if len(patterns) > _PATTERNS_MAX:
+        raise click.UsageError(f"--queue may be given {_PATTERNS_MAX} times at most.")
     if not (once or options.as_json or sys.stdout.isatty()):
-        raise click.UsageError("Standard output is no terminal: say --once, or --json.")
+        raise click.UsageError("Standard output is not a terminal: use --once or --json.")
     view = View(order=order, is_reversed=is_reversed)
     with asyncio.Runner() as runner:
-        return runner.run(_top(options, interval_s, patterns, view, once, room))
+        return runner.run(_top(options, (patterns, room), view, interval_s, once))
 
 
 async def _top(
     options: Options,
-    interval_s: float,
-    patterns: tuple[str, ...],
+    wanted: tuple[tuple[str, ...], int],
     view: View,
+    interval_s: float,
     once: bool,
-    room: int,
 ) -> int:
-    clock = SystemClock()
-    board = Board(Reach(clock.steady_s()))
-    async with _client_of(options) as client:
-        asker = Asker(client, board, clock.steady_s, patterns, room)
+    """`wanted`: the patterns of names, and the most requests per poll."""
+    answer_s = min(options.timeout_s, _ANSWER_S_MAX)
+    # No retries: the next poll is soon enough.
+    async with client_of(
+        options,
+        timeouts=Timeouts(answer_s, answer_s),
+        retry=Retry(attempts=1),
+        connections_max=ASKED_AT_A_TIME,
+    ) as client:
+        asker = Asker(client, SystemClock(), *wanted)
         try:
             if once:
-                await _look_twice(asker, options, interval_s)
-                _print_once(board, view, options, clock)
+                await _poll_twice(asker, options, interval_s)
+                _print_once(asker, view, options)
                 return ExitCode.DONE
             if options.as_json:
-                await _print_each(asker, board, view, options, clock, interval_s)
+                await _print_each(asker, view, options, interval_s)
         finally:
             await asker.close()
         terminal = Terminal(Console(highlight=False, markup=False, emoji=False))
-        url = options.shown_url
-        return await Watching(asker, board, terminal, view, interval_s, url, clock.steady_s).run()
+        return await Watching(asker, terminal, view, interval_s, options.shown_url).run()
 
 
-def _client_of(options: Options) -> AsyncClient:
-    """Each request once: the next look is soon enough."""
-    timeout_s = min(options.timeout_s, _ANSWER_S_MAX)
-    return AsyncClient(
-        options.url,
-        token=options.token,
-        ca_file=options.certificates.ca_file,
-        certificate=options.certificates.certificate,
-        key=options.certificates.key,
-        timeouts=Timeouts(connect_s=timeout_s, answer_s=timeout_s),
-        retry=Retry(attempts=1),
-        connections_max=ASKED_AT_A_TIME,
-    )
-
-
-async def _look_twice(asker: Asker, options: Options, interval_s: float) -> None:
-    """Rates are had from two looks. Raises Failed where mq does not answer."""
+async def _poll_twice(asker: Asker, options: Options, interval_s: float) -> None:
+    """Polls twice, as rates need. Raises Failed if mq does not answer."""
     await asker.all_once()
     if asker.error is None:
         await asyncio.sleep(interval_s)
@@ -149,37 +135,30 @@ async def _look_twice(asker: Asker, options: Options, interval_s: float) -> None
         raise failed(asker.error, options)
 
 
-def _print_once(board: Board, view: View, options: Options, clock: Clock) -> None:
+def _print_once(asker: Asker, view: View, options: Options) -> None:
     if options.as_json:
-        _print_document(board, view, options, clock)
+        _print_document(asker, view, options)
         return
-    now_s = clock.steady_s()
-    rows = in_order(rows_of(board, now_s), view.order, view.is_reversed)
+    now_s = asker.clock.steady_s()
+    rows = in_order(rows_of(asker.board, now_s), view.order, view.is_reversed)
     console = Console(highlight=False, markup=False, emoji=False)
     columns = console.width if sys.stdout.isatty() else _PIPE_COLUMNS
-    for line in picture(board, rows, view, Screen(columns), now_s, options.shown_url):
+    for line in picture(asker.board, rows, view, Screen(columns), now_s, options.shown_url):
         line.rstrip()
         console.print(line, soft_wrap=True)
 
 
-async def _print_each(
-    asker: Asker,
-    board: Board,
-    view: View,
-    options: Options,
-    clock: Clock,
-    interval_s: float,
-) -> None:
-    """A line each look, until somebody ends it. What is not reached is told, and asked again."""
+async def _print_each(asker: Asker, view: View, options: Options, interval_s: float) -> None:
+    """Prints a line per poll without end, also while mq does not answer."""
     while True:
-        began_s = clock.steady_s()
+        began_s = asker.clock.steady_s()
         await asker.tick(())
-        _print_document(board, view, options, clock)
-        await asyncio.sleep(max(0.0, began_s + interval_s - clock.steady_s()))
+        _print_document(asker, view, options)
+        await asyncio.sleep(max(0.0, began_s + interval_s - asker.clock.steady_s()))
 
 
-def _print_document(board: Board, view: View, options: Options, clock: Clock) -> None:
-    now_s = clock.steady_s()
-    rows = in_order(rows_of(board, now_s), view.order, view.is_reversed)
-    at = rfc3339(clock.now_ms())
-    Printer(as_json=True).row(document(board, rows, options.shown_url, at, now_s))
+def _print_document(asker: Asker, view: View, options: Options) -> None:
+    now_s = asker.clock.steady_s()
+    rows = in_order(rows_of(asker.board, now_s), view.order, view.is_reversed)
+    at = rfc3339(asker.clock.now_ms())
+    Printer(as_json=True).row(document(asker.board, rows, options.shown_url, at, now_s))

@@ -1,8 +1,9 @@
-"""What a terminal sends, as keys. Pure: bytes in, keys out."""
+"""Parses a terminal's input into keys. Pure."""
 
 from typing import Final
 
-from mq.tools.mqctl.top.limits import SEQUENCE_BYTES_MAX
+# A key's escape sequence has this length at most.
+SEQUENCE_BYTES_MAX: Final = 16
 
 UP: Final = "up"
 DOWN: Final = "down"
@@ -32,10 +33,9 @@ _FINAL_FIRST, _FINAL_LAST = 0x40, 0x7E
 
 
 class Keys:
-    """Parses what comes. A key is one of the names above, or a printable character.
+    """Parses input. A key is one of the names above, or a printable character.
 
-    A sequence may come in parts; an Esc alone is told from the beginning of one by `flush`, when
-    nothing has followed for a while.
+    A sequence may arrive in parts. `flush`, after a pause, decides that a lone Esc is the Esc key.
     """
 
     __slots__ = ("_rest",)
@@ -45,11 +45,10 @@ class Keys:
 
     @property
     def is_within(self) -> bool:
-        """Whether a sequence or a character is not whole yet."""
+        """Whether a sequence or a character is incomplete."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[str]:
-        """The keys that are whole now."""
         self._rest += data
         found = []
         while self._rest:
@@ -62,13 +61,13 @@ class Keys:
         return found
 
     def flush(self) -> list[str]:
-        """What is left is all that comes."""
+        """The input has paused: an incomplete sequence is an Esc."""
         rest, self._rest = self._rest, b""
         return [ESCAPE] if rest[:1] == bytes([_ESCAPE]) else []
 
 
 def _next(data: bytes) -> tuple[int, str | None]:
-    """How many bytes the first key has, 0: not whole yet; and which it is, None: none."""
+    """The length of the first key, 0 if incomplete; and the key, None if unknown."""
     first = data[0]
     if first == _ESCAPE:
         return _sequence(data)
@@ -85,7 +84,7 @@ def _sequence(data: bytes) -> tuple[int, str | None]:
     if len(data) == 1:
         return 0, None
     if data[1] not in b"[O":
-        # Esc, and then another key.
+        # Esc, then another key.
         return 1, ESCAPE
     for end in range(2, min(len(data), SEQUENCE_BYTES_MAX)):
         if _FINAL_FIRST <= data[end] <= _FINAL_LAST:
@@ -94,7 +93,7 @@ def _sequence(data: bytes) -> tuple[int, str | None]:
 
 
 def _character(data: bytes) -> tuple[int, str | None]:
-    """One of several bytes, in UTF-8."""
+    """A UTF-8 character of several bytes."""
     first = data[0]
     size = 2 if first >> 5 == 0b110 else 3 if first >> 4 == 0b1110 else 4
     if first >> 6 == 0b10 or first >> 3 == 0b11111:

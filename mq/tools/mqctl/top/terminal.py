@@ -1,6 +1,4 @@
-"""The terminal while it is drawn on: its own screen, keys as they are pressed; and as it was
-before, however that ends.
-"""
+"""The terminal in full-screen mode with unbuffered keys, and its restoration."""
 
 import contextlib
 import os
@@ -19,27 +17,26 @@ _READ_BYTES: Final = 1024
 
 
 class Terminal:
-    """Takes and gives back a terminal. `enter` and `leave` come in turn, as Ctrl-Z wants."""
+    """Takes and restores a terminal. Ctrl-Z calls `leave` and `enter` again."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
         self._before: list[Any] | None = None
         self.keys_fd: int | None = sys.stdin.fileno() if sys.stdin.isatty() else None
-        """Where keys come from; None where there are none."""
+        """The file descriptor of the keyboard, or None."""
 
     @property
     def screen(self) -> Screen:
-        """Its size now."""
         size = self._console.size
         return Screen(size.width, size.height)
 
     def enter(self) -> None:
-        """Takes it. Raises OSError where it is gone."""
+        """Takes the terminal. Raises OSError if it is gone."""
         if self.keys_fd is not None:
             with contextlib.suppress(termios.error):
                 self._before = termios.tcgetattr(self.keys_fd)
-                # Signals' keys stay signals' keys.
+                # Ctrl-C and Ctrl-Z still send signals.
                 tty.setcbreak(self.keys_fd, termios.TCSADRAIN)
         live = Live(
             console=self._console,
@@ -52,14 +49,14 @@ class Terminal:
         live.start()
 
     def draw(self, lines: list[Text]) -> None:
-        """Raises OSError where the terminal is gone."""
+        """Raises OSError if the terminal is gone."""
         if self._live is not None:
             for line in lines:
                 line.no_wrap = True
             self._live.update(Group(*lines), refresh=True)
 
     def leave(self) -> None:
-        """Gives it back as it was. May be called again. Raises nothing: it may be gone."""
+        """Restores the terminal. May be called again. Raises nothing, even if it is gone."""
         live, self._live = self._live, None
         if live is not None:
             with contextlib.suppress(OSError, ValueError):
@@ -70,7 +67,7 @@ class Terminal:
                 termios.tcsetattr(self.keys_fd, termios.TCSADRAIN, before)
 
     def pressed(self) -> bytes:
-        """What was typed; none at the terminal's end."""
+        """The bytes typed; empty if the terminal is gone."""
         if self.keys_fd is None:
             return b""
         try:

@@ -1,20 +1,20 @@
-"""How the rows are looked at, and what a key changes of that. Pure."""
+"""The view of the rows, and how keys change it. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mq.tools.mqctl.top import keys
-from mq.tools.mqctl.top.limits import FILTER_CHARS_MAX
 from mq.tools.mqctl.top.rows import ORDERS
 
+FILTER_CHARS_MAX: Final = 64
 HELP: Final = "q quit  </> or s sort  r reverse  / filter  p pause  arrows, pages, Home, End move"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`selected`: the row that the mark is on, by its place; `first`: the first that is shown.
-    `typing`: the filter as it is being typed, None where nobody types.
+    """`selected`: the index of the marked row; `first`: of the first row on the screen. `typing`:
+    the filter while it is typed, else None.
     """
 
     order: str = ORDERS[0]
@@ -28,12 +28,12 @@ class View:
 
     @property
     def wanted(self) -> str:
-        """The filter that counts: what is typed counts at once."""
+        """The filter in effect; it applies while it is typed."""
         return self.part if self.typing is None else self.typing
 
 
 def press(view: View, key: str, count: int, page: int) -> View:
-    """The view after a key. `count`: of the rows; `page`: how many of them the screen has."""
+    """The view after a key. `count`: the number of rows; `page`: how many fit the screen."""
     if view.typing is not None:
         return _typed(view, view.typing, key)
     to = {
@@ -109,7 +109,7 @@ def _typed(view: View, typing: str, key: str) -> View:
 
 
 def settled(view: View, count: int, page: int) -> View:
-    """The view within the rows that there are, with the mark on the screen."""
+    """The view with its mark on a row and on the screen."""
     selected = max(0, min(view.selected, count - 1))
     page = max(page, 1)
     first = max(0, min(view.first, count - page))

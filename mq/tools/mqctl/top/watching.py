@@ -1,48 +1,45 @@
-"""The live view: asks, draws, and does what keys and signals say, until one of them ends it."""
+"""The live view: polls, draws, and handles keys and signals until one of them ends it."""
 
 import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from mq.tools.mqctl.exits import ExitCode, of_signal
 from mq.tools.mqctl.top.asking import Asker
-from mq.tools.mqctl.top.board import Board
 from mq.tools.mqctl.top.keys import Keys
-from mq.tools.mqctl.top.limits import ESCAPE_S
 from mq.tools.mqctl.top.picture import picture
 from mq.tools.mqctl.top.rows import Row, in_order, rows_of
 from mq.tools.mqctl.top.terminal import Terminal
 from mq.tools.mqctl.top.view import View, press, settled
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Ages grow on the screen also where nothing is asked for long.
+# Redraw ages between polls.
 _DRAWN_EVERY_S: Final = 1.0
+# An Esc without more bytes for this long is the Esc key.
+_ESCAPE_S: Final = 0.05
 
 
 class Watching:
-    """One run of the view. The terminal is given back however it ends but by SIGKILL."""
+    """One run of the view. Restores the terminal however it ends, except for SIGKILL."""
 
     def __init__(
         self,
         asker: Asker,
-        board: Board,
         terminal: Terminal,
         view: View,
         interval_s: float,
         url: str,
-        steady_s: Callable[[], float],
     ) -> None:
         self._asker = asker
-        self._board = board
+        self._board = asker.board
         self._terminal = terminal
         self._view = view
         self._interval_s = interval_s
         self._url = url
-        self._steady_s = steady_s
+        self._steady_s = asker.clock.steady_s
         self._keys = Keys()
         self._changed = asyncio.Event()
         self._goes_on = asyncio.Event()
@@ -52,7 +49,7 @@ class Watching:
         self._escape: asyncio.TimerHandle | None = None
 
     async def run(self) -> int:
-        """Until a key or a signal ends it; the exit code."""
+        """Runs until a key or a signal ends it; returns the exit code."""
         self._goes_on.set()
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as cleanup:
@@ -62,10 +59,10 @@ class Watching:
                     cleanup.callback(loop.remove_signal_handler, number)
             loop.add_signal_handler(signal.SIGWINCH, self._changed.set)
             cleanup.callback(loop.remove_signal_handler, signal.SIGWINCH)
-            self._hear_stop()
+            self._handle_stop()
             cleanup.callback(loop.remove_signal_handler, signal.SIGTSTP)
             cleanup.callback(self._terminal.leave)
-            cleanup.callback(self._deaf)
+            cleanup.callback(self._ignore_keys)
             try:
                 self._enter()
                 await self._watch()
@@ -92,7 +89,7 @@ class Watching:
             await asyncio.wait([asking])
 
     async def _ask(self) -> None:
-        """Looks again and again; not while the view is paused."""
+        """Polls repeatedly, except while the view is paused."""
         try:
             while True:
                 began_s = self._steady_s()
@@ -127,7 +124,7 @@ class Watching:
         if self._terminal.keys_fd is not None:
             asyncio.get_running_loop().add_reader(self._terminal.keys_fd, self._typed)
 
-    def _deaf(self) -> None:
+    def _ignore_keys(self) -> None:
         if self._escape is not None:
             self._escape.cancel()
         if self._terminal.keys_fd is not None:
@@ -144,7 +141,7 @@ class Watching:
         self._press(self._keys.feed(data))
         if self._keys.is_within:
             loop = asyncio.get_running_loop()
-            self._escape = loop.call_later(ESCAPE_S, lambda: self._press(self._keys.flush()))
+            self._escape = loop.call_later(_ESCAPE_S, lambda: self._press(self._keys.flush()))
 
     def _press(self, keys: list[str]) -> None:
         page = self._terminal.screen.page or 1
@@ -158,7 +155,7 @@ class Watching:
 
     # Ctrl-Z.
 
-    def _hear_stop(self) -> None:
+    def _handle_stop(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTSTP, self._to_stop)
 
     def _to_stop(self) -> None:
@@ -166,14 +163,14 @@ class Watching:
         self._changed.set()
 
     def _stop(self) -> None:
-        """Gives the terminal back and stops, as it would have without a handler; what comes after
-        is when somebody has it go on.
+        """Restores the terminal and stops the process, as SIGTSTP does by default. Returns when the
+        process continues.
         """
         self._is_to_stop = False
-        self._deaf()
+        self._ignore_keys()
         self._terminal.leave()
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTSTP)
         os.kill(os.getpid(), signal.SIGTSTP)
-        self._hear_stop()
+        self._handle_stop()
         self._view = replace(self._view, typing=None)
         self._enter()

@@ -1,5 +1,6 @@
 """Messages by their ids and keys: looked at, and settled."""
 
+import json
 import signal
 import sys
 
@@ -25,12 +26,29 @@ def test_a_peek_shows_messages_and_consumes_nothing(mqctl: Mqctl, queue: str) ->
     assert mqctl("peek", queue, "--after", sent[0], "--json").rows[0]["id"] == sent[1]
 
 
+def test_a_group_waits_for_the_message_that_is_listed(mqctl: Mqctl, queue: str) -> None:
+    first, second = mqctl("send", queue, "--group", "a-b", "1", "2").lines
+    assert mqctl("groups", queue).lines == []
+    mqctl("receive", queue)
+    [row] = mqctl("groups", queue, "--json").json["groups"]
+    assert (row["group"], row["id"], row["state"], row["receives"]) == ("a-b", first, "delayed", 1)
+    assert mqctl("groups", queue).lines[0].split("\t")[:2] == ["a-b", first]
+    mqctl("sideline", queue, first)
+    assert mqctl("groups", queue).lines == []
+    mqctl("receive", queue)
+    assert mqctl("groups", queue).lines[0].split("\t")[1] == second
+
+
 def test_a_peek_goes_over_pages_and_states(mqctl: Mqctl, queue: str) -> None:
     mqctl("send", queue, "--lines", stdin="\n".join("x" * 1100))
     mqctl("send", queue, "late", "--delay", "1h")
     assert len(mqctl("peek", queue, "--count", "5000").lines) == 1100
     rows = mqctl("peek", queue, "--count", "1101", "--state", "delayed,ready", "--json").rows
     assert [row["state"] for row in rows] == ["delayed"] + ["ready"] * 1100
+    (urgent,) = mqctl("send", queue, "now", "--priority", "7", "--tag", "eu").lines
+    chosen = ("peek", queue, "--select", "priority:5..", "--state", "delayed,ready")
+    assert [line.split("\t")[0] for line in mqctl(*chosen).lines] == [urgent]
+    assert [line.split("\t")[0] for line in mqctl("peek", queue, "--tag", "eu").lines] == [urgent]
     assert mqctl("peek", queue, "--state", "lost").code == 2
     assert mqctl("peek", queue, "--state", "ready,delayed", "--after", "x").code == 2
 
@@ -55,6 +73,21 @@ def test_a_key_finds_its_message(mqctl: Mqctl, queue: str) -> None:
     assert mqctl("keys", "read", queue, "night/run 7").code == 3
 
 
+def test_a_tag_finds_its_messages(mqctl: Mqctl, queue: str) -> None:
+    sent = mqctl("send", queue, "a", "b", "c", "--tag", "night/run", "--tag", "x").lines
+    assert mqctl("tags", "list", queue, "night/run").lines == [f"{each}\tready" for each in sent]
+    rest = mqctl("tags", "list", queue, "x", "--count", "1", "--after", sent[0], "--json").json
+    assert rest == {"messages": [{"id": sent[1], "state": "ready"}], "after": sent[1]}
+    facts = mqctl("read", queue, sent[0], "--facts").lines
+    assert "tag\tnight/run" in facts
+    assert mqctl("ack", queue, sent[0]).code == 0
+    assert mqctl("tags", "sideline", queue, "x", "--reason", "exception").lines == ["sidelined 2"]
+    aside = f"{queue}_SIDELINE"
+    assert mqctl("tags", "delete", aside, "x", "--json").json == {"tag": "x", "deleted": 2}
+    assert mqctl("tags", "list", aside, "x").lines == []
+    assert mqctl("tags", "list", queue, "y" * 65).code != 0
+
+
 def test_a_history_says_what_became_of_a_message(mqctl: Mqctl, queue: str) -> None:
     mqctl("settings", queue, "history=true")
     (sent,) = mqctl("send", queue, "a").lines
@@ -67,25 +100,67 @@ def test_a_history_says_what_became_of_a_message(mqctl: Mqctl, queue: str) -> No
     assert [line.split("\t")[1] for line in mqctl("history", queue, sent).lines] == events()
 
 
+def test_a_tag_has_a_history(mqctl: Mqctl, queue: str) -> None:
+    (sent,) = mqctl("send", queue, "a", "--tag", "x").lines
+    shown = mqctl("tags", "history", queue, "x")
+    assert (shown.lines, "records no history" in shown.err) == ([], True)
+    mqctl("settings", queue, "history=true")
+    (sent,) = mqctl("send", queue, "b", "--tag", "x").lines
+    mqctl("ack", queue, sent)
+
+    def events() -> list[tuple[str, str]]:
+        rows = (line.split("\t") for line in mqctl("tags", "history", queue, "x").lines)
+        return [(row[1], row[2]) for row in rows]
+
+    eventually(lambda: events() == [("published", sent), ("removed", sent)], "two events")
+    found = mqctl("tags", "history", queue, "x", "--json").json
+    assert (found["tag"], len(found["events"])) == ("x", 2)
+
+
+def test_failures_say_why(mqctl: Mqctl, queue: str) -> None:
+    (sent,) = mqctl("send", queue, "a").lines
+    assert mqctl("release", queue, sent, "--reason", "not\nnow").code == 0
+    assert mqctl("sideline", queue, sent, "--reason", "never").code == 0
+    sideline = f"{queue}_SIDELINE"
+    found = mqctl("failures", sideline, sent, "--json").json["failures"]
+    said = [(each["event"], each["text"]) for each in found]
+    assert said == [("released", "not\nnow"), ("sidelined", "never")]
+    assert "never" in mqctl("failures", sideline, sent).text
+    elsewhere = mqctl("failures", queue, sent)
+    assert (elsewhere.code, elsewhere.out) == (3, b"")
+    assert "QUEUE_SIDELINE" in elsewhere.err
+    assert "never" in mqctl("read", sideline, sent, "--facts").text
+    [row] = [json.loads(line) for line in mqctl("receive", sideline, "--json").lines]
+    assert row["reason"] == "never"
+
+
 def test_a_history_of_a_sideline_says_where_the_life_before_is(mqctl: Mqctl, queue: str) -> None:
     mqctl("settings", queue, "history=true")
     (sent,) = mqctl("send", queue, "a").lines
     mqctl("sideline", queue, sent)
     eventually(lambda: "sidelined" in mqctl("history", queue, sent).text, "the last event")
     told = mqctl("history", f"{queue}_SIDELINE", sent).err
-    assert told == f"What came before is in the history of {queue}: mqctl history {queue} {sent}\n"
+    assert (
+        told == f"The earlier events are in the history of {queue}: mqctl history {queue} {sent}\n"
+    )
 
 
 def test_a_history_of_a_sideline_says_which_queue_records_nothing(mqctl: Mqctl, queue: str) -> None:
     first, second = mqctl("send", queue, "a", "b").lines
     mqctl("sideline", queue, first, second)
     sideline = f"{queue}_SIDELINE"
-    advice = f"Nothing is recorded now: mqctl settings {queue} history=true\n"
+    advice = f"The queue records no history. Turn it on: mqctl settings {queue} history=true\n"
     assert mqctl("history", sideline, first).err == advice
     assert mqctl("settings", queue, "history=true").code == 0
-    assert mqctl("history", sideline, first).err == f"{queue} has no history of the message.\n"
+    assert (
+        mqctl("history", sideline, first).err
+        == f"The history of {queue} has no events of the message.\n"
+    )
     assert mqctl("delete", queue, "--yes").code == 0
-    assert mqctl("history", sideline, second).err == f"{queue} has no history of the message.\n"
+    assert (
+        mqctl("history", sideline, second).err
+        == f"The history of {queue} has no events of the message.\n"
+    )
 
 
 def test_a_sideline_that_is_not_there_is_not_to_be_created(mqctl: Mqctl, queue: str) -> None:
@@ -197,9 +272,10 @@ def test_a_shovel_that_never_ran_is_not_there(mqctl: Mqctl, queue: str) -> None:
 
 def test_schedules_are_added_shown_and_removed(mqctl: Mqctl, queue: str) -> None:
     added = mqctl("schedules", "add", queue, "stock", "take stock", "--every", "1h", "--times", "3")
-    assert added.text.startswith("stock is next at ")
+    assert added.text.startswith("scheduled stock: next at ")
     cron = ("--cron", "30 2 * * MON-FRI", "--tz", "Europe/Berlin", "--overlap", "skip")
-    assert mqctl("schedules", "add", queue, "nightly", *cron, stdin="night run").code == 0
+    more = ("--tag", "a", "--tag", "b", "--group", "g", "--ttl", "1h")
+    assert mqctl("schedules", "add", queue, "nightly", *cron, *more, stdin="night run").code == 0
     rows = [line.split("\t") for line in mqctl("schedules", "list", queue).lines]
     assert [row[:2] for row in rows] == [
         ["nightly", "30 2 * * MON-FRI Europe/Berlin"],
@@ -207,6 +283,7 @@ def test_schedules_are_added_shown_and_removed(mqctl: Mqctl, queue: str) -> None
     ]
     shown = mqctl("schedules", "show", queue, "nightly", "--json").json
     assert (shown["body"], shown["overlap"]) == ("night run", "skip")
+    assert (shown["ttl_s"], shown["group"], shown["tags"]) == (3600, "g", ["a", "b"])
     assert mqctl("schedules", "remove", queue, "stock").code == 0
     assert mqctl("schedules", "remove", queue, "stock").code == 3
     assert mqctl("schedules", "add", queue, "x", "y").code == 2
@@ -217,3 +294,18 @@ def test_a_schedule_publishes(mqctl: Mqctl, queue: str) -> None:
     mqctl("schedules", "add", queue, "now", "a", "--every", "1h", "--delay", "0")
     received = mqctl("receive", queue, "--wait", "30", "--ack")
     assert received.out == b"a"
+
+
+def test_tail_shows_messages_until_it_is_interrupted(mqctl: Mqctl, queue: str) -> None:
+    mqctl("send", queue, "older", "old")
+    begun = mqctl.begin("tail", queue, "-n", "1", "--json")
+    assert begun.stdout is not None
+    assert json.loads(begun.stdout.readline())["body"] == "old"
+    mqctl("send", queue, "new")
+    row = json.loads(begun.stdout.readline())
+    assert (row["body"], row["state"], row["dropped"]) == ("new", "ready", 0)
+    begun.signal(signal.SIGINT)
+    assert begun.wait() == 130
+    begun.close()
+    assert mqctl("describe", queue, "--json").json["ready"] == 3
+    assert mqctl("tail", "none").code == 3

@@ -1,11 +1,14 @@
 """Queues, their settings, and the service, as mqctl shows and changes them."""
 
+from typing import Any
+
 from harness.mqctl import Mqctl
+from harness.processes import eventually
 
 
 def test_a_queue_is_made_once_and_listed(mqctl: Mqctl) -> None:
-    assert mqctl("create", "made").text == "made is made\n"
-    assert mqctl("create", "made").text == "made was there\n"
+    assert mqctl("create", "made").text == "created made\n"
+    assert mqctl("create", "made").text == "made exists already\n"
     assert "made" in mqctl("queues").lines
     assert {"name": "made", "sideline": False} in mqctl("queues", "--json").json["queues"]
 
@@ -32,6 +35,20 @@ def test_a_purge_takes_what_is_there(mqctl: Mqctl, queue: str) -> None:
     assert mqctl("purge", queue).code == 2
     assert "purged_before" in mqctl("purge", queue, "--yes", "--json").json
     assert mqctl("receive", queue).code == 3
+
+
+def test_consumers_are_listed_and_one_is_ended(mqctl: Mqctl, queue: str) -> None:
+    receiving = mqctl.begin("receive", queue, "--follow", "--ack")
+
+    def consumers() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = mqctl("consumers", queue, "--json").json["consumers"]
+        return found
+
+    [row] = eventually(consumers, "a consumer")
+    assert row["id"] in mqctl("consumers", queue).text
+    assert mqctl("consumers", queue, "--end", row["id"]).text == f"ended {row['id']}\n"
+    assert receiving.wait() != 0
+    assert mqctl("consumers", queue, "--end", row["id"]).code == 1
 
 
 def test_settings_are_shown_as_they_can_be_said(mqctl: Mqctl, queue: str) -> None:
@@ -72,7 +89,7 @@ def test_a_queue_that_is_not_there_brings_those_that_are_near(mqctl: Mqctl) -> N
     mqctl("create", "payments")
     missing = mqctl("describe", "paymens")
     assert missing.code == 3
-    assert missing.err == "Error: There is no queue paymens. Is it payments?\n"
+    assert missing.err == "Error: There is no queue paymens. Did you mean payments?\n"
     assert mqctl("describe", "paymens", "--json").error["problem"]["status"] == 404
     far = mqctl("describe", "zzz-zzz")
     assert "mqctl create zzz-zzz" in far.err
@@ -81,4 +98,4 @@ def test_a_queue_that_is_not_there_brings_those_that_are_near(mqctl: Mqctl) -> N
 def test_a_name_that_is_none_is_never_sent(mqctl: Mqctl) -> None:
     refused = mqctl("--url", "http://127.0.0.1:1", "describe", "../etc")
     assert refused.code == 2
-    assert "no queue's name" in refused.err
+    assert "is not a queue name" in refused.err

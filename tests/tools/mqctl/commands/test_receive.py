@@ -25,8 +25,8 @@ def test_one_message_is_its_bytes_and_comes_back(mqctl: Mqctl, queue: str) -> No
     mqctl("send", queue, stdin=b"\x00\xff\n\n")
     received = mqctl("receive", queue)
     assert (received.code, received.out) == (0, b"\x00\xff\n\n")
-    assert "comes back at" in received.err
-    command = received.err.split("deleted: ")[1].split()
+    assert "returns to the queue at" in received.err
+    command = received.err.split("delete it: ")[1].split()
     assert mqctl(*command[1:]).code == 0
     has(mqctl, queue, 0, 0)
 

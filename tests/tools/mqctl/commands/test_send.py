@@ -73,6 +73,7 @@ def test_what_cannot_be_together_is_wrong_usage(mqctl: Mqctl, queue: str) -> Non
     for wrong in (
         ["a", "--delay", "5", "--at", "2030-01-01T00:00:00Z"],
         ["a", "--lines"],
+        ["a", "--pack"],
         ["--lines", "--key", "k"],
         ["--files"],
         ["a", "--at", "2030-01-01T00:00:00"],
@@ -90,7 +91,7 @@ def test_what_can_be_no_header_is_wrong_usage(mqctl: Mqctl, queue: str) -> None:
     for wrong in (["--content-type", "a\nb"], ["--idempotency-key", "\n"]):
         refused = mqctl("send", queue, "a", *wrong)
         assert refused.code == 2
-        assert refused.err.startswith("Error: This cannot be sent: ")
+        assert refused.err.startswith("Error: Cannot send this: ")
 
 
 def test_a_header_that_messages_do_not_keep_is_wrong_usage(mqctl: Mqctl, queue: str) -> None:
@@ -102,7 +103,7 @@ def test_a_header_that_messages_do_not_keep_is_wrong_usage(mqctl: Mqctl, queue: 
     ):
         refused = mqctl(*argv, "--header", "X-Delay: 60", stdin="a\nb\n")
         assert refused.code == 2, argv
-        assert refused.err.startswith("Error: This cannot be sent: "), argv
+        assert refused.err.startswith("Error: Cannot send this: "), argv
         assert "X-Delay" in refused.err
         assert "Traceback" not in refused.err
     assert bodies(mqctl, queue) == []
@@ -119,6 +120,14 @@ def test_each_line_is_a_message_in_order(mqctl: Mqctl, queue: str) -> None:
     assert sent.code == 0
     assert len(set(sent.lines)) == 2500
     assert bodies(mqctl, queue) == lines
+
+
+def test_lines_may_share_files(mqctl: Mqctl, queue: str) -> None:
+    mqctl("settings", queue, "pack_messages_max=100")
+    sent = mqctl("send", queue, "--lines", "--pack", stdin="a\nb\nc\n")
+    assert len({each[:20] for each in sent.lines}) == 1
+    assert [",n=3" in each for each in sent.lines] == [True] * 3
+    assert bodies(mqctl, queue) == ["a", "b", "c"]
 
 
 def test_empty_lines_are_none_and_keep_their_numbers(mqctl: Mqctl, queue: str) -> None:
@@ -148,8 +157,16 @@ def test_a_line_that_mq_refuses_is_told_with_its_number(mqctl: Mqctl, queue: str
     assert len(sent.lines) == 2
     assert sent.err.startswith("line 2: ")
     assert "body-too-large" in sent.err
-    assert "2 lines are sent; 1 were refused" in sent.err
+    assert "2 lines sent; 1 refused" in sent.err
     assert bodies(mqctl, queue) == ["a", "b"]
+
+
+def test_lines_for_a_paused_queue_are_certainly_not_sent(mqctl: Mqctl, queue: str) -> None:
+    mqctl("settings", queue, "paused=publishes")
+    refused = mqctl("send", queue, "--lines", stdin="a\nb\n")
+    assert refused.code == 1
+    assert "queue-paused" in refused.err
+    assert "may be sent" not in refused.err
 
 
 def test_an_endless_line_is_an_error_and_those_before_it_are_sent(mqctl: Mqctl, queue: str) -> None:
@@ -171,8 +188,8 @@ def test_what_was_read_before_a_read_error_is_sent_and_told(mqctl: Mqctl, queue:
     assert begun.wait() == 5
     assert begun.stderr is not None
     told = begun.stderr.read().decode()
-    assert "Input/output error, behind line 2" in told
-    assert "2 lines are sent" in told
+    assert "Input/output error, after line 2" in told
+    assert "2 lines sent" in told
     begun.close()
 
 
@@ -180,3 +197,15 @@ def test_lines_for_a_queue_that_is_not_there_are_refused_as_a_whole(mqctl: Mqctl
     sent = mqctl("send", "nowhere-at-all", "--lines", stdin="a\nb\n")
     assert sent.code == 3
     assert "There is no queue nowhere-at-all" in sent.err
+
+
+def test_rows_say_their_own(mqctl: Mqctl, queue: str) -> None:
+    rows = '{"body": "a", "priority": 9}\n{"body": "b", "prioritty": 9}\n\n{"json": {"n": 1}}\n'
+    sent = mqctl("send", queue, "--rows", "--json", stdin=rows)
+    assert sent.code == 5
+    first, refused, last = sent.rows
+    assert first["id"].endswith(",p=9.txt")
+    assert (refused["line"], refused["problem"]["type"]) == (2, "urn:mq:problem:unknown-field")
+    assert (last["line"], last["id"].rpartition(".")[2]) == (4, "json")
+    for more in (["--lines"], ["x"], ["--priority", "1"], ["--header", "ce-type: a"]):
+        assert mqctl("send", queue, "--rows", *more, stdin=rows).code == 2

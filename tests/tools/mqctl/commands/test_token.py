@@ -11,10 +11,8 @@ import pytest
 from harness.access import Tokens, tokens_of_all
 from harness.mqctl import Mqctl, mqctl_for
 
-from mq.access.callers import Caller, Right
-from mq.access.grants import parse_grant
-from mq.access.token_file import read_tokens
-from mq.access.tokens import TokenVerifier, new_token
+from mq.access.callers import Caller, Right, parse_grant
+from mq.access.tokens import TokenVerifier, new_token, read_tokens
 from mq.tools.mqctl.token_file import TokenFile
 
 

@@ -1,1 +1,0 @@
-"""What is done with one queue, by what it concerns: publishing, fetching, messages, upkeep."""

@@ -1,0 +1,583 @@
+"""Tasks: functions whose calls are messages of JSON, found by their name at the worker, and whose
+results are messages of a queue of their own.
+
+A call's message has the task's name as its header `x-attribute-task`, and its body is an object of
+arguments by name. A result is a message of the queue `{queue}-results`: its lookup key is the UUID
+of the call's id, it has a time to live, and its body is `{"result": ...}` or `{"failure": {...}}`.
+It is durable before the call's message is deleted: the worker that gets the message of one that was
+killed between the two finds it, and does not run the task again.
+"""
+
+import asyncio
+import copy
+import dataclasses
+import functools
+import inspect
+import json
+import re
+import threading
+import types
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import (
+    Any,
+    Final,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
+from uuid import UUID
+
+from mq.client import wire
+from mq.client.client import AsyncClient, check_queue_name
+from mq.client.errors import (
+    ClientError,
+    KeyNotFound,
+    KeyTaken,
+    MessageNotFound,
+    NotUsable,
+    Problem,
+    QueueNotFound,
+    Unanswered,
+    one_line,
+)
+from mq.client.options import Seams
+from mq.client.portal import Portal
+from mq.client.values import NewMessage, Schedule
+from mq.client.worker.dispatching import TASK_HEADER
+from mq.client.worker.handlers import Handler, Options
+from mq.client.worker.messages import AsyncWorkerMessage
+from mq.client.worker.settling import SETTLE_AGAIN_S, SETTLE_AGAIN_S_MAX
+from mq.client.worker.typed import BadBody, ValueReader, value_reader
+from mq.client.worker.verdicts import Release, failure_of
+from mq.model.failure import Failure
+from mq.model.limits import MIB, SIDELINE_SUFFIX
+from mq.model.recurrence import Cron, Every
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+T = TypeVar("T")
+
+RESULTS_SUFFIX: Final = "-results"
+# A result is read as a whole.
+RESULT_BYTES_MAX: Final = MIB
+# How soon a result that is not there is looked for again: the first time, and at most.
+LOOK_S: Final = 0.05
+LOOK_S_MAX: Final = 1.0
+_LOOK_GROWTH: Final = 1.5
+
+_NAME: Final = re.compile(r"[0-9A-Za-z_.:-]{1,128}")
+
+_Asks: TypeAlias = Callable[[AsyncClient], Coroutine[Any, Any, T]]
+
+
+class BadResult(BadBody):
+    """A task's result is no JSON, is too large, or mq refuses it. The message goes to the sideline,
+    since a retry would run the task again.
+    """
+
+
+class TaskFailed(RuntimeError):
+    """A task failed for good: its message is in the sideline, or its exception was ignored."""
+
+    def __init__(self, task: str, id_: str, failure: Failure | None) -> None:
+        why = "it was delivered as often as its queue allows"
+        if failure is not None:
+            why = ": ".join(each for each in (failure.type, failure.text) if each)
+        super().__init__(f"the task {task} ({id_}) failed: {why}")
+        self.failure = failure
+        """The exception's type, text and trace; None: no worker reported any."""
+
+
+class MessageOptions(TypedDict, total=False):
+    """Options of a call's message, as in `AsyncQueue.publish`."""
+
+    priority: int | None
+    key: str | None
+    group: str | None
+    visibility_s: int | None
+    ttl_s: int | None
+    idempotency_key: str | None
+
+
+class Link:
+    """How tasks ask mq: by the worker's client in its event loop, elsewhere by a client of their
+    own, in a background thread that starts with the first call.
+    """
+
+    def __init__(self, connected: Callable[[], AsyncClient], seams: Seams) -> None:
+        self._connected = connected
+        self._lock = threading.Lock()
+        self._own: tuple[Portal, AsyncClient] | None = None
+        self.seams = seams
+        self.given: AsyncClient | None = None
+        """The client that the worker was made with: the only one then."""
+        self.running: tuple[asyncio.AbstractEventLoop, AsyncClient] | None = None
+        """The worker's loop and its client, while it runs."""
+
+    async def call(self, ask: "_Asks[T]") -> T:
+        """Asks from an event loop."""
+        running = self.running
+        if running is not None and running[0] is asyncio.get_running_loop():
+            return await ask(running[1])
+        if self.given is not None:
+            return await ask(self.given)
+        portal, client = self._opened()
+        return await asyncio.wrap_future(portal.submit(lambda: ask(client)))
+
+    def wait(self, ask: "_Asks[T]") -> T:
+        """Asks from a thread. Raises NotUsable for a worker that was made with an AsyncClient."""
+        if self.given is not None:
+            raise NotUsable(
+                "the worker was made with an AsyncClient, which works in its event loop alone: "
+                "await the method whose name ends in _async"
+            )
+        portal, client = self._opened()
+        return portal.run(lambda: ask(client))
+
+    def _opened(self) -> tuple[Portal, AsyncClient]:
+        with self._lock:
+            if self._own is None or self._own[0].is_over:  # As in a forked process.
+                client = self._connected()
+                self._own = Portal(client.close, name="mq-tasks"), client
+            return self._own
+
+
+class Form:
+    """A task's arguments and its result as JSON, by its annotations. Raises TypeError for one that
+    JSON cannot give.
+    """
+
+    def __init__(self, name: str, function: Callable[..., object], has_result: bool) -> None:
+        self._name = name
+        try:
+            self._signature = inspect.signature(function, eval_str=True)
+        except NameError as error:
+            raise TypeError(
+                f"the annotations of the task {name} cannot be read: {error}; define them where "
+                "the module can see them"
+            ) from None
+        self._readers: dict[str, ValueReader] = {}
+        for each in self._signature.parameters.values():
+            kind: Any = Any if each.annotation is each.empty else each.annotation
+            if each.kind is each.VAR_POSITIONAL:
+                kind = types.GenericAlias(list, (kind,))
+            elif each.kind is each.VAR_KEYWORD:
+                kind = types.GenericAlias(dict, (str, kind))
+            try:
+                self._readers[each.name] = value_reader(kind)
+            except TypeError as error:
+                raise TypeError(f"{name}({each.name}): {error}") from None
+        kept = self._signature.return_annotation if has_result else Any
+        try:
+            self._result = value_reader(Any if kept is inspect.Signature.empty else kept)
+        except TypeError as error:
+            raise TypeError(f"the result of {name}: {error}") from None
+
+    def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        """The body of a call. Raises TypeError for arguments that the function does not take or
+        that are no JSON; BadBody for values that do not fit its annotations.
+        """
+        body = json_of(self._signature.bind(*args, **kwargs).arguments)
+        self.arguments(body)
+        return body
+
+    def arguments(self, body: bytes) -> inspect.BoundArguments:
+        """The arguments that a body has. Raises BadBody."""
+        try:
+            said = json.loads(body)
+            if not isinstance(said, dict):
+                raise ValueError("it must be an object of arguments by name")
+            for name in said.keys() - self._readers.keys():
+                raise ValueError(f"the task has no argument {name}")
+            for name, each in self._signature.parameters.items():
+                if each.default is each.empty and each.kind not in _OPEN and name not in said:
+                    raise ValueError(f"{name} is missing")
+            given = {name: self._readers[name](value, name) for name, value in said.items()}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._unfit("arguments do", error) from error
+        bound = inspect.BoundArguments(self._signature, cast(Any, given))
+        bound.apply_defaults()
+        return bound
+
+    def result(self, value: object) -> Any:
+        """The result that a value of JSON stands for. Raises BadBody."""
+        try:
+            return self._result(value, "it")
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._unfit("result does", error) from error
+
+    def _unfit(self, what: str, error: Exception) -> BadBody:
+        why = " ".join(str(error).split())
+        return BadBody(f"the {what} not fit the task {self._name}: {why}")
+
+
+_OPEN: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def json_of(value: object) -> bytes:
+    """A value as JSON: also dataclasses, models of pydantic, times, days, UUIDs, decimals, enums,
+    sets. Raises TypeError, ValueError.
+    """
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
+    ).encode()
+
+
+def _plain(value: Any) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, UUID | Decimal):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise TypeError(f"a value of type {type(value).__name__} is no JSON")
+
+
+async def _in_queue(client: AsyncClient, name: str, message: NewMessage) -> str:
+    """Publishes a message, and creates its queue where there is none. Durable on return."""
+    queue = client.queue(name)
+    try:
+        return await queue.publish_message(message)
+    except QueueNotFound:
+        await queue.create()
+        return await queue.publish_message(message)
+
+
+class Results:
+    """The results of one task, in a queue of their own."""
+
+    def __init__(self, queue: str, ttl_s: int, link: Link) -> None:
+        self.queue = queue + RESULTS_SUFFIX
+        check_queue_name(self.queue)
+        self._ttl_s = ttl_s
+        self._link = link
+
+    async def read(self, client: AsyncClient, id_: str) -> dict[str, Any] | None:
+        """The kept `result` or `failure` of a call; None: it has neither."""
+        try:
+            stored = await client.queue(self.queue).read_key(_key(id_))
+        except (KeyNotFound, QueueNotFound):
+            return None
+        return cast(dict[str, Any], json.loads(stored.body))
+
+    async def has_result(self, message: AsyncWorkerMessage) -> bool:
+        """Whether a message that was delivered before has a result."""
+        found = await self._link.call(lambda client: self.read(client, message.id))
+        return found is not None and "result" in found
+
+    async def keep(self, message: AsyncWorkerMessage, body: bytes, *, is_result: bool) -> None:
+        """Keeps a result, in place of a failure; or a failure, if there is neither. Durable on
+        return. Retries while the message is the worker's. Raises BadResult once mq refuses it.
+        """
+        pause_s = SETTLE_AGAIN_S
+        wanted = NewMessage(
+            body, content_type=wire.JSON, key=_key(message.id), ttl_s=self._ttl_s, priority=None
+        )
+        while not message.is_lost:
+            try:
+                await self._link.call(lambda client: self._keep(client, wanted, is_result))
+                return
+            except (Problem, Unanswered) as error:
+                if isinstance(error, Problem) and not error.retryable:
+                    raise BadResult(f"mq does not keep the result: {one_line(error)}") from error
+                await self._link.seams.sleep(pause_s)
+                pause_s = min(2 * pause_s, SETTLE_AGAIN_S_MAX)
+
+    async def _keep(self, client: AsyncClient, wanted: NewMessage, is_result: bool) -> None:
+        try:
+            await _in_queue(client, self.queue, wanted)
+        except KeyTaken:
+            key = cast(str, wanted.key)
+            found = await self.read(client, key)
+            if is_result and (found is None or "failure" in found):
+                if found is not None:
+                    await _delete_key(client, self.queue, key)
+                await _in_queue(client, self.queue, wanted)
+
+
+def _key(id_: str) -> str:
+    """The lookup key of a result: the UUID with which the call's id begins."""
+    return id_.partition(",")[0]
+
+
+async def _delete_key(client: AsyncClient, queue: str, key: str) -> None:
+    try:
+        await client.queue(queue).delete_key(key)
+    except KeyNotFound:
+        return
+
+
+class Handle(Generic[R]):
+    """A call that was published. `id`: its message's id, by which `task.handle(id)` finds it."""
+
+    __slots__ = ("_task", "id")
+
+    def __init__(self, task: "Task[Any, R, Any]", id_: str) -> None:
+        self._task = task
+        self.id = id_
+
+    def result(self, timeout_s: float) -> R:
+        """Waits for the task's result, which stays for `result_ttl_s`; 0: only looks. Raises
+        TaskFailed; TimeoutError; NotUsable for a task that keeps no results; BadBody for a result
+        that does not fit the function's annotation.
+        """
+        return self._task.link.wait(functools.partial(self._result, timeout_s))
+
+    async def result_async(self, timeout_s: float) -> R:
+        """As `result`, in an event loop."""
+        return await self._task.link.call(functools.partial(self._result, timeout_s))
+
+    async def _result(self, timeout_s: float, client: AsyncClient) -> R:
+        task, seams = self._task, self._task.link.seams
+        if task.results is None:
+            raise NotUsable(
+                f"the task {task.name} keeps no results: @worker.task(result_ttl_s=...) keeps them"
+            )
+        ends_s = seams.clock.steady_s() + timeout_s
+        pause_s = LOOK_S
+        while True:
+            found = await task.results.read(client, self.id)
+            left_s = ends_s - seams.clock.steady_s()
+            if found is None and (left_s <= 0 or pause_s == LOOK_S_MAX):
+                found = await self._sidelined(client)
+            if found is not None:
+                if "result" in found:
+                    return cast(R, task.form.result(found["result"]))
+                said = found["failure"]
+                raise TaskFailed(task.name, self.id, said and Failure.of(said))
+            if left_s <= 0:
+                raise TimeoutError(
+                    f"the task {task.name} ({self.id}) has no result after {timeout_s:g} s"
+                )
+            await seams.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * _LOOK_GROWTH, LOOK_S_MAX)
+
+    async def _sidelined(self, client: AsyncClient) -> dict[str, Any] | None:
+        """The failure of a call that went to the sideline without a report of the task's."""
+        try:
+            sideline = client.queue(self._task.queue + SIDELINE_SUFFIX)
+            kept = await sideline.failures(self.id)
+        except (MessageNotFound, QueueNotFound):
+            return None
+        last = max(kept, key=lambda each: each.time, default=None)
+        names = ("text", "type", "trace", "handler")
+        said = {name: getattr(last, name) for name in names if last and getattr(last, name)}
+        return {"failure": said or None}
+
+
+class Task(Generic[P, R, C]):
+    """A function that programs call by messages of a queue, see Worker.task. Called itself, it runs
+    at once, here. Each method has a twin for event loops, whose name ends in `_async`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, C],
+        names: tuple[str, str],
+        result_ttl_s: int | None,
+        link: Link,
+    ) -> None:
+        """`names`: the queue's and the task's. Raises TypeError, ValueError, BadName."""
+        self.queue, self.name = names
+        check_queue_name(self.queue)
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"a task's name must be 1 to 128 letters, digits, _ . : -, not {self.name!r}; give "
+                "one: task(name=...)"
+            )
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.link = link
+        self.form = Form(self.name, function, result_ttl_s is not None)
+        self.results = None if result_ttl_s is None else Results(self.queue, result_ttl_s, link)
+        self._options: MessageOptions = {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        """Runs the function here and now."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} of {self.queue}>"
+
+    def options(self, **options: Unpack[MessageOptions]) -> "Task[P, R, C]":
+        """The same task, whose calls have these options. Raises TypeError for an unknown one."""
+        for each in options.keys() - MessageOptions.__annotations__.keys():
+            known = ", ".join(MessageOptions.__annotations__)
+            raise TypeError(f"a call has no option {each}: its options are {known}")
+        other = copy.copy(self)
+        other._options = {**self._options, **options}  # noqa: SLF001
+        return other
+
+    def handle(self, id_: str) -> Handle[R]:
+        """The call of this id, without a request."""
+        return Handle(self, id_)
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """Publishes a call; a queue that does not exist is created. Durable on return. Raises
+        TypeError for arguments that the function does not take, BadBody for values that do not fit
+        its annotations; and as `Queue.publish`.
+        """
+        return self.link.wait(self._sending(None, args, kwargs))
+
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `send`, in an event loop."""
+        return await self.link.call(self._sending(None, args, kwargs))
+
+    def send_after(
+        self, when: float | timedelta | datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """Publishes a call that is ready after these seconds, or at a time with its zone."""
+        return self.link.wait(self._sending(when, args, kwargs))
+
+    async def send_after_async(
+        self, when: float | timedelta | datetime, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Handle[R]:
+        """As `send_after`, in an event loop."""
+        return await self.link.call(self._sending(when, args, kwargs))
+
+    def schedule(
+        self, name: str, when: Every | Cron, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Schedule:
+        """Creates the queue's schedule of this name, or replaces it: each firing is a call. The
+        same schedule again changes nothing. Durable on return.
+        """
+        return self.link.wait(self._scheduling(name, when, args, kwargs))
+
+    async def schedule_async(
+        self, name: str, when: Every | Cron, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Schedule:
+        """As `schedule`, in an event loop."""
+        return await self.link.call(self._scheduling(name, when, args, kwargs))
+
+    def handler(self, options: Options) -> Handler:
+        """The handler of its calls."""
+
+        @functools.wraps(self.function)
+        def call(bound: inspect.BoundArguments) -> object:
+            return self.function(*bound.args, **bound.kwargs)
+
+        is_async = inspect.iscoroutinefunction(self.function)
+        return Handler(call, is_async, options, (True,), self.form.arguments, self._around(options))
+
+    def _sending(
+        self,
+        when: float | timedelta | datetime | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> "_Asks[Handle[R]]":
+        message = NewMessage(
+            self.form.written(args, kwargs),
+            content_type=wire.JSON,
+            headers={TASK_HEADER: self.name},
+            **self._options,
+        )
+        if isinstance(when, datetime):
+            message = dataclasses.replace(message, at=when)
+        elif when is not None:
+            delay_s = when.total_seconds() if isinstance(when, timedelta) else when
+            message = dataclasses.replace(message, delay_s=delay_s)
+
+        async def ask(client: AsyncClient) -> Handle[R]:
+            return self.handle(await _in_queue(client, self.queue, message))
+
+        return ask
+
+    def _scheduling(
+        self, name: str, when: Every | Cron, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "_Asks[Schedule]":
+        if "idempotency_key" in self._options:
+            raise ValueError("a schedule's calls have no idempotency_key")
+        if isinstance(when, Cron):
+            timing: dict[str, Any] = {"cron": when.expression, "tz": when.tz}
+        else:
+            timing = {"every_s": when.every_s, "delay_s": when.delay_s}
+        given: dict[str, Any] = {
+            "body": self.form.written(args, kwargs),
+            "content_type": wire.JSON,
+            "headers": {TASK_HEADER: self.name},
+            **self._options,
+            **timing,
+        }
+
+        async def ask(client: AsyncClient) -> Schedule:
+            queue = client.queue(self.queue)
+            try:
+                return await queue.schedule(name, **given)
+            except QueueNotFound:
+                await queue.create()
+                return await queue.schedule(name, **given)
+
+        return ask
+
+    def _around(
+        self, options: Options
+    ) -> Callable[[AsyncWorkerMessage, Callable[[], Awaitable[object]]], Awaitable[object]]:
+        """Wraps the handler: keeps its result, or the failure after which there is no retry."""
+
+        async def around(
+            message: AsyncWorkerMessage, call: Callable[[], Awaitable[object]]
+        ) -> object:
+            if self.results is None:
+                await call()
+                return None
+            if message.receives > 1 and await self.results.has_result(message):
+                return None
+            try:
+                body = _result_body(self.name, await call())
+                await self.results.keep(message, body, is_result=True)
+            except Exception as error:
+                verdict = options.policy.of_error(error, message.attempts, 0.0)
+                if not isinstance(verdict, Release):
+                    await self._keep_failure(message, error)
+                raise
+            return None
+
+        return around
+
+    async def _keep_failure(self, message: AsyncWorkerMessage, error: Exception) -> None:
+        failure = failure_of(error, f"{self.function.__module__}.{self.function.__qualname__}")
+        body = json_of({"failure": failure.said()})
+        try:
+            await cast(Results, self.results).keep(message, body, is_result=False)
+        except (BadResult, ClientError):
+            return  # The sideline has the failure too, where `Handle.result` looks as well.
+
+
+def _result_body(task: str, value: object) -> bytes:
+    try:
+        body = json_of({"result": value})
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadResult(f"the result of the task {task} is no JSON: {error}") from error
+    if len(body) > RESULT_BYTES_MAX:
+        raise BadResult(
+            f"the result of the task {task} has {len(body)} bytes of JSON, more than "
+            f"{RESULT_BYTES_MAX}: store it, and return where it is"
+        )
+    return body
+
+
+class MakesTask(Protocol):
+    """The decorator of a task."""
+
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...

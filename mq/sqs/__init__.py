@@ -1,0 +1,1 @@
+"""Amazon SQS's protocol: a front of the broker for SQS clients."""

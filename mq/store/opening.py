@@ -1,0 +1,397 @@
+"""Opening a root: what start-up makes, tries and refuses; and the features that hang on the core's
+hooks.
+"""
+
+import errno
+import itertools
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Final, TypedDict, Unpack
+
+from mq.model.clock import Clock, ClockSteps
+from mq.model.errors import AcrossFileSystems, StartupError
+from mq.model.lifecycle import State
+from mq.model.limits import FOLDER_FILES_MAX
+from mq.model.log import logger
+from mq.model.message import Stamp
+from mq.model.names import QueueName
+from mq.store.bulk.journal import journals
+from mq.store.bulk.roll_forward import retire_staged
+from mq.store.core.clocks import check_clock
+from mq.store.core.facts import Facts
+from mq.store.core.places import Places
+from mq.store.core.room import Room
+from mq.store.core.root import Hooks, Root, unlink_if_there
+from mq.store.core.totals import Tally
+from mq.store.core.trust import check_trust, refuse, risks
+from mq.store.disk.files import Files, is_gone
+from mq.store.disk.mounts import file_system_of
+from mq.store.disk.space import Space
+from mq.store.disk.steps import Steps
+from mq.store.format.archive import archive_folder
+from mq.store.format.crossings import JoinedQueues
+from mq.store.format.entries import index_folders
+from mq.store.format.history import history_folder
+from mq.store.format.layout import FORMAT_LINE, FORMAT_LINES, FORMATS_KNOWN, Layout
+from mq.store.format.pipeline import staging
+from mq.store.history.recording import Recorded, Recorder
+from mq.store.leases.names import OpenLeases
+from mq.store.packs.rolling import is_any_parted, retire_parted
+from mq.store.scan.census import Holding
+from mq.store.schedules.file import has_gone_on
+from mq.store.schedules.schedules import forget_schedules, sweep_schedules
+
+_log = logger("mq.root")
+
+
+def _retire(root: Root, deleted: frozenset[QueueName]) -> Steps[int]:
+    staged = yield from retire_staged(root, deleted)
+    return staged + (yield from retire_parted(root, deleted))
+
+
+_HOOKS: Final = Hooks(
+    forget=forget_schedules,
+    sweep=sweep_schedules,
+    retire=_retire,
+    is_more_to_come=lambda root: bool(journals(root)) or is_any_parted(root),
+    is_firing_over=has_gone_on,
+)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_LINE_BYTES_MAX: Final = 100
+# In the order of a life: the probe file passes through all four.
+_PROBED: Final = (State.NEW, State.READY, State.DELAYED, State.REMOVED)
+_PROBE_STAMP: Final = Stamp(due_ms=1_700_000_000_123, receives=456, reason=7)
+
+
+class RootOptions(TypedDict, total=False):
+    """`reserve_bytes` of the disk stay free; `folder_max` files lie flat in a folder before more go
+    to buckets; `kind`: of which program it is, for histories.
+    """
+
+    reserve_bytes: int | None
+    folder_max: int
+    kind: str
+
+
+def root_of(layout: Layout, files: Files, clock: Clock, **options: Unpack[RootOptions]) -> Root:
+    """A root as it is: nothing is made or tried."""
+    space = Space(files, clock, layout.root, options.get("reserve_bytes"))
+    over_network = file_system_of(layout.root).over_network
+    facts = Facts(layout, files, clock, JoinedQueues(layout, files, clock), over_network)
+    leases, folder_max = (
+        OpenLeases(layout, files, clock),
+        options.get("folder_max", FOLDER_FILES_MAX),
+    )
+    places = Places(layout, files, clock, facts, leases, folder_max)
+    steps = ClockSteps(clock)
+    recorded = Recorded(layout, files, clock, space, facts, steps)
+    tally = Tally(clock)
+    history = Recorder(recorded, options.get("kind", "mq"), tally)
+    room = Room(clock, Holding(lambda: root).count)
+    root = Root(
+        layout,
+        files,
+        clock,
+        space,
+        places,
+        facts,
+        history,
+        tally,
+        room,
+        steps,
+        over_network,
+        _HOOKS,
+    )
+    return root
+
+
+def open_root(path: str, files: Files, clock: Clock, **options: Unpack[RootOptions]) -> Root:
+    """Makes the missing folders of a root and tries it; blocking.
+
+    Raises StartupError when the root is of another format, its folders lie on different file
+    systems, or it keeps no exact mtimes; OSError when it cannot be written.
+    Durable on return: yes, the root, its folders, and those that lead to it.
+    """
+    layout = Layout.of(path)
+    if files.is_link(layout.root):
+        # A process that points it elsewhere meanwhile would take every message away.
+        leads_to = os.path.realpath(layout.root)
+        raise StartupError(
+            f"the root {layout.root} is a symbolic link, which could lead elsewhere while mq runs; "
+            f"set --root (MQ_ROOT) to the folder itself, {leads_to}"
+        )
+    made = _missing(layout.root)
+    for missing in made:
+        _make_folder(files, missing)
+    for folder in layout.folders():
+        _make_folder(files, folder)
+    for folder in _made_later(layout):
+        if files.is_link(folder):
+            raise _no_folder(folder)
+    check_format(layout, files)
+    _sync_ancestors(layout.root, files, made)
+    files.sync_folder(layout.root)
+    for folder in layout.folders():
+        files.sync_folder(folder)
+    probe_renames(layout, files)
+    return root_of(layout, files, clock, **options)
+
+
+def open_trusted_root(
+    path: str,
+    files: Files,
+    clock: Clock,
+    new_root_level: int = logging.WARNING,
+    **options: Unpack[RootOptions],
+) -> Root:
+    """Opens a root as `open_root` does. Refuses one that another user may change or whose parent
+    folder is missing. Logs a new root, for mq-mover and mq-reaper as a warning. Raises
+    StartupError, OSError.
+    """
+    layout = Layout.of(path)
+    above = os.path.dirname(layout.root)
+    if not _is_folder(files, above):
+        raise StartupError(
+            f"cannot make the root {layout.root}: there is no folder {above}; correct --root "
+            f"(MQ_ROOT), or mkdir -p {above}"
+        )
+    # A root that is no folder has no format either: opening it says so.
+    was_there = os.path.lexists(layout.format)
+    check_trust(path, files, layout.folders())
+    check_clock(layout, files, clock)
+    root = open_root(path, files, clock, **options)
+    # Another user may have made it just before this one did.
+    refuse(risks(path, files, os.geteuid(), layout.folders()))
+    if not was_there:
+        _log.log(new_root_level, "made a new root", extra={"fields": {"root": layout.root}})
+    return root
+
+
+def attach_root(path: str, files: Files, clock: Clock) -> Root:
+    """A root that daemons have made, for a process that works beside them: nothing is made, tried
+    or flushed. Raises StartupError when there is none, or one of another format.
+    """
+    layout = Layout.of(path)
+    for folder in (layout.root, *layout.folders()):
+        if not os.path.isdir(folder):
+            raise StartupError(
+                f"{layout.root} is not an mq root, or one of an older mq: there is no {folder}; "
+                "use the folder of mq's --root, and start this mq on it once"
+            )
+    try:
+        descriptor = files.open_read(layout.format)
+    except OSError as error:
+        raise StartupError(
+            f"{layout.root} is not an mq root: {error}; use the folder of mq's --root"
+        ) from error
+    try:
+        _check_line(layout, files.read(descriptor, _LINE_BYTES_MAX, 0).decode("ascii", "replace"))
+    finally:
+        files.close(descriptor)
+    return root_of(layout, files, clock, kind="spark")
+
+
+def open_for_audit(path: str | Path, files: Files, clock: Clock, kind: str) -> Root:
+    """The root at what the path leads to; whose a link is says nothing. `kind`: of which program.
+    Raises StartupError when it is none, is of another format, or may not be read.
+    """
+    root = root_of(Layout.of(os.path.realpath(path)), files, clock, kind=kind)
+    check_is_root(root)
+    return root
+
+
+def check_is_root(root: Root) -> None:
+    """Raises StartupError when it is no root of this format, or may not be read."""
+    top = root.layout.root
+    try:
+        if not os.path.isdir(top):
+            raise StartupError(
+                f"{top} is not an mq root: there is no such folder; use the folder of mq's --root"
+            )
+        status = root.files.status(root.layout.format)
+        if status is None:
+            raise StartupError(
+                f"{top} is not an mq root: there is no {root.layout.format}; use the folder of "
+                "mq's --root"
+            )
+        if not stat.S_ISREG(status.st_mode):
+            raise StartupError(
+                f"{top} is not an mq root: {root.layout.format} is not a file; use the folder "
+                "of mq's --root"
+            )
+        line = root.files.read_file(root.layout.format, _LINE_BYTES_MAX).decode("ascii", "replace")
+        next(root.files.entries(top), None)
+    except OSError as error:
+        raise StartupError(f"{top} cannot be read: {os.strerror(error.errno or 0)}") from error
+    if line not in FORMAT_LINES:
+        raise _other_format(root.layout, line)
+
+
+_MAY_NOT: Final = "run as the user that owns it, or change its owner (chown)"
+_TO_DO: Final = {
+    errno.EACCES: _MAY_NOT,
+    errno.EPERM: _MAY_NOT,
+    errno.EROFS: "mount its file system for writing",
+    errno.ENOSPC: "free space on its file system",
+    errno.EDQUOT: "free space, or raise the quota",
+    errno.ENOTDIR: "correct --root (MQ_ROOT)",
+    errno.ENAMETOOLONG: "correct --root (MQ_ROOT)",
+}
+
+
+def probe_renames(layout: Layout, files: Files) -> None:
+    """Takes one file through every folder by rename, as messages go, then away.
+
+    Raises AcrossFileSystems naming the two folders, StartupError when the file system rounds
+    mtimes (receives would be lost), OSError when a folder cannot be written. On a full disk
+    nothing is tried, so that fetch and delete can free it.
+    """
+    _check_devices(layout, files)
+    first = layout.probe(_PROBED[0])
+    try:
+        descriptor = files.open_kept(first)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        _log.warning("full: start-up could not try the folders", extra={"fields": {"error": error}})
+        return
+    try:
+        files.stamp(descriptor, _PROBE_STAMP.mtime_ns())
+        files.sync(descriptor)
+        kept = Stamp.from_mtime_ns(files.descriptor_status(descriptor).st_mtime_ns)
+    finally:
+        files.close(descriptor)
+    if (kept.due_ms, kept.receives) != (_PROBE_STAMP.due_ms, _PROBE_STAMP.receives):
+        unlink_if_there(files, first)
+        raise StartupError(
+            f"the file system of {layout.root} does not keep an mtime's microseconds, in which mq "
+            "counts deliveries (as an ext4 with inodes of 128 bytes); use a root on another one"
+        )
+    for source, target in itertools.pairwise(_PROBED):
+        try:
+            files.rename(layout.probe(source), layout.probe(target))
+        except OSError as error:
+            if is_gone(error) and files.status(layout.probe(target)) is not None:
+                continue  # NFS did it, and lost the answer.
+            unlink_if_there(files, layout.probe(source))
+            if error.errno == errno.EXDEV:
+                raise _across(layout, source, target) from error
+            if error.errno not in _FULL:
+                raise
+            return
+    unlink_if_there(files, layout.probe(_PROBED[-1]))
+
+
+def cannot_open(path: str, error: OSError) -> StartupError:
+    """What a daemon reports where the root, or a folder that it works on, cannot be opened."""
+    at = error.filename if error.filename is not None else path
+    why = os.strerror(error.errno) if error.errno else str(error)
+    do = _TO_DO.get(error.errno or 0, "run mqctl doctor on the folder")
+    where = "" if str(at) == path else f": {at}"
+    return StartupError(f"cannot open {path}: {why}{where}; {do}")
+
+
+def _is_folder(files: Files, path: str) -> bool:
+    """Whether a folder is there, or a link to one. Raises OSError where that cannot be seen."""
+    try:
+        status = files.status(os.path.realpath(path))
+    except NotADirectoryError:
+        return False
+    return status is not None and stat.S_ISDIR(status.st_mode)
+
+
+def _made_later(layout: Layout) -> tuple[str, ...]:
+    later = history_folder(layout), archive_folder(layout), staging(layout)
+    return (*layout.made_later(), *later, *index_folders(layout))
+
+
+def _missing(path: str) -> list[str]:
+    missing: list[str] = []
+    while not os.path.isdir(path):
+        missing.insert(0, path)
+        path = os.path.dirname(path)
+    return missing
+
+
+def _sync_ancestors(root: str, files: Files, made: list[str]) -> None:
+    """Flushes the folders that lead to the root on its file system: what made them, `mkdir -p` or a
+    daemon that was killed at its first start, may not have flushed them. Those that this user may
+    not open are left out, but for the parents of the folders `made` just now.
+    """
+    path = os.path.realpath(root)
+    needed = {os.path.dirname(os.path.realpath(folder)) for folder in made}
+    device = os.stat(path).st_dev
+    while (parent := os.path.dirname(path)) != path and os.stat(parent).st_dev == device:
+        try:
+            files.sync_folder(parent)
+        except PermissionError:
+            if parent in needed:
+                raise
+        path = parent
+
+
+def _make_folder(files: Files, folder: str) -> None:
+    there = files.status(folder)
+    if there is None:
+        try:
+            files.mkdir(folder)
+        except FileExistsError:
+            return  # Another daemon that starts now has made it.
+    elif os.path.islink(folder) or not os.path.isdir(folder):
+        raise _no_folder(folder)
+
+
+def _no_folder(path: str) -> StartupError:
+    return StartupError(
+        f"{path} is not a folder: a file, or a symbolic link, which mq does not follow; move it "
+        "away, and start again"
+    )
+
+
+def check_format(layout: Layout, files: Files) -> None:
+    """Raises StartupError when the root is of a format that this mq does not know.
+
+    A line that a crash left half written is written again: nothing in the root was answered yet.
+    """
+    descriptor = files.open_kept(layout.format)
+    try:
+        found = files.read(descriptor, _LINE_BYTES_MAX, 0).decode("ascii", "replace")
+        if _is_unfinished(found):
+            files.write(descriptor, FORMAT_LINE.encode("ascii"))
+            files.sync(descriptor)
+        else:
+            _check_line(layout, found)
+    finally:
+        files.close(descriptor)
+
+
+def _check_line(layout: Layout, found: str) -> None:
+    if found not in FORMAT_LINES:
+        raise _other_format(layout, found)
+
+
+def _other_format(layout: Layout, found: str) -> StartupError:
+    return StartupError(
+        f"{layout.format} has the format {found.strip()!r}, and this mq knows "
+        f"{FORMATS_KNOWN}; use the mq that made the root, or another root"
+    )
+
+
+def _is_unfinished(line: str) -> bool:
+    """Whether it is the format's line before its flush: its begin, or zeros of its length."""
+    return len(line.rstrip("\0")) < len(FORMAT_LINE) >= len(line) and FORMAT_LINE.startswith(
+        line.rstrip("\0")
+    )
+
+
+def _check_devices(layout: Layout, files: Files) -> None:
+    for source, target in itertools.pairwise(_PROBED):
+        ends = [files.status(layout.folder(state)) for state in (source, target)]
+        if len({end.st_dev for end in ends if end is not None}) > 1:
+            raise _across(layout, source, target)
+
+
+def _across(layout: Layout, source: State, target: State) -> AcrossFileSystems:
+    return AcrossFileSystems(Path(layout.folder(source)), Path(layout.folder(target)))
