@@ -11,7 +11,10 @@ import aiohttp
 import hypothesis
 import pytest
 from harness.access import Tokens, tokens_of_all
+from harness.chance import examples
 from harness.needs import cannot_run, program
+from harness.outcome import Recorder
+from harness.parts import BY_NAME
 from harness.processes import Processes, processes
 from harness.server import Serve, Server
 from harness.side_by_side import ByFile, longest_first
@@ -24,18 +27,26 @@ from mq.store.disk.files import Files
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile(
-    "mq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "mq",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("mq")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tier", choices=("check", "certificate"), help="part of the tests to run")
+    tiers = ("check", "sample", "certificate")
+    parser.addoption("--tier", choices=tiers, help="the tests to run")
+    parser.addoption("--part", choices=tuple(BY_NAME), help="those of a part of the certificate")
+    parser.addoption("--outcome", type=Path, help="a file for what came of the run")
     parser.addoption("--within", type=float, help="seconds, after which no test begins")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Tiers(config))
+    if (outcome := config.getoption("--outcome")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(outcome.resolve()))
     if (seconds := config.getoption("--within")) is not None:
         config.pluginmanager.register(Within(config, seconds))
     # A background job may have SIGINT ignored, and one of nohup SIGHUP; what tests start would

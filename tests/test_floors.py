@@ -7,8 +7,9 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from harness.parts import PARTS, SAMPLE, part_of
 from harness.side_by_side import LONG
-from harness.tiers import CERTIFICATE, QUICK_ON_SPARK
+from harness.tiers import CERTIFICATE, MARKS, QUICK_ON_SPARK, in_certificate
 
 TESTS = Path(__file__).parent
 TOP = TESTS.parent
@@ -392,5 +393,14 @@ def test_a_test_is_named_after_what_it_tests(path: str) -> None:
 
 def test_each_tier_names_tests_that_exist() -> None:
     paths = [str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py")]
-    named = (*CERTIFICATE, *QUICK_ON_SPARK, *(each.removeprefix("tests/") for each in LONG))
+    named = [*CERTIFICATE, *QUICK_ON_SPARK, *(each.removeprefix("tests/") for each in LONG)]
+    named += [path for part in PARTS for path in part.paths]
+    named += [each.partition("::")[0] for each in SAMPLE]
     assert [each for each in named if not any(path.startswith(each) for path in paths)] == []
+
+
+@of_each([str(path.relative_to(TESTS)) for path in TESTS.rglob("test_*.py")])
+def test_a_test_of_the_certificate_is_of_a_part(path: str) -> None:
+    text = (TESTS / path).read_text(encoding="utf-8")
+    if in_certificate(path) or any(f"pytest.mark.{mark}" in text for mark in MARKS):
+        assert part_of(path), path

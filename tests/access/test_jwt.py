@@ -170,6 +170,7 @@ def test_a_key_that_was_taken_away_knows_nobody_any_more() -> None:
     assert keys.misses == 1
 
 
+@pytest.mark.certificate
 def test_what_is_remembered_is_bounded() -> None:
     keys = Fixed(ONE.public())
     counted = keys.keys = CountedKeys(keys.keys)

@@ -78,6 +78,7 @@ def shown_by(port: int, context: ssl.SSLContext) -> Awaitable[bytes]:
     return asyncio.to_thread(look)
 
 
+@pytest.mark.certificate
 async def test_both_ways_of_a_request_go_over_tls(secure: Server, authority: Authority) -> None:
     url = f"https://localhost:{secure.port}"
     async with session(authority.context()) as made:
@@ -106,6 +107,7 @@ async def test_both_ways_of_a_request_go_over_tls(secure: Server, authority: Aut
         assert (await many.read()).count(b"\n") >= 299
 
 
+@pytest.mark.certificate
 async def test_a_large_body_streams_both_ways(secure: Server, authority: Authority) -> None:
     url = f"https://localhost:{secure.port}"
     body = bytes(range(256)) * (8 * BODY_HELD_BYTES_MAX // 256) + b"end"
@@ -217,6 +219,7 @@ async def test_plain_http_is_hung_up_on_and_others_go_on(
     assert await status(secure, authority.context()) == 200
 
 
+@pytest.mark.certificate
 async def test_whoever_does_not_end_its_handshake_is_hung_up_on(
     serve: Serve, pair: Pair, authority: Authority
 ) -> None:
@@ -228,6 +231,7 @@ async def test_whoever_does_not_end_its_handshake_is_hung_up_on(
     assert await status(server, authority.context()) == 200
 
 
+@pytest.mark.certificate
 async def test_a_handshake_that_ends_during_a_drain_does_not_hold_it_up(
     serve: Serve, pair: Pair, authority: Authority
 ) -> None:

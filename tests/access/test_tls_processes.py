@@ -52,6 +52,7 @@ def replace(pair: Pair, by: Pair) -> None:
     pair.key.write_bytes(by.key.read_bytes())
 
 
+@pytest.mark.certificate
 def test_all_processes_read_their_certificate_again_on_sighup(
     daemons: Processes, root: Path, authority: Authority, pair: Pair
 ) -> None:
@@ -69,6 +70,7 @@ def test_all_processes_read_their_certificate_again_on_sighup(
     assert mq.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_one_process_goes_on_with_what_it_had_when_the_new_is_no_good(
     daemons: Processes, root: Path, authority: Authority, pair: Pair
 ) -> None:
@@ -126,6 +128,7 @@ def test_publish_consume_and_work_by_mutual_tls(
     assert mq.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_given_sockets_speak_tls(
     daemons: Processes, root: Path, authority: Authority, pair: Pair
 ) -> None:
@@ -154,6 +157,7 @@ def mqctl(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[s
     )
 
 
+@pytest.mark.certificate
 def test_mqctl_shows_its_certificate(told: Process, authority: Authority) -> None:
     own = authority.pair("operator")
     said = ("--ca-file", str(authority.ca), "--cert", str(own.cert), "--cert-key", str(own.key))
@@ -170,6 +174,7 @@ def test_mqctl_shows_its_certificate(told: Process, authority: Authority) -> Non
     assert "orders" in json.dumps(json.loads(done.stdout))
 
 
+@pytest.mark.certificate
 def test_mqctl_says_what_is_wrong_with_its_files(authority: Authority, tmp_path: Path) -> None:
     own = authority.pair("operator")
     for arguments, why in (
@@ -184,6 +189,7 @@ def test_mqctl_says_what_is_wrong_with_its_files(authority: Authority, tmp_path:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -200,6 +206,7 @@ def test_flags_that_would_leave_mq_in_clear_are_refused(
     eventually(lambda: mq.logged(why), why)
 
 
+@pytest.mark.certificate
 def test_a_key_that_anybody_can_read_keeps_mq_from_starting(
     daemons: Processes, root: Path, pair: Pair
 ) -> None:
@@ -210,6 +217,7 @@ def test_a_key_that_anybody_can_read_keeps_mq_from_starting(
         eventually(lambda mq=mq: mq.logged("mode 0644: others can use the key"), "why")
 
 
+@pytest.mark.certificate
 async def test_a_drain_ends_connections_whose_client_does_not_end_tls(
     daemons: Processes, root: Path, authority: Authority, pair: Pair
 ) -> None:
@@ -221,6 +229,7 @@ async def test_a_drain_ends_connections_whose_client_does_not_end_tls(
         assert await asyncio.to_thread(mq.terminate) == 0
 
 
+@pytest.mark.certificate
 def test_who_breaks_the_protocol_of_a_websocket_is_told_so_by_tls_too(
     daemons: Processes, root: Path, authority: Authority, pair: Pair
 ) -> None:

@@ -122,6 +122,7 @@ class Deleting(Files):
         return super().status(path)
 
 
+@pytest.mark.certificate
 async def test_a_queue_is_made_that_is_deleted_while_it_is_made(tmp_path: Path) -> None:
     other = open_root(str(tmp_path), Files(), FakeClock())
     shaped, uuid = WantedShape(7), UuidSource(FakeClock()).next()

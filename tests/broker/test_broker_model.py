@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
+from harness.chance import examples
 from harness.model.keys import WithKeys
 from harness.model.looks import WithLooks
 from harness.model.machine import expected_receives, messages, precondition, queues
@@ -215,7 +216,7 @@ class OtherShapes(TinyFolders):
 
 for machine in (QueuesAgainstAModel, TinyFolders, OtherShapes):
     machine.TestCase.settings = settings(
-        max_examples=60,
+        max_examples=examples(60),
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=list(HealthCheck),

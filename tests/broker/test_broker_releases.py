@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.folders import message_files
@@ -46,6 +47,7 @@ async def fetched(broker: Broker, queue: QueueName, count: int, size: int = 1) -
     return deliveries
 
 
+@pytest.mark.certificate
 async def test_a_thousand_of_two_queues_take_few_flushes(tmp_path: Path) -> None:
     files = Flushed()
     broker = await a_broker(tmp_path, files)

@@ -27,6 +27,7 @@ async def deadlines() -> tuple[Deadlines, FakeClock]:
     return Deadlines(clock.steady_s), clock
 
 
+@pytest.mark.certificate
 async def test_each_ends_at_its_time(deadlines: tuple[Deadlines, FakeClock]) -> None:
     several, clock = deadlines
     ended: list[Waiting] = []
@@ -39,6 +40,7 @@ async def test_each_ends_at_its_time(deadlines: tuple[Deadlines, FakeClock]) -> 
     await comes_true(lambda: ended == [waiting[1], waiting[2], waiting[0], waiting[3]])
 
 
+@pytest.mark.certificate
 async def test_who_took_it_back_hears_nothing_and_is_not_kept(
     deadlines: tuple[Deadlines, FakeClock],
 ) -> None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 
+from harness.chance import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -242,4 +243,4 @@ class MemoryAgainstAnAccount(RuleBasedStateMachine):
 
 
 TestMemoryAgainstAnAccount = MemoryAgainstAnAccount.TestCase
-TestMemoryAgainstAnAccount.settings = settings(max_examples=60, stateful_step_count=50)
+TestMemoryAgainstAnAccount.settings = settings(max_examples=examples(60), stateful_step_count=50)

@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from typing import Any
 
+from harness.chance import examples
 from harness.clock import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ steps = st.one_of(
     st.lists(steps, max_size=40),
     st.sampled_from([0, 4 * KIB, 40 * KIB, MEMORY_IN_HAND_BYTES_MIN]),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_a_fetch_brings_what_was_published_and_only_that_is_kept(
     done: list[tuple[Any, ...]], budget: int
 ) -> None:

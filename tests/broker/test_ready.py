@@ -445,6 +445,7 @@ class World(Grouped):
         ]  # fmt: skip
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("seed", range(2 * TIMES))
 def test_whatever_comes_and_goes_the_first_of_a_group_is_taken(seed: int) -> None:
     world = World(random.Random(seed))

@@ -527,6 +527,7 @@ async def test_a_consumer_that_raises_stops_no_other(
 # Fairness
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("pull_size", [1, 32])
 async def test_equals_get_equal_shares(queue: ModelQueue, pull_size: int) -> None:
     """Of 10,000 messages, now one and now many at a time, each of ten has its tenth within 5 %."""

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
+from harness.chance import examples
 from harness.clock import FakeClock
 from harness.waiting_model import Customer, ModelQueue, message
 from hypothesis import HealthCheck, settings
@@ -230,7 +231,7 @@ class Consumers(RuleBasedStateMachine):
 
 TestConsumers = Consumers.TestCase
 TestConsumers.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

@@ -172,6 +172,7 @@ with Client(sys.argv[1]) as client:
 """
 
 
+@pytest.mark.certificate
 def test_an_interrupt_cancels_the_call(daemons: Processes, root: Path) -> None:
     assert run(daemons, root, INTERRUPTED) == "interrupted\nx\n"
 
@@ -203,6 +204,7 @@ client.close()
 """
 
 
+@pytest.mark.certificate
 def test_a_forked_process_makes_its_own_client(daemons: Processes, root: Path) -> None:
     said = run(daemons, root, FORKED).splitlines()
     assert len(said) == 6
@@ -223,6 +225,7 @@ print(consumer.next().text())
 """
 
 
+@pytest.mark.certificate
 def test_a_process_ends_whatever_it_left_open(daemons: Processes, root: Path) -> None:
     assert run(daemons, root, LEFT_OPEN) in ("1\n", "2\n", "3\n")
 

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import pytest
+from harness.chance import examples
 from hypothesis import example, given
 from hypothesis import settings as few
 from hypothesis import strategies as st
@@ -127,7 +128,7 @@ def test_a_row_that_mq_writes_is_read(body: bytes) -> None:
         assert found.headers == MESSAGE["headers"]
 
 
-@few(max_examples=60)
+@few(max_examples=examples(60))
 @given(st.integers(200, 599), st.binary(max_size=60) | JSON, st.booleans())
 def test_an_answer_of_anything_raises_only_what_a_client_raises(
     status: int, said: Any, is_problem: bool
@@ -255,7 +256,7 @@ def test_retry_after(value: str | None, date: str | None, expected: float | None
     assert wire.retry_after_s(value, date) == expected
 
 
-@few(max_examples=40)
+@few(max_examples=examples(40))
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_retry_after_is_anything(value: str, date: str) -> None:
     found = wire.retry_after_s(value, date)

@@ -18,6 +18,7 @@ from harness.waiting import comes_true
 ONE_LINE = "can be reached from elsewhere"
 
 
+@pytest.mark.certificate
 def test_sighup_has_tokens_read_again(daemons: Processes, root: Path, tokens: Tokens) -> None:
     mq = daemons.mq(root, "--tokens", str(tokens.path))
     assert status(mq.url, tokens.of["root"]) == 404
@@ -48,6 +49,7 @@ async def _status(connection: RawConnection, token: str) -> int:
     return (await connection.response()).status
 
 
+@pytest.mark.certificate
 async def test_all_processes_hear_of_a_sighup(
     daemons: Processes, root: Path, tokens: Tokens
 ) -> None:
@@ -91,6 +93,7 @@ def test_the_log_says_whom_it_was_refused_to_and_no_token(
     assert not any(token in line for line in mq.lines for token in shown)
 
 
+@pytest.mark.certificate
 def test_a_bad_file_keeps_mq_from_starting(daemons: Processes, root: Path, tokens: Tokens) -> None:
     tokens.damage()
     for flags in ((), ("--processes", "2")):
@@ -99,6 +102,7 @@ def test_a_bad_file_keeps_mq_from_starting(daemons: Processes, root: Path, token
         eventually(lambda mq=mq: mq.logged(r"tokens .*, line 2: "), "what is wrong")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("flags", [(), ("--processes", "2", "--standalone")])
 def test_beyond_loopback_mq_does_not_start_without_access_control(
     daemons: Processes, root: Path, flags: tuple[str, ...]
@@ -112,11 +116,13 @@ def test_beyond_loopback_mq_does_not_start_without_access_control(
     assert not root.exists()
 
 
+@pytest.mark.certificate
 def test_where_it_is_meant_mq_starts(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, "--address", "0.0.0.0", "--allow-anonymous")
     assert status(mq.url, "x") == 404
 
 
+@pytest.mark.certificate
 def test_beyond_loopback_mq_starts_with_tokens(
     daemons: Processes, root: Path, tokens: Tokens
 ) -> None:
@@ -125,6 +131,7 @@ def test_beyond_loopback_mq_starts_with_tokens(
     assert status(mq.url, tokens.of["root"]) == 404
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")])
 def test_sockets_that_are_given_are_looked_at_too(
     daemons: Processes, root: Path, flags: tuple[str, ...]
@@ -138,6 +145,7 @@ def test_sockets_that_are_given_are_looked_at_too(
         eventually(lambda: mq.logged(ONE_LINE), "what is wrong")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")])
 def test_a_reload_ends_nothing_where_there_is_nothing_to_read(
     daemons: Processes, root: Path, flags: tuple[str, ...]
@@ -151,6 +159,7 @@ def test_a_reload_ends_nothing_where_there_is_nothing_to_read(
         assert mq.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_a_process_that_has_just_started_hears_of_it_too(
     daemons: Processes, root: Path, tokens: Tokens
 ) -> None:

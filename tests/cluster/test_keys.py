@@ -59,6 +59,7 @@ async def publishers(daemons: Processes, root: Path) -> AsyncIterator[Publishers
     assert_audits_clean(root, SystemClock())
 
 
+@pytest.mark.certificate
 async def test_of_those_who_want_one_key_exactly_one_gets_it(
     publishers: Publishers, root: Path
 ) -> None:
@@ -92,6 +93,7 @@ async def test_of_those_who_publish_once_exactly_one_does(
     assert message_files(root)["new"] == []
 
 
+@pytest.mark.certificate
 async def test_a_key_that_is_freed_while_others_want_it_has_one_message(
     publishers: Publishers, root: Path
 ) -> None:

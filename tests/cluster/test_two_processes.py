@@ -207,6 +207,7 @@ async def test_a_message_comes_back_to_whoever_asks_and_never_before_it_is_due(
         assert {delivery.number for delivery in several} == {published[message_id]}
 
 
+@pytest.mark.certificate
 async def test_a_queue_that_one_makes_is_there_for_the_other_at_once(start: Any) -> None:
     cluster: Cluster = await start(2)
     for number in range(20):
@@ -224,6 +225,7 @@ async def test_a_queue_that_one_makes_is_there_for_the_other_at_once(start: Any)
         assert await cluster.status(user, "DELETE", path) == 202
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("used", [False, True], ids=["never-used", "used"])
 async def test_a_queue_that_one_deletes_is_gone_for_the_other_at_once(
     start: Any, used: bool
@@ -246,6 +248,7 @@ async def test_a_queue_that_one_deletes_is_gone_for_the_other_at_once(
     await comes_true(is_forgotten)  # Counts may be a second old.
 
 
+@pytest.mark.certificate
 async def test_a_queue_made_again_has_none_of_its_old_messages(
     start: Any, daemons: Processes, root: Path
 ) -> None:
@@ -292,6 +295,7 @@ async def test_what_one_publishes_the_other_fetches_at_once(
         assert delivery.id == published
 
 
+@pytest.mark.certificate
 async def test_a_message_fetched_by_one_is_deleted_by_the_other(start: Any, root: Path) -> None:
     cluster: Cluster = await start(2, "--visibility", "600")
     for number in range(20):
@@ -303,6 +307,7 @@ async def test_a_message_fetched_by_one_is_deleted_by_the_other(start: Any, root
     assert len(message_files(root)["remove"]) == 20
 
 
+@pytest.mark.certificate
 def test_peers_on_one_machine_may_share_a_port(daemons: Processes, root: Path) -> None:
     first = daemons.mq(root, "--peers", "1")
     second = daemons.mq(root, "--peers", "1", port=first.port)

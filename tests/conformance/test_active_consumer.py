@@ -111,6 +111,7 @@ async def test_the_highest_priority_takes_over(server: Server) -> None:
         assert (await low).id == message_id
 
 
+@pytest.mark.certificate
 async def test_polls_of_one_name_are_one_consumer(server: Server, clock: FakeClock) -> None:
     ids = [await publish(server, b"%d" % number) for number in range(6)]
 
@@ -153,6 +154,7 @@ async def test_a_name_s_polls_may_reach_any_process(serve: Serve, clock: FakeClo
                 assert (await call(each, "GET", "/q/messages?consumer=b")).status == 204
 
 
+@pytest.mark.certificate
 async def test_a_process_that_stood_still_claims_nothing(serve: Serve, clock: FakeClock) -> None:
     """Another has taken its turn meanwhile, and has it until it ends."""
     one, other = await serve(clock=clock), await serve(clock=clock)

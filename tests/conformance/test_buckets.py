@@ -112,6 +112,7 @@ async def test_many_clients_at_once(tiny: Server) -> None:
     assert sorted(itertools.chain(*taken)) == sorted(b"%d" % number for number in range(60))
 
 
+@pytest.mark.certificate
 def test_the_daemons_with_tiny_folders(daemons: Processes, root: Path) -> None:
     """Redelivered from buckets, deleted and reaped, until nothing is left."""
     mq = daemons.mq(root, "--folder-max", "2")
@@ -199,6 +200,7 @@ async def test_only_making_a_queue_has_these_parameters(server: Server, method: 
     assert assert_problem(reply, 400, "unknown-parameter")["parameter"] == "shards"
 
 
+@pytest.mark.certificate
 async def test_a_queue_made_anew_has_the_shape_that_is_asked_for_then(serve: Serve) -> None:
     server, other = await serve(folder_max=1), await serve(folder_max=1)
     for query, digits in (("?bucket=7", 7), ("?bucket=9", 9), ("", 8)):
@@ -234,6 +236,7 @@ async def test_damaged_settings_lose_nothing_and_are_no_guess(serve: Serve) -> N
         assert (await delete(again, message_id)).status == 202
 
 
+@pytest.mark.certificate
 async def test_a_queue_with_damaged_settings_is_deleted(server: Server) -> None:
     await call(server, "PUT", "/q?bucket=7")
     (server.root / "settings" / "q.json").write_bytes(b"{")

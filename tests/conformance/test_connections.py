@@ -175,6 +175,7 @@ async def test_a_drain_answers_what_is_in_hand_and_closes(serve: Serve) -> None:
     await draining
 
 
+@pytest.mark.certificate
 async def test_a_client_that_goes_with_requests_held_back_leaves_nothing(serve: Serve) -> None:
     server, gate, opened = await in_hand(serve, publish_bytes(b"first"))
     async with opened as connection:

@@ -361,6 +361,7 @@ async def test_a_queue_that_was_deleted_without_credit_is_told_with_it(server: S
         assert (await consumer.event())["queue"] == "q"
 
 
+@pytest.mark.certificate
 async def test_what_another_process_does_is_told(serve: Serve) -> None:
     server, other = await serve(), await serve()
     await make_queue(server)

@@ -209,6 +209,7 @@ async def test_a_body_that_cannot_be_read_ends_the_connection_or_is_left_out(
 # Who does not read, and who is silent
 
 
+@pytest.mark.certificate
 async def test_what_is_not_read_goes_to_others(server: Server) -> None:
     await make_queue(server)
     count = 150
@@ -230,6 +231,7 @@ async def test_what_is_not_read_goes_to_others(server: Server) -> None:
     await comes_true(lambda: len(message_files(server.root)["queues"]) == count, "all are ready")
 
 
+@pytest.mark.certificate
 async def test_answers_that_are_not_read_stop_the_commands(server: Server) -> None:
     async with by_hand(server) as connection:
         command = said(ack=["x" * 100] * 900)
@@ -253,6 +255,7 @@ async def test_answers_that_are_not_read_stop_the_commands(server: Server) -> No
         connection.abort()
 
 
+@pytest.mark.certificate
 async def test_a_client_that_answers_no_ping_is_gone(serve: Serve) -> None:
     server = await serve(ping_s=0.05)
     await make_queue(server)
@@ -293,6 +296,7 @@ async def test_a_ping_is_answered(server: Server) -> None:
 # Ends
 
 
+@pytest.mark.certificate
 async def test_who_goes_on_talking_after_the_close_is_hung_up_on(server: Server) -> None:
     async with by_hand(server) as connection:
         ending = asyncio.create_task(connection.ended())
@@ -332,6 +336,7 @@ async def test_a_drain_answers_what_is_in_hand_and_then_closes(serve: Serve) -> 
     assert sorted(files_left["queues"]) == sorted([f"q:{held}", f"q:{left}"])
 
 
+@pytest.mark.certificate
 async def test_a_drain_does_not_wait_for_who_does_not_read(serve: Serve) -> None:
     server = await serve(drain_s=0.5)
     await make_queue(server)

@@ -137,6 +137,7 @@ async def test_a_large_body_comes_whole(server: Server, kind: str) -> None:
         assert base64.b64decode(rows[1]["body_base64"]) == body
 
 
+@pytest.mark.certificate
 async def test_a_batch_ends_when_its_bodies_are_many_bytes(server: Server) -> None:
     messages = 2 * COHORT_FIRST
     await fill(server, messages, size=MIB - 10)

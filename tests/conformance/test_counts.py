@@ -189,6 +189,7 @@ class Place:
         return [each for of, each in ids if of == queue and not (mark and mark.covers(each))]
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("seed", range(2))
 async def test_the_counts_are_what_lies_in_the_folders(serve: Serve, root: Path, seed: int) -> None:
     clock = FakeClock()

@@ -92,6 +92,7 @@ async def test_what_expires_between_a_look_and_its_fetch_is_not_given_out(
     assert (await fetch(aged)).id == young
 
 
+@pytest.mark.certificate
 async def test_however_many_have_expired_what_is_behind_them_is_the_next(
     aged: Server, clock: FakeClock
 ) -> None:
@@ -146,6 +147,7 @@ async def test_the_sooner_end_of_the_queue_s_and_its_own_counts(
     assert_audits_clean(aged.root, clock)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("select", ["", "&select=priority:3.."])
 async def test_living_messages_do_not_wait_behind_those_that_have_outlived_their_own(
     aged: Server, clock: FakeClock, select: str
@@ -302,6 +304,7 @@ async def test_an_expired_queue_takes_and_gives_nothing(server: Server, ask: Ask
     assert (await ask(server)).status in (200, 201)
 
 
+@pytest.mark.certificate
 async def test_the_rest_works_on_an_expired_queue(server: Server) -> None:
     await make_queue(server)
     fetched, ready, other = [await publish(server) for _ in range(3)]
@@ -337,6 +340,7 @@ async def test_a_later_time_brings_it_back(serve: Serve, clock: FakeClock) -> No
     assert_problem(await post(server), 410, "queue-expired")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("wait", ["?wait=60", "?wait=60&count=2"])
 async def test_who_waits_hears_when_the_time_comes(
     serve: Serve, clock: FakeClock, wait: str
@@ -350,6 +354,7 @@ async def test_who_waits_hears_when_the_time_comes(
     assert_problem(await waiting, 410, "queue-expired")
 
 
+@pytest.mark.certificate
 async def test_a_subscription_ends_when_the_time_comes(serve: Serve, clock: FakeClock) -> None:
     server = await serve(clock=clock)
     await make_queue(server)
@@ -366,6 +371,7 @@ async def test_a_subscription_ends_when_the_time_comes(serve: Serve, clock: Fake
         assert answer[0]["status"] == 410
 
 
+@pytest.mark.certificate
 async def test_who_waits_hears_of_what_another_process_has_set(serve: Serve) -> None:
     waited, other = await serve(), await serve()
     await make_queue(waited)
@@ -411,6 +417,7 @@ async def test_a_clock_that_is_set_ahead_keeps_nothing_back(aged: Server, clock:
     assert (await call(aged, "GET", "/-/readyz")).json()["clock_set_s"] == 3600
 
 
+@pytest.mark.certificate
 async def test_a_clock_that_is_set_is_told_of(
     aged: Server, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:

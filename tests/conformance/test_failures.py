@@ -83,6 +83,7 @@ async def test_where_no_message_has_any_none_are_looked_for(serve: Serve) -> Non
     assert [path for _, path in files.calls if "/failures/" in path] == []
 
 
+@pytest.mark.certificate
 async def test_the_newest_follow_it_to_the_sideline_and_back(server: Server) -> None:
     await publish(server)
     for n in range(FAILURES_MAX + 1):

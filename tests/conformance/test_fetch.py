@@ -144,6 +144,7 @@ async def test_head_never_fetches(server: Server) -> None:
 # Order
 
 
+@pytest.mark.certificate
 async def test_messages_come_in_the_order_of_their_publishing(server: Server) -> None:
     await make_queue(server)
     published = []
@@ -340,6 +341,7 @@ async def test_a_large_body_streams_and_its_file_is_closed(serve: Serve) -> None
     await comes_true(lambda: not files.open_paths("/q"), "the file is closed")
 
 
+@pytest.mark.certificate
 async def test_a_client_that_goes_in_the_middle_of_a_body_leaves_no_file_open(
     serve: Serve, root: Path
 ) -> None:

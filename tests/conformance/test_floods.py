@@ -88,6 +88,7 @@ async def test_a_websocket_that_says_nothing_too_often_is_closed(
     assert (await call(server, "GET", "/-/livez")).status == 200
 
 
+@pytest.mark.certificate
 async def test_a_websocket_that_pings_and_takes_nothing_is_hung_up_on(serve: Serve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -121,6 +122,7 @@ async def test_small_fragments_leave_the_loop_its_turns(server: Server) -> None:
         assert had() - before >= count // FRAMED_PER_TURN_MAX
 
 
+@pytest.mark.certificate
 async def test_a_command_in_the_smallest_fragments_takes_little_more_than_its_bytes(
     server: Server,
 ) -> None:
@@ -148,6 +150,7 @@ async def test_a_command_in_the_smallest_fragments_takes_little_more_than_its_by
 # Answers
 
 
+@pytest.mark.certificate
 async def test_a_client_that_leaves_a_small_last_answer_unread_is_hung_up_on(serve: Serve) -> None:
     """So little waits for it that its transport never paused."""
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as unread:
@@ -209,6 +212,7 @@ async def test_small_chunks_leave_the_loop_its_turns(server: Server) -> None:
     assert (await call(server, "GET", "/q/messages")).body == b"x" * count
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("header", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
 async def test_a_body_that_trickles_is_408_though_it_never_pauses(
     serve: Serve, header: str
@@ -229,6 +233,7 @@ async def test_a_body_that_trickles_is_408_though_it_never_pauses(
         problem_of(answer.result(), 408, "body-too-slow")
 
 
+@pytest.mark.certificate
 async def test_a_slow_line_has_the_time_that_its_bytes_take(serve: Serve) -> None:
     server = await serve(body_idle_s=0.5)
     await make_queue(server)
@@ -294,6 +299,7 @@ async def test_a_head_without_an_end_is_refused_before_who_asks_is_known(
         problem_of(await connection.response(), 431, "headers-too-large")
 
 
+@pytest.mark.certificate
 async def test_what_waits_to_be_parsed_has_a_bound_in_all(serve: Serve) -> None:
     server = await serve()
     await make_queue(server)

@@ -68,6 +68,7 @@ async def test_what_is_consumed_at_once_is_seen(serve: Serve) -> None:
         assert {row["id"] for row in rows} == set(ids)
 
 
+@pytest.mark.certificate
 async def test_what_comes_to_buckets_is_seen(serve: Serve) -> None:
     one, other = [await serve(folder_max=10) for _ in range(2)]
     await make_queue(one)
@@ -99,6 +100,7 @@ async def test_past_messages_and_selections(server: Server) -> None:
         assert len(whole.body) == 5000
 
 
+@pytest.mark.certificate
 async def test_a_slow_client_misses_messages_and_learns_how_many(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -230,6 +230,7 @@ async def test_what_groups_wait_for_is_listed(serve: Serve) -> None:
     assert_problem(await call(server, "GET", "/other/groups"), 404, "queue-not-found")
 
 
+@pytest.mark.certificate
 async def test_a_purge_lets_the_next_one_go(server: Server) -> None:
     await make_queue(server)
     first, _ = [await publish_in(server, "g") for _ in range(2)]
@@ -301,6 +302,7 @@ async def test_what_waits_is_not_listed_for_each_that_asks(serve: Serve) -> None
     assert files.listings > listings
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("shards", [1, 4])
 async def test_processes_that_race_keep_every_group_in_order(serve: Serve, shards: int) -> None:
     """Publishers and consumers at two processes, each step at one by chance. Every message is

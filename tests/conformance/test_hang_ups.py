@@ -61,6 +61,7 @@ async def test_a_connection_that_is_gone_claims_nothing(server: Server, query: s
     await assert_nobody_claimed(server)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("query", WAYS)
 async def test_a_client_behind_a_proxy_that_is_gone_claims_nothing(
     server: Server, tmp_path: Path, query: str
@@ -199,6 +200,7 @@ async def test_a_queue_that_was_deleted_meanwhile_is_404(serve: Serve) -> None:
     assert_problem(await call(server, "GET", "/q/messages?wait=60"), 404, "queue-not-found")
 
 
+@pytest.mark.certificate
 async def test_waits_end_each_at_its_own_time(serve: Serve) -> None:
     clock = StillClock()
     server = await serve(clock=clock)

@@ -112,6 +112,7 @@ async def test_a_queue_that_another_process_deletes_is_404(serve: Serve, server:
         assert (await task).id == message_id
 
 
+@pytest.mark.certificate
 async def test_a_bucket_of_another_process_is_looked_into(serve: Serve, server: Server) -> None:
     other = await serve(folder_max=0)
     async with heard(server) as task:
@@ -140,6 +141,7 @@ async def test_where_more_happened_than_the_kernel_keeps_it_looks(
         assert (await task).id == message_id
 
 
+@pytest.mark.certificate
 async def test_a_queue_is_heard_of_for_a_while_after_nobody_waits_there(
     serve: Serve, root: Path
 ) -> None:
@@ -163,6 +165,7 @@ async def test_a_queue_is_heard_of_for_a_while_after_nobody_waits_there(
     await comes_true(is_unheard, "an end of the watch")
 
 
+@pytest.mark.certificate
 async def test_without_inotify_it_looks(serve: Serve) -> None:
     server = await serve(inotify=False)
     other = await serve()

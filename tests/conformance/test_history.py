@@ -217,6 +217,7 @@ async def test_a_lease_is_told_of(server: Server) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("tiny", [False, True], ids=["flat", "buckets"])
 async def test_what_a_purge_takes_away_is_told_of(
     serve: Serve, tiny: bool, monkeypatch: pytest.MonkeyPatch
@@ -282,6 +283,7 @@ async def test_lines_that_are_torn_or_foreign_are_passed_over(server: Server) ->
     assert await told(server, message_id) == ["published 0"] * 2
 
 
+@pytest.mark.certificate
 async def test_a_file_is_followed_by_the_next(server: Server) -> None:
     await record(server, history_bytes_max=1 << 20)
     ids: list[str] = []
@@ -393,6 +395,7 @@ async def test_the_latest_events_are_told(server: Server) -> None:
     assert found["events"][-1]["time"] == "2199-01-01T00:00:00.998Z"
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("ends", ["kill", "terminate"])
 async def test_processes_and_their_mover_tell_of_it_together(
     daemons: Processes, root: Path, ends: str

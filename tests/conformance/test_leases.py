@@ -152,6 +152,7 @@ async def test_what_was_acknowledged_is_not_found(server: Server, consumer: Cons
     assert (await described(server))["leased"] == 0
 
 
+@pytest.mark.certificate
 async def test_it_is_purged_with_its_queue(server: Server, consumer: Consumer) -> None:
     message_id, lease = await leased(server, consumer)
     assert (await call(server, "DELETE", "/q/messages")).status == 202

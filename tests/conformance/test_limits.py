@@ -84,6 +84,7 @@ async def test_who_takes_nothing_of_its_answers_is_hung_up_on(serve: Serve) -> N
         assert (await call(server, "GET", "/-/livez")).status == 200
 
 
+@pytest.mark.certificate
 async def test_heads_that_end_in_time_are_not_late_though_each_comes_with_the_next(
     serve: Serve,
 ) -> None:
@@ -121,6 +122,7 @@ async def test_a_second_head_is_minded_like_the_first(serve: Serve) -> None:
         problem_of(await connection.response(), 408, "head-too-slow")
 
 
+@pytest.mark.certificate
 async def test_a_head_in_pieces_is_whole_in_time_and_then_takes_its_time(serve: Serve) -> None:
     server = await serve(head_s=1)
     await call(server, "PUT", "/orders")
@@ -168,6 +170,7 @@ async def test_one_connection_too_many_is_told_so_before_it_asks(serve: Serve) -
         await comes_true(has_room)
 
 
+@pytest.mark.certificate
 async def test_an_idle_connection_goes_for_a_new_one_and_one_that_waits_stays(
     serve: Serve,
 ) -> None:

@@ -51,6 +51,7 @@ def outside(tmp_path: Path) -> Outside:
     return Outside(tmp_path / "outside")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
 async def test_what_a_link_leads_to_stays_as_it_is(
     serve: Serve, root: Path, outside: Outside, names: tuple[str, ...]

@@ -110,6 +110,7 @@ async def test_what_gave_way_is_read_from_its_file(serve: Serve) -> None:
     assert after["misses"] > 0
 
 
+@pytest.mark.certificate
 async def test_clients_that_do_not_read_hold_no_more_than_there_is_and_others_are_served(
     serve: Serve, listening: socket.socket
 ) -> None:
@@ -135,6 +136,7 @@ async def _has_refused(server: Server) -> bool:
     return bool((await memory(server))["refused"])
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("size", [100 * KIB, MIB])
 async def test_a_batch_ends_where_there_is_no_room_and_its_bodies_are_right(
     serve: Serve, listening: socket.socket, size: int
@@ -192,6 +194,7 @@ async def ids(server: Server) -> int:
     return int(shown)
 
 
+@pytest.mark.certificate
 async def test_deleted_queues_leave_their_share_of_ids_to_those_that_stay(server: Server) -> None:
     for number in range(600):
         name = f"q{number}"
@@ -218,6 +221,7 @@ async def test_queues_that_are_used_up_leave_their_share_of_ids_to_others(server
     assert await ids(server) == 0
 
 
+@pytest.mark.certificate
 async def test_selections_that_ended_leave_their_share_of_ids_to_others(server: Server) -> None:
     await make_queue(server)
     count = SELECTIONS_PER_QUEUE_MAX + 10

@@ -262,6 +262,7 @@ async def test_a_disk_that_fails_is_not_ready_and_the_rest_is_told(serve: Serve)
     assert requests(found, "create_queue") == 1
 
 
+@pytest.mark.certificate
 async def test_a_disk_that_hangs_keeps_no_scrape_waiting_for_long(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)

@@ -36,6 +36,7 @@ def _device(path: Path) -> None:
         cannot_run("needs root, to make a device")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("damage", [fifo, socket_node, _device])
 @pytest.mark.parametrize("names", [MESSAGES, BESIDE, LOCKS], ids=["messages", "beside", "locks"])
 async def test_nobody_waits_for_it_and_the_rest_works(

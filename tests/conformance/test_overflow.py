@@ -86,6 +86,7 @@ async def test_a_full_queue_refuses_whichever_way_a_message_comes(server: Server
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_delayed_and_fetched_messages_count(server: Server) -> None:
     await limit(server, messages_max=3)
     assert (await post(server, "?delay=60")).status == 201
@@ -187,6 +188,7 @@ async def test_a_schedule_stays_due_while_there_is_no_room(serve: Serve) -> None
     assert len(await ready(server)) == 1
 
 
+@pytest.mark.certificate
 async def test_a_shovel_leaves_what_has_no_room(server: Server) -> None:
     ids = [await publish(server) for _ in range(3)]
     for message_id in ids:
@@ -205,6 +207,7 @@ async def test_a_shovel_leaves_what_has_no_room(server: Server) -> None:
     assert len(await ready(server, "q_SIDELINE")) == 2
 
 
+@pytest.mark.certificate
 async def test_two_processes_keep_one_limit(serve: Serve) -> None:
     """Neither exceeds it by what it publishes itself; both together by what the other published a
     moment ago. Once they know that, both refuse.
@@ -308,6 +311,7 @@ async def consume(server: Server, number: int) -> int:
     return 0
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("overflow", ["refuse", *DROPPING])
 @pytest.mark.parametrize("limits", [{"messages_max": 12}, {"bytes_max": 300},
                                     {"messages_max": 8, "bytes_max": 400}])  # fmt: skip

@@ -546,6 +546,7 @@ async def test_a_pack_that_is_no_more_what_it_was_goes_to_the_sideline(serve: Se
     assert (await delete(server, ids[0], "q_SIDELINE")).status != 202
 
 
+@pytest.mark.certificate
 async def test_a_purged_pack_stays_as_it_is(serve: Serve) -> None:
     server = await serve()
     await packed(server)

@@ -126,6 +126,7 @@ async def test_a_consumer_gets_nothing_before_the_end_of_the_pause(server: Serve
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_another_process_hears_of_the_pause_and_of_its_end(serve: Serve) -> None:
     first, second = await serve(), await serve()
     await make_queue(first)

@@ -405,6 +405,7 @@ async def test_a_clients_broken_body_is_no_error_of_the_daemons(
 HALF_A_BODY = raw_head("POST", "/q/messages", f"Content-Length: {2 * MIB}") + b"x" * MIB
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("sent", "step"),
     [(HALF_A_BODY, "write"), (HALF_A_BODY, "create"), (raw_head("PUT", "/other"), "mkdir")],

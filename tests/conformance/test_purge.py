@@ -58,6 +58,7 @@ def is_taken_away(root: Path) -> bool:
     return not (found["queues"] or found["delay"])
 
 
+@pytest.mark.certificate
 async def test_what_was_published_is_gone_in_every_state(server: Server, root: Path) -> None:
     await make_queue(server)
     fetched = await publish(server)
@@ -76,6 +77,7 @@ async def test_what_was_published_is_gone_in_every_state(server: Server, root: P
     assert_audits_clean(root)
 
 
+@pytest.mark.certificate
 async def test_what_is_published_after_it_stays(server: Server) -> None:
     await make_queue(server)
     for _ in range(3):
@@ -88,6 +90,7 @@ async def test_what_is_published_after_it_stays(server: Server) -> None:
         assert (await delete(server, message_id)).status == 202
 
 
+@pytest.mark.certificate
 async def test_a_clock_that_stands_still_makes_no_message_of_both_sides(serve: Serve) -> None:
     """All ids are of one millisecond, but for those behind a purge."""
     server = await serve(clock=StillClock())
@@ -103,6 +106,7 @@ async def test_a_clock_that_stands_still_makes_no_message_of_both_sides(serve: S
             assert (await delete(server, message_id)).status == 202
 
 
+@pytest.mark.certificate
 async def test_other_queues_are_left_alone(server: Server) -> None:
     await make_queue(server)
     for name in ("other", "qq", "q_SIDELINE"):
@@ -113,6 +117,7 @@ async def test_other_queues_are_left_alone(server: Server) -> None:
         assert (await fetch(server, name)).body == name.encode()
 
 
+@pytest.mark.certificate
 async def test_no_queue_is_404_and_an_empty_one_is_purged(server: Server, root: Path) -> None:
     assert_problem(await purge(server), 404, "queue-not-found")
     assert not any((root / "purged").iterdir())
@@ -129,6 +134,7 @@ async def test_a_query_or_a_bad_name_is_400(server: Server) -> None:
     assert (await call(server, "OPTIONS", "/q/messages")).headers["Allow"].startswith("DELETE")
 
 
+@pytest.mark.certificate
 async def test_the_mark_outlives_the_daemon(serve: Serve) -> None:
     server = await serve()
     await make_queue(server)
@@ -146,6 +152,7 @@ async def test_the_mark_outlives_the_daemon(serve: Serve) -> None:
     gate.open()
 
 
+@pytest.mark.certificate
 async def test_a_queue_made_anew_inherits_no_purge(serve: Serve) -> None:
     clock = StillClock()
     server = await serve(clock=clock)
@@ -165,6 +172,7 @@ async def test_a_queue_made_anew_inherits_no_purge(serve: Serve) -> None:
 # Across processes
 
 
+@pytest.mark.certificate
 async def test_another_process_serves_nothing_of_it_either(serve: Serve) -> None:
     """Also of what it had listed before, at once."""
     server, other = await serve(), await serve(clock=StillClock())  # The other never looks again.
@@ -192,6 +200,7 @@ async def test_another_process_publishes_behind_it(serve: Serve) -> None:
     assert (await fetch(other)).id == message_id
 
 
+@pytest.mark.certificate
 async def test_a_clock_that_is_behind_the_mark_purges_what_came_since(serve: Serve) -> None:
     server, other = await serve(clock=StillClock()), await serve(clock=StillClock())
     await make_queue(server)
@@ -236,6 +245,7 @@ async def test_a_mark_far_ahead_moves_no_id_there(serve: Serve) -> None:
     assert (await fetch(server)).id == message_id
 
 
+@pytest.mark.certificate
 async def test_purges_and_publishes_side_by_side(serve: Serve) -> None:
     """Whatever was answered before a purge was asked for is gone, and all behind the last stays."""
     servers = [await serve(), await serve()]
@@ -258,6 +268,7 @@ async def test_purges_and_publishes_side_by_side(serve: Serve) -> None:
 # A claim in hand
 
 
+@pytest.mark.certificate
 async def test_a_message_that_is_held_by_a_fetch_is_not_found_afterwards(serve: Serve) -> None:
     """Its fetch was asked for before; the purge comes while it is flushed."""
     files = FaultyFiles()
@@ -278,6 +289,7 @@ async def test_a_message_that_is_held_by_a_fetch_is_not_found_afterwards(serve: 
 # Buckets
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("shape", ["", "?shards=3", "?bucket=9"])
 async def test_what_lies_in_buckets_is_purged_too(serve: Serve, shape: str) -> None:
     clock = StillClock()
@@ -305,6 +317,7 @@ async def test_what_lies_in_buckets_is_purged_too(serve: Serve, shape: str) -> N
     assert_audits_clean(server.root, clock)
 
 
+@pytest.mark.certificate
 async def test_a_queue_with_damaged_settings_is_purged(server: Server) -> None:
     await make_queue(server)
     message_id = await publish(server)
@@ -315,6 +328,7 @@ async def test_a_queue_with_damaged_settings_is_purged(server: Server) -> None:
     await comes_true(lambda: is_taken_away(server.root), "all in remove/")
 
 
+@pytest.mark.certificate
 async def test_a_daemon_that_ends_leaves_the_rest_to_the_mover(serve: Serve) -> None:
     """A drain waits for no purge's end."""
     server = await serve(clock=StillClock())
@@ -329,6 +343,7 @@ async def test_a_daemon_that_ends_leaves_the_rest_to_the_mover(serve: Serve) -> 
     assert (await fetch(again)).status == 204
 
 
+@pytest.mark.certificate
 async def test_a_purge_during_the_last_look_of_another_is_taken_away_too(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)
@@ -342,6 +357,7 @@ async def test_a_purge_during_the_last_look_of_another_is_taken_away_too(serve: 
     await comes_true(lambda: len(message_files(server.root)["remove"]) == 1)
 
 
+@pytest.mark.certificate
 async def test_it_is_answered_once_every_process_knows_it(serve: Serve) -> None:
     """Another process may know for half a second that the queue was not purged."""
     server = await serve()

@@ -225,6 +225,7 @@ async def test_single_messages_beside_packs_are_delivered_and_deleted(server: Se
     await shown(server, in_flight=5, removed=1)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("history", [True, False])
 @pytest.mark.parametrize("whole", [True, False])
 async def test_totals_that_last_count_messages(server: Server, history: bool, whole: bool) -> None:

@@ -307,6 +307,7 @@ def test_timers_survive_a_restart(root: Path) -> None:
     assert ready == {entry.name.removeprefix("q:") for entry in entries}
 
 
+@pytest.mark.certificate
 async def test_files_already_present_are_delivered(
     daemons: Processes, serve: Serve, root: Path
 ) -> None:

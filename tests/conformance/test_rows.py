@@ -207,6 +207,7 @@ async def test_a_line_that_never_ends_is_refused(serve: Serve) -> None:
     assert message_files(server.root) == nothing_anywhere()
 
 
+@pytest.mark.certificate
 async def test_large_rows_are_held_one_at_a_time(serve: Serve) -> None:
     """A value of JSON takes twenty times its bytes in memory: of eight rows as large as can be,
     and of one line that is as large as a batch, no more than one is such values at a time.

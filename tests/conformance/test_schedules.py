@@ -503,6 +503,7 @@ async def test_while_another_message_has_its_key_none_is_fired(
 # Queues, other processes, damage
 
 
+@pytest.mark.certificate
 async def test_schedules_go_with_their_queue_and_stay_when_it_is_purged(
     serve: Serve, root: Path, clock: FakeClock
 ) -> None:
@@ -567,6 +568,7 @@ async def test_a_damaged_one_is_told_replaced_or_deleted(
 # By mq-mover
 
 
+@pytest.mark.certificate
 async def test_a_mover_fires_whatever_dies_and_however_many_there_are(
     serve: Serve, daemons: Processes, root: Path
 ) -> None:
@@ -598,6 +600,7 @@ async def test_a_mover_fires_whatever_dies_and_however_many_there_are(
     assert sorted(bodies) == sorted(b"%d" % number for number in range(5) for _ in range(3))
 
 
+@pytest.mark.certificate
 async def test_a_hand_s_touch_fires_within_a_moment(
     serve: Serve, daemons: Processes, root: Path
 ) -> None:

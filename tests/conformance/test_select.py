@@ -140,6 +140,7 @@ async def test_what_comes_back_is_selected_again(serve: Serve) -> None:
     assert (await select(server, paid)).headers["X-Message-Receives"] == "3"
 
 
+@pytest.mark.certificate
 async def test_what_was_purged_is_not_selected(server: Server) -> None:
     await put(server, "key=a")
     assert (await select(server, "key:b")).status == 204
@@ -261,6 +262,7 @@ async def test_so_many_selections_at_a_time(server: Server) -> None:
     assert len(tasks) == SELECTIONS_PER_QUEUE_MAX
 
 
+@pytest.mark.certificate
 async def test_what_matches_nobody_hides_nothing(serve: Serve) -> None:
     """Wherever it lies, and however much it is beside what is known of a queue at a time."""
     server = await serve(folder_max=40)

@@ -378,6 +378,7 @@ async def test_what_is_asked_for_by_itself_is_never_old(serve: Serve) -> None:
     assert (await patch(server, {})).json()["visibility_s"] == 91
 
 
+@pytest.mark.certificate
 async def test_settings_written_by_hand_come_into_use(server: Server) -> None:
     await make_queue(server)
     await publish(server)

@@ -70,6 +70,7 @@ async def shovel(server: Server, queue: str) -> dict[str, Any]:
     return await comes_true(over, "the run's end")
 
 
+@pytest.mark.certificate
 async def test_each_queue_gets_its_own_back(server: Server) -> None:
     first, other = [await sidelined(server, queue) for queue in ("a", "b")]
     keyed = await sidelined(server, "a", params={"key": "k", "tag": "t"})
@@ -93,6 +94,7 @@ async def test_each_queue_gets_its_own_back(server: Server) -> None:
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_the_queue_whose_sideline_it_is_gets_what_is_of_no_other(server: Server) -> None:
     await make_queue(server, "failed")
     own = await publish(server, queue="failed")
@@ -105,6 +107,7 @@ async def test_the_queue_whose_sideline_it_is_gets_what_is_of_no_other(server: S
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_every_way_to_a_sideline(server: Server, clock: FakeClock) -> None:
     await configure(server, "a", max_receives=1)
     tried = await publish(server, queue="a")
@@ -141,6 +144,7 @@ async def test_every_way_to_a_sideline(server: Server, clock: FakeClock) -> None
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_what_lies_elsewhere_comes_back_too(server: Server) -> None:
     before = await sidelined(server, "a")
     await configure(server, "a", sideline_to=None)
@@ -154,6 +158,7 @@ async def test_what_lies_elsewhere_comes_back_too(server: Server) -> None:
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_a_shared_sideline_that_is_deleted_is_made_again(server: Server) -> None:
     await sidelined(server, "a")
     assert (await call(server, "DELETE", f"/{SHARED}")).status == 200
@@ -161,6 +166,7 @@ async def test_a_shared_sideline_that_is_deleted_is_made_again(server: Server) -
     assert set(await rows(server, SHARED)) == {again}
 
 
+@pytest.mark.certificate
 async def test_where_it_came_from_outlives_its_failures_there(
     server: Server, clock: FakeClock
 ) -> None:
@@ -183,6 +189,7 @@ async def test_where_it_came_from_outlives_its_failures_there(
     assert sum(sweep.sweep() for _ in range(256)) == 0
 
 
+@pytest.mark.certificate
 async def test_a_reason_is_shown_where_there_is_one(server: Server) -> None:
     message_id = await publish(server, queue="a")
     await fetch(server, "a")
@@ -196,6 +203,7 @@ async def test_a_reason_is_shown_where_there_is_one(server: Server) -> None:
     assert (await fetch(server, SHARED)).headers["X-Message-Reason"] == "no such customer"
 
 
+@pytest.mark.certificate
 async def test_what_joins_a_deleted_queue_goes(server: Server, clock: FakeClock) -> None:
     message_id = await sidelined(server, "a")
     joint = server.root / "crossings" / f"a:{SHARED}"

@@ -84,6 +84,7 @@ async def ids_in(server: Server, queue: str) -> list[str]:
     return [json.loads(line)["id"] for line in reply.body.splitlines()]
 
 
+@pytest.mark.certificate
 async def test_what_was_sidelined_comes_back_in_its_own_place(
     server: Server, root: Path, clock: FakeClock
 ) -> None:
@@ -119,6 +120,7 @@ async def test_what_was_sidelined_comes_back_in_its_own_place(
     assert_audits_clean(root, clock)
 
 
+@pytest.mark.certificate
 async def test_it_begins_once_every_process_knows_of_the_sideline(server: Server) -> None:
     """Another process may know for half a second that the queue has none."""
     await sidelined(server, [""])
@@ -130,6 +132,7 @@ async def test_it_begins_once_every_process_knows_of_the_sideline(server: Server
     assert now_s() - began_s >= FACTS_SETTLE_S
 
 
+@pytest.mark.certificate
 async def test_who_waits_hears_of_it(server: Server) -> None:
     (message_id,) = await sidelined(server, [""])
     waiting = asyncio.create_task(call(server, "GET", "/q/messages?wait=30"))
@@ -138,6 +141,7 @@ async def test_who_waits_hears_of_it(server: Server) -> None:
     assert (await waiting).id == message_id
 
 
+@pytest.mark.certificate
 async def test_who_waits_at_another_process_hears_of_it(serve: Serve) -> None:
     server, other = await serve(), await serve()
     await make_queue(server)
@@ -148,6 +152,7 @@ async def test_who_waits_at_another_process_hears_of_it(serve: Serve) -> None:
     assert (await waiting).id == message_id
 
 
+@pytest.mark.certificate
 async def test_filters(server: Server, clock: FakeClock) -> None:
     queries = ["?key=eu-1", "?key=eu-2&priority=7", "?key=us-1&priority=7", "?priority=3", ""]
     eu_1, eu_2, us_1, three, plain = await sidelined(server, queries)
@@ -173,6 +178,7 @@ async def test_filters(server: Server, clock: FakeClock) -> None:
     assert criteria == {"older_than_s": 60.0, "max_receives": 20}
 
 
+@pytest.mark.certificate
 async def test_what_was_received_too_often_stays(server: Server) -> None:
     (twice,) = await sidelined(server, [""], fetches=2)
     (once,) = await sidelined(server, [""], fetches=1)
@@ -185,6 +191,7 @@ async def test_what_was_received_too_often_stays(server: Server) -> None:
     assert set(await ids_in(server, "q")) == {once, twice}
 
 
+@pytest.mark.certificate
 async def test_poison_ends(server: Server) -> None:
     """What always fails goes round until it has been received so often, and then stays."""
     await call(server, "PATCH", "/q/settings", json={"shovel_max_receives": 3})
@@ -198,6 +205,7 @@ async def test_poison_ends(server: Server) -> None:
     assert await ids_in(server, SIDELINE) == [poison]
 
 
+@pytest.mark.certificate
 async def test_a_key_that_is_taken_keeps_a_message(server: Server) -> None:
     (first,) = await sidelined(server, ["?key=k"])
     second = await publish_with(server, "?key=k")
@@ -208,6 +216,7 @@ async def test_a_key_that_is_taken_keeps_a_message(server: Server) -> None:
     assert (await call(server, "GET", "/q/keys/k")).id == first
 
 
+@pytest.mark.certificate
 async def test_a_dry_run_counts_and_changes_nothing(server: Server, root: Path) -> None:
     ids = await sidelined(server, [""] * 3 + ["?priority=1"])
     folder = root / "queues" / SIDELINE
@@ -227,6 +236,7 @@ async def test_a_dry_run_counts_and_changes_nothing(server: Server, root: Path) 
     assert (await ended(server, await shovel(server, "?dry_run=false")))["moved"] == len(ids)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("limit", [1, 5, SHOVEL_BATCH_MAX + 1])
 async def test_a_limit_is_of_what_is_moved(server: Server, limit: int) -> None:
     many = await sidelined(server, ["?priority=5"] * 2 + [""] * (limit + 3))
@@ -236,6 +246,7 @@ async def test_a_limit_is_of_what_is_moved(server: Server, limit: int) -> None:
     assert len(await ids_in(server, SIDELINE)) == len(many) - limit
 
 
+@pytest.mark.certificate
 async def test_a_rate_is_kept(server: Server, clock: FakeClock) -> None:
     await sidelined(server, [""] * 6)
     run_id = await shovel(server, "?rate=2")
@@ -253,6 +264,7 @@ async def test_a_rate_is_kept(server: Server, clock: FakeClock) -> None:
     assert (await ended(server, run_id))["moved"] == 6
 
 
+@pytest.mark.certificate
 async def test_its_progress_is_seen_and_it_is_stopped(
     serve: Serve, server: Server, clock: FakeClock
 ) -> None:
@@ -298,6 +310,7 @@ async def test_a_daemon_that_drains_stops_its_runs(serve: Serve, server: Server)
     assert (now["id"], now["state"]) == (run_id, "stopped")
 
 
+@pytest.mark.certificate
 async def test_what_it_is_not(server: Server, root: Path) -> None:
     for method in ("GET", "POST", "DELETE"):
         reply = await call(server, method, "/none/shovel")
@@ -339,6 +352,7 @@ async def test_malformed_values(server: Server, query: str, slug: str) -> None:
     assert_problem(await call(server, "GET", "/q/shovel"), 404, "shovel-not-found")
 
 
+@pytest.mark.certificate
 async def test_its_schedule_is_shown(server: Server, clock: FakeClock) -> None:
     await call(server, "PATCH", "/q/settings", json={"shovel_interval_s": 600})
     now = await shown(server)
@@ -350,6 +364,7 @@ async def test_its_schedule_is_shown(server: Server, clock: FakeClock) -> None:
     assert (now["state"], now["interval_s"]) == ("done", 600.0)
 
 
+@pytest.mark.certificate
 async def test_so_many_at_a_time(server: Server) -> None:
     for index in range(SHOVEL_RUNS_MAX + 1):
         await make_queue(server, f"q{index}")
@@ -371,6 +386,7 @@ async def test_many_at_once_begin_one(serve: Serve, server: Server) -> None:
     assert sorted(reply.status for reply in replies) == [202] + [409] * 7
 
 
+@pytest.mark.certificate
 async def test_a_queue_that_is_deleted_ends_its_run(server: Server) -> None:
     """Also where one of its name is made at once: that has none of the old one's messages."""
     await sidelined(server, [""] * 4)
@@ -404,6 +420,7 @@ class SlowFiles(Files):
         return is_free
 
 
+@pytest.mark.certificate
 async def test_a_run_that_ends_during_a_look_is_shown_as_it_ended(
     serve: Serve, clock: FakeClock
 ) -> None:
@@ -440,6 +457,7 @@ class FailingFiles(Files):
         super().rename(source, target)
 
 
+@pytest.mark.certificate
 async def test_after_an_error_it_waits_and_goes_on(
     serve: Serve, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -189,6 +189,7 @@ async def test_what_it_is_not(server: Server, root: Path, clock: FakeClock) -> N
     assert_problem(reply, 409, "message-leased")
 
 
+@pytest.mark.certificate
 async def test_a_sideline_that_was_purged_takes_what_is_older_once_that_is_forgotten(
     server: Server, clock: FakeClock
 ) -> None:

@@ -67,6 +67,7 @@ async def test_a_body_without_lines_publishes_nothing(server: Server, body: byte
     assert message_files(server.root) == nothing_anywhere()
 
 
+@pytest.mark.certificate
 async def test_more_than_a_group_goes_in_order(server: Server) -> None:
     await make_queue(server)
     count = 2 * BATCH_GROUP_MESSAGES + 3

@@ -270,6 +270,7 @@ async def test_messages_of_a_group_come_in_order_and_once(server: Server) -> Non
     await refused(server, "SendMessage", QueueUrl=fair, MessageBody="x", **group)
 
 
+@pytest.mark.certificate
 async def test_a_purge_forgets_what_came_once(serve: Serve, clock: FakeClock) -> None:
     server = await serve(clock=clock)
     url = await made(server, "jobs.fifo")
@@ -285,6 +286,7 @@ async def test_a_purge_forgets_what_came_once(serve: Serve, clock: FakeClock) ->
     assert found["MessageId"] == again["MessageId"]
 
 
+@pytest.mark.certificate
 async def test_dead_letters_and_the_way_back(serve: Serve, clock: FakeClock) -> None:
     server = await serve(clock=clock)
     dead = await made(server, "dead")
@@ -366,6 +368,7 @@ async def tasks_of(server: Server, arn: str, most: int = 10) -> list[dict[str, A
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.certificate
 async def test_a_redrive_counts_receives_anew(serve: Serve, clock: FakeClock) -> None:
     server = await serve(clock=clock)
     count = 21  # More than a shovel of mq returns.
@@ -398,6 +401,7 @@ async def test_a_redrive_counts_receives_anew(serve: Serve, clock: FakeClock) ->
     assert await receive_all("orders") == numbers
 
 
+@pytest.mark.certificate
 async def test_a_move_task_to_another_queue_takes_all(serve: Serve, clock: FakeClock) -> None:
     server = await serve(clock=clock)
     arn = await dead_letters(server, 1, "orders-1", "orders-2")
@@ -438,6 +442,7 @@ async def test_a_move_task_to_another_queue_takes_all(serve: Serve, clock: FakeC
     assert_audits_clean(server.root, clock)
 
 
+@pytest.mark.certificate
 async def test_the_last_ten_move_tasks_are_listed(serve: Serve) -> None:
     server = await serve()
     arn = await dead_letters(server, 1, "orders-1", "orders-2")
@@ -458,6 +463,7 @@ async def test_the_last_ten_move_tasks_are_listed(serve: Serve) -> None:
     assert (await tasks_of(server, arn, 1)) == found[:1]
 
 
+@pytest.mark.certificate
 async def test_a_move_task_is_cancelled(serve: Serve, clock: FakeClock) -> None:
     server = await serve(clock=clock)
     arn = await dead_letters(server, 1, "orders")
@@ -533,6 +539,7 @@ async def test_a_queue_shows_what_was_set(server: Server) -> None:
         await refused(server, "CreateQueue", QueueName=name, Attributes=more)
 
 
+@pytest.mark.certificate
 async def test_tags_permissions_lists_and_purges(server: Server) -> None:
     urls = [await made(server, name) for name in ("a", "b", "-" + "c" * 70, "d")]
     url = urls[0]

@@ -153,6 +153,7 @@ async def test_a_signature_has_the_rights_of_its_token(guarded: Guarded) -> None
     waiting.cancel()
 
 
+@pytest.mark.certificate
 async def test_a_redrive_needs_the_right_to_publish_to_each_queue(guarded: Guarded) -> None:
     tokens = guarded.tokens
     tokens.add("boss", "*:admin")

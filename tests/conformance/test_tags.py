@@ -110,6 +110,7 @@ async def test_a_page_ends_and_goes_on(server: Server) -> None:
     assert found == made
 
 
+@pytest.mark.certificate
 async def test_all_of_a_tag_are_deleted_and_no_others(server: Server) -> None:
     body = b"x\n" * (BATCH_MESSAGES_MAX + 5)
     await post(server, "split=lines&tag=a&tag=b", body)
@@ -139,6 +140,7 @@ async def test_all_of_a_tag_are_sidelined_and_found_there(server: Server) -> Non
     assert_audits_clean(server.root)
 
 
+@pytest.mark.certificate
 async def test_what_is_purged_is_not_found(server: Server, clock: FakeClock) -> None:
     await post(server, "tag=a")
     clock.advance(1)

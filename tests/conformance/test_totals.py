@@ -87,6 +87,7 @@ async def place(serve: Serve, root: Path) -> Place:
     return made
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("history", [False, True])
 async def test_all_that_is_done_by_all_processes_is_counted(place: Place, history: bool) -> None:
     of, ours = place.server, place.expected["q"]

@@ -200,6 +200,7 @@ with Client(sys.argv[1]) as client, client.queue("q").consume(prefetch=10) as me
 """
 
 
+@pytest.mark.certificate
 async def test_a_killed_program_costs_attempts_of_what_it_had(serve: Serve) -> None:
     server = await served(serve, 3)
     await publish_lines(server, [b"x"] * 10)

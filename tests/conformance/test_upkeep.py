@@ -167,6 +167,7 @@ async def test_a_change_of_settings_asks_all_processes_to_look(server: Server) -
     assert mark.stat().st_mtime_ns > asked
 
 
+@pytest.mark.certificate
 async def test_a_process_lets_go_of_a_queue_that_another_deleted(serve: Serve) -> None:
     one, other = await serve(), await serve()
     for name in ("a", "b"):
@@ -180,6 +181,7 @@ async def test_a_process_lets_go_of_a_queue_that_another_deleted(serve: Serve) -
     assert (await fetch(other, "b")).status == 200
 
 
+@pytest.mark.certificate
 async def test_who_waits_for_a_queue_that_another_deleted_hears_so(serve: Serve) -> None:
     one, other = await serve(), await serve(inotify=False)
     for name in ("a", "b"):
@@ -208,6 +210,7 @@ async def test_a_queue_that_another_made_again_is_used_on(serve: Serve) -> None:
     assert (await fetch(other)).id == message_id
 
 
+@pytest.mark.certificate
 async def test_all_queues_are_looked_at_by_and_by_also_when_nobody_asks(serve: Serve) -> None:
     clock = FakeClock()
     one, other = await serve(), await serve(clock=clock)
@@ -260,6 +263,7 @@ async def test_a_root_that_cannot_be_looked_at_is_said_so_and_looked_at_later(
     assert (await refreshed(server))["queues"] == 1
 
 
+@pytest.mark.certificate
 async def test_settings_that_another_changed_are_taken_where_a_queue_is_in_use(
     serve: Serve,
 ) -> None:

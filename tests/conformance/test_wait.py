@@ -126,6 +126,7 @@ async def test_a_queue_that_is_deleted_meanwhile_is_404(serve: Serve, server: Se
                 assert_problem(await task, 404, "queue-not-found")
 
 
+@pytest.mark.certificate
 async def test_a_wait_ends(serve: Serve) -> None:
     clock = StillClock()
     server = await serve(clock=clock)
@@ -169,6 +170,7 @@ async def test_what_is_no_preference_is_passed_over(server: Server, header: str)
     assert reply.status == 204
 
 
+@pytest.mark.certificate
 async def test_a_preference_is_cut_and_the_parameter_goes_before_it(serve: Serve) -> None:
     clock = StillClock()
     server = await serve(clock=clock)
@@ -195,6 +197,7 @@ async def test_an_unknown_queue_is_404_at_once(server: Server) -> None:
     assert_problem(await call(server, "GET", "/none/messages?wait=60"), 404, "queue-not-found")
 
 
+@pytest.mark.certificate
 async def test_a_drain_answers_who_waits(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, "--drain-timeout", "60")
     assert (await raw_request(mq.port, raw_head("PUT", "/q"))).status == 201
@@ -209,6 +212,7 @@ async def test_a_drain_answers_who_waits(daemons: Processes, root: Path) -> None
     assert await asyncio.to_thread(mq.popen.wait, PATIENCE_S) == 0
 
 
+@pytest.mark.certificate
 async def test_a_scheduled_message_comes_to_who_waits(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, "--standalone")
     assert (await raw_request(mq.port, raw_head("PUT", "/q"))).status == 201

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from harness.chance import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -143,4 +144,4 @@ class SettlingMachine(RuleBasedStateMachine):
 
 
 TestSettlingMachine = SettlingMachine.TestCase
-TestSettlingMachine.settings = settings(max_examples=200, stateful_step_count=40)
+TestSettlingMachine.settings = settings(max_examples=examples(200), stateful_step_count=40)

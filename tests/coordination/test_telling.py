@@ -70,6 +70,7 @@ def test_a_large_assignment_is_compressed_and_fits() -> None:
     assert parse_told(data) == Told("a", frozenset(queues))
 
 
+@pytest.mark.certificate
 def test_of_what_finds_no_room_the_rest_stays_the_leaders() -> None:
     queues = {hashlib.sha256(b"%d" % at).hexdigest()[:50] for at in range(60_000)}
     data, told = print_told("a", queues)

@@ -19,6 +19,7 @@ from harness.folders import files_below, make_folders_tiny
 from harness.messages import make_body, number_in
 from harness.processes import Process, Processes
 from harness.raw import raw_connection, raw_head
+from harness.tally import tally
 from harness.waiting import comes_true
 
 from mq.model.limits import MIB
@@ -235,7 +236,7 @@ async def _drain(mq: Process, root: Path, ledger: Ledger) -> None:
 
 
 @pytest.mark.certificate
-@pytest.mark.parametrize("redelivery", [False, True], ids=["alone", "with-mover"])
+@pytest.mark.parametrize("redelivery", [False, True], ids=["alone", "with-mover-and-reaper"])
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_kill_loses_and_invents_nothing(
     daemons: Processes,
@@ -255,12 +256,14 @@ async def test_kill_loses_and_invents_nothing(
     async with aiohttp.ClientSession() as session, session.put(f"{mq.url}/orders") as made:
         assert made.status == 201
     for _ in range(ROUNDS):
-        mover = None
+        beside = []
         if redelivery:
-            mover = await asyncio.to_thread(daemons.mover, "--root", str(root))
+            beside.append(await asyncio.to_thread(daemons.mover, "--root", str(root)))
+            beside.append(await asyncio.to_thread(daemons.reaper, "--source", f"{root}/remove"))
         await _round(mq, root, ledger, chance)
-        if mover is not None:
-            mover.kill()
+        for daemon in beside:
+            daemon.kill()
+        tally("kills", 1 + len(beside))
         files = ledger.check_files(root)
         mq = await asyncio.to_thread(daemons.mq, root, *flags)
         await _serves_at_once(mq, ledger, files.ready)

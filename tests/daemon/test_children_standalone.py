@@ -100,6 +100,7 @@ def test_a_child_that_dies_is_started_again(daemons: Processes, root: Path, daem
     eventually(lambda: not is_running(first))
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_children_go_with_mq(daemons: Processes, root: Path, number: signal.Signals) -> None:
     mq = daemons.mq(root, "--standalone")
@@ -124,6 +125,7 @@ def test_the_end_of_a_child_does_not_end_the_other_or_mq(daemons: Processes, roo
     assert is_running(reaper)
 
 
+@pytest.mark.certificate
 def test_ctrl_c_reaches_all_and_starts_none_again(root: Path) -> None:
     # A group of its own, as a terminal makes one for a command.
     popen = subprocess.Popen(
@@ -255,6 +257,7 @@ def test_flags_come_from_the_environment(daemons: Processes, tmp_path: Path) -> 
     assert len(list((tmp_path / "from-environment" / "queues" / "orders").glob("*/*"))) == 1
 
 
+@pytest.mark.certificate
 def test_a_flag_goes_before_the_environment(daemons: Processes, tmp_path: Path) -> None:
     mq = daemons.start(
         "mq", "--root", str(tmp_path / "a"), "--port", "0",
@@ -265,6 +268,7 @@ def test_a_flag_goes_before_the_environment(daemons: Processes, tmp_path: Path) 
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.certificate
 def test_mover_and_reaper_take_theirs_from_the_environment(daemons: Processes, root: Path) -> None:
     reaper = daemons.start("mq_reaper", env={"MQ_ROOT": str(root), "MQ_REAPER_KEEP": "3600"})
     assert reaper.wait_for_log(r"reaping .*keep_s=3600").string.count(str(root))
@@ -289,6 +293,7 @@ def test_a_flag_that_is_unknown_is_a_clear_error(module: str) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.certificate
 def test_a_port_that_kubernetes_sets_is_told_as_such(root: Path) -> None:
     ended = run_command("mq", "--root", str(root), env={"MQ_PORT": "tcp://10.0.0.1:8080"})
     assert ended.returncode == 2
@@ -297,6 +302,7 @@ def test_a_port_that_kubernetes_sets_is_told_as_such(root: Path) -> None:
     assert not root.exists()
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("module", "flag", "value"),
     [
@@ -368,6 +374,7 @@ async def test_a_signal_lets_a_request_in_hand_end_well(
     assert ready.read_bytes() == body
 
 
+@pytest.mark.certificate
 async def test_a_request_that_does_not_end_is_given_up_after_the_drain_timeout(
     daemons: Processes, root: Path
 ) -> None:
@@ -380,6 +387,7 @@ async def test_a_request_that_does_not_end_is_given_up_after_the_drain_timeout(
     assert list((root / "queues" / "orders").iterdir()) == []
 
 
+@pytest.mark.certificate
 async def test_an_idle_connection_does_not_keep_mq_alive(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root)
     async with raw_connection(mq.port) as connection, raw_connection(mq.port):
@@ -392,6 +400,7 @@ async def test_an_idle_connection_does_not_keep_mq_alive(daemons: Processes, roo
 # What it says, and what it refuses.
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("module", ["mq", "mq_mover", "mq_reaper"])
 def test_json_logs_are_an_object_a_line(daemons: Processes, root: Path, module: str) -> None:
     flags = ["--root", str(root), "--log-format", "json", "--log-level", "debug"]
@@ -407,6 +416,7 @@ def test_json_logs_are_an_object_a_line(daemons: Processes, root: Path, module: 
         assert {"time", "level", "logger", "event"} <= event.keys()
 
 
+@pytest.mark.certificate
 def test_a_refusal_is_a_json_line_too(disk: Path) -> None:
     ended = run_command(
         "mq", "--root", str(make_root(disk)), "--durability", "none", "--log-format", "json"
@@ -415,6 +425,7 @@ def test_a_refusal_is_a_json_line_too(disk: Path) -> None:
     assert json.loads(ended.stderr)["level"] == "error"
 
 
+@pytest.mark.certificate
 def test_no_durability_is_refused_where_it_would_lose_messages(disk: Path) -> None:
     root = make_root(disk / "root")
     ended = run_command("mq", "--root", str(root), "--durability", "none", "--port", "0")
@@ -428,6 +439,7 @@ def test_no_durability_is_allowed_by_force(daemons: Processes, disk: Path) -> No
     assert mq.logged("commit=none")
 
 
+@pytest.mark.certificate
 def test_no_durability_is_allowed_in_memory(daemons: Processes, memory: Path) -> None:
     mq = daemons.mq(memory, "--durability", "none")
     assert mq.logged("commit=none")
@@ -435,6 +447,7 @@ def test_no_durability_is_allowed_in_memory(daemons: Processes, memory: Path) ->
     assert _request(mq, "POST", "/orders/messages", b"hello") == 201
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("also", [(), ("--standalone",)], ids=["alone", "standalone"])
 def test_a_port_in_use_is_one_clear_line(root: Path, also: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -446,6 +459,7 @@ def test_a_port_in_use_is_one_clear_line(root: Path, also: tuple[str, ...]) -> N
     assert "in use" in ended.stderr
 
 
+@pytest.mark.certificate
 def test_a_root_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for module in ("mq", "mq_mover", "mq_reaper"):
@@ -455,6 +469,7 @@ def test_a_root_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
         assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.certificate
 def test_a_root_of_another_format_is_refused_by_all(root: Path) -> None:
     root.mkdir()
     (root / "format").write_text("mq 3\n")
@@ -465,6 +480,7 @@ def test_a_root_of_another_format_is_refused_by_all(root: Path) -> None:
         assert "mq 3" in ended.stderr
 
 
+@pytest.mark.certificate
 def test_children_are_the_installed_daemons_wherever_mq_is_started(
     daemons: Processes, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,6 +503,7 @@ def test_an_empty_root_is_refused(module: str) -> None:
     assert "is empty" in ended.stderr
 
 
+@pytest.mark.certificate
 def test_the_log_says_why_a_publish_was_unavailable(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root)
     assert _request(mq, "PUT", "/q") == 201

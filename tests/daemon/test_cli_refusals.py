@@ -163,6 +163,7 @@ CASES: Final = {
 }
 
 
+@pytest.mark.certificate
 def test_each_daemon_says_what_it_refuses_and_what_to_do(tmp_path: Path) -> None:
     """All start at once: most of a start is Python's own."""
     tmp_path.chmod(0o700)

@@ -51,6 +51,7 @@ async def test_what_cannot_be_keys_is_told_of(settings: JwtSettings, why: str) -
         IssuedTokens(settings, FakeClock())
 
 
+@pytest.mark.certificate
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = """
 import importlib.util

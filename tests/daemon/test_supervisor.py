@@ -91,6 +91,7 @@ async def test_all_listen_on_the_one_port_before_it_is_said(daemons: Processes, 
                 assert (await connection.response()).status == 200
 
 
+@pytest.mark.certificate
 async def test_totals_are_those_of_the_process_that_is_named(
     daemons: Processes, root: Path
 ) -> None:
@@ -116,6 +117,7 @@ async def test_one_alone_has_no_supervisor(daemons: Processes, root: Path) -> No
     assert answer.json()["process"] == {"index": 0, "of": 1}
 
 
+@pytest.mark.certificate
 def test_auto_is_a_process_for_each_core(daemons: Processes, root: Path) -> None:
     flags = ("--root", str(root), "--port", "0", "--processes", "auto")
     mq = daemons.start("mq", *flags)
@@ -123,6 +125,7 @@ def test_auto_is_a_process_for_each_core(daemons: Processes, root: Path) -> None
     assert f"processes={processes_auto()}" in said or processes_auto() == 1
 
 
+@pytest.mark.certificate
 def test_auto_on_one_core_is_one_process_alone(daemons: Processes, root: Path) -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -135,6 +138,7 @@ def test_auto_on_one_core_is_one_process_alone(daemons: Processes, root: Path) -
     assert not mq.logged("processes=")
 
 
+@pytest.mark.certificate
 def test_the_number_comes_from_the_environment_too(daemons: Processes, root: Path) -> None:
     flags = ("--root", str(root), "--port", "0", "--log-format", "json")
     mq = daemons.start("mq", *flags, env={"MQ_PROCESSES": "2", "MQ_STANDALONE": "1"})
@@ -150,6 +154,7 @@ def test_the_number_comes_from_the_environment_too(daemons: Processes, root: Pat
     assert {event["process"] for event in events if event["event"] == "serving"} == {0, 1}
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("holder", "comer"),
     [("one", "several"), ("one-of-peers", "several"), ("several", "several"), ("several", "one")],
@@ -167,6 +172,7 @@ def test_the_port_of_another_mq_is_one_clear_line(
     assert "in use" in ended.stderr
 
 
+@pytest.mark.certificate
 def test_the_port_stays_taken_while_nobody_listens(daemons: Processes, tmp_path: Path) -> None:
     mq = daemons.mq(tmp_path / "first", *TWO)
     pids = server_pids(mq, 2)
@@ -182,6 +188,7 @@ def test_the_port_stays_taken_while_nobody_listens(daemons: Processes, tmp_path:
     _put_queue(mq)
 
 
+@pytest.mark.certificate
 async def test_it_starts_again_on_its_port_at_once(daemons: Processes, root: Path) -> None:
     mq = await asyncio.to_thread(daemons.mq, root, *TWO)
     await asyncio.to_thread(_put_queue, mq)
@@ -228,6 +235,7 @@ async def _livez(connection: RawConnection) -> Any:
     return await connection.response()
 
 
+@pytest.mark.certificate
 def test_one_that_dies_again_and_again_waits_longer_and_longer(
     daemons: Processes, root: Path
 ) -> None:
@@ -239,6 +247,7 @@ def test_one_that_dies_again_and_again_waits_longer_and_longer(
     assert waits == ["0.0", "0.5", "1.0"]
 
 
+@pytest.mark.certificate
 def test_one_that_is_asked_to_end_drains_and_another_takes_its_place(
     daemons: Processes, root: Path
 ) -> None:
@@ -249,6 +258,7 @@ def test_one_that_is_asked_to_end_drains_and_another_takes_its_place(
     assert mq.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_one_that_cannot_be_started_is_tried_again(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, *TWO)
     limits = resource.prlimit(mq.popen.pid, resource.RLIMIT_NOFILE)
@@ -261,6 +271,7 @@ def test_one_that_cannot_be_started_is_tried_again(daemons: Processes, root: Pat
     assert mq.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_a_start_that_fails_later_is_tried_again(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, *TWO)
     form = (root / "format").read_text()
@@ -272,6 +283,7 @@ def test_a_start_that_fails_later_is_tried_again(daemons: Processes, root: Path)
     eventually(lambda: served(mq, 0) == 2)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("also", [(), ("--standalone",)], ids=["alone", "standalone"])
 def test_what_keeps_all_from_starting_is_said_once(root: Path, also: tuple[str, ...]) -> None:
     root.mkdir()
@@ -291,6 +303,7 @@ def test_what_keeps_all_from_starting_is_said_once(root: Path, also: tuple[str, 
     assert "mq-reaper" not in ended.stderr
 
 
+@pytest.mark.certificate
 def test_one_that_is_killed_before_it_listens_is_started_again(
     daemons: Processes, root: Path
 ) -> None:
@@ -303,6 +316,7 @@ def test_one_that_is_killed_before_it_listens_is_started_again(
 # What runs beside them.
 
 
+@pytest.mark.certificate
 def test_mover_and_reaper_run_once_beside_all(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root, *TWO, "--standalone")
     eventually(lambda: mq.logged("mq-mover: moving") and mq.logged("mq-reaper: reaping"))
@@ -316,6 +330,7 @@ def test_mover_and_reaper_run_once_beside_all(daemons: Processes, root: Path) ->
     assert mq.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_the_installed_mq_runs_wherever_it_is_started(
     daemons: Processes, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +350,7 @@ def test_the_installed_mq_runs_wherever_it_is_started(
 # The end.
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("to", ["supervisor", "all"])
 async def test_a_signal_lets_requests_in_hand_end_well(
@@ -357,6 +373,7 @@ async def test_a_signal_lets_requests_in_hand_end_well(
     assert sum("drained process=" in line for line in mq.lines) == 2
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("moment", ["mq-0", "mq-1", "mq-mover"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_to_all_while_some_just_start_ends_all(
@@ -371,6 +388,7 @@ def test_a_signal_to_all_while_some_just_start_ends_all(
     are_gone([pid for daemon in CHILDREN for pid in started(mq, daemon)])
 
 
+@pytest.mark.certificate
 async def test_a_second_signal_kills_what_still_drains(daemons: Processes, root: Path) -> None:
     mq = await asyncio.to_thread(daemons.mq, root, *TWO, "--standalone", "--drain-timeout", "600")
     pids = await asyncio.to_thread(_all_pids, mq)
@@ -396,6 +414,7 @@ def test_one_that_does_not_end_in_time_is_killed(daemons: Processes, root: Path)
     assert not any(map(is_running, pids))
 
 
+@pytest.mark.certificate
 async def test_without_its_supervisor_all_drain_and_the_port_is_free(
     daemons: Processes, root: Path
 ) -> None:
@@ -411,6 +430,7 @@ async def test_without_its_supervisor_all_drain_and_the_port_is_free(
     await asyncio.to_thread(_put_queue, again)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("moment", ["started daemon=mq-0", "serving .*process=0", "daemon=mq-1"])
 def test_a_supervisor_killed_at_the_start_leaves_nobody(
     daemons: Processes, root: Path, moment: str

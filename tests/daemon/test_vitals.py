@@ -70,6 +70,7 @@ def _stop(process: Process) -> None:
 # Each daemon.
 
 
+@pytest.mark.certificate
 def test_mq_tells_from_when_it_serves_to_its_end(
     daemons: Processes, root: Path, told: Manager, clock: Clock
 ) -> None:
@@ -98,6 +99,7 @@ def test_mq_tells_from_when_it_serves_to_its_end(
     assert told.values("READY") == ["1"]
 
 
+@pytest.mark.certificate
 def test_mover_and_reaper_tell_of_their_passes(daemons: Processes, root: Path) -> None:
     with manager() as of_mover, manager() as of_reaper:
         flags = ("--root", str(root))
@@ -188,6 +190,7 @@ async def _watched(server: Server) -> AsyncIterator[Heard]:
         vitals.end()
 
 
+@pytest.mark.certificate
 async def test_a_loop_that_does_not_turn_is_no_life(server: Server, clock: Clock) -> None:
     async with _watched(server) as heard:
         await comes_true(lambda: heard.ticks >= 4, "ticks")
@@ -198,6 +201,7 @@ async def test_a_loop_that_does_not_turn_is_no_life(server: Server, clock: Clock
         await comes_true(lambda: heard.ticks >= ticks + 4, "ticks")
 
 
+@pytest.mark.certificate
 async def test_commits_that_get_on_no_more_are_no_life_though_the_loop_turns(
     serve: Serve, clock: Clock
 ) -> None:
@@ -218,6 +222,7 @@ async def test_commits_that_get_on_no_more_are_no_life_though_the_loop_turns(
         await comes_true(lambda: heard.ticks >= ticks + 4, "ticks")
 
 
+@pytest.mark.certificate
 async def test_a_root_that_answers_nobody_is_told_of_and_no_death(
     serve: Serve, clock: Clock
 ) -> None:
@@ -236,6 +241,7 @@ async def test_a_root_that_answers_nobody_is_told_of_and_no_death(
         assert (await task).status == 201
 
 
+@pytest.mark.certificate
 async def test_a_root_that_cannot_store_is_told_of_and_no_death(serve: Serve) -> None:
     files = FaultyFiles()
     server = await serve(files=files)

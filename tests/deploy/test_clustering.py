@@ -83,6 +83,7 @@ async def machines(
         yield Machines(root, alpha, beta, f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(pair: tuple[Process, Process]) -> None:
     examples = [each for each in examples_in(PAGE) if not begins_daemons(each)]
@@ -99,6 +100,7 @@ def test_every_flag_of_a_daemon_is_one(command: str) -> None:
     COMMANDS[name].make_context(name, arguments)
 
 
+@pytest.mark.certificate
 async def test_what_waits_behind_the_proxy_hears_of_the_other_machine(machines: Machines) -> None:
     large = bytes(range(256)) * 20_000
     async with AsyncClient(machines.url) as client, AsyncClient(machines.beta.url) as beside:
@@ -118,6 +120,7 @@ async def test_what_waits_behind_the_proxy_hears_of_the_other_machine(machines: 
             await message.delete()
 
 
+@pytest.mark.certificate
 async def test_a_publish_that_was_begun_is_not_sent_again_by_the_proxy(
     pair: tuple[Process, Process], root: Path, tmp_path: Path
 ) -> None:
@@ -137,6 +140,7 @@ async def test_a_publish_that_was_begun_is_not_sent_again_by_the_proxy(
     assert len(message_files(root)["queues"]) == 1
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 async def test_who_goes_on_by_the_proxy_loses_nothing_when_a_machine_goes(
     machines: Machines, how: signal.Signals

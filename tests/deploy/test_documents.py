@@ -118,6 +118,7 @@ def references(text: str) -> Iterator[tuple[str, str]]:
             yield f"{page}.md", heading
 
 
+@pytest.mark.certificate
 def test_a_section_that_code_or_a_page_names_is_a_heading() -> None:
     headings = {
         name: re.findall(r"^#+ (.+)$", PAGES[f"mq/store/{name}"].lower(), re.MULTILINE)
@@ -211,6 +212,7 @@ def test_the_tables_have_every_flag_of_the_daemons() -> None:
         assert flags_of(daemon) - said == set(), daemon.name
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     "text", [PAGES["README.md"], section("deploy/OPERATE.md", "Daemons")], ids=["README", "OPERATE"]
 )
@@ -223,6 +225,7 @@ def test_the_daemons_that_a_page_begins_run(daemons: Processes, root: Path, text
         begun.wait_for_log("listening|moving|reaping")
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 def test_the_page_of_the_interface_is_answered_as_it_says(daemons: Processes, root: Path) -> None:
     """Every command of it, in order: 2xx, or what the comment behind it says."""

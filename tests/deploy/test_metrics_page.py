@@ -73,6 +73,7 @@ def told(daemons: Processes, root: Path) -> tuple[Told, Told, Told]:
     return mine, movers, reapers
 
 
+@pytest.mark.certificate
 def test_the_page_has_all_that_is_scraped_and_no_more(told: tuple[Told, Told, Told]) -> None:
     mine, movers, reapers = told
     page = told_by_page()
@@ -126,6 +127,7 @@ def test_every_alert_is_told_of() -> None:
     assert {rule["alert"] for rule in group["rules"]} == set(re.findall(r"`(Mq\w+)`", PAGE))
 
 
+@pytest.mark.certificate
 def test_every_command_says_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path
 ) -> None:
@@ -154,6 +156,7 @@ def test_every_command_says_what_the_page_shows(
             assert any(map(pattern.fullmatch, lines)), f"{script} shows no {line}: {done.stdout}"
 
 
+@pytest.mark.certificate
 def test_a_port_that_is_taken_ends_a_daemon_with_a_reason(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root)
     for module in ("mq_mover", "mq_reaper"):
@@ -162,6 +165,7 @@ def test_a_port_that_is_taken_ends_a_daemon_with_a_reason(daemons: Processes, ro
         assert daemon.popen.wait(PATIENCE_S) == 1
 
 
+@pytest.mark.certificate
 def test_the_environment_says_it_to_those_that_mq_starts(daemons: Processes, root: Path) -> None:
     env = {"MQ_MOVER_METRICS": "0", "MQ_REAPER_METRICS": "127.0.0.1:0"}
     mq = daemons.start("mq", "--root", str(root), "--port", "0", "--standalone", env=env)
@@ -190,6 +194,7 @@ def test_what_is_no_place_is_refused(said: str) -> None:
             command.make_context(name, ["--metrics", said])
 
 
+@pytest.mark.certificate
 def test_a_mover_tells_what_it_moved_and_how_late(daemons: Processes, root: Path) -> None:
     mq = daemons.mq(root)
     mover = daemons.mover("--root", str(root), "--metrics", "0")

@@ -56,6 +56,7 @@ def test_what_the_page_warns_of_the_doctor_calls_wrong(options: str) -> None:
     assert options.replace("vers=3", "NFS 3") in MOUNTS
 
 
+@pytest.mark.certificate
 def test_the_doctor_s_commands_are_as_the_page_says(tmp_path: Path) -> None:
     root, second = tmp_path / "mq", tmp_path / "again"
     root.mkdir(mode=0o700)
@@ -72,6 +73,7 @@ def test_the_doctor_s_commands_are_as_the_page_says(tmp_path: Path) -> None:
     assert "locks across mounts" in done.stdout
 
 
+@pytest.mark.certificate
 def test_the_checklist_s_commands_work_on_a_root(daemons: Processes, root: Path) -> None:
     daemons.mq(root)
     (script,) = [each for each in commands(THREATS) if "stat -c" in each]

@@ -27,6 +27,7 @@ def outputs(begin: str, script: str, folder: Path) -> list[str]:
     return [each.replace(str(folder), "/tmp") for each in said]
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     first, *others = EXAMPLES

@@ -4,6 +4,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from harness.pages import Example, check_shown, examples_in, run_examples, script_of, section
 
 from mq.model.clock import SystemClock
@@ -16,6 +17,7 @@ PAGE = section("mq/tools/mqctl/MQCTL.md", "doctor: what a disk or mount can prom
 EXAMPLES = examples_in(PAGE)
 
 
+@pytest.mark.certificate
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     root, second = tmp_path / "mq", tmp_path / "again"
     second.symlink_to(root)
@@ -33,6 +35,7 @@ def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     check_shown(shown, [each.replace(str(root), "/srv/mq") for each in outputs])
 
 
+@pytest.mark.certificate
 def test_every_probe_is_told_of(tmp_path: Path) -> None:
     found = examine(str(tmp_path), str(tmp_path), Files(), SystemClock())
     named = set(re.findall(r"`([^`\n]+)`", PAGE))

@@ -45,6 +45,7 @@ def outputs(curl: str, daemons: Processes, root: Path, tmp_path: Path) -> list[s
     return run_examples(CURL + script)
 
 
+@pytest.mark.certificate
 def test_every_example_is_answered_as_shown(outputs: list[str]) -> None:
     check_shown(EXAMPLES, outputs)
 

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import pytest
 from harness.folders import make_root, published_by_hand
 from harness.pages import check_shown, examples_in, run_examples, script_of, section
 
@@ -13,6 +14,7 @@ ROOT = "/tmp/mq"
 EXAMPLES = examples_in(PAGE)
 
 
+@pytest.mark.certificate
 def test_every_command_says_what_the_page_shows(tmp_path: Path) -> None:
     root = make_root(tmp_path / "mq")
     published_by_hand(root, 0o644)

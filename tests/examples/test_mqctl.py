@@ -4,6 +4,7 @@ import os
 import re
 from pathlib import Path
 
+import pytest
 from harness.mqctl import mqctl_for
 from harness.pages import check_shown, examples_in, run_examples, script_of
 
@@ -16,6 +17,7 @@ EXAMPLES = examples_in(PAGE.partition("\n## doctor: ")[0])
 ELSEWHERE = {"doctor", "fsck", "pipeline", "tail", "worker"}
 
 
+@pytest.mark.certificate
 def test_every_example_says_what_the_page_shows(tmp_path: Path) -> None:
     with mqctl_for(tmp_path, "--standalone") as (mqctl, _):
         script = script_of(EXAMPLES).replace("/tmp/", f"{tmp_path}/")

@@ -44,6 +44,7 @@ DAEMONS = [
 ]
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path

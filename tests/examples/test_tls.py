@@ -29,6 +29,7 @@ def is_daemon(example: Example) -> bool:
     return example.commands.startswith("mq --root")
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 def test_every_command_says_what_the_page_shows(
     daemons: Processes, root: Path, tmp_path: Path

@@ -208,6 +208,7 @@ async def test_a_restart_makes_what_is_missing(serve: Serve, root: Path, folder:
     assert_audits_clean(root)
 
 
+@pytest.mark.certificate
 def test_mover_and_reaper_outlive_missing_folders(daemons: Processes, root: Path) -> None:
     daemons.mq(root).kill()
     mover, reaper = daemons.mover("--root", str(root)), daemons.reaper("--root", str(root))

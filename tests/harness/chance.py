@@ -1,4 +1,8 @@
-"""What chance decides: its seeds, and how much of it (MQ_TIMES=10: ten times as much)."""
+"""What chance decides: its seeds, and how much of it.
+
+MQ_TIMES=10 is ten times as much of the certificate. Of random examples `deploy/check` takes a
+fifth; the certificate's part `check` takes all (MQ_EXAMPLES=all).
+"""
 
 import os
 import random
@@ -16,3 +20,8 @@ def drawn_seed(name: str) -> int:
 
 
 TIMES = int(os.environ.get("MQ_TIMES", "1"))
+
+
+def examples(count: int) -> int:
+    """How many examples hypothesis takes of `count`."""
+    return count if os.environ.get("MQ_EXAMPLES") == "all" else max(count // 5, 5)

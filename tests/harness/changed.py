@@ -1,8 +1,8 @@
 """`python -m harness.changed [BASE]`: what a change asks to be checked, for `deploy/check changed`.
 
-Prints a JSON object: the changed Python files, and the modules of tests to run, the most relevant
-first, and the modules beyond a limit. The change is everything since the branch left BASE
-(`main`), and what is not committed yet.
+Prints a JSON object: the changed Python files, the modules of tests to run, the most relevant
+first, the modules beyond a limit, and the parts of the certificate that the change asks for. The
+change is everything since the branch left BASE (`main`), and what is not committed yet.
 """
 
 import ast
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from harness.parts import asked_by
 from harness.tiers import in_check
 
 TOP = Path(__file__).parents[2]
@@ -149,7 +150,12 @@ def main(words: list[str]) -> int:
     changed = changed_files(words[0] if words else "main")
     tests = tests_of(Project(), changed)
     python = [name for name in changed if name.endswith(".py")]
-    choice = {"python": python, "tests": tests[:MODULES_MAX], "left": tests[MODULES_MAX:]}
+    choice = {
+        "python": python,
+        "tests": tests[:MODULES_MAX],
+        "left": tests[MODULES_MAX:],
+        "parts": [part.name for part in asked_by(changed)],
+    }
     print(json.dumps(choice))
     return 0
 

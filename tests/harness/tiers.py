@@ -1,8 +1,9 @@
 """The tiers of `deploy/check`, as pytest plugins. deploy/CONTRIBUTING.md describes them.
 
-`--tier check` selects what an ordinary user can run in ten minutes: no root, no mounts, no program
-outside of Python. `--tier certificate` selects the rest. Without the option pytest runs all that it
-is given. `--within SECONDS` begins no test later than that.
+`--tier check` selects what an ordinary user can run in minutes: no root, no mounts, no program
+outside of Python. `--tier certificate` selects the rest, `--part NAME` one part of it
+(`parts.py`), and `--tier sample` two minutes of it. Without the option pytest runs all that it is
+given. `--within SECONDS` begins no test later than that.
 """
 
 import functools
@@ -14,12 +15,28 @@ from typing import Any
 
 import pytest
 
+from harness.parts import SAMPLE, part_of
+
 TESTS = Path(__file__).parents[1]
 
 # Folders and modules of the certificate; a test elsewhere joins it by the mark `certificate` or
 # `needs_root`. Collecting these may need packages that the extra `test` does not have.
 CERTIFICATE = (
     "bench/",
+    "client/consuming/test_consumer_and_kills.py",
+    "client/worker/test_reporting.py",
+    "client/worker/test_worker_typing.py",
+    "cluster/test_active_consumer.py",
+    "cluster/test_delivery_limits.py",
+    "cluster/test_groups.py",
+    "cluster/test_interest.py",
+    "cluster/test_metrics.py",
+    "cluster/test_one_port.py",
+    "cluster/test_two_faces.py",
+    "cluster/test_waiting.py",
+    "conformance/test_access_flags.py",
+    "conformance/test_modes.py",
+    "conformance/test_ways_in.py",
     "crash/",
     "deploy/test_alerts.py",
     "deploy/test_apart.py",
@@ -31,7 +48,11 @@ CERTIFICATE = (
     "deploy/test_release.py",
     "deploy/test_units.py",
     "examples/migrate/",
+    "examples/test_client.py",
+    "examples/test_consuming.py",
+    "examples/test_started.py",
     "faults/test_every_",
+    "faults/test_few_descriptors.py",
     "faults/test_kill_at_every_call.py",
     "fuzz/",
     "histories/",
@@ -41,6 +62,10 @@ CERTIFICATE = (
     "page/",
     "spark/",
     "sqs/",
+    "store/core/test_trust.py",
+    "store/disk/test_flush_disks.py",
+    "store/shovel/test_run_beginning.py",
+    "tools/fsck/test_watching.py",
 )
 # Spark's quickest tests need no JVM. They are part of the check as well where pyspark is installed.
 QUICK_ON_SPARK = (
@@ -50,8 +75,8 @@ QUICK_ON_SPARK = (
     "spark/test_streaming.py",
 )
 MARKS = ("certificate", "needs_root")
-# Not part of the coverage: other tests take their branches too, and measuring doubles their cost.
-UNMEASURED = ("broker/test_broker_model.py", "conformance/test_ways_in.py")
+# Not part of the coverage: other tests take their branches too, and measuring doubles its cost.
+UNMEASURED = ("broker/test_broker_model.py",)
 
 
 def in_certificate(path: str) -> bool:
@@ -93,12 +118,22 @@ class Tiers:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._tier = config.getoption("--tier")
+        self._part = config.getoption("--part")
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         if self._tier is None or not collection_path.is_relative_to(TESTS):
             return None
         path = collection_path.relative_to(TESTS).as_posix()
+        if self._tier == "sample":
+            if collection_path.is_dir():
+                return None if any(each.startswith(f"{path}/") for each in SAMPLE) else True
+            is_module = collection_path.suffix == ".py" and collection_path.name != "conftest.py"
+            return True if is_module and not any(each.startswith(path) for each in SAMPLE) else None
+        if self._part is not None and collection_path.suffix == ".py":
+            part = part_of(path)
+            if part is None or part.name != self._part:
+                return True
         if self._tier == "certificate":
             # Importing all modules takes longer than looking for a mark in those without one.
             is_passed_over = collection_path.suffix == ".py" and not (
@@ -128,6 +163,8 @@ class Tiers:
         marked = any(item.get_closest_marker(mark) for mark in MARKS)
         if self._tier == "check":
             return in_check(path) and not marked
+        if self._tier == "sample":
+            return item.nodeid.removeprefix("tests/").startswith(SAMPLE)
         return in_certificate(path) or marked
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -143,6 +180,7 @@ class Tiers:
         terminalreporter.section("seconds by folder, over all workers")
         for folder, seconds in sorted(folders.items(), key=lambda each: -each[1]):
             terminalreporter.write_line(f"{seconds:8.1f} {folder}")
+        terminalreporter.write_line(f"{sum(folders.values()):8.1f} in all")
         if self._tier == "check" and not in_check(QUICK_ON_SPARK[0]):
             terminalreporter.write_line(
                 "Left out: Spark's quick tests. pip install -e '.[test,spark]' brings them."

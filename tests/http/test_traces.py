@@ -189,6 +189,7 @@ async def test_what_is_left_is_sent_at_the_end(
 PAGE = section("deploy/OBSERVE.md", "Traces")
 
 
+@pytest.mark.certificate
 async def test_the_page_s_command(
     receiver: Receiver, daemons: Processes, root: Path, traced: Server
 ) -> None:
@@ -210,6 +211,7 @@ def test_the_page_has_every_operation() -> None:
     assert all(f"`{path}`" in PAGE for path in UNTRACED)
 
 
+@pytest.mark.certificate
 def test_without_the_extra_it_says_what_is_missing(root: Path) -> None:
     code = (
         "import sys; sys.modules['opentelemetry.sdk'] = None; "

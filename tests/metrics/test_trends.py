@@ -114,6 +114,7 @@ def test_a_sample_has_each_queue_and_true_sums(place: Place) -> None:
     assert_audits_clean(place.top)
 
 
+@pytest.mark.certificate
 def test_longer_ranges_have_the_same_counts_in_bounded_files(place: Place) -> None:
     place.make("q")
     for _ in range(26 * 12):

@@ -66,6 +66,7 @@ def test_what_was_set_ahead_and_half_of_it_back_counts_by_half() -> None:
     assert steps.aged_ms(600) == clock.now_ms()
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("name", ["mq", "mq-mover", "mq-reaper"])
 def test_a_start_says_that_the_clock_is_behind_the_root(
     daemons: Processes, root: Path, name: str

@@ -46,6 +46,7 @@ def _is_there(destination: Path, entry: Path) -> bool:
     return (destination / "orders" / entry.name.partition(":")[2]).exists()
 
 
+@pytest.mark.certificate
 def test_a_pair_of_folders_moves_what_is_already_there_and_what_comes(
     daemons: Processes, pair: tuple[Path, Path]
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_pair_of_folders_moves_what_is_already_there_and_what_comes(
     assert mover.terminate() == 0
 
 
+@pytest.mark.certificate
 def test_a_delay_counts_from_when_a_message_came_whatever_its_due_time(
     daemons: Processes, pair: tuple[Path, Path]
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_delay_counts_from_when_a_message_came_whatever_its_due_time(
     eventually(lambda: _is_there(destination, entry))
 
 
+@pytest.mark.certificate
 def test_a_root_is_made_and_its_messages_are_moved(daemons: Processes, root: Path) -> None:
     daemons.mover("--root", str(root))
     (root / "queues" / "orders").mkdir()
@@ -76,6 +79,7 @@ def test_a_root_is_made_and_its_messages_are_moved(daemons: Processes, root: Pat
     eventually(lambda: _is_there(root / "queues", entry))
 
 
+@pytest.mark.certificate
 def test_a_restart_loses_no_timer(daemons: Processes, pair: tuple[Path, Path]) -> None:
     source, destination = pair
     entries = [put_entry(source, due_ms=_due(200 * number)) for number in range(5)]
@@ -85,6 +89,7 @@ def test_a_restart_loses_no_timer(daemons: Processes, pair: tuple[Path, Path]) -
         eventually(lambda entry=entry: _is_there(destination, entry), entry.name)
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_well(
     daemons: Processes, pair: tuple[Path, Path], number: signal.Signals
@@ -95,6 +100,7 @@ def test_a_signal_ends_it_well(
     eventually(lambda: mover.logged("stopped"))
 
 
+@pytest.mark.certificate
 def test_it_waits_for_a_source_that_goes_and_comes_back(
     daemons: Processes, pair: tuple[Path, Path]
 ) -> None:
@@ -180,6 +186,7 @@ def test_an_interval_of_nothing_is_refused(root: Path, flag: str, value: str) ->
     assert flag in ended.stderr
 
 
+@pytest.mark.certificate
 def test_two_movers_of_one_root_are_told_apart_and_leave_when_they_end(
     daemons: Processes, root: Path
 ) -> None:

@@ -159,6 +159,7 @@ def test_what_gone_members_left_is_taken_away(bench: "Bench") -> None:
     assert all(path.exists() for path in kept)
 
 
+@pytest.mark.certificate
 def test_forgotten_publishes_are_many_turns(bench: "Bench") -> None:
     entries = [put_entry(bench.folder("new")) for _ in range(1500)]
     bench.clock.advance(FORGOTTEN_AFTER_S + 600)

@@ -149,6 +149,7 @@ def test_two_with_all_policies_at_once_do_each_thing_once(bench: "Bench") -> Non
     assert sorted(swept) == [0, len(stuck)], "one of them has the queue"
 
 
+@pytest.mark.certificate
 def test_what_one_member_has_swept_goes_on_when_it_is_gone(bench: "Bench") -> None:
     """Within two deals, and a pass."""
     _, stuck = remains(bench)

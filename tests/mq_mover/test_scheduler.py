@@ -537,6 +537,7 @@ def test_a_firing_that_comes_after_the_last_time_of_the_disk_ends_it(root: Path)
     assert (place.read().fired, place.read().next_ms) == (1, None)
 
 
+@pytest.mark.certificate
 def test_a_thousand_that_are_due_at_once_are_each_fired_once(place: TimedRoot) -> None:
     for n in range(1000):
         place.put(replace(MINUTELY, body=b"%d" % n), name=f"n{n}")
@@ -568,6 +569,7 @@ def test_foreign_names_and_folders_are_left_alone(place: TimedRoot) -> None:
     assert (place.top / "schedules" / "q:folder").is_dir()
 
 
+@pytest.mark.certificate
 def test_two_real_movers_fire_each_once(daemons: Processes, root: Path) -> None:
     place = TimedRoot(root)
     movers = [daemons.mover("--root", str(root)) for _ in range(2)]

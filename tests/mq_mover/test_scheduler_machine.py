@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.chance import examples
 from harness.schedules import QUEUE, TimedRoot
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -223,4 +224,4 @@ class Schedules(RuleBasedStateMachine):
 
 
 TestSchedules = Schedules.TestCase
-TestSchedules.settings = settings(max_examples=40, stateful_step_count=40)
+TestSchedules.settings = settings(max_examples=examples(40), stateful_step_count=40)

@@ -1,5 +1,6 @@
 """Timers against a plain dict: whatever is asked in whatever order."""
 
+from harness.chance import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -51,7 +52,7 @@ class TimersMachine(RuleBasedStateMachine):
 
 
 TestTimers = TimersMachine.TestCase
-TestTimers.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestTimers.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)
 
 
 def test_a_later_due_time_replaces_an_earlier_one() -> None:

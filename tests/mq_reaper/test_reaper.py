@@ -104,6 +104,7 @@ def test_what_comes_while_others_are_kept_is_kept_too(folder: Path, clock: FakeC
         assert not entry.exists()
 
 
+@pytest.mark.certificate
 def test_many_messages_go(folder: Path, clock: FakeClock) -> None:
     for _ in range(2000):
         put_entry(folder)
@@ -316,6 +317,7 @@ def test_the_command_keeps_as_told(daemons: Processes, folder: Path) -> None:
     assert kept.exists()
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("name", ["new", "queues", "delay"])
 @pytest.mark.parametrize(
     "spelling", ["{}", "{}/", "remove/../{}", "link"], ids=["plain", "slash", "dots", "symlink"]
@@ -334,6 +336,7 @@ def test_a_folder_of_messages_that_are_alive_is_refused(
     assert alive.exists()
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("flag", ["source", "remove", "root"])
 def test_a_link_is_refused(folder: Path, flag: str) -> None:
     """Whoever points it elsewhere would have other files unlinked."""

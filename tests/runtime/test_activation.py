@@ -93,6 +93,7 @@ def test_what_nobody_can_connect_to_is_refused(tmp_path: Path) -> None:
         assert os.fstat(silent.fileno())
 
 
+@pytest.mark.certificate
 def test_a_socket_that_mq_cannot_use_is_one_clear_line(daemons: Processes, root: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
         mq = daemons.start(
@@ -108,6 +109,7 @@ def test_a_socket_that_mq_cannot_use_is_one_clear_line(daemons: Processes, root:
 # Where it serves.
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")], ids=["one", "several"])
 def test_it_serves_on_all_that_it_is_given_and_leaves_them_there(
     daemons: Processes, root: Path, listening: socket.socket, flags: tuple[str, ...]
@@ -140,6 +142,7 @@ def test_it_serves_on_all_that_it_is_given_and_leaves_them_there(
             os.unlink(path)
 
 
+@pytest.mark.certificate
 def test_systemd_itself_hands_it_over(root: Path) -> None:
     program(ACTIVATE)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -216,6 +219,7 @@ def test_no_connection_is_lost_over_restarts(
     assert stored == set(publishers.published)
 
 
+@pytest.mark.certificate
 async def test_a_request_is_heard_of_one_who_had_just_connected(
     daemons: Processes, root: Path, listening: socket.socket
 ) -> None:

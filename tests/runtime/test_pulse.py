@@ -60,6 +60,7 @@ def told() -> Iterator[Told]:
         pulse.stop()
 
 
+@pytest.mark.certificate
 def test_it_tells_while_there_are_beats_and_no_longer(told: Told) -> None:
     pulse = told.pulse()
     pulse.start(lambda: None)
@@ -75,6 +76,7 @@ def test_it_tells_while_there_are_beats_and_no_longer(told: Told) -> None:
     assert told.ticks == silent
 
 
+@pytest.mark.certificate
 def test_silence_counts_for_nothing_while_the_root_does_not_answer(told: Told) -> None:
     answers = threading.Event()
     looks: list[str] = []
@@ -95,6 +97,7 @@ def test_silence_counts_for_nothing_while_the_root_does_not_answer(told: Told) -
     assert told.ticks == silent
 
 
+@pytest.mark.certificate
 def test_an_error_is_an_answer_of_the_root_too(told: Told) -> None:
 
     def look() -> None:

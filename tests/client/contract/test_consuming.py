@@ -69,6 +69,7 @@ async def test_what_was_not_taken_is_given_back(queue: Any, via: str) -> None:
     assert len(await queue.fetch_many(10)) == 8
 
 
+@pytest.mark.certificate
 @VIA
 async def test_what_the_program_never_had_counts_as_no_attempt(
     client: Any, queue: Any, via: str

@@ -80,6 +80,7 @@ async def test_a_queue_is_deleted_with_its_messages(client: Any, queue: Any) -> 
     assert await queue.fetch() is None
 
 
+@pytest.mark.certificate
 async def test_a_purge_takes_what_was_published_until_then(client: Any, queue: Any) -> None:
     await queue.publish(b"before")
     until = await queue.purge()

@@ -90,6 +90,7 @@ async def test_schedules(queue: Any) -> None:
     assert refused.value.slug == "bad-cron"
 
 
+@pytest.mark.certificate
 async def test_shovels(queue: Any) -> None:
     with pytest.raises(ShovelNotFound):
         await queue.shovel_progress()

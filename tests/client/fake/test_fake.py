@@ -269,6 +269,7 @@ async def test_fakes_may_have_one_clock(fake: FakeMq, queue: Any) -> None:
         assert [found.body for found in await asyncio.gather(*waiting)] == [b"later"] * 2
 
 
+@pytest.mark.certificate
 async def test_too_much_at_a_time_is_told_and_goes_on(fake: FakeMq, queue: Any) -> None:
     await queue.schedule("tick", b"", every_s=1, overlap="skip")
     with pytest.raises(ValueError, match="advance by less"):

@@ -56,12 +56,14 @@ def used(folder: Path, before: str = "", after: str = "") -> str:
     return root
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("end", ENDS)
 def test_nothing_is_left(tmp_path: Path, end: str) -> None:
     root = used(tmp_path, after=ENDS[end])
     assert root.startswith("/dev/shm/") or not Path("/dev/shm").exists()
 
 
+@pytest.mark.certificate
 def test_a_system_that_keeps_no_files_in_memory_has_it_too(tmp_path: Path) -> None:
     """As macOS: without /dev/shm, and what else is Linux's."""
     hidden = "world.MEMORY = '/nowhere'\nfor name in ('O_PATH', 'memfd_create'): delattr(os, name)"

@@ -84,6 +84,7 @@ async def test_each_queue_and_type_has_its_handler(server: Server, client: Async
     ]
 
 
+@pytest.mark.certificate
 async def test_a_full_queue_leaves_the_other_its_turn(server: Server, client: AsyncClient) -> None:
     full, quiet = await made(client, "full", "quiet")
     await published(full, (f"f{n}" for n in range(40)))
@@ -115,6 +116,7 @@ async def test_a_full_queue_leaves_the_other_its_turn(server: Server, client: As
 # How many
 
 
+@pytest.mark.certificate
 async def test_no_more_are_handled_than_are_to_be(server: Server, orders: AsyncQueue) -> None:
     await published(orders, (str(n) for n in range(30)))
     gate = Gate()

@@ -29,6 +29,7 @@ async def is_extended(queue: AsyncQueue, times: int) -> None:
     await comes_true(often_enough, f"{times} extensions")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("whose", ["worker", "queue", "message"])
 async def test_what_is_handled_and_what_waits_is_extended(
     server: Server, orders: AsyncQueue, whose: str
@@ -62,6 +63,7 @@ async def test_what_is_handled_and_what_waits_is_extended(
     assert (await orders.describe()).totals["redelivered"] == 0
 
 
+@pytest.mark.certificate
 async def test_a_thread_s_message_is_extended(server: Server, orders: AsyncQueue) -> None:
     await published(orders, ["one"])
     over = threading.Event()
@@ -221,6 +223,7 @@ async def test_a_coroutine_s_time_is_over(
     assert "0.05 s" in str(seen[0])
 
 
+@pytest.mark.certificate
 async def test_a_thread_s_time_is_over_and_its_place_is_taken_until_it_ends(
     server: Server, client: AsyncClient, orders: AsyncQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -248,6 +251,7 @@ async def test_a_thread_s_time_is_over_and_its_place_is_taken_until_it_ends(
         await becomes_empty(orders)
 
 
+@pytest.mark.certificate
 async def test_one_that_does_not_heed_its_end_has_its_place_too(
     server: Server, client: AsyncClient, orders: AsyncQueue, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -110,6 +110,7 @@ async def test_a_queue_s_own_handler_comes_first_then_the_longest_pattern(
     assert sorted(short.texts) == ["others own", "others typed", "others x"]
 
 
+@pytest.mark.certificate
 async def test_more_queues_than_a_worker_may_have_are_left_and_named(
     faked: AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:

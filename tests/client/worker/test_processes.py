@@ -146,6 +146,7 @@ def states(orders: Queue) -> list[str]:
     return [each.state for each in orders.peek(states=("ready", "delayed"))]
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_has_it_drain(app: App, orders: Queue, number: signal.Signals) -> None:
     worker = app.start()
@@ -159,6 +160,7 @@ def test_a_signal_has_it_drain(app: App, orders: Queue, number: signal.Signals) 
     assert states(orders) == []
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("kind", "number", "code"), [("waits", signal.SIGTERM, 143), ("blocks", signal.SIGINT, 130)]
 )
@@ -186,6 +188,7 @@ def _is_pending(pid: int, number: int) -> bool:
     return False
 
 
+@pytest.mark.certificate
 def test_a_thread_that_does_not_end_keeps_no_process(app: App, orders: Queue) -> None:
     worker = app.start(worker="app:short")
     publish(orders, "one")
@@ -194,6 +197,7 @@ def test_a_thread_that_does_not_end_keeps_no_process(app: App, orders: Queue) ->
     assert states(orders) == ["ready"]
 
 
+@pytest.mark.certificate
 def test_what_a_killed_worker_had_comes_back_when_it_is_due(app: App, orders: Queue) -> None:
     worker = app.start()
     publish(orders, "one", "waits")
@@ -204,6 +208,7 @@ def test_what_a_killed_worker_had_comes_back_when_it_is_due(app: App, orders: Qu
     assert (found.text(), found.receives) == ("one", 2)
 
 
+@pytest.mark.certificate
 def test_a_batch_of_a_killed_worker_is_handled_again(app: App, orders: Queue, mq: Process) -> None:
     """Its queue was found by a pattern; a body that does not fit is in the sideline in the end."""
     for body in (b'{"dish": "bread"}', b'{"dish": "soup"}', b'{"dish": 5}'):
@@ -242,6 +247,7 @@ def test_several_share_the_work_and_one_that_dies_is_started_again(app: App, ord
     assert not any(is_alive(pid) for pid in second)
 
 
+@pytest.mark.certificate
 def test_ctrl_c_of_a_terminal_has_all_of_them_drain(app: App, orders: Queue) -> None:
     worker = app.start("--processes", "2", own_group=True)
     for body in ("a", "b", "c", "d"):
@@ -254,6 +260,7 @@ def test_ctrl_c_of_a_terminal_has_all_of_them_drain(app: App, orders: Queue) -> 
     assert states(orders) == []
 
 
+@pytest.mark.certificate
 def test_a_second_signal_kills_all_of_them(app: App, orders: Queue) -> None:
     worker = app.start("--processes", "2")
     for body in ("a", "b", "c", "d"):
@@ -266,6 +273,7 @@ def test_a_second_signal_kills_all_of_them(app: App, orders: Queue) -> None:
     assert not any(is_alive(pid) for pid in pids)
 
 
+@pytest.mark.certificate
 def test_without_the_process_that_looks_after_them_they_drain(app: App, orders: Queue) -> None:
     worker = app.start("--processes", "2")
     for body in ("a", "b", "c", "d"):
@@ -277,6 +285,7 @@ def test_without_the_process_that_looks_after_them_they_drain(app: App, orders: 
     assert states(orders) == []
 
 
+@pytest.mark.certificate
 def test_the_worst_code_is_that_of_all(app: App, orders: Queue) -> None:
     (app.folder / "code").touch()
     worker = app.start("--processes", "2")
@@ -318,6 +327,7 @@ def test_what_is_no_worker_is_said(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.certificate
 def test_what_cannot_begin_is_not_started_again(app: App) -> None:
     process = app.start("--processes", "2", worker="app:nothing")
     assert ended(process) == 2
@@ -325,6 +335,7 @@ def test_what_cannot_begin_is_not_started_again(app: App) -> None:
     assert not process.logged("is restarted")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("flags", [(), ("--processes", "2")])
 @pytest.mark.parametrize("runs", ["worker.run()", "asyncio.run(worker.run_async())"])
 def test_a_module_that_runs_its_worker_is_told_of_the_main_guard(
@@ -337,6 +348,7 @@ def test_a_module_that_runs_its_worker_is_told_of_the_main_guard(
     assert not process.logged("Traceback")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize(
     ("mistake", "told"),
     [

@@ -28,6 +28,7 @@ async def bodies(queue: AsyncQueue, state: Any) -> list[str]:
     return [message.text() for message in await queue.peek(states=(state,))]
 
 
+@pytest.mark.certificate
 async def test_what_was_not_begun_is_ready_at_once_and_what_was_ends(
     server: Server, orders: AsyncQueue
 ) -> None:
@@ -60,6 +61,7 @@ async def test_what_was_not_begun_is_ready_at_once_and_what_was_ends(
     assert await bodies(orders, "removed") == ["one"]
 
 
+@pytest.mark.certificate
 async def test_what_no_handler_had_counts_as_no_attempt(server: Server, orders: AsyncQueue) -> None:
     await orders.change_settings({"max_receives": 3})
     await published(orders, [str(n) for n in range(10)])
@@ -153,6 +155,7 @@ async def test_cancelled_it_gives_back_what_it_has_at_once(
     assert await bodies(orders, "ready") == ["one", "two"]
 
 
+@pytest.mark.certificate
 async def test_a_drain_under_load_leaves_nothing_to_lapse(
     server: Server, orders: AsyncQueue
 ) -> None:
@@ -207,6 +210,7 @@ Worker(sys.argv[1], "orders", print).run()
 """
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("configured", ["", "import logging; logging.basicConfig()"])
 async def test_a_plain_script_says_what_it_cannot_reach(configured: str) -> None:
     with socket.socket() as taken:
@@ -224,6 +228,7 @@ async def test_a_plain_script_says_what_it_cannot_reach(configured: str) -> None
     assert "; retries in " in line
 
 
+@pytest.mark.certificate
 async def test_a_worker_waits_for_mq_and_for_its_queue(
     daemons: Processes, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,6 +254,7 @@ async def test_a_worker_waits_for_mq_and_for_its_queue(
         assert again.port == mq.port
 
 
+@pytest.mark.certificate
 async def test_what_is_done_while_mq_is_away_is_settled_when_it_is_back(
     daemons: Processes, root: Path
 ) -> None:

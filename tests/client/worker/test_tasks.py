@@ -280,6 +280,7 @@ async def test_a_result_that_cannot_be_kept_is_a_failure_without_a_retry(
     assert len(ran) == 1
 
 
+@pytest.mark.certificate
 async def test_a_result_waits_for_mq_and_is_not_forced_on_it(
     client: AsyncClient, fake: FakeMq
 ) -> None:
@@ -392,6 +393,7 @@ def cook(dish: str) -> str:
 """
 
 
+@pytest.mark.certificate
 async def test_a_worker_killed_between_result_and_delete_runs_nothing_again(
     daemons: Processes, server: Server, tmp_path: Path
 ) -> None:

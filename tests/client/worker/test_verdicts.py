@@ -222,6 +222,7 @@ async def test_the_sideline_s_own_messages_are_released(
 # What a handler settles by itself
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("how", ["delete", "release", "sideline"])
 @pytest.mark.parametrize("end", [None, False, KeyError("x")])
 @pytest.mark.parametrize("is_async", [False, True])

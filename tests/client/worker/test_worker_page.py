@@ -47,6 +47,7 @@ def test_all_that_is_shown_is_run() -> None:
     assert 2 * (len(PROGRAMS) + len(TASKS) + len(blocks("sh"))) == PAGE.count("```")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("at", range(len(PROGRAMS)))
 async def test_every_program_handles_all_that_comes(
     server: Server, client: AsyncClient, tmp_path: Path, at: int, capsys: pytest.CaptureFixture[str]
@@ -151,6 +152,7 @@ async def test_tasks_are_sent_from_programs_and_web_applications(
     monkeypatch.delitem(sys.modules, "app")
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 async def test_the_commands(
     daemons: Processes, server: Server, client: AsyncClient, tmp_path: Path

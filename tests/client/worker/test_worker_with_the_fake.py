@@ -98,6 +98,7 @@ async def test_a_worker_takes_packs_where_mq_has_them(
     assert {"packs=true" in each for each in polls} == {not is_older}
 
 
+@pytest.mark.certificate
 async def test_a_release_waits_for_an_extension_on_its_way(
     fake: FakeMq, orders: AsyncQueue
 ) -> None:
@@ -122,6 +123,7 @@ async def test_a_release_waits_for_an_extension_on_its_way(
     assert fake.queue("orders").ready == [b"one"]
 
 
+@pytest.mark.certificate
 async def test_an_extension_that_hangs_is_given_up_in_time_for_another(
     fake: FakeMq, orders: AsyncQueue
 ) -> None:
@@ -197,6 +199,7 @@ async def test_a_delete_whose_answer_is_lost_is_said_again(
     assert handled == [1]
 
 
+@pytest.mark.certificate
 async def test_what_cannot_be_settled_for_a_while_is_settled_then(
     fake: FakeMq, orders: AsyncQueue
 ) -> None:
@@ -212,6 +215,7 @@ async def test_what_cannot_be_settled_for_a_while_is_settled_then(
     assert handled == [1]
 
 
+@pytest.mark.certificate
 async def test_time_is_mq_s_own(fake: FakeMq, orders: AsyncQueue) -> None:
     """A clock that is an hour ahead, or behind, changes nothing: nothing is extended too soon."""
     fake.clock.advance(3600)

@@ -142,6 +142,7 @@ def test_a_pass_is_made_once_a_minute_and_follows_the_settings(bench: Bench) -> 
     assert removed(bench, old).exists()
 
 
+@pytest.mark.certificate
 def test_a_turn_is_bounded_and_the_next_goes_on(bench: Bench) -> None:
     configure(bench, message_ttl_s=TTL_S)
     for _ in range(EXPIRED_PER_TURN_MAX + 5):

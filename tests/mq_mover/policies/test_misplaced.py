@@ -132,6 +132,7 @@ def test_each_bucket_is_looked_through_once(root: Path) -> None:
     assert listed() == [own]
 
 
+@pytest.mark.certificate
 def test_many_take_several_turns(root: Path) -> None:
     place = Place(root)
     ids = [place.put(0, 5) for _ in range(MISPLACED_MOVED_MAX + 5)]

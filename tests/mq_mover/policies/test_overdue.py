@@ -280,6 +280,7 @@ def until_the_first(member: Member) -> None:
     raise AssertionError("nothing was swept")
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("small_batches")
 def test_redelivery_has_a_round_between_any_two_batches(bench: "Bench") -> None:
     """However much is swept: by counting turns, not by time."""
@@ -300,6 +301,7 @@ def test_redelivery_has_a_round_between_any_two_batches(bench: "Bench") -> None:
     assert member.rounds(60, 0.1) == left
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("small_batches")
 def test_a_member_that_is_killed_between_batches_is_followed_behind_them(
     bench: "Bench",
@@ -343,6 +345,7 @@ def test_a_pointer_that_nobody_understands_is_none(bench: "Bench", said: str) ->
     assert not any(entry.exists() for entry in entries)
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("small_batches")
 def test_whoever_is_at_work_goes_on_with_anothers_pass_beside_its_own(bench: "Bench") -> None:
     for queue in ("orders", "others"):
@@ -373,6 +376,7 @@ def test_whoever_is_at_work_goes_on_with_anothers_pass_beside_its_own(bench: "Be
     assert not list(bench.folder("members").glob("*.sweep"))
 
 
+@pytest.mark.certificate
 def test_two_at_once_move_each_message_once(bench: "Bench") -> None:
     entries = many(bench, 50)
     members = [Member(bench, Among(name)) for name in ("a", "b")]

@@ -127,6 +127,7 @@ def test_what_is_due_longest_begins_first() -> None:
     assert decide(dues, 100, 0) == []
 
 
+@pytest.mark.certificate
 def test_a_run_is_told_of_in_the_log_when_it_moved_something(
     bench: "Bench", caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_run_is_told_of_in_the_log_when_it_moved_something(
     assert [vars(each)["fields"]["moved"] for each in told] == [1, 0]
 
 
+@pytest.mark.certificate
 def test_it_runs_an_interval_after_its_setting_and_after_each_end(bench: "Bench") -> None:
     with_settings(bench, shovel_interval_s=EVERY_S)
     first = sidelined(bench)
@@ -178,6 +180,7 @@ def test_one_that_is_not_scheduled_does_not_run(bench: "Bench") -> None:
     assert path.exists()
 
 
+@pytest.mark.certificate
 def test_a_restart_does_not_run_it_before_its_time(bench: "Bench") -> None:
     with_settings(bench, shovel_interval_s=EVERY_S)
     sidelined(bench)
@@ -192,6 +195,7 @@ def test_a_restart_does_not_run_it_before_its_time(bench: "Bench") -> None:
     assert again.until_over() == 1
 
 
+@pytest.mark.certificate
 def test_settings_are_followed(bench: "Bench") -> None:
     member = Member(bench)
     path = sidelined(bench)
@@ -210,6 +214,7 @@ def test_settings_are_followed(bench: "Bench") -> None:
     assert path.exists()
 
 
+@pytest.mark.certificate
 def test_poison_stays(bench: "Bench") -> None:
     with_settings(bench, shovel_interval_s=1, shovel_max_receives=3)
     goes, stays = sidelined(bench, receives=2), sidelined(bench, receives=3)
@@ -221,6 +226,7 @@ def test_poison_stays(bench: "Bench") -> None:
     assert record(bench).stayed == {"receives": 1}
 
 
+@pytest.mark.certificate
 def test_only_its_own_queues(bench: "Bench") -> None:
     for queue in ("orders", "bills"):
         with_settings(bench, queue, shovel_interval_s=1)
@@ -245,6 +251,7 @@ def test_of_queues_without_a_schedule_nobody_is_asked_whose_they_are(bench: "Ben
     assert set(member.coordinator.asked) == {"orders"}
 
 
+@pytest.mark.certificate
 def test_so_many_at_a_time_and_the_others_after_them(bench: "Bench") -> None:
     queues = [f"q{n}" for n in range(3 * SHOVEL_SCHEDULED_RUNS_MAX)]
     for queue in queues:
@@ -290,6 +297,7 @@ def stuck(make_bench: Any) -> tuple["Bench", StuckFiles]:
     return make_bench(files), files
 
 
+@pytest.mark.certificate
 def test_a_run_does_not_hold_turns_up(stuck: tuple["Bench", StuckFiles]) -> None:
     bench, files = stuck
     with_settings(bench, shovel_interval_s=1)
@@ -309,6 +317,7 @@ def test_a_run_does_not_hold_turns_up(stuck: tuple["Bench", StuckFiles]) -> None
     assert back(path).exists()
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("how", ["leadership", "setting", "ends"])
 def test_a_run_stops_when_it_may_go_on_no_more_and_the_next_goes_on(
     stuck: tuple["Bench", StuckFiles], how: str
@@ -348,6 +357,7 @@ def test_a_run_stops_when_it_may_go_on_no_more_and_the_next_goes_on(
         assert all(back(path).exists() for path in paths)
 
 
+@pytest.mark.certificate
 def test_one_that_is_stopped_by_somebody_is_due_an_interval_later(
     stuck: tuple["Bench", StuckFiles],
 ) -> None:
@@ -373,6 +383,7 @@ def test_one_that_is_stopped_by_somebody_is_due_an_interval_later(
     assert all(back(path).exists() for path in paths)
 
 
+@pytest.mark.certificate
 def test_after_an_error_it_goes_on_once_and_then_has_failed(
     stuck: tuple["Bench", StuckFiles],
 ) -> None:
@@ -395,6 +406,7 @@ def test_after_an_error_it_goes_on_once_and_then_has_failed(
     assert member.until_over() == 1
 
 
+@pytest.mark.certificate
 def test_after_an_error_that_passes_all_are_moved(stuck: tuple["Bench", StuckFiles]) -> None:
     bench, files = stuck
     with_settings(bench, shovel_interval_s=EVERY_S, shovel_concurrency=2)
@@ -412,6 +424,7 @@ def test_after_an_error_that_passes_all_are_moved(stuck: tuple["Bench", StuckFil
     assert all(back(path).exists() for path in paths)
 
 
+@pytest.mark.certificate
 def test_one_run_a_queue_of_all_members(stuck: tuple["Bench", StuckFiles]) -> None:
     bench, files = stuck
     with_settings(bench, shovel_interval_s=EVERY_S)
@@ -430,6 +443,7 @@ def test_one_run_a_queue_of_all_members(stuck: tuple["Bench", StuckFiles]) -> No
     assert not other.running
 
 
+@pytest.mark.certificate
 def test_one_who_stands_still_loses_its_turn_and_wakes_up_to_nothing(
     stuck: tuple["Bench", StuckFiles],
 ) -> None:
@@ -451,6 +465,7 @@ def test_one_who_stands_still_loses_its_turn_and_wakes_up_to_nothing(
         assert lock.stat().st_ino != os.fstat(held.fileno()).st_ino
 
 
+@pytest.mark.certificate
 def test_what_is_said_of_queues_that_are_gone_is_swept(bench: "Bench") -> None:
     with_settings(bench, shovel_interval_s=1)
     sidelined(bench)

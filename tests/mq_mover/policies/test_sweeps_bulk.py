@@ -45,6 +45,7 @@ async def test_mq_rolls_forward_when_it_starts(opened: Root, serve: Serve) -> No
     assert ready(opened) == [b"a", b"b"]
 
 
+@pytest.mark.certificate
 def test_mq_mover_rolls_forward_when_it_starts(opened: Root, daemons: Processes) -> None:
     daemons.mover("--root", opened.layout.root)
     eventually(lambda: is_rolled(opened), "the journal's end")

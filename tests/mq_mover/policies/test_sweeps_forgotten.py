@@ -186,6 +186,7 @@ def test_a_mark_of_no_queue_is_taken_away(bench: "Bench") -> None:
     assert (bench.folder("purged") / "READ ME").exists()
 
 
+@pytest.mark.certificate
 def test_a_large_purge_is_taken_away_over_several_passes(bench: "Bench") -> None:
     count = PURGED_PER_PASS_MAX + 5
     for _ in range(count):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.archives import OTHER, ArchivingRoot
+from harness.chance import examples
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -302,5 +303,7 @@ def _id(name: str) -> str:
     return name.rpartition("/")[2].rpartition(":")[2]
 
 
-Archiving.TestCase.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+Archiving.TestCase.settings = settings(
+    max_examples=examples(20), stateful_step_count=30, deadline=None
+)
 TestArchiving = Archiving.TestCase

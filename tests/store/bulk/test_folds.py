@@ -201,6 +201,7 @@ def test_folds_that_nobody_commits_go(root: Root, clock: FakeClock, tmp_path: Pa
     assert staged_files(tmp_path) == [JOB]  # The mark.
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOENT])
 def test_every_call_may_fail_once(tmp_path: Path, code: int) -> None:
     """All of it is published or nothing, and never twice; the next try brings it to its places. One
@@ -281,6 +282,7 @@ def test_each_attempt_has_windows_of_its_own(root: Root, clock: FakeClock) -> No
     assert len(set.union(*of_attempts)) == 6
 
 
+@pytest.mark.certificate
 def test_ids_are_not_far_ahead_of_the_time(root: Root, clock: FakeClock) -> None:
     stage_fold(root, BODIES)
     ids = WindowIds(root, JOB)

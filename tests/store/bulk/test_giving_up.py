@@ -116,6 +116,7 @@ def test_that_a_job_was_given_up_is_known_for_a_day(
     assert staged_files(tmp_path) == []
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.ESTALE])
 def test_giving_up_may_fail_at_every_call_and_the_next_try_does_it(
     tmp_path: Path, code: int

@@ -343,6 +343,7 @@ def test_what_is_forgotten_goes_and_what_is_not_stays(
 WORK = ("keyed", "scheduled")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
 @pytest.mark.parametrize("work", WORK)
 def test_every_call_may_fail_once(tmp_path: Path, work: str, code: int) -> None:

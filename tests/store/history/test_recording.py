@@ -64,6 +64,7 @@ def test_a_line_is_there_at_once_where_no_thread_writes(place: Place) -> None:
     assert [line["event"] for line in place.lines()] == ["published"]
 
 
+@pytest.mark.certificate
 def test_a_flood_is_dropped_and_counted(place: Place) -> None:
     place.recorder.begin()
     gate = place.files.hold("write", "/history")

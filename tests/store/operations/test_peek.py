@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from harness.chance import examples
 from harness.clock import FakeClock
 from harness.faults import FaultyFiles
 from harness.messages import put_file
@@ -104,7 +105,7 @@ shapes = st.builds(Shape, st.sampled_from([7, 8, 9]), st.sampled_from([1, 2, 5])
 
 
 @given(messages, shapes, st.integers(1, 20))
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(120), suppress_health_check=list(HealthCheck))
 def test_pages_have_every_message_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory,
     messages: list[tuple[MessageId, int, State, QueueName]],
@@ -130,7 +131,7 @@ def test_pages_have_every_message_once_and_in_order(
 
 
 @given(messages, shapes, ids)
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=list(HealthCheck))
 def test_a_page_may_begin_behind_an_id_that_is_not_there(
     tmp_path_factory: pytest.TempPathFactory,
     messages: list[tuple[MessageId, int, State, QueueName]],

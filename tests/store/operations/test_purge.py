@@ -455,6 +455,7 @@ def test_a_deleted_queue_has_no_mark_and_a_mark_no_queue_has_goes(place: Place) 
     assert [path.name for path in mark.parent.iterdir()] == [".mine"]
 
 
+@pytest.mark.certificate
 async def test_a_purge_takes_what_was_published_before_the_clock_was_set_back(serve: Serve) -> None:
     clock = FakeClock()
     server = await serve(clock=clock)

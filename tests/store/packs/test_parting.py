@@ -408,6 +408,7 @@ def assert_gone(place: LeasingRoot, pack: MessageId, said: object) -> None:
     assert found == [None] * 4, said
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("state", [State.READY, State.DELAYED])
 def test_a_queue_that_is_made_anew_at_any_call_of_a_parting_has_nothing_of_it(
     tmp_path: Path, state: State
@@ -427,6 +428,7 @@ def test_a_queue_that_is_made_anew_at_any_call_of_a_parting_has_nothing_of_it(
     raise AssertionError("work without an end")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("state", [State.READY, State.DELAYED])
 @pytest.mark.parametrize("yields", [1, 2], ids=["staged", "parted"])
 def test_a_queue_has_nothing_of_what_is_parted_at_any_call_that_makes_it_anew(
@@ -611,6 +613,7 @@ def test_operations_on_items_take_the_pack_or_part_it(place: LeasingRoot) -> Non
     assert content(place, pack.item(3), SIDELINE) == HEAD + BODIES[2]
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.ESTALE], ids=errno.errorcode.get)
 @pytest.mark.parametrize("state", [State.READY, State.DELAYED])
 def test_every_call_may_fail_once(tmp_path: Path, state: State, code: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness.audits import audit
+from harness.chance import examples
 from harness.leases import LeasingRoot
 from harness.messages import put_file
 from harness.packs import new_pack, put_pack
@@ -98,7 +99,7 @@ def place(tmp_path: Path) -> Place:
 
 
 @given(st.lists(files, max_size=12))
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_all_figures_are_those_of_the_messages_that_were_written(
     tmp_path: Path, written: list[Written]
 ) -> None:

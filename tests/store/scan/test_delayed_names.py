@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from harness.chance import examples
 from harness.clock import FakeClock
 from harness.messages import new_id, put_entry, put_file
 from hypothesis import given, settings
@@ -69,7 +70,7 @@ def test_what_is_foreign_is_passed_over_and_counted(opened: Root) -> None:
     assert len(batches) == 4
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     counts=st.lists(st.integers(0, 4), min_size=len(FOLDERS), max_size=len(FOLDERS)),
     limit=st.integers(1, 12),

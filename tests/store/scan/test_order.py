@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harness.chance import examples
 from harness.clock import FakeClock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -66,7 +67,7 @@ shapes = st.builds(Shape, st.sampled_from([7, 8, 9]), st.sampled_from([1, 2, 5])
 
 
 @given(messages, shapes, st.integers(1, 45), st.sampled_from([None, 0, 1, 4]))
-@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(120), suppress_health_check=list(HealthCheck))
 def test_the_first_of_all_places_in_order(
     tmp_path_factory: pytest.TempPathFactory,
     messages: list[tuple[MessageId, int]],
@@ -220,7 +221,7 @@ grouped = st.lists(
 
 
 @given(st.data(), grouped, shapes)
-@settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=list(HealthCheck))
 def test_groups_that_wait_are_passed_over(
     tmp_path_factory: pytest.TempPathFactory,
     data: st.DataObject,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from harness.chance import examples
 from harness.clock import FakeClock
 from harness.selections import Grouped, Message, Term, Wanted, messages, terms, trees
 from hypothesis import HealthCheck, given, settings
@@ -145,7 +146,7 @@ shapes = st.builds(Shape, st.sampled_from([7, 8, 9]), st.sampled_from([1, 2, 5])
     placed, terms | st.tuples(trees), shapes, st.integers(1, 45), st.integers(1, 200),
     st.none() | st.integers(0, 4 * WINDOW_MS), st.sampled_from([None, 0, 1, 4]),
 )  # fmt: skip
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=list(HealthCheck))
 def test_the_first_of_a_selection_in_order(
     places: Places,
     given_messages: list[tuple[str, Message, int]],
@@ -280,10 +281,11 @@ class Looking(RuleBasedStateMachine):
             assert (self.allowances.folders.left, self.allowances.names.left) == self.most
 
 
+@pytest.mark.certificate
 def test_looks_while_messages_come_and_go(places: Places) -> None:
     Looking.places = places
     run = Looking.TestCase
-    run.settings = settings(deadline=None, max_examples=40, stateful_step_count=30)
+    run.settings = settings(deadline=None, max_examples=examples(40), stateful_step_count=30)
     run().runTest()
 
 

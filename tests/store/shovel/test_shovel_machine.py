@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.audits import audit
+from harness.chance import examples
 from harness.leases import QUEUE, LeasingRoot
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -224,4 +225,4 @@ class Crossing(RuleBasedStateMachine):
 
 
 TestCrossing = Crossing.TestCase
-TestCrossing.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestCrossing.settings = settings(max_examples=examples(20), stateful_step_count=30, deadline=None)

@@ -31,6 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.certificate
 def test_a_folder_that_is_to_become_a_root(folder: Path) -> None:
     found = examined(folder)
     bad = {probe for probe, level in levels(found).items() if level is Level.WRONG}
@@ -67,6 +68,7 @@ async def test_what_a_killed_doctor_left_stops_no_mq(server: Server, root: Path)
     assert_audits_clean(root)
 
 
+@pytest.mark.certificate
 def test_two_folders_are_not_one_storage(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     done = run(folder, tmp_path / "other", "--patience", "0.1")
@@ -75,6 +77,7 @@ def test_two_folders_are_not_one_storage(folder: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "other").iterdir()) == []
 
 
+@pytest.mark.certificate
 def test_a_symbolic_link_in_place_of_a_folder_is_told(root: Path, tmp_path: Path) -> None:
     open_root(str(root), Files(), SystemClock())
     (root / "delay").rmdir()
@@ -85,6 +88,7 @@ def test_a_symbolic_link_in_place_of_a_folder_is_told(root: Path, tmp_path: Path
     assert found.conclusion.clustering == "none"
 
 
+@pytest.mark.certificate
 def test_a_root_of_another_format_is_told(root: Path) -> None:
     open_root(str(root), Files(), SystemClock())
     (root / "format").write_text("mq 3\n")
@@ -114,6 +118,7 @@ def leave_behind(root: Path, alive: bytes, age_s: float = 0) -> Path:
     return left
 
 
+@pytest.mark.certificate
 def test_the_next_doctor_sweeps_what_a_killed_one_left(root: Path) -> None:
     open_root(str(root), Files(), SystemClock())
     left = leave_behind(root, b"locked\n")
@@ -179,6 +184,7 @@ def partners_of(pid: int) -> list[int]:
     return [int(child) for child in children]
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_an_interruption_leaves_nothing(
     waiting: "subprocess.Popen[bytes]", folder: Path, number: signal.Signals
@@ -188,6 +194,7 @@ def test_an_interruption_leaves_nothing(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.certificate
 def test_after_a_kill_its_processes_end_and_the_next_doctor_sweeps(
     waiting: "subprocess.Popen[bytes]", folder: Path
 ) -> None:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 from random import Random
 
+from harness.chance import examples
 from harness.checking import checked
 from harness.damage.by_chance import DAMAGES, Damage, Lived
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from mq.tools.fsck.checking import Doing
 from mq.tools.fsck.report import Outcome, Report
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=7), st.integers(0, 2**32))
 def test_what_chance_breaks_is_put_right_and_nothing_is_lost(
     damages: list[Damage], seed: int

@@ -115,6 +115,7 @@ def test_a_folder_that_is_away_is_told(place: Place) -> None:
     assert "a folder of the root is missing" in done.output
 
 
+@pytest.mark.certificate
 def test_an_interrupt_ends_it_with_a_sound_root(place: Place) -> None:
     with_mode(place.ready(), 0o640)
     process = subprocess.Popen(
@@ -149,6 +150,7 @@ def catches_interrupts(pid: int) -> bool:
     return bool(int(caught, 16) & 1 << (signal.SIGINT - 1))
 
 
+@pytest.mark.certificate
 def test_a_name_that_is_no_text(place: Place) -> None:
     for name in (b"\xff", b"a\x1b[31m\nb"):
         os.symlink(b"x", os.fsencode(place.top / "delay") + b"/" + name)

@@ -67,6 +67,7 @@ def answering(request: pytest.FixtureRequest) -> Iterator[Answering]:
     server.close()
 
 
+@pytest.mark.certificate
 def test_where_nothing_listens_it_asks_whether_mq_runs(mqctl: Mqctl, closed_port: int) -> None:
     url = f"http://127.0.0.1:{closed_port}"
     gone = mqctl("queues", "--url", url)
@@ -323,6 +324,7 @@ def test_somebody_at_a_terminal_is_asked(mqctl: Mqctl, queue: str) -> None:
     assert mqctl("describe", queue).code == 3
 
 
+@pytest.mark.certificate
 def test_as_a_program_of_its_own_it_ends_as_it_should(mqctl: Mqctl, queue: str) -> None:
     """`python -m mq.tools.mqctl`, not what the others' processes are forked from."""
     env = {**os.environ, "MQ_URL": mqctl.url}
@@ -337,6 +339,7 @@ def test_as_a_program_of_its_own_it_ends_as_it_should(mqctl: Mqctl, queue: str) 
     assert piped.stdout.count(b"\n") == 1
 
 
+@pytest.mark.certificate
 async def test_a_following_receive_outlives_a_restart_of_mq(mqctl: Mqctl, tmp_path: Path) -> None:
     with processes() as started:
         first = started.mq(tmp_path / "root")

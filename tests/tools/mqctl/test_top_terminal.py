@@ -59,6 +59,7 @@ def is_as_before(terminal: Screen) -> bool:
     )
 
 
+@pytest.mark.certificate
 def test_it_shows_the_queues_does_what_keys_say_and_leaves_no_trace(mq: Process) -> None:
     with screen(*top(mq)) as terminal:
         for name in QUEUES:
@@ -103,6 +104,7 @@ def test_signals_leave_the_terminal_as_it_was(mq: Process, number: signal.Signal
         eventually(lambda: is_as_before(terminal), "the terminal as it was")
 
 
+@pytest.mark.certificate
 def test_it_stops_and_goes_on(mq: Process) -> None:
     with screen("bash", "--norc", "--noprofile", "-i") as terminal:
         at = terminal.type(f"stty -a; {' '.join(top(mq))}\n")
@@ -123,6 +125,7 @@ def test_it_stops_and_goes_on(mq: Process) -> None:
         assert terminal.ends() == 0
 
 
+@pytest.mark.certificate
 def test_a_daemon_that_goes_is_shown_and_one_that_comes_back_too(
     daemons: Processes, tmp_path: Path
 ) -> None:
@@ -138,6 +141,7 @@ def test_a_daemon_that_goes_is_shown_and_one_that_comes_back_too(
         assert terminal.ends() == 0
 
 
+@pytest.mark.certificate
 def test_one_that_is_never_there_is_waited_for(mq: Process) -> None:
     nowhere = [*top(mq)]
     nowhere[nowhere.index(mq.url)] = "http://127.0.0.1:1"
@@ -161,6 +165,7 @@ def test_one_picture_for_a_pipe(mq: Process, capsys: pytest.CaptureFixture[str])
     assert document["readiness"]["durability"] in ("media", "media, but for folders", "memory")
 
 
+@pytest.mark.certificate
 def test_a_line_each_look_also_of_one_that_went(daemons: Processes, tmp_path: Path) -> None:
     mq = daemons.mq(tmp_path / "root")
     ask(f"{mq.url}/orders", "PUT")
@@ -189,6 +194,7 @@ def test_what_cannot_be_is_told(mq: Process, capsys: pytest.CaptureFixture[str])
     assert run(["top", "--url", mq.url, "--once", "--interval", "0"]) == 2
 
 
+@pytest.mark.certificate
 def test_many_queues_are_asked_about_in_turn(mq: Process) -> None:
     """With room for one a look, each has its turn."""
     flags = ("--json", "--requests", "1")

@@ -15,6 +15,7 @@ def states(mqctl: Mqctl, queue: str) -> list[str]:
     return [row["state"] for row in rows]
 
 
+@pytest.mark.certificate
 def test_a_peek_shows_messages_and_consumes_nothing(mqctl: Mqctl, queue: str) -> None:
     sent = mqctl("send", queue, "one\ttwo\x1b[31m", "x" * 100).lines
     for _ in range(2):
@@ -39,6 +40,7 @@ def test_a_group_waits_for_the_message_that_is_listed(mqctl: Mqctl, queue: str) 
     assert mqctl("groups", queue).lines[0].split("\t")[1] == second
 
 
+@pytest.mark.certificate
 def test_a_peek_goes_over_pages_and_states(mqctl: Mqctl, queue: str) -> None:
     mqctl("send", queue, "--lines", stdin="\n".join("x" * 1100))
     mqctl("send", queue, "late", "--delay", "1h")
@@ -134,6 +136,7 @@ def test_failures_say_why(mqctl: Mqctl, queue: str) -> None:
     assert row["reason"] == "never"
 
 
+@pytest.mark.certificate
 def test_a_history_of_a_sideline_says_where_the_life_before_is(mqctl: Mqctl, queue: str) -> None:
     mqctl("settings", queue, "history=true")
     (sent,) = mqctl("send", queue, "a").lines
@@ -168,6 +171,7 @@ def test_a_sideline_that_is_not_there_is_not_to_be_created(mqctl: Mqctl, queue: 
     assert told.endswith("mq creates it when it sidelines the first message.\n")
 
 
+@pytest.mark.certificate
 def test_a_narrow_terminal_shows_what_columns_an_empty_table_has(
     both: tuple[Mqctl, Process], queue: str
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_narrow_terminal_shows_what_columns_an_empty_table_has(
         terminal.shows("schedule")
 
 
+@pytest.mark.certificate
 @pytest.mark.parametrize("columns", [30, 80])
 def test_a_terminal_shows_ids_whole_whatever_its_width(
     both: tuple[Mqctl, Process], queue: str, columns: int
@@ -212,6 +217,7 @@ def test_acks_of_many_say_what_became_of_each(mqctl: Mqctl, queue: str) -> None:
     assert other["problem"]["type"] == "urn:mq:problem:message-not-found"
 
 
+@pytest.mark.certificate
 def test_ids_are_read_from_stdin_in_batches(mqctl: Mqctl, queue: str) -> None:
     sent = mqctl("send", queue, "--lines", stdin="\n".join("x" * 1200))
     done = mqctl("ack", queue, "-", stdin=sent.text)
@@ -246,6 +252,7 @@ def test_a_message_is_kept_longer_and_given_back(mqctl: Mqctl, queue: str) -> No
     assert mqctl("release", queue, sent, sent, "--receives", "1").code == 2
 
 
+@pytest.mark.certificate
 def test_a_message_is_sidelined_and_shovelled_back(mqctl: Mqctl, queue: str) -> None:
     sent = mqctl("send", queue, "a", "b").lines
     assert mqctl("sideline", queue, *sent, "--reason", "exception").code == 0
@@ -290,6 +297,7 @@ def test_schedules_are_added_shown_and_removed(mqctl: Mqctl, queue: str) -> None
     assert mqctl("schedules", "add", queue, "x", "y", "--cron", "never").code == 1
 
 
+@pytest.mark.certificate
 def test_a_schedule_publishes(mqctl: Mqctl, queue: str) -> None:
     mqctl("schedules", "add", queue, "now", "a", "--every", "1h", "--delay", "0")
     received = mqctl("receive", queue, "--wait", "30", "--ack")

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from harness.mqctl import Mqctl
 from harness.processes import eventually
 
 
+@pytest.mark.certificate
 def test_a_queue_is_made_once_and_listed(mqctl: Mqctl) -> None:
     assert mqctl("create", "made").text == "created made\n"
     assert mqctl("create", "made").text == "made exists already\n"
@@ -30,6 +32,7 @@ def test_deleting_asks_somebody_or_is_refused(mqctl: Mqctl, queue: str) -> None:
     assert mqctl("describe", queue).code == 3
 
 
+@pytest.mark.certificate
 def test_a_purge_takes_what_is_there(mqctl: Mqctl, queue: str) -> None:
     mqctl("send", queue, "old")
     assert mqctl("purge", queue).code == 2

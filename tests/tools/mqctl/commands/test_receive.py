@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from harness.mqctl import Mqctl
 from harness.processes import eventually
 
@@ -21,6 +22,7 @@ def has(mqctl: Mqctl, queue: str, ready: int, in_flight: int) -> None:
     )
 
 
+@pytest.mark.certificate
 def test_one_message_is_its_bytes_and_comes_back(mqctl: Mqctl, queue: str) -> None:
     mqctl("send", queue, stdin=b"\x00\xff\n\n")
     received = mqctl("receive", queue)
@@ -31,6 +33,7 @@ def test_one_message_is_its_bytes_and_comes_back(mqctl: Mqctl, queue: str) -> No
     has(mqctl, queue, 0, 0)
 
 
+@pytest.mark.certificate
 def test_nothing_to_receive_is_a_code_of_its_own(mqctl: Mqctl, queue: str) -> None:
     assert mqctl("receive", queue).code == 3
     assert mqctl("receive", queue, "--wait", "300ms", "--count", "5").code == 3
@@ -45,6 +48,7 @@ def test_several_end_in_a_line_each_and_are_deleted_with_ack(mqctl: Mqctl, queue
     has(mqctl, queue, 0, 0)
 
 
+@pytest.mark.certificate
 def test_more_than_a_page_is_received(mqctl: Mqctl, queue: str) -> None:
     lines = [f"line {number}" for number in range(250)]
     mqctl("send", queue, "--lines", stdin="\n".join(lines))
@@ -141,6 +145,7 @@ def test_an_output_that_is_full_releases_and_says_so(mqctl: Mqctl, queue: str) -
     has(mqctl, queue, 2, 0)
 
 
+@pytest.mark.certificate
 def test_messages_that_came_too_late_to_be_deleted_are_told(mqctl: Mqctl, queue: str) -> None:
     mqctl("send", queue, "--lines", stdin="\n".join(["x" * 40_000] * 4))
     read, write = os.pipe()

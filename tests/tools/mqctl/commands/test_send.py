@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from harness.mqctl import Mqctl
 from harness.processes import eventually
 
@@ -11,6 +12,7 @@ def bodies(mqctl: Mqctl, queue: str) -> list[str]:
     return [row["body"] for row in mqctl("peek", queue, "--count", "5000", "--json").rows]
 
 
+@pytest.mark.certificate
 def test_each_argument_is_a_message_and_its_id_is_printed(mqctl: Mqctl, queue: str) -> None:
     sent = mqctl("send", queue, "one", "two")
     assert bodies(mqctl, queue) == ["one", "two"]
@@ -114,6 +116,7 @@ def test_an_argument_is_the_bytes_that_were_said(mqctl: Mqctl, queue: str) -> No
     assert mqctl("read", queue, sent).out == b"\xff\xfe"
 
 
+@pytest.mark.certificate
 def test_each_line_is_a_message_in_order(mqctl: Mqctl, queue: str) -> None:
     lines = [f"line {number}" for number in range(2500)]
     sent = mqctl("send", queue, "--lines", stdin="\n".join(lines))
@@ -161,6 +164,7 @@ def test_a_line_that_mq_refuses_is_told_with_its_number(mqctl: Mqctl, queue: str
     assert bodies(mqctl, queue) == ["a", "b"]
 
 
+@pytest.mark.certificate
 def test_lines_for_a_paused_queue_are_certainly_not_sent(mqctl: Mqctl, queue: str) -> None:
     mqctl("settings", queue, "paused=publishes")
     refused = mqctl("send", queue, "--lines", stdin="a\nb\n")

@@ -20,6 +20,7 @@ def caller(path: Path, token: str) -> Caller | None:
     return TokenVerifier(read_tokens(path)).caller(token)
 
 
+@pytest.mark.certificate
 def test_a_token_is_printed_once_and_its_digest_kept(mqctl: Mqctl, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     made = mqctl("token", "new", "--name", "shop", "--grant", "o-*:publish", "--file", str(path))
@@ -115,6 +116,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[Mqctl, Tokens]]:
         yield mqctl, tokens
 
 
+@pytest.mark.certificate
 def test_mqctl_shows_its_token_and_is_told_what_it_may_not(
     guarded: tuple[Mqctl, Tokens],
 ) -> None:
