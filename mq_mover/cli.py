@@ -33,13 +33,14 @@ from mq.runtime.options import (
 from mq.runtime.pulse import Pulse
 from mq.runtime.upkeep import Passes, PassVitals, Stop, make_passes
 from mq.store.core.clocks import ClockFollower
-from mq.store.core.root import probe_write
+from mq.store.core.presence import PresentFlusher
+from mq.store.core.root import Root, probe_write
 from mq.store.core.trust import check_trust
 from mq.store.disk.files import Files, ProgressFiles
 from mq.store.disk.flush import FSYNC_THREADS, FsyncFlusher
 from mq.store.disk.mounts import choose_flusher
 from mq.store.format.layout import Layout
-from mq.store.opening import cannot_open, open_trusted_root, root_of
+from mq.store.opening import cannot_open, known_root, open_trusted_root, root_of
 from mq.store.operations.redeliver import Timer
 from mq.store.settings.registry import Registry
 from mq_mover.metrics import of_moving, of_rounds
@@ -155,6 +156,7 @@ def main(
     refresh: float,
     folder_max: int,
     metrics: tuple[str, int] | None,
+    attach: str | None,
     exit_with_stdin: bool,
     log_format: LogFormat,
     log_level: str,
@@ -184,7 +186,9 @@ def main(
         if source is None or destination is None:
             name = _new_member() if member is None else member
             shared = Shared(coordinator, name, assign_every, refresh)
-            work = _over_root(root, files, timer, folder_max, shared)
+            clock = SystemClock()
+            opened = _open(root, files, clock, folder_max, attach)
+            work = _over_root(opened, clock, timer, shared)
         else:
             work = _between(source, destination, files, timer, folder_max)
     except StartupError as error:
@@ -207,10 +211,23 @@ def main(
     _log.info("stopped")
 
 
-def _over_root(path: Path, files: Files, timer: Timer, folder_max: int, shared: Shared) -> Work:
-    clock = SystemClock()
-    root = open_trusted_root(str(path), files, clock, folder_max=folder_max, kind="mq-mover")
-    flusher = choose_flusher(root.layout.root, files, FSYNC_THREADS)
+def _open(
+    path: Path, files: Files, clock: SystemClock, folder_max: int, attach: str | None
+) -> Root:
+    return open_trusted_root(
+        str(path),
+        files,
+        clock,
+        makes=False,
+        known=known_root(attach),
+        folder_max=folder_max,
+        kind="mq-mover",
+    )
+
+
+def _over_root(root: Root, clock: SystemClock, timer: Timer, shared: Shared) -> Work:
+    path = root.layout.root
+    flusher = PresentFlusher(choose_flusher(path, root.files, FSYNC_THREADS), root.presence)
     coordinator = open_coordinator(shared.coordinator, root, shared.member, shared.assign_every_s)
     rounds = Rounds(root, flusher, coordinator, timer, Registry(root, every_s=shared.refresh_s))
     rounds.start()
@@ -219,6 +236,7 @@ def _over_root(path: Path, files: Files, timer: Timer, folder_max: int, shared: 
     _log.info("moving", extra={"fields": fields})
 
     def run_once() -> int:
+        root.presence.check()
         clock_follower.follow()
         return rounds.run_once()
 

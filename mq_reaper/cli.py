@@ -24,11 +24,12 @@ from mq.runtime.options import (
 from mq.runtime.pulse import Pulse
 from mq.runtime.upkeep import Passes, PassVitals, Stop, make_passes
 from mq.store.core.clocks import ClockFollower, check_clock
+from mq.store.core.presence import Identity, Presence
 from mq.store.core.root import probe_write
 from mq.store.core.trust import check_trust
 from mq.store.disk.files import Files, ProgressFiles
 from mq.store.format.layout import Layout
-from mq.store.opening import cannot_open, check_format, open_trusted_root, root_of
+from mq.store.opening import cannot_open, check_format, check_is_there, known_root, root_of
 from mq_reaper.metrics import of_reaping
 from mq_reaper.reaper import ARCHIVE_LATE_S_DEFAULT, Reaper
 
@@ -70,6 +71,7 @@ def main(
     keep: float,
     archive_late: float,
     metrics: tuple[str, int] | None,
+    attach: str | None,
     exit_with_stdin: bool,
     log_format: LogFormat,
     log_level: str,
@@ -89,17 +91,17 @@ def main(
         notifier = service_manager()
         pulse = Pulse(notifier)
         files = Files() if notifier.watchdog_s is None else ProgressFiles(pulse.beat)
+        presence = None
         if source is None:
-            folder = Layout.of(root).remove
-            if Path(folder).is_dir():
-                _refuse_links(files, str(root), folder)
-                # No further checks: on a full disk nothing can be created, and the reaper frees
-                # space.
-                check_trust(str(root), files, Layout.of(root).folders())
-                check_clock(Layout.of(root), files, clock)
-                check_format(Layout.of(root), files)
-            else:
-                open_trusted_root(str(root), files, clock, kind="mq-reaper")
+            layout = Layout.of(root)
+            folder = layout.remove
+            check_is_there(layout, files, known_root(attach))
+            _refuse_links(files, str(root), folder)
+            # No further checks: on a full disk nothing can be created, and the reaper frees space.
+            check_trust(str(root), files, layout.folders())
+            check_clock(layout, files, clock)
+            check_format(layout, files)
+            presence = Presence(layout, files, Identity.of(layout, files))
         else:
             folder = _checked(source)
             _refuse_links(files, str(source))
@@ -113,6 +115,8 @@ def main(
     follower = ClockFollower(reaper.root, clock)
 
     def passes() -> int:
+        if presence is not None:
+            presence.check()
         follower.follow()
         return reaper.run_once()
 

@@ -46,8 +46,11 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Starts it, and again whenever it ends: at once, then after growing waits."""
+    def start(self, more: Sequence[str] = ()) -> None:
+        """Starts it, with `more` arguments, and again whenever it ends: at once, then after growing
+        waits.
+        """
+        self._arguments = (*self._arguments, *more)
         self._task = asyncio.create_task(self._keep())
 
     async def ready(self) -> int:
@@ -159,9 +162,9 @@ class Children:
     def __init__(self, members: Sequence[Child] = ()) -> None:
         self.members = members
 
-    def start(self) -> None:
+    def start(self, more: Sequence[str] = ()) -> None:
         for member in self.members:
-            member.start()
+            member.start(more)
 
     def expect_end(self) -> None:
         """Stops starting them again: a signal to the whole group may end them."""

@@ -38,6 +38,7 @@ from mq.runtime.options import (
     Port,
     Processes,
     Whole,
+    attach_option,
     begin_logs,
     context,
     daemon_options,
@@ -72,6 +73,12 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 @click.command("mq", context_settings=context("MQ"))
 @root_option("The folder of the queues. It is made if it is missing and its parent exists.")
+@click.option(
+    "--require-root",
+    is_flag=True,
+    show_envvar=True,
+    help="Do not make the root: end where there is none, as before its file system is mounted.",
+)
 @click.option("--address", default="127.0.0.1", show_envvar=True, help="The address to listen on.")
 @click.option(
     "--port",
@@ -291,9 +298,12 @@ def _descriptors(ctx: click.Context, param: click.Parameter, value: str | None) 
 @caller_options
 @serving_options
 @folder_max_option
+@attach_option
 @daemon_options
 def main(
     root: Path,
+    require_root: bool,
+    attach: str | None,
     address: str,
     port: int,
     processes: int,
@@ -343,6 +353,8 @@ def main(
         notifier = supervisor_notifier(speak_within)
     settings = ServerSettings(
         root=root.absolute(),
+        makes_root=not require_root and attach is None,
+        known_root=attach,
         address=address,
         port=port,
         processes=processes,

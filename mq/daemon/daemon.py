@@ -5,7 +5,6 @@ Wires the packages below; decides nothing.
 
 import asyncio
 import contextlib
-import logging
 import sys
 import threading
 from typing import TYPE_CHECKING, Final
@@ -43,17 +42,20 @@ from mq.store.bulk.journal import journals
 from mq.store.bulk.roll_forward import drop_second_names, roll_all_forward
 from mq.store.core.arrivals import open_arrivals
 from mq.store.core.clocks import CLOCK_OFFSET_EVERY_S, ClockFollower
+from mq.store.core.presence import PresentFlusher
 from mq.store.core.root import Root, probe_write
 from mq.store.disk.commit import Committer, untold
 from mq.store.disk.files import Files, TimedFiles
 from mq.store.disk.flush import FSYNC_THREADS, Flusher
 from mq.store.disk.mounts import FileSystem, choose_flusher, file_system_of
 from mq.store.disk.steps import Flush, Steps
-from mq.store.opening import cannot_open, open_trusted_root
+from mq.store.opening import attaching, cannot_open, known_root, open_trusted_root
 from mq.store.packs.rolling import is_any_parted, roll_all_on
 from mq.store.settings.registry import Registry
 from mq.store.totals.writing import write_totals
 
+# How often mq looks whether its root is still there, for requests that commit nothing.
+ROOT_LOOK_EVERY_S: Final = 0.5
 # How often mq checks whether the clock was set.
 CLOCK_LOOK_EVERY_S: Final = 1.0
 # How long after its start mq takes its first sample of all queues.
@@ -144,6 +146,9 @@ class Daemon:
             _open, settings, self._files, self._clock
         )
         file_system = file_system_of(root.layout.root)
+        if file_system.is_of_a_container:
+            fields = {"root": root.layout.root, "do": "mount a volume there"}
+            _log.warning("the root goes with its container", extra={"fields": fields})
         flusher = choose_flusher(
             root.layout.root,
             self._files,
@@ -156,7 +161,8 @@ class Daemon:
         in_memory = file_system.in_memory and settings.durability == "none"
         root.history.begin()
         flushed = self._meter.commit if settings.timings else untold
-        committer = Committer(flusher, in_memory, self._clock, flushed)
+        present = PresentFlusher(flusher, root.presence)
+        committer = Committer(present, in_memory, self._clock, flushed)
         self._root, self._committer = root, committer
         own = settings.peer_index
         if settings.is_supervised:
@@ -175,6 +181,7 @@ class Daemon:
         )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
         self._tasks.append(asyncio.create_task(_look_at_clock(root)))
+        self._tasks.append(asyncio.create_task(_look_for_root(root)))
         self._tasks.append(asyncio.create_task(_write_totals(root)))
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
@@ -205,6 +212,11 @@ class Daemon:
         if self._probe is None:
             raise Unavailable("not started")
         return await self._probe.check()
+
+    @property
+    def attaching(self) -> tuple[str, ...]:
+        """The flags by which children know the root that this one has opened."""
+        return () if self._root is None else attaching(self._root)
 
     async def turn(self) -> None:
         """Returns once the loop and the commit thread have had a turn, whatever its outcome: it
@@ -323,6 +335,14 @@ class Daemon:
             self._probe.folder_failed()
 
 
+def open_for_children(settings: ServerSettings) -> tuple[str, ...]:
+    """Opens the root once, for the supervisor of several: the flags by which they find it. Raises
+    StartupError.
+    """
+    root, _ = _open(settings, Files(), SystemClock())
+    return attaching(root)
+
+
 def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, bool]:
     """Opens the root. Returns it, and whether it may have bulk publishes or parted packs to roll
     forward.
@@ -332,7 +352,8 @@ def _open(settings: ServerSettings, files: Files, clock: Clock) -> tuple[Root, b
             str(settings.root),
             files,
             clock,
-            logging.INFO,
+            makes=settings.makes_root,
+            known=known_root(settings.known_root),
             reserve_bytes=settings.reserve_bytes,
             folder_max=settings.folder_max,
         )
@@ -404,6 +425,15 @@ async def _look_at_clock(root: Root) -> None:
     while True:
         await asyncio.sleep(CLOCK_LOOK_EVERY_S)
         root.steps.look()
+
+
+async def _look_for_root(root: Root) -> None:
+    while True:
+        await asyncio.sleep(ROOT_LOOK_EVERY_S)
+        if root.over_network:
+            await asyncio.to_thread(root.presence.follow)
+        else:
+            root.presence.follow()
 
 
 async def _follow_clock(follower: ClockFollower) -> None:

@@ -16,6 +16,7 @@ from mq.broker.permits import permits_bytes
 from mq.broker.siblings import shared_bytes
 from mq.daemon.admission import check_exposure
 from mq.daemon.children import Child, Children
+from mq.daemon.daemon import open_for_children
 from mq.daemon.port import HeldPort, hold_port
 from mq.daemon.vitals import STATUS_EVERY_S, end_s
 from mq.http.metering import PLAN
@@ -49,6 +50,7 @@ class Supervisor:
         self._arguments = arguments
         self._servers = Children()
         self._upkeep = upkeep
+        self._attaching: tuple[str, ...] = ()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         """For each process, the socket on which it receives and the one by which others send to it.
         """
@@ -62,6 +64,7 @@ class Supervisor:
         held = await asyncio.to_thread(_hold, self._settings)
         watching = asyncio.create_task(self._watch())
         try:
+            self._attaching = await asyncio.to_thread(open_for_children, self._settings)
             processes = self._settings.processes
             board = make_shared(PLAN.numbers, processes, shared_bytes(processes) + permits_bytes())
             self._pairs = make_pairs(processes)
@@ -127,7 +130,7 @@ class Supervisor:
             _log.info("listening", extra={"fields": facts | held.facts})
             self._is_serving = True
             self._notifier.ready(self._status())
-            self._upkeep.start()
+            self._upkeep.start(self._attaching)
             await asking
         for task in (beginning, asking):
             task.cancel()
@@ -164,11 +167,11 @@ class Supervisor:
         """
         first, *others = self._servers.members
         # Alone: an error that prevents its start would prevent all, and is so reported once.
-        first.start()
+        first.start(self._attaching)
         if (status := await first.ready()) != 0:
             return status
         for each in others:
-            each.start()
+            each.start(self._attaching)
         return max(await asyncio.gather(*(each.ready() for each in others)))
 
     async def _drain(self, insisted: asyncio.Event) -> None:

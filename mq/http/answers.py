@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from mq import __version__
 from mq.access.errors import Forbidden, Unauthenticated
-from mq.model.clock import Clock
 from mq.model.errors import MqError, Unavailable
 from mq.model.log import logger
 from mq.protocol.problems import (
@@ -21,6 +20,7 @@ from mq.protocol.problems import (
     problem_headers,
     problem_members,
 )
+from mq.store.core.presence import Presence
 
 SERVER: Final = f"mq/{__version__}"
 
@@ -31,8 +31,6 @@ _LINE: Final = "%s: %s\r\n".__mod__
 # Statuses without a body.
 _WITHOUT_LENGTH: Final = {101, 204, 304}
 
-LOG_EVERY_S: Final = 1.0
-"""The time between two log lines of one kind of error."""
 _NO_FACTS: Final[Mapping[str, object]] = {}
 
 _log = logger("mq.http")
@@ -154,19 +152,17 @@ def error_answer(error: MqError) -> Answer:
 
 
 class ErrorResponses:
-    """Answers errors. Logs the cause of each 503, 401 and 403: the first of a kind, then one line a
-    second with their number.
-    """
+    """Answers errors. Logs the cause of each 503, 401 and 403."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._said: dict[type[MqError], tuple[float, int]] = {}
+    def __init__(self, presence: Presence) -> None:
+        self._presence = presence
 
     def answer(self, error: BaseException, method: str, path: str) -> Answer:
         """The answer to a request that ended with the error."""
+        error = self._presence.explained(error)
         if isinstance(error, MqError):
             if isinstance(error, _LOGGED):
-                self._log(error, method, path)
+                _log_refusal(error, method, path)
             return error_answer(error)
         fields = {"method": method, "path": path}
         _log.error("a request failed", exc_info=error, extra={"fields": fields})
@@ -174,29 +170,17 @@ class ErrorResponses:
 
     def item(self, error: BaseException, method: str, path: str) -> dict[str, object]:
         """The problem of one item of an answer: like `answer`, as members."""
+        error = self._presence.explained(error)
         if not isinstance(error, MqError):
             self.answer(error, method, path)
             return problem_members(INTERNAL, {})
         if isinstance(error, _LOGGED):
-            self._log(error, method, path)
+            _log_refusal(error, method, path)
         return problem_members(problem_for(error), facts_of(error))
 
-    def _log(self, error: MqError, method: str, path: str) -> None:
-        now_s = self._clock.steady_s()
-        said_s, more = self._said.get(type(error), (float("-inf"), 0))
-        if now_s - said_s < LOG_EVERY_S:
-            self._said[type(error)] = (said_s, more + 1)
-            return
-        self._said[type(error)] = (now_s, 0)
-        _log.warning(
-            "unavailable" if isinstance(error, Unavailable) else "refused",
-            extra={
-                "fields": {
-                    "problem": problem_for(error).slug,
-                    "method": method,
-                    "path": path,
-                    "error": str(error),
-                    "more_since": more,
-                }
-            },
-        )
+
+def _log_refusal(error: MqError, method: str, path: str) -> None:
+    said = "unavailable" if isinstance(error, Unavailable) else "refused"
+    slug = problem_for(error).slug
+    fields = {"problem": slug, "method": method, "path": path, "error": str(error)}
+    _log.warning(said, extra={"fields": fields})

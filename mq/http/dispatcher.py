@@ -120,6 +120,7 @@ class Dispatcher:
         """`front`: another protocol, at the root and below paths of twelve digits, an account."""
         self.access = service.access
         self._service = service
+        self._presence = service.broker.root.presence
         self._routes = Routes(ROUTES)
         self._meter = service.meter
         self._tracing = tracing
@@ -176,6 +177,8 @@ class Dispatcher:
         # First, so that a caller without rights learns nothing about the queue.
         if self.access.is_on and endpoint.right is not Needs.NOTHING:
             check(request.caller(), endpoint.right, path.get("queue"))
+        if endpoint.is_stored:
+            self._presence.refuse_away()
         if endpoint.changes and request.head.names_origin:
             refuse_foreign(self.access, request)
         if request.raw_query:

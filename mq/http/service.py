@@ -37,7 +37,7 @@ class Service:
     roster: Roster = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "error_responses", ErrorResponses(self.broker.root.clock))
+        object.__setattr__(self, "error_responses", ErrorResponses(self.broker.root.presence))
         object.__setattr__(self, "timetable", Timetable(self.broker))
         object.__setattr__(self, "shovels", Shovels(self.broker))
         limit = QueueRoom(self.broker, self.settings.queues_max)

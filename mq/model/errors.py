@@ -238,6 +238,12 @@ class ReadOnly(Unavailable):
     slug = "read-only"
 
 
+class RootAway(Unavailable):
+    """The root is not at its path: its mount is gone, or another root is there."""
+
+    slug = "root-away"
+
+
 @dataclass(eq=False)
 class KeyTaken(MqError):
     """A living message, `id`, has the key."""

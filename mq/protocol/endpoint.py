@@ -31,6 +31,7 @@ from mq.model.errors import (
     QuotaExceeded,
     RangeUnsatisfiable,
     ReadOnly,
+    RootAway,
     StorageFailed,
     TooManyConnections,
     Unavailable,
@@ -49,7 +50,8 @@ TEXTS: Final = ("key", "tag")
 """The path parameters that may be any text, like the query parameters of these names."""
 
 STORAGE: Final = (
-    Unavailable, NoSpace, NoInodes, QuotaExceeded, NoDescriptors, ReadOnly, StorageFailed,
+    Unavailable, NoSpace, NoInodes, QuotaExceeded, NoDescriptors, ReadOnly, RootAway,
+    StorageFailed,
 )  # fmt: skip
 """The errors of requests that use the storage."""
 _ALWAYS: Final = (UnknownParameter, HeadersTooLarge, HeadTooSlow, NoMemory, TooManyConnections)

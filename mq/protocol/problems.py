@@ -54,6 +54,7 @@ from mq.model.errors import (
     QuotaExceeded,
     RangeUnsatisfiable,
     ReadOnly,
+    RootAway,
     ScheduleNotFound,
     ScheduleUnreadable,
     SettingsChanged,
@@ -390,6 +391,11 @@ PROBLEMS: Final[dict[type[MqError], Problem]] = {
         "read-only", 503, "Read-only",
         "The daemon cannot write to its root, or to a file in it. Check the mount and its "
         "permissions.", True,
+    ),
+    RootAway: Problem(
+        "root-away", 503, "Root away",
+        "The daemon's root is not at its path: its mount is gone, or another folder is there. Try "
+        "again once it is back.", True,
     ),
     StorageFailed: Problem(
         "storage-failed", 503, "Storage failed",

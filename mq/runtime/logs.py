@@ -2,16 +2,18 @@
 
 A record's `fields` (`extra={"fields": {...}}`) are the event's facts: JSON has each as a member,
 the other formats have them in the message. An exception's trace follows on lines of its own, except
-in JSON.
+in JSON. What is repeated is left out for a minute (`Repeats`).
 """
 
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from mq.model.clock import SystemClock
 from mq.model.log import Message, shown
 
 LogFormat = Literal["human", "json", "journal"]
@@ -48,6 +50,67 @@ class _Formatter(logging.Formatter):
         return "\n".join((f"{when} {record.levelname:<7} {said}", *_indented(trace)))
 
 
+# A warning or an error that is repeated is logged once in so many seconds. Lines of one event may
+# differ in their fields: so many of them are logged.
+REPEATED_EVERY_S: Final = 60.0
+REPEATED_LINES: Final = 5
+_EVENTS_MAX: Final = 1_000
+
+
+class Repeats(logging.Filter):
+    """The one rule for failures that are repeated: the first lines of an event at once, then one a
+    minute, which says how many were left out. A line that is the same as one before counts as
+    repeated at once; requests' problems are an event each.
+    """
+
+    def __init__(self, now_s: Callable[[], float] | None = None) -> None:
+        super().__init__()
+        self._now_s = now_s or SystemClock().steady_s
+        self._events: OrderedDict[tuple[str, int, str, object], _Event] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is logged."""
+        if record.levelno < logging.WARNING:
+            return True
+        message = record.msg
+        said = message.event if isinstance(message, Message) else str(message)
+        fields = getattr(record, "fields", {})
+        key = (record.name, record.levelno, said, fields.get("problem"))
+        event, line = self._events.pop(key, None), record.getMessage()
+        now_s = self._now_s()
+        if event is None or now_s - event.began_s >= REPEATED_EVERY_S:
+            left_out = 0 if event is None else event.left_out
+            event = _Event(now_s)
+            if left_out and isinstance(record.args, tuple) and record.args:
+                record.msg, record.args = f"{said} left_out=%d", (*record.args, left_out)
+            elif left_out:
+                fields = {**fields, "left_out": left_out}
+                record.__dict__["fields"] = fields
+                record.msg = Message(said, fields)
+        self._events[key] = event
+        while len(self._events) > _EVENTS_MAX:
+            self._events.popitem(last=False)
+        return event.admits(line)
+
+
+class _Event:
+    """An event's lines since the first one, `began_s`."""
+
+    __slots__ = ("began_s", "left_out", "lines")
+
+    def __init__(self, began_s: float) -> None:
+        self.began_s = began_s
+        self.left_out = 0
+        self.lines: set[str] = set()
+
+    def admits(self, line: str) -> bool:
+        if line in self.lines or len(self.lines) >= REPEATED_LINES:
+            self.left_out += 1
+            return False
+        self.lines.add(line)
+        return True
+
+
 def configure(
     log_format: LogFormat = "human", level: str = "info", facts: Mapping[str, object] | None = None
 ) -> None:
@@ -56,6 +119,7 @@ def configure(
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter(log_format, facts or {}))
+    handler.addFilter(Repeats())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for chatty in ("asyncio", "aiohttp", "websockets"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -178,12 +178,17 @@ def daemon_options(command: F) -> F:
 
 
 def upkeep_options(command: F) -> F:
-    """`daemon_options` and --exit-with-stdin, for mq-mover and mq-reaper."""
+    """`daemon_options`, --attach and --exit-with-stdin, for mq-mover and mq-reaper."""
     return click.option(
         "--exit-with-stdin",
         is_flag=True,
         help="Stop when standard input ends (for a supervising process).",
-    )(daemon_options(command))
+    )(attach_option(daemon_options(command)))
+
+
+def attach_option(command: F) -> F:
+    """The option by which a daemon says to its children which root is theirs."""
+    return click.option("--attach", default=None, hidden=True, allow_from_autoenv=False)(command)
 
 
 def metrics_option(command: F) -> F:

@@ -54,6 +54,10 @@ class ServerSettings:
     """
 
     root: Path
+    makes_root: bool = True
+    """Whether a root that is missing is made: by what the operator has started, unless told."""
+    known_root: str | None = None
+    """The identity of the root that a child must find."""
     address: str = "127.0.0.1"
     port: int = 8080
     processes: int = 1

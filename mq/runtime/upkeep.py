@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Final
 
 from mq.model.clock import Clock
+from mq.model.errors import Unavailable
 from mq.model.limits import CHILD_END_S
 from mq.model.log import logger
 from mq.runtime.histogram import SECONDS, Histogram
@@ -19,6 +20,8 @@ from mq.runtime.pulse import Pulse
 
 IDLE_WAIT_S_MIN: Final = 0.05
 IDLE_WAIT_S_MAX: Final = 1.0
+# The wait after a pass that failed.
+FAILED_WAIT_S: Final = 1.0
 
 _log = logger("mq.upkeep")
 
@@ -134,9 +137,11 @@ def make_passes(
     while not stop.is_set():
         try:
             wait_s = pace.next_wait_s(worked=run_once() > 0)
-        except OSError as error:
+        except (OSError, Unavailable) as error:
             _log.warning("a pass failed; trying again", extra={"fields": {"error": repr(error)}})
-            wait_s = IDLE_WAIT_S_MAX
+            after_pass()
+            stop.wait(FAILED_WAIT_S)
+            continue
         after_pass()
         due_s = next_due_s()
         stop.wait(wait_s if due_s is None else min(wait_s, max(due_s, _DUE_WAIT_S_MIN)))

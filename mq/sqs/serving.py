@@ -121,6 +121,7 @@ async def _serve(service: Service, request: Request, attempts: Attempts) -> Answ
             if "QueueUrl" not in parameters and request.path != "/":
                 parameters["QueueUrl"] = request.path
             said = query_form.read(name, parameters)
+        service.broker.root.presence.refuse_away()
         asked = Asked(service, request, said.get("QueueUrl", request.path), caller, attempts)
         result = await _OPERATIONS[name](asked, said)
     except Exception as error:

@@ -4,7 +4,6 @@ hooks.
 
 import errno
 import itertools
-import logging
 import os
 import stat
 from pathlib import Path
@@ -22,6 +21,7 @@ from mq.store.bulk.roll_forward import retire_staged
 from mq.store.core.clocks import check_clock
 from mq.store.core.facts import Facts
 from mq.store.core.places import Places
+from mq.store.core.presence import Identity, Presence, has_inodes
 from mq.store.core.room import Room
 from mq.store.core.root import Hooks, Root, unlink_if_there
 from mq.store.core.totals import Tally
@@ -67,12 +67,13 @@ _PROBE_STAMP: Final = Stamp(due_ms=1_700_000_000_123, receives=456, reason=7)
 
 class RootOptions(TypedDict, total=False):
     """`reserve_bytes` of the disk stay free; `folder_max` files lie flat in a folder before more go
-    to buckets; `kind`: of which program it is, for histories.
+    to buckets; `kind`: of which program it is, for histories; `known`: the root that it must be.
     """
 
     reserve_bytes: int | None
     folder_max: int
     kind: str
+    known: Identity | None
 
 
 def root_of(layout: Layout, files: Files, clock: Clock, **options: Unpack[RootOptions]) -> Root:
@@ -102,6 +103,7 @@ def root_of(layout: Layout, files: Files, clock: Clock, **options: Unpack[RootOp
         room,
         steps,
         over_network,
+        Presence(layout, files, options.get("known")),
         _HOOKS,
     )
     return root
@@ -115,13 +117,7 @@ def open_root(path: str, files: Files, clock: Clock, **options: Unpack[RootOptio
     Durable on return: yes, the root, its folders, and those that lead to it.
     """
     layout = Layout.of(path)
-    if files.is_link(layout.root):
-        # A process that points it elsewhere meanwhile would take every message away.
-        leads_to = os.path.realpath(layout.root)
-        raise StartupError(
-            f"the root {layout.root} is a symbolic link, which could lead elsewhere while mq runs; "
-            f"set --root (MQ_ROOT) to the folder itself, {leads_to}"
-        )
+    _refuse_link(layout, files)
     made = _missing(layout.root)
     for missing in made:
         _make_folder(files, missing)
@@ -136,37 +132,79 @@ def open_root(path: str, files: Files, clock: Clock, **options: Unpack[RootOptio
     for folder in layout.folders():
         files.sync_folder(folder)
     probe_renames(layout, files)
-    return root_of(layout, files, clock, **options)
+    options["known"] = options.get("known") or Identity.of(layout, files)
+    root = root_of(layout, files, clock, **options)
+    root.presence.check()
+    return root
 
 
 def open_trusted_root(
-    path: str,
-    files: Files,
-    clock: Clock,
-    new_root_level: int = logging.WARNING,
-    **options: Unpack[RootOptions],
+    path: str, files: Files, clock: Clock, makes: bool, **options: Unpack[RootOptions]
 ) -> Root:
-    """Opens a root as `open_root` does. Refuses one that another user may change or whose parent
-    folder is missing. Logs a new root, for mq-mover and mq-reaper as a warning. Raises
-    StartupError, OSError.
+    """Opens a root as `open_root` does. Refuses one that another user may change, or whose parent
+    folder is missing. `makes`: one that is not there is made, and logged; only the mq that an
+    operator has started does that, since a mount may be away. Raises StartupError, OSError.
     """
     layout = Layout.of(path)
     above = os.path.dirname(layout.root)
-    if not _is_folder(files, above):
+    # A root that is no folder has no format either: opening it says so.
+    was_there = os.path.lexists(layout.format)
+    if not makes:
+        _refuse_link(layout, files)
+        check_is_there(layout, files, options.get("known"))
+    elif not _is_folder(files, above):
         raise StartupError(
             f"cannot make the root {layout.root}: there is no folder {above}; correct --root "
             f"(MQ_ROOT), or mkdir -p {above}"
         )
-    # A root that is no folder has no format either: opening it says so.
-    was_there = os.path.lexists(layout.format)
     check_trust(path, files, layout.folders())
     check_clock(layout, files, clock)
     root = open_root(path, files, clock, **options)
     # Another user may have made it just before this one did.
     refuse(risks(path, files, os.geteuid(), layout.folders()))
     if not was_there:
-        _log.log(new_root_level, "made a new root", extra={"fields": {"root": layout.root}})
+        _log.info("made a new root", extra={"fields": {"root": layout.root}})
     return root
+
+
+def _refuse_link(layout: Layout, files: Files) -> None:
+    """A process that points it elsewhere while mq runs would take every message away."""
+    if files.is_link(layout.root):
+        leads_to = os.path.realpath(layout.root)
+        raise StartupError(
+            f"the root {layout.root} is a symbolic link, which could lead elsewhere while mq runs; "
+            f"set --root (MQ_ROOT) to the folder itself, {leads_to}"
+        )
+
+
+def attaching(root: Root) -> tuple[str, ...]:
+    """The flags by which a child of a daemon knows the root that its parent has opened."""
+    return () if root.presence.known is None else ("--attach", str(root.presence.known))
+
+
+def known_root(text: str | None) -> Identity | None:
+    """Reads the value of --attach. Raises StartupError."""
+    try:
+        return None if text is None else Identity.parse(text)
+    except ValueError:
+        raise StartupError(f"--attach {text} is not what a daemon gives its children") from None
+
+
+def check_is_there(layout: Layout, files: Files, known: Identity | None) -> None:
+    """Raises StartupError where there is no root, or where one is known and another is there; the
+    root's mount may be away. Raises OSError.
+    """
+    found = Identity.of(layout, files)
+    if found is None:
+        raise StartupError(
+            f"there is no root at {layout.root}; mount its file system, correct --root, or start "
+            "mq on it first, which makes one"
+        )
+    if known is not None and not known.is_of(found, has_inodes(layout)):
+        raise StartupError(
+            f"another root is at {layout.root} than the one that mq started with; mount that one's "
+            "file system, or start mq again"
+        )
 
 
 def attach_root(path: str, files: Files, clock: Clock) -> Root:

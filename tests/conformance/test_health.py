@@ -64,7 +64,7 @@ async def test_readyz_tells_the_commit_mode(serve: Serve, commit: str) -> None:
 
 async def test_readyz_is_503_when_the_root_is_gone(server: Server, root: Path) -> None:
     shutil.rmtree(root)
-    assert_problem(await call(server, "GET", "/-/readyz"), 503, "storage-failed")
+    assert_problem(await call(server, "GET", "/-/readyz"), 503, "root-away")
     assert (await call(server, "GET", "/-/livez")).status == 200
 
 

@@ -1,6 +1,7 @@
 """The three daemons as processes, and curl's view of them."""
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -12,6 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+
+from mq.model.clock import SystemClock
+from mq.store.disk.files import Files
+from mq.store.opening import open_root
 
 T = TypeVar("T")
 
@@ -101,6 +106,12 @@ def _is_daemon(pid: int) -> bool:
         return False
 
 
+def _make_root(flags: Sequence[str]) -> None:
+    root = dict(itertools.pairwise(flags)).get("--root")
+    if root is not None and not Path(root).exists():
+        open_root(root, Files(), SystemClock())
+
+
 class Processes:
     """Starts daemons, and ends them all."""
 
@@ -114,11 +125,14 @@ class Processes:
         return process
 
     def mover(self, *flags: str) -> Process:
+        """Its root is made where it is missing, as mq would have."""
+        _make_root(flags)
         process = self.start("mq_mover", *flags)
         process.wait_for_log("moving")
         return process
 
     def reaper(self, *flags: str) -> Process:
+        _make_root(flags)
         process = self.start("mq_reaper", *flags)
         process.wait_for_log("reaping")
         return process

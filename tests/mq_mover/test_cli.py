@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from harness.commands import run_command
+from harness.folders import make_root
 from harness.messages import put_entry
 from harness.needs import cannot_run
 from harness.processes import PATIENCE_S, Processes, eventually
@@ -72,7 +73,7 @@ def test_a_delay_counts_from_when_a_message_came_whatever_its_due_time(
 
 
 @pytest.mark.certificate
-def test_a_root_is_made_and_its_messages_are_moved(daemons: Processes, root: Path) -> None:
+def test_a_root_s_messages_are_moved(daemons: Processes, root: Path) -> None:
     daemons.mover("--root", str(root))
     (root / "queues" / "orders").mkdir()
     entry = put_entry(root / "delay", due_ms=_due(100))
@@ -173,7 +174,7 @@ def test_two_file_systems_are_refused_by_name(pair: tuple[Path, Path], elsewhere
 def test_what_cannot_share_the_upkeep_is_refused(
     root: Path, flags: tuple[str, str], said: str
 ) -> None:
-    ended = run_command("mq_mover", "--root", str(root), *flags)
+    ended = run_command("mq_mover", "--root", str(make_root(root)), *flags)
     assert ended.returncode == 1
     assert said in ended.stderr
 

@@ -298,9 +298,7 @@ def test_the_command_reaps_what_is_there_and_what_comes_until_a_signal(
     eventually(lambda: reaper.logged("stopped"))
 
 
-def test_the_command_makes_a_root_that_is_missing_and_reaps_only_its_remove(
-    daemons: Processes, root: Path
-) -> None:
+def test_the_command_reaps_only_the_root_s_remove(daemons: Processes, root: Path) -> None:
     daemons.reaper("--root", str(root))
     alive = [put_entry(root / name) for name in ("new", "delay")]
     removed = put_entry(root / "remove")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mq.model.log import Logger, logger
-from mq.runtime.logs import configure
+from mq.runtime.logs import REPEATED_EVERY_S, REPEATED_LINES, Repeats, configure
 
 
 @contextlib.contextmanager
@@ -59,3 +59,61 @@ def test_a_trace_has_lines_of_its_own(log_format: str, capsys: pytest.CaptureFix
         "  second",
     ]
     assert all(each.removeprefix("<3>").startswith("  ") for each in trace)
+
+
+class Log:
+    """What a logger says behind the rule for repeated lines, by a clock of the test."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.said: list[str] = []
+        rule = Repeats(lambda: self.now_s)
+        self.handler = logging.Handler()
+        self.handler.emit = lambda record: self.said.append(record.getMessage())  # type: ignore[method-assign]
+        self.handler.addFilter(rule)
+        self.log = Logger(logging.Logger("mq-test"))
+        self.log.logger.addHandler(self.handler)
+
+    def warn(self, event: str, **fields: object) -> None:
+        self.log.warning(event, extra={"fields": fields})
+
+
+def test_a_repeated_failure_is_logged_at_once_and_then_once_a_minute_with_a_count() -> None:
+    log = Log()
+    for second in range(150):
+        log.now_s = second
+        log.warn("a pass failed", error="gone")
+    assert log.said == [
+        "a pass failed error=gone",
+        "a pass failed error=gone left_out=59",
+        "a pass failed error=gone left_out=59",
+    ]
+
+
+def test_failures_of_many_messages_are_some_lines_a_minute() -> None:
+    log = Log()
+    for number in range(1000):
+        log.warn("could not redeliver a message", name=number)
+    assert log.said == [
+        f"could not redeliver a message name={number}" for number in range(REPEATED_LINES)
+    ]
+    log.warn("another failure")
+    assert log.said[-1] == "another failure"
+    log.now_s = REPEATED_EVERY_S
+    log.warn("could not redeliver a message", name="next")
+    assert log.said[-1] == f"could not redeliver a message name=next left_out={995}"
+
+
+def test_what_is_no_failure_is_logged_each_time() -> None:
+    log = Log()
+    for _ in range(3):
+        log.log.info("started")
+    assert log.said == ["started"] * 3
+
+
+def test_a_repeated_line_with_arguments_has_its_count(capsys: pytest.CaptureFixture[str]) -> None:
+    log = Log()
+    for second in (0, 1, REPEATED_EVERY_S):
+        log.now_s = second
+        log.log.logger.error("cannot %s", "listen")
+    assert log.said == ["cannot listen", "cannot listen left_out=1"]

@@ -1,17 +1,20 @@
 """An opened root: the objects that every operation needs, and the hooks for features."""
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from mq.model.clock import Clock, ClockSteps
+from mq.model.errors import Busy
 from mq.model.history import Event, Told
 from mq.model.lifecycle import State
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import MessageId, QueueName
 from mq.store.core.facts import Facts
 from mq.store.core.places import Places
+from mq.store.core.presence import Presence
 from mq.store.core.room import Room
 from mq.store.core.totals import Tally
 from mq.store.disk.files import Files, is_gone
@@ -19,6 +22,9 @@ from mq.store.disk.space import Space
 from mq.store.disk.steps import Steps
 from mq.store.format.layout import Layout, LinkPlace, is_unfinished
 from mq.store.format.walk import entries_if_there
+
+# Looks into a folder whose files go one by one, while others may add some.
+MOVES_MAX: Final = 10
 
 
 class History(Protocol):
@@ -113,6 +119,7 @@ class Root:
     steps: ClockSteps
     over_network: bool
     """Whether other machines may change it, and this one's cache may then be stale."""
+    presence: Presence
     hooks: Hooks
 
     def now_ms(self) -> int:
@@ -133,8 +140,9 @@ class Root:
 def probe_write(root: Root) -> None:
     """Writes, fsyncs and removes a file, and fsyncs its folder: can the root persist now?
 
-    Raises OSError when it cannot, or when one of its folders is gone.
+    Raises OSError when it cannot, or when one of its folders is gone; RootAway.
     """
+    root.presence.check()
     for folder in root.layout.folders():
         if root.files.status(folder) is None:
             raise FileNotFoundError(errno.ENOENT, "the folder is gone", folder)
@@ -202,3 +210,34 @@ def rename_once(files: Files, source: str, target: str) -> None:
         # NFS may have done it and lost the answer.
         if not is_gone(error) or files.status(target) is None:
             raise
+
+
+def rename_folder(files: Files, source: str, target: str) -> None:
+    """Renames a folder to a name that no other process uses. Raises OSError as rename does; Busy.
+
+    A lower layer of overlayfs, as a container's image is one, has no rename of folders (EXDEV): the
+    files then go one by one to a new folder, and a crash may leave some in each. Durable on return:
+    only what went so.
+    """
+    try:
+        rename_once(files, source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _move_files(files, source, target)
+
+
+def _move_files(files: Files, source: str, target: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        files.mkdir(target)
+    for _ in range(MOVES_MAX):
+        for entry in list(files.entries(source)):
+            with contextlib.suppress(FileNotFoundError):
+                if entry.is_dir(follow_symlinks=False):
+                    _move_files(files, entry.path, f"{target}/{entry.name}")
+                else:
+                    rename_once(files, entry.path, f"{target}/{entry.name}")
+        files.sync_folder(target)
+        if rmdir_if_empty(files, source):
+            return
+    raise Busy("messages keep coming to a folder that is to go")

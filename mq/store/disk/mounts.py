@@ -47,6 +47,11 @@ class FileSystem:
         return self.kind in _MEMORY_KINDS
 
     @property
+    def is_of_a_container(self) -> bool:
+        """Whether it is a container's own layer, over those of its image, and goes with it."""
+        return self.kind == "overlay"
+
+    @property
     def over_network(self) -> bool:
         """Whether a server with a clock of its own sets its times."""
         return self.kind in _NETWORK_KINDS

@@ -12,7 +12,7 @@ from mq.model.errors import BadName, Busy, SettingsUnreadable
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.store.core.find import ALIVE, kept_flush, whereabouts
-from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
+from mq.store.core.root import Root, rename_folder, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
@@ -199,7 +199,7 @@ def sweep_entries_of_deleted(root: Root) -> None:
                 uuid = UuidSource(root.clock).next()
                 target = deleted_entries(root.layout, queue, uuid, SUFFIXES[index])
                 with contextlib.suppress(FileNotFoundError):
-                    root.files.rename(entry.path, target)
+                    rename_folder(root.files, entry.path, target)
 
 
 def entry_at(root: Root, path: str) -> Entry | None:

@@ -15,7 +15,7 @@ from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.find import whereabouts
 from mq.store.core.locks import at_once, in_turn
-from mq.store.core.root import Root, unlink_if_there
+from mq.store.core.root import Root, rename_folder, unlink_if_there
 from mq.store.core.standing import is_marked, look, mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps, T
@@ -189,7 +189,7 @@ def move_keys(root: Root, queue: QueueName, uuid: str) -> Steps[None]:
                 status = look(root, folder, root.layout.keys(kind))
                 if status is not None and not is_marked(status):
                     mark(root, folder, status)
-            root.files.rename(folder, target)
+            rename_folder(root.files, folder, target)
         except OSError as error:
             if not is_gone(error):
                 raise

@@ -19,7 +19,7 @@ from mq.store.core.find import leased_rows
 from mq.store.core.locks import queues_locked
 from mq.store.core.moves import Move, claimed, move, others_of
 from mq.store.core.packed import has_packs
-from mq.store.core.root import Root, rename_once, sweep_unfinished, unlink_if_there
+from mq.store.core.root import Root, rename_folder, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
@@ -259,7 +259,7 @@ def _make_folder(root: Root, queue: QueueName) -> None:
 
 def _move_folder(root: Root, queue: QueueName, uuid: str) -> None:
     # Only this deletion uses the uuid.
-    rename_once(root.files, root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
+    rename_folder(root.files, root.layout.queue(queue), root.layout.deleted_folder(queue, uuid))
 
 
 def _has_tombstone(root: Root, queue: QueueName) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mq.model.names import MessageId, QueueName, items_of
 from mq.store.core.moves import BUCKET_TRIES_MAX
 from mq.store.core.recording import record_removed
-from mq.store.core.root import Root
+from mq.store.core.root import Root, rename_folder
 from mq.store.core.unserved import PurgeMark
 from mq.store.disk.files import is_gone
 from mq.store.format.bucket_names import parse_bucket
@@ -69,7 +69,7 @@ def _move_bucket(root: Root, bucket: Folder, folder: str) -> bool:
         with contextlib.suppress(FileExistsError):
             root.files.mkdir(folder)
         try:
-            root.files.rename(bucket.path, f"{folder}/{bucket.name}")
+            rename_folder(root.files, bucket.path, f"{folder}/{bucket.name}")
         except OSError as error:
             if not is_gone(error):
                 raise

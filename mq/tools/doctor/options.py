@@ -82,7 +82,7 @@ def _words(file_system: FileSystem, options: Mapping[str, str]) -> Iterator[Word
         yield from _cifs(options)
     elif file_system.in_memory:
         yield Word(Level.WARN, "in memory: nothing outlives the power", "--durability=none")
-    elif kind == "overlay":
+    elif file_system.is_of_a_container:
         yield from _overlay(options)
     elif kind == "9p" and options.get("cache", "none") in ("loose", "fscache"):
         yield Word(
