@@ -61,8 +61,9 @@ class AsyncClient:
     has one. `answer_bytes_max`: the longest answer that it reads into memory; a longer one raises
     AnswerTooLarge. `linger_ms`: how long a single publish may wait for others of its queue and
     attributes, which are published as a pack then, where the queue takes packs; 0: not at all.
-    `transport`: carries the requests, instead of HTTP to `url`. `seams`: for tests.
-    Raises ValueError for a malformed URL, options out of bounds, and unusable files.
+    `transport`: carries the requests, instead of HTTP to `url`. `seams`: for tests. A forked
+    process has connections of its own; a consumer or message that was open stays the parent's
+    (NotUsable). Raises ValueError for a malformed URL, options out of bounds, and unusable files.
     """
 
     url: str

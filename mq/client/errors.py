@@ -31,8 +31,8 @@ class ClientError(Exception):
 
 
 class NotUsable(ClientError):
-    """The client is closed, or belongs to another event loop or, after a fork, to another process.
-    Retrying does not help: make another client.
+    """The client is closed, or belongs to another event loop: make another one. Or a consumer or a
+    message was open when this process was forked: it is the parent's. Retrying does not help.
     """
 
     @classmethod
@@ -41,9 +41,11 @@ class NotUsable(ClientError):
         return cls("the client is closed: make another one")
 
     @classmethod
-    def forked(cls) -> "NotUsable":
-        """The error of a client that a forked process inherited."""
-        return cls("the client was made before this process was forked: make one in this process")
+    def inherited(cls, what: str) -> "NotUsable":
+        """The error of a consumer or message that was open when this process was forked."""
+        return cls(
+            f"the {what} is open in the process from which this one was forked: use it there"
+        )
 
 
 class BadName(ClientError, ValueError):

@@ -24,6 +24,7 @@ from mq.client.errors import (
     TimedOut,
     UpgradeRefused,
 )
+from mq.client.forks import renewed_by_forks
 from mq.client.options import CLOSE_S
 from mq.client.transport import Answer, BodyStream, Limits, Request, Socket
 from mq.model.limits import KIB, MIB, PING_S_DEFAULT
@@ -122,18 +123,6 @@ class _Connector(aiohttp.TCPConnector):
             super().__del__()
 
 
-_transports: "WeakSet[HttpTransport]" = WeakSet()
-
-
-def _abandon_all() -> None:
-    """Abandons the parent's sessions in a forked process, which must not end them."""
-    for each in _transports:
-        each.abandon()
-
-
-os.register_at_fork(after_in_child=_abandon_all)
-
-
 class HttpSocket:
     """An open WebSocket. aiohttp answers pings, and sends one when mq is silent for a while."""
 
@@ -192,12 +181,17 @@ class HttpTransport:
         self._answer_bytes_max = answer_bytes_max
         self._base = url.rstrip("/")
         self._shown = shown_url(self._base)
-        # Fetches that wait at mq have their own, so that messages can be settled meanwhile.
-        self._slots = asyncio.Semaphore(connections_max)
-        self._waiting_slots = asyncio.Semaphore(connections_max)
+        self._connections_max = connections_max
+        self._make_slots()
         self._session: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._is_closed = False
+        renewed_by_forks(self)
+
+    def _make_slots(self) -> None:
+        # Fetches that wait at mq have their own, so that messages can be settled meanwhile.
+        self._slots = asyncio.Semaphore(self._connections_max)
+        self._waiting_slots = asyncio.Semaphore(self._connections_max)
 
     async def request(self, request: Request, limits: Limits) -> Answer:
         """Sends a request once; returns the whole answer. Raises CouldNotConnect, ConnectionLost,
@@ -284,7 +278,6 @@ class HttpTransport:
                 ssl=self._tls,
             )
             connector._pid = os.getpid()  # noqa: SLF001
-            _transports.add(self)
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -328,9 +321,10 @@ class HttpTransport:
     def _unreachable(self, why: str) -> str:
         return f"cannot connect to {self._shown} ({why}): is mq running there?"
 
-    def abandon(self) -> None:
-        """Forgets all connections without ending them: they are another process's."""
-        self._is_closed = True
+    def forked(self) -> None:
+        """Forgets all connections without ending them: they are the parent's."""
+        self._make_slots()
+        self._sockets = WeakSet()
         if self._session is not None:
             self._session.detach()
             self._session = None

@@ -50,6 +50,10 @@ class Linger:
         self._refused_until_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def forked(self) -> None:
+        """What waits is the parent's to publish."""
+        self._groups, self._tasks = {}, set()
+
     async def publish(self, queue: str, message: NewMessage) -> str | None:
         """Publishes a message with others; returns its id. None: it is not published, and must go
         alone. Durable on return. Raises as `Publishing.publish`.

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from mq.client.errors import (
     MessageNotFound,
     one_line,
 )
+from mq.client.forks import check_inherited
 from mq.client.options import CLOSE_S
 from mq.client.sending import Call, Sender, done_after, nothing
 from mq.client.transport import Answer, Request
@@ -131,10 +133,15 @@ class Settler:
     DeliveredAgain where the message was delivered again since, and as any request does.
     """
 
-    __slots__ = ("_sender",)
+    __slots__ = ("_pid", "_sender")
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
+        self._pid = os.getpid()
+
+    def check_process(self) -> None:
+        """Raises NotUsable in a process that was forked since."""
+        check_inherited(self._pid, "message")
 
     async def begin(self, message_id: str) -> bool:
         """Reports that the program starts to handle the message. False: it is no longer the
@@ -199,18 +206,19 @@ class AsyncMessage(Fetched):
 
     @property
     def settler(self) -> Settler:
-        """The object that settles it."""
+        """The object that settles it. Raises NotUsable in a process that was forked since."""
+        self._settler.check_process()
         return self._settler
 
     async def begin(self) -> bool:
         """Reports that the program starts to handle it. False: it is no longer the program's."""
-        return await self._settler.begin(self.id)
+        return await self.settler.begin(self.id)
 
     async def delete(self) -> None:
         """Deletes the message, which is handled. Durable on return."""
         async with self._lock:
             if not self._is_settled(DELETED):
-                await self._settler.delete(self._target)
+                await self.settler.delete(self._target)
                 self.settled = DELETED
 
     async def release(
@@ -232,7 +240,7 @@ class AsyncMessage(Fetched):
         failure = Failure(reason) if isinstance(reason, str) else reason
         async with self._lock:
             if not self._is_settled(RELEASED):
-                await self._settler.release(self._target, Released(delay_s, unhandled, failure))
+                await self.settler.release(self._target, Released(delay_s, unhandled, failure))
                 self.settled = RELEASED
 
     async def sideline(self, reason: Reason | str | Failure = "rejected") -> None:
@@ -243,12 +251,12 @@ class AsyncMessage(Fetched):
         why = Why.of(reason)
         async with self._lock:
             if not self._is_settled(SIDELINED):
-                await self._settler.sideline(self._target, why)
+                await self.settler.sideline(self._target, why)
                 self.settled = SIDELINED
 
     async def failures(self) -> tuple[Failed, ...]:
         """Reads why it was released or sidelined: the newest five reasons, the newest last."""
-        return await self._settler.failures(self._target)
+        return await self.settler.failures(self._target)
 
     async def extend(self, seconds: float) -> datetime:
         """Keeps the message for `seconds` from now; returns until when. Durable on return."""
@@ -257,7 +265,7 @@ class AsyncMessage(Fetched):
                 raise AlreadySettled(
                     f"message {self.id} of {self.queue} was {self.settled}: it cannot be extended"
                 )
-            self.due = (await self._settler.extend(self._target, seconds)).due
+            self.due = (await self.settler.extend(self._target, seconds)).due
             return self.due
 
     @property

@@ -3,13 +3,13 @@
 import asyncio
 import concurrent.futures
 import contextlib
-import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 from mq.client.errors import NotUsable
+from mq.client.forks import renewed_by_forks
 from mq.client.options import CLOSE_S
 
 T = TypeVar("T")
@@ -32,17 +32,17 @@ class Portal:
         self._background = _Background(new_loop, name)
         self.close = weakref.finalize(self, self._background.close, end)
         """Runs `end`, cancels what still runs, and ends the thread, within a bounded time. May be
-        called again, in any thread; does nothing in a forked process.
+        called again, in any thread.
         """
 
     def run(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a coroutine; returns its result. An interrupt of this thread (KeyboardInterrupt)
-        cancels it. Raises NotUsable: closed, also while it ran; forked; or called within the loop.
+        cancels it. Raises NotUsable: closed, also while it ran; or called within the loop.
         """
         return self._background.run(begin)
 
     def run_last(self, begin: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs a coroutine that cleans up; does nothing once the portal is closed, or forked."""
+        """Runs a coroutine that cleans up; does nothing once the portal is closed."""
         try:
             self._background.run(begin)
         except NotUsable:
@@ -55,7 +55,7 @@ class Portal:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is closed, or forked."""
+        """Whether it is closed."""
         return self._background.is_over
 
     def iterate(self, found: AsyncIterator[T]) -> Iterator[T]:
@@ -72,13 +72,17 @@ class _Background:
     """The loop and its thread, without a reference to the portal."""
 
     def __init__(self, new_loop: Callable[[], asyncio.AbstractEventLoop], name: str) -> None:
-        self._pid = os.getpid()
         self._new_loop = new_loop
         self._name = name
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        renewed_by_forks(self)
+
+    def forked(self) -> None:
+        """The loop's thread is the parent's."""
+        self._lock, self._loop, self._thread = threading.Lock(), None, None
 
     def submit(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> "concurrent.futures.Future[T]":
         self._check()
@@ -101,12 +105,10 @@ class _Background:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is closed, or forked."""
-        return self._is_closed or os.getpid() != self._pid
+        """Whether it is closed."""
+        return self._is_closed
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise NotUsable.forked()
         if self._thread is threading.current_thread():
             raise NotUsable(
                 "the Client is used within its own event loop, which would wait for itself: use it "
@@ -123,8 +125,6 @@ class _Background:
         return self._loop
 
     def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if os.getpid() != self._pid:
-            return
         with self._lock:
             self._is_closed = True
             loop, thread = self._loop, self._thread

@@ -5,7 +5,6 @@ modules of the queue's nouns make calls; a `Sender` sends them.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -21,6 +20,7 @@ from mq.client.errors import (
     Unanswered,
     UpgradeRefused,
 )
+from mq.client.forks import renewed_by_forks
 from mq.client.options import Retry, Seams, Timeouts
 from mq.client.transport import Answer, Limits, Pairs, Request, Socket, Transport
 from mq.client.values import NewMessage
@@ -91,9 +91,12 @@ class Lingers(Protocol):
         """Its id; None: it is not published, and must go alone."""
         ...
 
+    def forked(self) -> None:
+        """See OfAProcess."""
+
 
 class Sender:
-    """Sends the calls of one client, in the process that made it and one event loop."""
+    """Sends the calls of one client, in one event loop of a process."""
 
     def __init__(
         self,
@@ -115,17 +118,21 @@ class Sender:
         """Where single publishes wait for others."""
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
+        renewed_by_forks(self)
+
+    def forked(self) -> None:
+        """See OfAProcess."""
+        self._loop = None
+        if self.linger is not None:
+            self.linger.forked()
 
     def check_usable(self) -> None:
-        """Raises NotUsable: closed, or forked."""
-        if os.getpid() != self._pid:
-            raise NotUsable.forked()
+        """Raises NotUsable once it is closed."""
         if self._is_closed:
             raise NotUsable.closed()
 
     def check_loop(self) -> None:
-        """Raises NotUsable: closed, forked, or used in another event loop."""
+        """Raises NotUsable: closed, or used in another event loop."""
         self.check_usable()
         loop = asyncio.get_running_loop()
         if self._loop is None:
@@ -190,8 +197,7 @@ class Sender:
     async def close(self) -> None:
         """Closes the transport. May be called again."""
         self._is_closed = True
-        if os.getpid() == self._pid:
-            await self._transport.close()
+        await self._transport.close()
 
 
 class OfQueue:

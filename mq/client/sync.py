@@ -756,12 +756,12 @@ class Client:
     has one. `answer_bytes_max`: the longest answer that it reads into memory; a longer one raises
     AnswerTooLarge. `linger_ms`: how long a single publish may wait for others of its queue and
     attributes, which are published as a pack then, where the queue takes packs; 0: not at all.
-    `transport`: carries the requests, instead of HTTP to `url`. `seams`: for tests. Raises
-    ValueError for a malformed URL, options out of bounds, and unusable files.
+    `transport`: carries the requests, instead of HTTP to `url`. `seams`: for tests. A forked
+    process has connections of its own; a consumer or message that was open stays the parent's
+    (NotUsable). Raises ValueError for a malformed URL, options out of bounds, and unusable files.
 
     Its calls run in an event loop of a background thread: a call waits for its end, and an
-    interrupt of the calling thread cancels it. A forked process cannot use its parent's client
-    (NotUsable), and makes its own.
+    interrupt of the calling thread cancels it.
     """
 
     def __init__(

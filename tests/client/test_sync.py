@@ -178,38 +178,100 @@ def test_an_interrupt_cancels_the_call(daemons: Processes, root: Path) -> None:
 
 
 FORKED = """
-import os, sys, warnings
-from mq import Client
+import asyncio, os, sys, warnings
+from mq import AsyncClient, Client
 from mq.client.errors import NotUsable
 
-client = Client(sys.argv[1])
+warnings.simplefilter("ignore", DeprecationWarning)
+client, unused = Client(sys.argv[1]), Client(sys.argv[1])
+tasks = AsyncClient(sys.argv[1])
 queue = client.queue("orders")
 queue.create()
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)
-    child = os.fork()
-if child == 0:
-    for use in (queue.describe, client.is_alive, queue.consume, lambda: queue.publish(b"x")):
-        try:
-            use()
-        except NotUsable as error:
-            print(error)
-    client.close()
-    with Client(sys.argv[1]) as own:
-        print(own.queue("orders").publish(b"of a child") != "")
-    sys.exit()
-assert os.waitpid(child, 0)[1] == 0
-print(queue.fetch().text())
+queue.publish_many(["1", "2"])
+message = queue.fetch()
+consumer = queue.consume()
+taken = consumer.next()
+pids = []
+for number in range(3):
+    if (pid := os.fork()) == 0:
+        for inherited in (message.delete, taken.release, consumer.next, lambda: message.extend(9)):
+            try:
+                inherited()
+            except NotUsable as error:
+                assert "is open in the process" in str(error), error
+            else:
+                raise AssertionError
+        with unused:
+            unused.queue("of_children").create()
+        for _ in range(20):
+            client.queue("of_children").publish(str(number))
+        assert client.queue("of_children").fetch(wait_s=1).text() in "012"
+        consumer.close()
+        client.close()
+
+        async def in_a_loop():
+            async with tasks:
+                await tasks.queue("of_children").publish("by a task")
+
+        asyncio.run(in_a_loop())
+        sys.exit()
+    pids.append(pid)
+print([os.waitpid(pid, 0)[1] for pid in pids])
+# The parent's are as they were.
+message.delete()
+taken.delete()
+queue.publish("3")
+print(consumer.next().text())
+print(sum(1 for each in client.queue("of_children").peek(count=1000)))
+consumer.close()
 client.close()
 """
 
 
 @pytest.mark.certificate
-def test_a_forked_process_makes_its_own_client(daemons: Processes, root: Path) -> None:
-    said = run(daemons, root, FORKED).splitlines()
-    assert len(said) == 6
-    assert all("forked" in line for line in said[:4])
-    assert said[4:] == ["True", "of a child"]
+def test_a_client_that_was_made_before_a_fork_works_in_the_child(
+    daemons: Processes, root: Path
+) -> None:
+    assert run(daemons, root, FORKED).splitlines() == ["[0, 0, 0]", "3", "60"]
+
+
+WHILE_ITS_THREADS_ARE_AT_WORK = """
+import os, sys, threading, warnings
+from mq import Client
+
+warnings.simplefilter("ignore", DeprecationWarning)
+client = Client(sys.argv[1], connections_max=2)
+queue = client.queue("orders")
+queue.create()
+go_on = True
+
+def publish():
+    while go_on:
+        queue.publish("parent")
+
+threads = [threading.Thread(target=publish) for _ in range(4)]
+for each in threads:
+    each.start()
+for _ in range(10):
+    if (pid := os.fork()) == 0:
+        queue.publish("child")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+go_on = False
+for each in threads:
+    each.join()
+found = [each.body for each in queue.browse()]
+print(found.count(b"child"), len(found) > 10)
+client.close()
+"""
+
+
+@pytest.mark.certificate
+def test_a_fork_while_requests_are_under_way_leaves_both_usable(
+    daemons: Processes, root: Path
+) -> None:
+    """More requests than connections: locks and slots are taken at the moment of the fork."""
+    assert run(daemons, root, WHILE_ITS_THREADS_ARE_AT_WORK) == "10 True\n"
 
 
 LEFT_OPEN = """

@@ -68,8 +68,7 @@ PHRASES = {
     "options out of bounds, and unusable files.": (
         "options out of bounds, and unusable files.\n\n"
         "Its calls run in an event loop of a background thread: a call waits for its end, and an "
-        "interrupt of the calling thread cancels it. A forked process cannot use its parent's "
-        "client (NotUsable), and makes its own."
+        "interrupt of the calling thread cancels it."
     ),
 }
 PATTERNS = {r"\basync (for|with)\b": r"\1", r"\bawait ": "", r"\ban? Async": "a Async"}

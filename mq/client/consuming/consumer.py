@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
@@ -12,6 +13,7 @@ from mq.client.consuming.by_poll import ByPoll
 from mq.client.consuming.by_socket import BySocket, InTheWay
 from mq.client.consuming.inbox import Inbox
 from mq.client.errors import NotUsable, one_line
+from mq.client.forks import check_inherited
 from mq.client.message import AsyncMessage
 from mq.client.sending import Sender
 from mq.client.values import Subscription, Via
@@ -48,6 +50,8 @@ class Feed:
         )
         self._by_poll = ByPoll(sender, wanted, self._inbox)
         self._running: asyncio.Task[None] | None = None
+        self._pid = os.getpid()
+        """The process in which it runs, once it does."""
         self._closing: asyncio.Task[None] | None = None
         self._is_closed = False
         self._failure: BaseException | None = None
@@ -55,8 +59,11 @@ class Feed:
 
     def begin(self) -> None:
         """Starts to bring messages, at the first call. Raises NotUsable."""
-        if self._running is None and not self._is_closed:
+        if self._running is not None:
+            check_inherited(self._pid, "consumer")
+        elif not self._is_closed:
             self._sender.check_loop()
+            self._pid = os.getpid()
             self._consumers.add(self)
             self._running = asyncio.create_task(self._run())
 
@@ -118,8 +125,14 @@ class Feed:
         """Ends it within a bounded time, and releases the messages that were not taken. May be
         called again.
         """
-        # A cancelled caller must not leave it half closed.
-        await asyncio.shield(self.close_soon())
+        if not self.is_inherited:
+            # A cancelled caller must not leave it half closed.
+            await asyncio.shield(self.close_soon())
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether it runs in the process from which this one was forked."""
+        return self._running is not None and self._pid != os.getpid()
 
     def close_soon(self) -> "asyncio.Task[None]":
         if self._closing is None:
@@ -191,6 +204,8 @@ class AsyncConsumer:
 
 def _drop(feed: Feed, loop: asyncio.AbstractEventLoop) -> None:
     """Closes the feed of a consumer that was garbage-collected, in any thread."""
+    if feed.is_inherited:
+        return
     # A feed has ended with a closed loop.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(feed.close_soon)
