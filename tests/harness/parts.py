@@ -137,8 +137,8 @@ PARTS = (
         ("examples/", "bench/"),
         ("README.md", "mq/GETTING_STARTED.md", "deploy/", "tests/examples/"),
         (
-            "beanstalkd", "rabbitmqctl", "node", "npm", "java", "cc", "curl", "mkfs.ext4",
-            "openssl",
+            "beanstalkd", "rabbitmqctl", "rsync", "mkfs.btrfs", "node", "npm", "java", "cc",
+            "curl", "mkfs.ext4", "openssl",
         ),
     ),
     Part(

@@ -36,6 +36,7 @@ class Breach(Enum):
     TWO_STATES = "one message in two places"
     LINKED = "a second name outside the message's places"
     MTIME = "an mtime that mq did not set"
+    MTIMES = "a root whose mtimes are not mq's: a copy lost them"
     SHORT = "a file shorter than its header block"
     UNREADABLE = "a header block that is not text"
     PACK = "a pack that does not hold what its index says"
@@ -93,6 +94,10 @@ class Amounts:
     hidden: int = 0
     lost: int = 0
     """Files that fsck set aside."""
+    stamps: int = 0
+    """Living messages whose mtime was looked at,"""
+    whole_seconds: int = 0
+    """and those of them whose mtime is a whole second."""
 
     def count(self, state: State, queue: str, number: int = 1) -> None:
         """Counts messages."""
@@ -138,6 +143,8 @@ class Amounts:
         self.foreign_name = self.foreign_name or other.foreign_name
         self.hidden += other.hidden
         self.lost += other.lost
+        self.stamps += other.stamps
+        self.whole_seconds += other.whole_seconds
 
 
 def printable(text: str) -> str:

@@ -49,6 +49,7 @@ _OTHERS: Final = {
 """Reports each pair of places once, by the state that stands first here."""
 _OTHERS_OF_ACKNOWLEDGED: Final = (State.DELAYED, State.READY, State.LEASED, State.REMOVED)
 _LOOKS: Final = 2
+_NS_PER_S: Final = 1_000_000_000
 _DEEPS_KEPT: Final = 1024
 
 
@@ -237,6 +238,8 @@ class MessageLooker(Looker):
         if spot.state in ALIVE:
             # A file in new/ may be half written, and go from there to remove/.
             stamp = Stamp.from_mtime_ns(status.st_mtime_ns)
+            self.amounts.stamps += 1
+            self.amounts.whole_seconds += not status.st_mtime_ns % _NS_PER_S
             if stamp.mtime_ns() != status.st_mtime_ns:
                 told.append(self._say(Breach.MTIME, spot, path, f"{status.st_mtime_ns} ns"))
             if spot.id.items and not spot.queue.is_sideline:

@@ -44,6 +44,8 @@ PASSES_MAX: Final = 5
 # The most attempts at a repair while another process holds the lock that it needs.
 PUT_RIGHT_TRIES_MAX: Final = 10
 PUT_RIGHT_AGAIN_S: Final = 0.2
+# With fewer living messages nothing is said of a root's mtimes as a whole.
+STAMPS_MIN: Final = 5
 # Looks between two updates of the progress bar.
 LOOKS_PER_TELLING: Final = 1000
 
@@ -123,8 +125,29 @@ class Check:
             self._pass()
             if self.report.put_right.total == before:
                 break
+        self._judge_mtimes()
         self.report.is_whole = True
         return self.report
+
+    def _judge_mtimes(self) -> None:
+        """Whether the root is a copy that has lost its mtimes: all are whole seconds, as tar keeps
+        them, or most are those of the copying, as cp leaves them. A few may be so by chance.
+        """
+        amounts = self.report.amounts
+        found = self.report.remaining.counts, self.report.put_right.counts
+        unset = sum(counts[Breach.MTIME] for counts in found)
+        # What is broken was looked at twice.
+        living = amounts.stamps - unset
+        if living < STAMPS_MIN:
+            return
+        if amounts.whole_seconds == amounts.stamps:
+            detail = "whole seconds: no receives, no reasons"
+        elif 2 * unset > living:
+            detail = f"{unset:,} of them: no due times, no receives, no reasons"
+        else:
+            return
+        violation = Violation(Breach.MTIMES, self._root.layout.root, detail)
+        self.report.remaining.add(Finding(violation, why_it_stays(Breach.MTIMES)))
 
     def _pass(self) -> None:
         auditor = Auditor(self._root, self._asked.overdue_s, self._asked.queues or None)

@@ -296,6 +296,8 @@ _STAYS: Final = {
     Breach.STORAGE: "look at the disk, and at who may read",
     Breach.FORMAT: "a root of another format is not touched",
     Breach.ARCHIVE: "fsck does not guess its content: put a copy there, or end the archive",
+    Breach.MTIMES: "copy it again with its mtimes in full, as OPERATE.md says of backups; else due "
+    "messages are delivered as if for the first time",
     Breach.LINKED: "the maker of the other name knows whether it is needed",
 }
 
