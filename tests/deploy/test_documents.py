@@ -44,6 +44,7 @@ RUN_BY = {
     "deploy/OPERATE.md#Containers": "deploy/test_composition.py",
     "deploy/OPERATE.md#Several machines": "deploy/test_clustering.py",
     "deploy/OPERATE.md#Mounts": "deploy/test_pages.py",
+    "deploy/OPERATE.md#Backups": "examples/test_backups.py",
     "deploy/bench/RESULTS.md#Benchmarks": "bench/test_load.py",
     "deploy/CONTRIBUTING.md#Make a release": "deploy/test_release.py",
     "deploy/SECURE.md#Tokens and rights": "examples/test_access.py",
