@@ -54,10 +54,9 @@ from mq.store.packs.rolling import is_any_parted, roll_all_on
 from mq.store.settings.registry import Registry
 from mq.store.totals.writing import write_totals
 
-# How often mq looks whether its root is still there, for requests that commit nothing.
-ROOT_LOOK_EVERY_S: Final = 0.5
-# How often mq checks whether the clock was set.
-CLOCK_LOOK_EVERY_S: Final = 1.0
+# How often mq looks whether its root is still there, for requests that commit nothing, and whether
+# the clock was set.
+LOOK_EVERY_S: Final = 0.5
 # How long after its start mq takes its first sample of all queues.
 TRENDS_AFTER_S: Final = 30.0
 
@@ -180,8 +179,7 @@ class Daemon:
             permits=_permits(settings),
         )
         self._probe = ReadinessProbe(root, committer, flusher, file_system)
-        self._tasks.append(asyncio.create_task(_look_at_clock(root)))
-        self._tasks.append(asyncio.create_task(_look_for_root(root)))
+        self._tasks.append(asyncio.create_task(_look_around(root)))
         self._tasks.append(asyncio.create_task(_write_totals(root)))
         if isinstance(self._clock, SystemClock) and file_system.over_network:
             follower = ClockFollower(root, self._clock, every_s=0)
@@ -421,15 +419,10 @@ async def _record(recorder: Recorder) -> None:
         await asyncio.to_thread(recorder.end)
 
 
-async def _look_at_clock(root: Root) -> None:
+async def _look_around(root: Root) -> None:
     while True:
-        await asyncio.sleep(CLOCK_LOOK_EVERY_S)
+        await asyncio.sleep(LOOK_EVERY_S)
         root.steps.look()
-
-
-async def _look_for_root(root: Root) -> None:
-    while True:
-        await asyncio.sleep(ROOT_LOOK_EVERY_S)
         if root.over_network:
             await asyncio.to_thread(root.presence.follow)
         else:

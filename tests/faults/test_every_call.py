@@ -39,7 +39,7 @@ PROBLEMS = {
     errno.ENFILE: "no-descriptors",
     errno.EROFS: "read-only",
 }
-CALLS_MAX = 300
+CALLS_MAX = 200
 TOP = Path(__file__).parents[2]
 # These look at every bucket of delay/, of which each trial here makes one more.
 WITHOUT_END = (

@@ -7,6 +7,7 @@ daemon knows its root by device and inode, and does nothing while another, or no
 
 import contextlib
 import errno
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -108,6 +109,17 @@ class Presence:
                 return RootAway(self._layout.root)
         return error
 
+    def is_here(self) -> bool:
+        """Whether the root is certainly there: one call, for each flush."""
+        known = self.known
+        if known is None:
+            return True
+        try:
+            top = os.stat(self._layout.root)
+        except OSError:
+            return False
+        return top.st_ino == known.folder and top.st_dev == known.device and not self.is_away
+
     def failure(self) -> OSError | None:
         """What the flushes of operations have failed with, as they may be those of another root."""
         try:
@@ -190,5 +202,6 @@ class _PresentSession:
 
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         failures = self._flush(asked)
-        failure = self._presence.failure()
-        return failures if failure is None else dict.fromkeys(asked, failure)
+        if not self._presence.is_here() and (failure := self._presence.failure()) is not None:
+            return dict.fromkeys(asked, failure)
+        return failures
