@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from mq.broker.keeper import Keeper
 from mq.broker.limits import Limits
@@ -62,6 +62,8 @@ class Publisher:
         self._keeper = keeper
         self._limits = limits
         self._failed = failed
+        self._gathered: dict[Queue, list[_Single]] = {}
+        """Single publishes of this turn of the loop."""
         self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
 
     def begin(
@@ -103,11 +105,59 @@ class Publisher:
         held = None
         if reservation is not None and not draft.is_scheduled and queue.wants_bodies:
             held = Held(envelope.headers, bytes(body), len(draft.head), reservation)
-        future = self._deliver(queue, draft, publish(self._root, draft, body), held)
+        if draft.is_linked or draft.is_scheduled:
+            future = self._deliver(queue, draft, publish(self._root, draft, body), held)
+        else:
+            future = self._gather(queue, draft, body, held)
         if held is None and reservation is not None:
             # The reservation lasts until the body has left memory.
             future.add_done_callback(partial(_ended, reservation))
         return future
+
+    def _gather(
+        self, queue: Queue, draft: Draft, body: bytes | bytearray, held: Held | None
+    ) -> "asyncio.Future[MessageId]":
+        """Publishes the message together with others of its queue that come in the same turn of the
+        loop.
+        """
+        future: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
+        queue.publishes((draft.id,), draft.head, held)
+        gathered = self._gathered.get(queue)
+        if gathered is None:
+            gathered = self._gathered[queue] = []
+            self._committer.at_turn_end(partial(self._submit_gathered, queue))
+        gathered.append(_Single(draft, body, held, future))
+        return future
+
+    def _submit_gathered(self, queue: Queue) -> None:
+        singles = self._gathered.pop(queue)
+        ended = partial(self._singles_ended, queue, singles)
+        if len(singles) == 1:
+            operation = publish(self._root, singles[0].draft, singles[0].body)
+            self._committer.submit(operation).add_done_callback(ended)
+        else:
+            batch = Batch.of([each.draft for each in singles], [each.body for each in singles])
+            self._committer.submit(publish_batch(self._root, batch)).add_done_callback(ended)
+
+    def _singles_ended(
+        self, queue: Queue, singles: Sequence["_Single"], future: "asyncio.Future[Any]"
+    ) -> None:
+        error = future.exception()
+        if error is not None:
+            errors: Sequence[BaseException | None] = [error] * len(singles)
+        elif len(singles) == 1:
+            errors = [None]
+        else:
+            errors = future.result()
+        for single, failure in zip(singles, errors, strict=True):
+            ids = (single.draft.id,)
+            if failure is None:
+                queue.published(ids, True, single.held)
+                single.future.set_result(single.draft.id)
+            else:
+                queue.publish_failed(ids)
+                self._failed(queue, failure)
+                single.future.set_exception(failure)
 
     async def group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -360,6 +410,15 @@ class Publisher:
     def _begun(self, queue: Queue, beginning: "asyncio.Future[Upload]") -> None:
         if not beginning.cancelled() and (error := beginning.exception()) is not None:
             self._failed(queue, error)
+
+
+class _Single(NamedTuple):
+    """A publish of one message, without a key and not scheduled."""
+
+    draft: Draft
+    body: bytes | bytearray
+    held: Held | None
+    future: "asyncio.Future[MessageId]"
 
 
 def messages_of(message_id: MessageId) -> list[MessageId]:

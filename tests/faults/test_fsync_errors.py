@@ -20,7 +20,7 @@ from harness.api import (
 )
 from harness.faults import FaultyFiles
 from harness.folders import message_files, nothing_anywhere
-from harness.internals import operations_waiting
+from harness.internals import publishes_under_way
 from harness.server import STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
@@ -108,7 +108,7 @@ async def test_syncfs_is_what_persists_a_batch(serve: Serve) -> None:
     first = asyncio.create_task(publish(server))
     await comes_true(gate.reached.is_set)
     others = [asyncio.create_task(publish(server)) for _ in range(20)]
-    await comes_true(lambda: operations_waiting(server) == 20, "the others wait for a flush")
+    await comes_true(lambda: publishes_under_way(server, "q") == 21, "the others wait for a flush")
     gate.open()
     await asyncio.gather(first, *others)
     assert files.count("sync_file_system") > 0

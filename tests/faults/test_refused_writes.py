@@ -18,7 +18,7 @@ from harness.api import (
 )
 from harness.faults import FaultyFiles
 from harness.folders import make_old, message_files, nothing_anywhere
-from harness.internals import operations_waiting
+from harness.internals import publishes_under_way
 from harness.messages import put_file
 from harness.server import Serve, body_sizes
 from harness.waiting import comes_true
@@ -81,7 +81,7 @@ async def test_one_messages_failure_does_not_fail_its_batch(serve: Serve) -> Non
     plug = asyncio.create_task(post(server, b"plug"))
     await comes_true(gate.reached.is_set)
     batch = [asyncio.create_task(post(server, b"poison" if n == 3 else b"good")) for n in range(8)]
-    await comes_true(lambda: operations_waiting(server) == 8, "a batch of eight")
+    await comes_true(lambda: publishes_under_way(server, "q") == 9, "a batch of eight")
     files.fail("sync", errno.EIO, "poison")
     gate.open()
     replies = await asyncio.gather(*batch)

@@ -52,6 +52,11 @@ def operations_waiting(server: Server) -> int:
     return broker(server).committer.waiting
 
 
+def publishes_under_way(server: Server, queue: str) -> int:
+    """How many messages of a queue are being published; some together, as one operation."""
+    return len(queue_of(server, queue)._publishing)  # noqa: SLF001
+
+
 def fetches_waiting(server: Server, queue: str) -> int:
     """How many fetches of a queue wait for a message."""
     return queue_of(server, queue).claimer().asked()

@@ -191,6 +191,7 @@ class Committer:
             flusher, self._ended, self._steady_s, flushed
         )
         self._waiting: list[tuple[Steps[Any], asyncio.Future[Any]]] = []
+        self._at_turn_end: list[Callable[[], None]] = []
         self._unsettled = 0
         self._settled = asyncio.Event()
 
@@ -219,10 +220,18 @@ class Committer:
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append((operation, future))
         self._unsettled += 1
-        if len(self._waiting) == 1:
+        if len(self._waiting) == 1 and not self._at_turn_end:
             # At the end of this turn of the loop: what else arrives in it goes along.
             self._loop.call_soon(self._hand_over)
         return future
+
+    def at_turn_end(self, submit: Callable[[], None]) -> None:
+        """Calls `submit` just before what this turn of the loop has submitted is handed over: it
+        submits what it has gathered meanwhile, which goes along.
+        """
+        self._at_turn_end.append(submit)
+        if len(self._at_turn_end) == 1 and not self._waiting:
+            self._loop.call_soon(self._hand_over)
 
     async def commit_alone(self, operation: Steps[T]) -> T:
         """Runs an operation that may take long outside the groups; else like `commit`."""
@@ -250,6 +259,11 @@ class Committer:
         self._flusher.close()
 
     def _hand_over(self) -> None:
+        try:
+            for submit in self._at_turn_end:
+                submit()
+        finally:
+            self._at_turn_end.clear()
         batch, self._waiting = self._waiting, []
         futures = [future for _, future in batch]
         if self._on_loop:

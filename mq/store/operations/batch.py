@@ -47,11 +47,11 @@ class Batch:
 
     draft: Draft
     ids: Sequence[MessageId]
-    bodies: Sequence[bytes]
+    bodies: Sequence[bytes | bytearray]
     drafts: Sequence[Draft] = ()
 
     @classmethod
-    def of(cls, drafts: Sequence[Draft], bodies: Sequence[bytes]) -> "Batch":
+    def of(cls, drafts: Sequence[Draft], bodies: Sequence[bytes | bytearray]) -> "Batch":
         """A batch of messages with their own attributes."""
         return cls(drafts[0], [each.id for each in drafts], bodies, drafts)
 
