@@ -11,11 +11,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from harness.commands import child_pid, run_command
 from harness.mounts import run_tool
 from harness.processes import PATIENCE_S, Process, Processes, eventually
+
+from mq import Client
+from mq.client.errors import Unavailable
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -143,6 +147,31 @@ async def test_a_consumer_that_waits_gets_what_comes_afterwards(
         assert problem((status, body)) == "root-away"
         status, body = await asyncio.to_thread(ask, mq, "GET", "/orders/messages?wait=60")
     assert (status, body) == (200, b"afterwards")
+
+
+@pytest.mark.parametrize("via", ["websocket", "poll"])
+def test_a_consumer_of_the_client_goes_on(
+    daemons: Processes, mount: Mount, via: Literal["websocket", "poll"]
+) -> None:
+    mq = daemons.mq(mount.point / "root", "--standalone")
+    with Client(mq.url) as client:
+        orders = client.queue("orders")
+        orders.create()
+        orders.publish("before")
+        with orders.consume(via=via) as consumer:
+            message = consumer.next(PATIENCE_S)
+            assert message is not None
+            mount.go()
+            with pytest.raises(Unavailable):
+                client.queue("others").create()
+            mount.come()
+            eventually(lambda: ask(mq, "GET", "/-/readyz")[0] == 200, "it is ready")
+            message.delete()
+            orders.publish("afterwards")
+            found = consumer.next(PATIENCE_S)
+            assert found is not None
+            assert found.text() == "afterwards"
+            found.delete()
 
 
 @pytest.mark.parametrize("module", ["mq_mover", "mq_reaper"])
