@@ -157,8 +157,5 @@ def _checked(source: Path) -> str:
             f"--source {layout.remove}"
         )
     if not source.is_dir():
-        raise StartupError(
-            f"{source} is not a folder; correct --source, or use --root, whose folders "
-            "mq-reaper makes"
-        )
+        raise StartupError(f"{source} is not a folder; correct --source, or use --root")
     return folder

@@ -109,8 +109,11 @@ def root_of(layout: Layout, files: Files, clock: Clock, **options: Unpack[RootOp
     return root
 
 
-def open_root(path: str, files: Files, clock: Clock, **options: Unpack[RootOptions]) -> Root:
-    """Makes the missing folders of a root and tries it; blocking.
+def open_root(
+    path: str, files: Files, clock: Clock, makes: bool = True, **options: Unpack[RootOptions]
+) -> Root:
+    """Makes the missing folders of a root and tries it; blocking. Unless it `makes` one, the root
+    itself is there.
 
     Raises StartupError when the root is of another format, its folders lie on different file
     systems, or it keeps no exact mtimes; OSError when it cannot be written.
@@ -118,7 +121,7 @@ def open_root(path: str, files: Files, clock: Clock, **options: Unpack[RootOptio
     """
     layout = Layout.of(path)
     _refuse_link(layout, files)
-    made = _missing(layout.root)
+    made = _missing(layout.root) if makes else []
     for missing in made:
         _make_folder(files, missing)
     for folder in layout.folders():
@@ -132,10 +135,10 @@ def open_root(path: str, files: Files, clock: Clock, **options: Unpack[RootOptio
     for folder in layout.folders():
         files.sync_folder(folder)
     probe_renames(layout, files)
+    # What was opened is what is known: its mount may have gone meanwhile.
+    check_is_there(layout, files, options.get("known"))
     options["known"] = options.get("known") or Identity.of(layout, files)
-    root = root_of(layout, files, clock, **options)
-    root.presence.check()
-    return root
+    return root_of(layout, files, clock, **options)
 
 
 def open_trusted_root(
@@ -159,7 +162,7 @@ def open_trusted_root(
         )
     check_trust(path, files, layout.folders())
     check_clock(layout, files, clock)
-    root = open_root(path, files, clock, **options)
+    root = open_root(path, files, clock, makes, **options)
     # Another user may have made it just before this one did.
     refuse(risks(path, files, os.geteuid(), layout.folders()))
     if not was_there:
