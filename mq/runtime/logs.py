@@ -2,7 +2,7 @@
 
 A record's `fields` (`extra={"fields": {...}}`) are the event's facts: JSON has each as a member,
 the other formats have them in the message. An exception's trace follows on lines of its own, except
-in JSON. What is repeated is left out for a minute (`Repeats`).
+in JSON. Repeated lines are left out for a minute (`Repeats`).
 """
 
 import json
@@ -50,8 +50,8 @@ class _Formatter(logging.Formatter):
         return "\n".join((f"{when} {record.levelname:<7} {said}", *_indented(trace)))
 
 
-# A warning or an error that is repeated is logged once in so many seconds. Lines of one event may
-# differ in their fields: so many of them are logged.
+# How often a repeated warning or error is logged, and how many lines of one event at most: they may
+# differ in their fields.
 REPEATED_EVERY_S: Final = 60.0
 REPEATED_LINES: Final = 5
 _EVENTS_MAX: Final = 1_000

@@ -135,7 +135,7 @@ def open_root(
     for folder in layout.folders():
         files.sync_folder(folder)
     probe_renames(layout, files)
-    # What was opened is what is known: its mount may have gone meanwhile.
+    # Its mount may have gone meanwhile.
     check_is_there(layout, files, options.get("known"))
     options["known"] = options.get("known") or Identity.of(layout, files)
     return root_of(layout, files, clock, **options)

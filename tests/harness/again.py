@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.outcome import Outcome
 
 TOP = Path(__file__).parents[2]
-# A run stops at so many failures; one that did has more than chance against it.
+# A run stops at this number of failures: it has more than chance against it.
 FAILURES_MAX = 20
 SECONDS_MAX = 300
 

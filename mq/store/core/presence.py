@@ -1,7 +1,7 @@
 """Whether the root that a daemon opened is at its path.
 
 A mount may go while daemons run. The path then leads to nothing, or to the folder below the mount
-point, which may hold another root: what is stored there is hidden once the mount is back. So a
+point, which may hold another root: changes there are hidden once the mount is back. So a
 daemon knows its root by device and inode, and does nothing while another, or none, is in its place.
 """
 
@@ -22,7 +22,7 @@ from mq.store.format.layout import Layout
 
 _log = logger("mq.root")
 
-# Nothing is at the path, or what was there is gone: a mount whose server has ended, too.
+# Nothing is at the path, or its file system is gone: a mount whose server has ended, too.
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ENOTCONN)
 
 
@@ -50,7 +50,7 @@ class Identity:
         return f"{self.device}-{self.folder}-{self.queues}-{self.made_ns}"
 
     def is_of(self, found: "Identity", has_inodes: bool = True) -> bool:
-        """Whether what was found at the path is this root. `has_inodes`: inodes have numbers that
+        """Whether the root that was found is this one. `has_inodes`: inodes have numbers that
         stay.
         """
         if has_inodes and (found.folder, found.queues) != (self.folder, self.queues):

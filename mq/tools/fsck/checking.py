@@ -136,7 +136,7 @@ class Check:
         amounts = self.report.amounts
         found = self.report.remaining.counts, self.report.put_right.counts
         unset = sum(counts[Breach.MTIME] for counts in found)
-        # What is broken was looked at twice.
+        # Broken messages were looked at twice.
         living = amounts.stamps - unset
         if living < STAMPS_MIN:
             return
