@@ -153,11 +153,15 @@ class Publisher:
             ids = (single.draft.id,)
             if failure is None:
                 queue.published(ids, True, single.held)
-                single.future.set_result(single.draft.id)
-            else:
-                queue.publish_failed(ids)
-                self._failed(queue, failure)
+                if not single.future.done():
+                    single.future.set_result(single.draft.id)
+                continue
+            queue.publish_failed(ids)
+            self._failed(queue, failure)
+            if not single.future.done():
                 single.future.set_exception(failure)
+                # Its client may have gone; the daemon has done its part.
+                single.future.exception()
 
     async def group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
