@@ -172,7 +172,11 @@ def open_trusted_root(
 
 def _refuse_link(layout: Layout, files: Files) -> None:
     """A process that points it elsewhere while mq runs would take every message away."""
-    if files.is_link(layout.root):
+    try:
+        is_link = files.is_link(layout.root)
+    except NotADirectoryError:
+        return  # It is below a file, and is not there.
+    if is_link:
         leads_to = os.path.realpath(layout.root)
         raise StartupError(
             f"the root {layout.root} is a symbolic link, which could lead elsewhere while mq runs; "
@@ -197,13 +201,19 @@ def check_is_there(layout: Layout, files: Files, known: Identity | None) -> None
     """Raises StartupError where there is no root, or where one is known and another is there; the
     root's mount may be away. Raises OSError.
     """
-    found = Identity.of(layout, files)
-    if found is None:
+    try:
+        is_one = files.status(layout.format) is not None
+    except NotADirectoryError:
+        is_one = False
+    if not is_one:
         raise StartupError(
             f"there is no root at {layout.root}; mount its file system, correct --root, or start "
             "mq on it first, which makes one"
         )
-    if known is not None and not known.is_of(found, has_inodes(layout)):
+    if known is None:
+        return
+    found = Identity.of(layout, files)
+    if found is None or not known.is_of(found, has_inodes(layout)):
         raise StartupError(
             f"another root is at {layout.root} than the one that mq started with; mount that one's "
             "file system, or start mq again"

@@ -270,6 +270,7 @@ def test_a_flag_goes_before_the_environment(daemons: Processes, tmp_path: Path) 
 
 @pytest.mark.certificate
 def test_mover_and_reaper_take_theirs_from_the_environment(daemons: Processes, root: Path) -> None:
+    make_root(root)
     reaper = daemons.start("mq_reaper", env={"MQ_ROOT": str(root), "MQ_REAPER_KEEP": "3600"})
     assert reaper.wait_for_log(r"reaping .*keep_s=3600").string.count(str(root))
     for folder in ("delay", "queues/orders"):
@@ -406,6 +407,8 @@ def test_json_logs_are_an_object_a_line(daemons: Processes, root: Path, module: 
     flags = ["--root", str(root), "--log-format", "json", "--log-level", "debug"]
     if module == "mq":
         flags += ["--port", "0", "--standalone"]
+    else:
+        make_root(root)
     process = daemons.start(module, *flags)
     process.wait_for_log("listening|moving|reaping")
     assert process.terminate() == 0

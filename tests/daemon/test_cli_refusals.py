@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from harness.folders import make_root
 
 from mq.coordination.zookeeper_address import EXAMPLE
 from mq.model.errors import StartupError
@@ -30,8 +31,13 @@ def linked(top: Path) -> None:
     (top / "root").symlink_to(top / "disk")
 
 
+def made(top: Path) -> None:
+    make_root(top / "root")
+
+
 def with_a_file_for_queues(top: Path) -> None:
     (top / "root").mkdir()
+    (top / "root" / "format").write_text("mq 1\n")
     (top / "root" / "queues").write_text("")
 
 
@@ -70,8 +76,19 @@ CASES: Final = {
     "no-parent": Case(
         "cannot make the root {top}/no/root: there is no folder {top}/no; correct --root (MQ_ROOT),"
         " or mkdir -p {top}/no",
-        ("mq_reaper",),
+        ("mq",),
         flags=("--root", "{top}/no/root"),
+    ),
+    "no-root": Case(
+        "there is no root at {root}; mount its file system, correct --root, or start mq on it "
+        "first, which makes one",
+        ("mq_mover", "mq_reaper"),
+    ),
+    "required": Case(
+        "there is no root at {root}; mount its file system, correct --root, or start mq on it "
+        "first, which makes one",
+        ("mq",),
+        (*("--root", "{root}"), "--require-root"),
     ),
     "link": Case(
         "the root {root} is a symbolic link, which could lead elsewhere while mq runs; set "
@@ -98,7 +115,7 @@ CASES: Final = {
     ),
     "mode": Case(
         "{root} has mode 0777: every user may change it; chmod 700 {root}",
-        ("mq_reaper",),
+        ("mq",),
         before=open_to_all,
     ),
     "exposed": Case(
@@ -117,6 +134,7 @@ CASES: Final = {
         "address",
         ("mq_reaper",),
         (*ROOT, "--metrics", "192.0.2.1:9"),
+        made,
     ),
     "no-memory": Case(
         "a crash would lose messages for nothing; leave it out, or use --force",
@@ -159,6 +177,7 @@ CASES: Final = {
         f"there is no coordinator 'etcd'; use file, alone, or {EXAMPLE} as --coordinator",
         ("mq_mover",),
         (*ROOT, "--coordinator", "etcd"),
+        made,
     ),
 }
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from harness.commands import child_pid
 from harness.faults import FaultyFiles
+from harness.folders import make_root
 from harness.manager import Manager, manager
 from harness.processes import Process, Processes, eventually
 from harness.server import Serve, Server
@@ -102,7 +103,7 @@ def test_mq_tells_from_when_it_serves_to_its_end(
 @pytest.mark.certificate
 def test_mover_and_reaper_tell_of_their_passes(daemons: Processes, root: Path) -> None:
     with manager() as of_mover, manager() as of_reaper:
-        flags = ("--root", str(root))
+        flags = ("--root", str(make_root(root)))
         mover = daemons.start("mq_mover", *flags, env=of_mover.environment(WATCHDOG_S))
         of_mover.hears("READY")
         reaper = daemons.start("mq_reaper", *flags, env=of_reaper.environment(WATCHDOG_S))
