@@ -315,8 +315,8 @@ async def test_files_already_present_are_delivered(
         (root / name).mkdir(parents=True)
     put_file(root / "queues" / "q" / new_id().text, b"ready")
     put_entry(root / "delay", "q", b"delayed", due_ms=SystemClock().now_ms() - 1000)
-    daemons.mover("--root", str(root))
     server = await serve()
+    daemons.mover("--root", str(root))
     assert (await fetch(server)).body == b"ready"
 
     async def fetched() -> bytes:
