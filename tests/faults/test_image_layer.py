@@ -67,7 +67,7 @@ def test_a_queue_of_a_lower_layer_is_purged(daemons: Processes, tmp_path: Path) 
         image.terminate()
         with overlay(memory) as merged:
             mq = daemons.mq(merged / "root", "--standalone", "--folder-max", "2")
-            assert ask(mq, "DELETE", "/orders/messages")[0] == 200
+            assert ask(mq, "DELETE", "/orders/messages")[0] == 202
             assert ask(mq, "GET", "/orders/messages")[0] == 204
             root = merged / "root"
             eventually(lambda: message_files(root) == nothing_anywhere(), "all is unlinked")

@@ -126,9 +126,10 @@ def run(part: Part) -> Result:
 
 def _tests(part: Part, outcome: Path, env: dict[str, str]) -> bool:
     """Whether a test was red twice."""
-    tier = ["--tier", "certificate", "--part", part.name]
+    # With "=": pytest would take the name of a part for that of a folder.
+    tier = ["--tier=certificate", f"--part={part.name}"]
     if not part.paths:
-        tier = ["--tier", "check", "--cov", "--cov-report=term:skip-covered"]
+        tier = ["--tier=check", "--cov", "--cov-report=term:skip-covered"]
         env = env | {"MQ_EXAMPLES": "all"}
     tests = subprocess.run(
         [
