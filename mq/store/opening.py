@@ -21,7 +21,7 @@ from mq.store.bulk.roll_forward import retire_staged
 from mq.store.core.clocks import check_clock
 from mq.store.core.facts import Facts
 from mq.store.core.places import Places
-from mq.store.core.presence import Identity, Presence, has_inodes
+from mq.store.core.presence import Identity, Presence
 from mq.store.core.room import Room
 from mq.store.core.root import Hooks, Root, unlink_if_there
 from mq.store.core.totals import Tally
@@ -213,7 +213,7 @@ def check_is_there(layout: Layout, files: Files, known: Identity | None) -> None
     if known is None:
         return
     found = Identity.of(layout, files)
-    if found is None or not known.is_of(found, has_inodes(layout)):
+    if found is None or not known.is_of(found, file_system_of(layout.root).has_inodes):
         raise StartupError(
             f"another root is at {layout.root} than the one that mq started with; mount that one's "
             "file system, or start mq again"

@@ -1,4 +1,4 @@
-"""Following a queue over `/-/consume`: new messages are seen, and consumed by nobody."""
+"""Following a queue over `/-/consume`: new messages are seen, and not consumed."""
 
 import asyncio
 from typing import Any

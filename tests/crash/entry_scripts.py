@@ -27,7 +27,7 @@ async def publish_streamed_with_a_ttl(on: Stage) -> None:
 
 @script()
 async def publish_once_with_a_ttl(on: Stage) -> None:
-    """Whoever meets the idempotency key's link delivers the message: it has its entries by then."""
+    """A process that meets the key's link delivers the message, which has its entries by then."""
     await on.begin(ORDERS)
     first = await on.clients.publish_keyed(300, "night", "once", LIVES)
     assert await on.clients.publish_keyed(300, "night", "once", LIVES) == first

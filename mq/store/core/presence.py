@@ -64,11 +64,6 @@ class Identity:
         return cls(device, folder, queues, made_ns)
 
 
-def has_inodes(layout: Layout) -> bool:
-    """Whether a file keeps its number; FUSE may give it another each time that it is looked up."""
-    return not file_system_of(layout.root).kind.startswith("fuse")
-
-
 class Presence:
     """Looks whether the root is there. Any thread may use it."""
 
@@ -80,8 +75,9 @@ class Presence:
         self._files = files
         self.known = known
         """With the present number of its device."""
-        self._has_inodes = has_inodes(layout)
-        self._is_quick = self._has_inodes and not file_system_of(layout.root).over_network
+        file_system = file_system_of(layout.root)
+        self._has_inodes = file_system.has_inodes
+        self._is_quick = self._has_inodes and not file_system.over_network
 
     def refuse_away(self) -> None:
         """Raises RootAway if it was not there at the last look. Never blocks."""

@@ -47,6 +47,11 @@ class FileSystem:
         return self.kind in _MEMORY_KINDS
 
     @property
+    def has_inodes(self) -> bool:
+        """Whether a file keeps its number; FUSE may give it another at each look-up."""
+        return not self.kind.startswith("fuse")
+
+    @property
     def is_of_a_container(self) -> bool:
         """Whether it is a container's own layer, over those of its image, and goes with it."""
         return self.kind == "overlay"

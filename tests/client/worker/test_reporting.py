@@ -52,7 +52,7 @@ def filled(client: Client) -> Queue:
 
 
 def counts(queue: Queue, *wanted: int) -> Callable[[], bool]:
-    """Whether so many are ready, and in flight, and none was sidelined."""
+    """Whether these numbers are ready and in flight, and none was sidelined."""
 
     def are() -> bool:
         found = queue.describe()
