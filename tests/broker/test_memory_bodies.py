@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from typing import Any
 
+import pytest
 from harness.chance import examples
 from harness.clock import FakeClock
 from hypothesis import given, settings
@@ -35,6 +36,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.certificate
 @given(
     st.lists(steps, max_size=40),
     st.sampled_from([0, 4 * KIB, 40 * KIB, MEMORY_IN_HAND_BYTES_MIN]),

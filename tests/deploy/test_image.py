@@ -36,6 +36,15 @@ def volume(built: Image, tmp_path: Path) -> Path:
     return where
 
 
+@pytest.fixture
+def root(built: Image, volume: Path, tmp_path: Path) -> Path:
+    """A volume that mq has made its root of: mq-mover and mq-reaper make none."""
+    with container(built, volume, tmp_path / "first", env=ANONYMOUS) as mq:
+        until_healthy(mq)
+        assert mq.stop() == 0, mq.log
+    return volume
+
+
 def health(mq: Container) -> list[str]:
     kind, *command = mq.image.config["Healthcheck"]["Test"]
     assert kind == "CMD"
@@ -87,8 +96,8 @@ def test_without_a_word_on_access_it_does_not_start(
         assert "--allow-anonymous" in mq.log
 
 
-def test_it_is_unhealthy_when_nobody_answers(built: Image, volume: Path, tmp_path: Path) -> None:
-    with container(built, volume, tmp_path / "log", "mq-reaper") as other:
+def test_it_is_unhealthy_when_nobody_answers(built: Image, root: Path, tmp_path: Path) -> None:
+    with container(built, root, tmp_path / "log", "mq-reaper") as other:
         until_logged(other, "reaping")
         with pytest.raises(AssertionError, match="cannot be reached"):
             other.execute(*health(other))
@@ -96,9 +105,9 @@ def test_it_is_unhealthy_when_nobody_answers(built: Image, volume: Path, tmp_pat
 
 @pytest.mark.parametrize(("daemon", "says"), [("mq-mover", "moving"), ("mq-reaper", "reaping")])
 def test_the_others_run_by_it_too(
-    built: Image, volume: Path, tmp_path: Path, daemon: str, says: str
+    built: Image, root: Path, tmp_path: Path, daemon: str, says: str
 ) -> None:
-    with container(built, volume, tmp_path / "log", daemon) as other:
+    with container(built, root, tmp_path / "log", daemon) as other:
         until_logged(other, says)
         assert other.stop() == 0, other.log
 

@@ -48,6 +48,7 @@ CERTIFICATE = (
     "deploy/test_release.py",
     "deploy/test_units.py",
     "examples/migrate/",
+    "examples/test_backups.py",
     "examples/test_client.py",
     "examples/test_consuming.py",
     "examples/test_started.py",

@@ -133,6 +133,7 @@ def remains(bench: "Bench") -> tuple[list[Path], list[Path]]:
     return removed, [bench.delayed(-1000) for _ in range(40)]
 
 
+@pytest.mark.certificate
 def test_two_with_all_policies_at_once_do_each_thing_once(bench: "Bench") -> None:
     removed, stuck = remains(bench)
     well = [bench.delayed(ms, queue="well") for ms in range(-1000, 10**6, 50_000)]

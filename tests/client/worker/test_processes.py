@@ -230,6 +230,7 @@ def test_a_batch_of_a_killed_worker_is_handled_again(app: App, orders: Queue, mq
 # Several
 
 
+@pytest.mark.certificate
 def test_several_share_the_work_and_one_that_dies_is_started_again(app: App, orders: Queue) -> None:
     worker = app.start("--processes", "2")
     for body in ("a", "b", "c", "d"):

@@ -1,5 +1,7 @@
 """What is done to schedules: by HTTP, by mq-mover, and by those who come after one who died."""
 
+from dataclasses import replace
+
 import pytest
 from faults.playing import At, plays
 from faults.plays.messages import begun
@@ -12,6 +14,7 @@ from mq.model.errors import QueueNotFound
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.names import Key, MessageId
 from mq.store.keys.orphans import FIRING_KEPT_S, OrphanSweep, give_up_publishes
+from mq.store.operations.publish import Draft, publish
 from mq.store.schedules.schedules import put_schedule
 
 NIGHT = Key.parse("night")
@@ -125,8 +128,9 @@ async def fired_over_one_in_new(at: At) -> None:
 
 @plays("fire a schedule: whose key is taken")
 async def not_fired(at: At) -> None:
-    place = timed(at, NAME.text, "other", key=NIGHT)
-    place.fire("other")
+    place = timed(at, key=NIGHT)
+    message_id = replace(new_id(), key=NIGHT)
+    place.run(publish(place.root, Draft(QUEUE, message_id, message_id.published_ms), b""))
     at.watch()
     assert place.fire().message is None
 

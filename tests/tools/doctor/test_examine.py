@@ -41,6 +41,7 @@ def test_a_folder_that_is_to_become_a_root(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.certificate
 @pytest.mark.usefixtures("curl")
 def test_a_root_that_is_served_loses_nothing_and_is_none_the_worse(
     daemons: Processes, root: Path
