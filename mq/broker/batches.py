@@ -1,4 +1,4 @@
-"""Publishing and fetching many messages in one request. A batch is processed in groups, so that it
+"""Publishing and settling many messages in one request. A batch is processed in groups, so that it
 uses bounded memory, and each of its messages gets a result of its own.
 """
 
@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from mq.broker.broker import Broker
-from mq.broker.consumers import ANY_MESSAGE, COHORT_MAX, Terms
 from mq.broker.queue import Queue
-from mq.broker.waiters import Allowance
 from mq.model.errors import (
     BadParameter,
     BodyTooLarge,
@@ -25,15 +23,12 @@ from mq.model.errors import (
 )
 from mq.model.headers import print_block
 from mq.model.limits import (
-    BATCH_BYTES_MAX,
-    BODY_HELD_BYTES_MAX,
     PACK_MESSAGES_MIN,
     ROW_BYTES_MAX,
 )
-from mq.model.message import Delivery, Envelope, Posted
+from mq.model.message import Envelope, Posted
 from mq.model.names import MessageId, QueueName, pack_of
 from mq.model.packs import cut
-from mq.store.packs.fetching import items_of
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -43,13 +38,10 @@ T = TypeVar("T")
 BATCH_GROUP_MESSAGES: Final = 128
 # Rows that may share files are parsed and published in groups of this many.
 PACKED_GROUP_MESSAGES: Final = 1000
-# A batch is fetched in cohorts: the first is of this size, later ones are larger.
-COHORT_FIRST: Final = 16
 
 Published: TypeAlias = MessageId | Exception
 """The result of one message: its id, or the error."""
 
-_LEAST_BYTES: Final = 1
 _UNSENT: Final = Unavailable("not published yet")
 # If all messages of a request fail with one of these, the request does.
 _OF_THE_QUEUE: Final = (QueueNotFound, QueueExpired, QueuePaused, QueueFull)
@@ -232,115 +224,6 @@ async def _group(
         return await broker.publisher.group(queue, bodies, envelope)
     except Exception as error:
         return [error] * len(bodies)
-
-
-async def fetch_many(
-    broker: Broker,
-    name: QueueName,
-    count: int,
-    terms: Terms = ANY_MESSAGE,
-    wait_s: float = 0,
-) -> list[Delivery]:
-    """Claims the queue's next messages in their order: at most `count`, about BATCH_BYTES_MAX of
-    bodies, and as many as the memory budget has room for. Waits up to `wait_s` for the first one.
-    Empty when none is ready by then.
-
-    With `terms.packs` it takes packs whole, and the last one may exceed `count`.
-
-    Raises what `Consuming.fetch` raises, unless it has already claimed a message: then it returns
-    those it has. When the caller is cancelled, the claimed messages are released. Durable on
-    return: yes.
-    """
-    queue = await broker.queue(name)
-    found: list[Delivery] = []
-    try:
-        # In a queue with an active consumer, the first message shows that it is this consumer.
-        if queue.active is None and (
-            await _claim(queue, found, count, terms) or found or not wait_s
-        ):
-            return found
-        delivery = await broker.consuming.fetch(name, terms, wait_s)
-        if delivery is not None:
-            found += items_of(delivery)
-            await _claim(await broker.queue(name), found, count, terms)
-    except MqError:
-        if not found:
-            raise
-    except BaseException:
-        release_all(broker, queue, found)
-        raise
-    return found
-
-
-def release_all(broker: Broker, queue: Queue, deliveries: Sequence[Delivery]) -> None:
-    """Releases, in the background, messages that the caller did not take."""
-    packed = [delivery for delivery in deliveries if delivery.id.pack_size]
-    for delivery in deliveries:
-        if not delivery.id.pack_size:
-            queue.release(delivery)
-    if packed:
-        broker.begin_release(packed, unhandled=True)
-
-
-async def _claim(
-    queue: Queue,
-    found: list[Delivery],
-    count: int,
-    terms: Terms,
-) -> bool:
-    """Claims ready messages in cohorts. The sizes of the messages so far limit the next cohort to
-    the room in memory. False when no more messages are ready.
-    """
-    size, largest, wanted = 0, 0, COHORT_FIRST
-    for delivery in found:
-        size, largest = size + delivery.size, max(largest, delivery.size)
-    while len(found) < count and size < BATCH_BYTES_MAX:
-        wanted = min(wanted, count - len(found))
-        allowance = Allowance(count - len(found)) if terms.packs else None
-        claimed = await _cohort(queue, wanted, terms, found, allowance)
-        if claimed < wanted and not (allowance is not None and allowance.was_short):
-            return False
-        new = found[len(found) - claimed :]
-        if any(_passes_through(delivery) for delivery in new):
-            return True  # Each has its file open, and a client must not occupy many.
-        for delivery in new:
-            size, largest = size + delivery.size, max(largest, delivery.size)
-        fitting = (BATCH_BYTES_MAX - size) // max(largest, _LEAST_BYTES)
-        wanted = max(1, min(COHORT_MAX, fitting))
-    return True
-
-
-def _passes_through(delivery: Delivery) -> bool:
-    """Whether memory had no room for a body that would fit into it."""
-    return delivery.body is None and delivery.size <= BODY_HELD_BYTES_MAX
-
-
-async def _cohort(
-    queue: Queue,
-    wanted: int,
-    terms: Terms,
-    found: list[Delivery],
-    allowance: Allowance | None,
-) -> int:
-    """Claims `wanted` messages or packs together, and adds the messages to `found` in their order.
-    Returns how many there were. Raises the error of a claim, with the other messages in `found`.
-    """
-    of = (terms.visibility_s, terms.selection, terms.priority, allowance)
-    futures = [queue.begin_fetch(*of) for _ in range(wanted)]
-    try:
-        await asyncio.wait(futures)
-    except asyncio.CancelledError:
-        for future in futures:
-            queue.abandon(future)
-        raise
-    before = len(found)
-    errors = [error for future in futures if (error := future.exception()) is not None]
-    for future in futures:
-        if future.exception() is None and (delivery := future.result()) is not None:
-            found += items_of(delivery)
-    if errors:
-        raise errors[0]
-    return len(found) - before
 
 
 @dataclass(frozen=True, slots=True)

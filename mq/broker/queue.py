@@ -1,24 +1,22 @@
-"""One queue in one process: the waiting consumers (subscriptions, and the waiters of its claimers),
-the ready lists, and the cached bodies.
-"""
+"""One queue in one process: its waiters, the ready lists, and the cached bodies."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from mq.broker.accounts import UNSEEN, Description, Totals
 from mq.broker.active import Active
-from mq.broker.claims import Claimer, Selections, Sidelines
+from mq.broker.claims import Claimer, Sidelines
 from mq.broker.groups import Groups
 from mq.broker.memory import Memory, QueueBodies, Reservation
 from mq.broker.permits import Permits, QueuePermits
 from mq.broker.ready import IdBudget, ReadyList, Share
 from mq.broker.scanning import ScanLimits, Scanner, SelectedScanner
+from mq.broker.selections import Selections
+from mq.broker.serving import Serving
 from mq.broker.siblings import LEFT_S, QueueSiblings, Siblings
 from mq.broker.tailing import Tail, Tails
-from mq.broker.waiters import Allowance
-from mq.broker.waiting import Event, State, Subscription, Subscriptions
+from mq.broker.waiting import Lines, Waiter
 from mq.model.errors import MqError, QueueExpired, QueueNotFound
 from mq.model.expiry import expired_up_to_ms, is_expired
 from mq.model.headers import Headers, parse_block
@@ -86,6 +84,16 @@ class Process(Protocol):
         ...
 
 
+class Member(Waiter):
+    """A waiter that the queue tells of its end: a subscription, or a long poll."""
+
+    __slots__ = ()
+
+    def sit(self) -> None:
+        """Waits to become the active consumer, as the queue has one from here on."""
+        raise NotImplementedError
+
+
 class Queue:
     """A queue that this process has used. Use it on the event loop's thread."""
 
@@ -113,7 +121,8 @@ class Queue:
         self._left: dict[str, tuple[float, MessageId]] = {}
         """Messages left to other processes, the oldest first, and until when."""
         self._looking_again: asyncio.Handle | None = None
-        self.subscriptions = Subscriptions(self, process.root.clock.steady_s, self._siblings)
+        self.lines = Lines(None if self._siblings is None else self._siblings.shows)
+        """Its waiters, those that may be served."""
         self.bodies = QueueBodies(name.text)
         self.is_parting = self.has_met_packs = False
         self.claimers: list[Claimer] = []
@@ -124,16 +133,14 @@ class Queue:
         ready = ReadyList(process.share, process.ids, groups=self.groups)
         self._claimer = Claimer(self, scanner, ready)
         self._selections = Selections(self)
+        self.serve = Serving(self, self.lines).serve
         self._publishing: dict[str, bytes] = {}
         """The header blocks of what this process is publishing."""
         self._added_early: set[str] = set()
         """Of those, the ones that inotify has reported."""
-        self._consumers: dict[Subscription, None] = {}
+        self._members: dict[Member, None] = {}
         self.tails = Tails()
         """Who follows it."""
-        self._to_notify: deque[Subscription] = deque()
-        self._is_notifying = False
-        self._is_to_wake = False
 
     @property
     def sidelines(self) -> Sidelines:
@@ -148,21 +155,34 @@ class Queue:
         """
         return self._claimer if selection is None else self._selections.use(selection)
 
-    def begin_fetch(
-        self,
-        visibility_s: float | None = None,
-        selection: Selection | None = None,
-        priority: int = 0,
-        allowance: Allowance | None = None,
-    ) -> "asyncio.Future[Delivery | None]":
-        """Claims the next message, with a visibility timeout of `visibility_s` seconds (None: the
-        message's or the queue's). The future's result is None when no message is ready. `priority`
-        is the consumer's. With an `allowance` the delivery may be of a whole pack.
-
-        Raises TooManySelections; the future raises QueueNotFound, Unavailable. A caller that stops
-        waiting calls `abandon`. Durable once the future is done: yes.
+    def stand(self, waiter: Waiter) -> None:
+        """The waiter takes messages from here on. Raises TooManySelections, except for a selection
+        that a member has.
         """
-        return self.claimer(selection).begin(visibility_s, priority, allowance)
+        if self.is_gone:
+            return
+        if waiter not in self.lines:
+            self.claimer(waiter.selection)
+            self.lines.enter(waiter)
+            if waiter.stays:
+                if self._left and self._siblings is not None:
+                    self._take_left(self._siblings)
+                self._process.watch(self)
+        self.serve()
+
+    def stand_first(self, waiter: Waiter) -> None:
+        """A claim for the waiter came to nothing: it goes on in front of its line."""
+        if self.is_gone:
+            waiter.failed(QueueNotFound(self.name.text))
+        elif waiter.wants:
+            self.lines.enter_first(waiter)
+
+    def rests(self, waiter: Waiter) -> None:
+        """The waiter takes no messages for now. Others may take those that were for it."""
+        if waiter in self.lines:
+            self.lines.leave(waiter)
+            if self.lines:
+                self.serve()
 
     async def part(self, pack: MessageId) -> bool:
         """Parts a pack of the queue, and adds its items where they are ready. False if it is not
@@ -175,16 +195,6 @@ class Queue:
         Unavailable.
         """
         return await self._process.rolls_on(self.name)
-
-    def abandon(self, future: "asyncio.Future[Delivery | None]") -> None:
-        """The caller is gone: releases the message that was claimed for it, now or later."""
-        self.gave_up()
-        self._claimer.abandon(future)
-
-    def gave_up(self) -> None:
-        """Drops cancelled waiters."""
-        for each in self.claimers:
-            each.waiters.gave_up()
 
     def release(self, delivery: Delivery) -> None:
         """Releases, in the background, a message whose consumer is gone."""
@@ -199,34 +209,34 @@ class Queue:
 
     @property
     def is_consumed(self) -> bool:
-        """Whether it has consumers or followers."""
-        return bool(self._consumers or self.tails)
+        """Whether it has members or followers."""
+        return bool(self._members or self.tails)
 
     @property
     def wants_bodies(self) -> bool:
         """Whether a fetch in this process will probably take a message that is published now."""
         if not self.settings.gives:
             return False
-        if self._consumers or not self._claimer.ready.may_be_more:
+        if self._members or not self._claimer.ready.may_be_more:
             return True
         return any(not each.ready.may_be_more for each in self.claimers)
 
     @property
-    def members(self) -> list[Subscription]:
+    def members(self) -> list[Member]:
         """Its consumers, long polls among them, in the order in which they came."""
-        return list(self._consumers)
+        return list(self._members)
 
     @property
     def consumers(self) -> int:
         """The number of consumers, including long polls."""
-        return len(self._consumers)
+        return len(self._members)
 
-    def join(self, subscription: Subscription) -> None:
+    def join(self, member: Member) -> None:
         """Adds a consumer. Raises TooManySelections; QueueNotFound where the queue is gone."""
         if self.is_gone:
             raise QueueNotFound(self.name.text)
-        self._selections.join(subscription)
-        self._consumers[subscription] = None
+        self._selections.join(member)
+        self._members[member] = None
         if self.active is not None:
             self._process.watch(self)  # So that a waiting consumer learns of changed settings.
 
@@ -239,55 +249,23 @@ class Queue:
         self.tails.add(tail, self.root.now_ms(), there)
         self._process.watch(self)
 
-    def wants(self, subscription: Subscription) -> None:
-        """A consumer is ready to take messages."""
-        if subscription.state is State.NOT_INTERESTED and not self.is_gone:
-            self.notify(self.subscriptions.wants(subscription))
-            if self._left and self._siblings is not None:
-                self._take_left(self._siblings)
-            self._process.watch(self)
-
-    def leave(self, subscription: Subscription) -> None:
-        self._selections.leave(subscription)
-        self._consumers.pop(subscription, None)
-        self.gave_up()
-        self.notify(self.subscriptions.stops(subscription, Event.CLOSED))
+    def leave(self, member: Member) -> None:
+        self._selections.leave(member)
+        self._members.pop(member, None)
+        self.rests(member)
 
     def used(self) -> None:
-        """A notified consumer asked for messages."""
+        """A claim begins for a member: its settings are read again where that is due."""
         self._process.refreshing(self)
 
-    def notify(self, notified: Iterable[Subscription]) -> None:
-        """Notifies the consumers one by one; each may cause further notifications."""
-        self._to_notify.extend(notified)
-        if self._is_notifying:
-            return
-        self._is_notifying = True
-        try:
-            while self._to_notify:
-                try:
-                    self._to_notify.popleft().was_notified()
-                except Exception:
-                    _log.exception("a consumer failed", extra={"fields": {"queue": self.name.text}})
-        finally:
-            self._is_notifying = False
+    def took(self) -> None:
+        """This process asked for a message, or took one."""
+        if self._siblings is not None:
+            self._siblings.took()
 
-    def served(self) -> None:
-        """Claims began or ended. Other consumers may get the remaining candidates, from the next
-        turn of the loop on: by then the consumer that asked is counted.
-        """
-        if self._consumers and not self._is_to_wake:
-            self._is_to_wake = True
-            asyncio.get_running_loop().call_soon(self._wake)
-
-    def _wake(self) -> None:
-        self._is_to_wake = False
-        self.notify(self.subscriptions.wake())
-
-    def check_stalled(self, now_s: float) -> None:
-        """Skips consumers that were notified and have not asked."""
-        if self.subscriptions.is_any_notified:
-            self.notify(self.subscriptions.stalled(now_s))
+    def yields(self, priority: int) -> bool:
+        """Whether consumers of another process have precedence over this priority."""
+        return self._siblings is not None and self._siblings.go_first(priority)
 
     def check_life(self) -> None:
         """Raises QueueExpired where the queue is known to have expired."""
@@ -297,9 +275,9 @@ class Queue:
 
     def goes_on(self) -> None:
         """Resumes deliveries after a pause."""
-        for each in list(self.claimers):
-            each.goes_on()
-        self.notify(self.subscriptions.more_known())
+        for each in self.claimers:
+            each.has_news = True
+        self.serve()
 
     def is_consumed_otherwise(self) -> None:
         """Applies a changed `active_consumer`: one consumer gets all messages from here on, or each
@@ -331,12 +309,17 @@ class Queue:
             self.failed(error)
 
     def failed(self, error: MqError) -> None:
-        """A scan failed, or the queue has ended: answers all consumers with the error."""
+        """A scan failed, or the queue has ended: tells all waiters."""
         if isinstance(error, QueueNotFound):
             self._process.forget(self)
-            return
-        for subscription in list(self._consumers):
-            subscription.failed(error)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: MqError) -> None:
+        for each in dict.fromkeys((*self.lines, *self._members)):
+            if each not in self._members:
+                self.lines.leave(each)
+            each.failed(error)
         self.tails.failed(error)
 
     def was_forgotten(self) -> None:
@@ -344,10 +327,7 @@ class Queue:
         self.is_gone, self.is_watched = True, False
         self._claimer.ready.close()
         self.memory.retain(self.bodies)
-        error = QueueNotFound(self.name.text)
-        for subscription in list(self._consumers):
-            subscription.failed(error)
-        self.tails.failed(error)
+        self._fail(QueueNotFound(self.name.text))
         self._selections.close()
         if self.active is not None:
             self.active.close()
@@ -358,20 +338,20 @@ class Queue:
         """Messages became ready: published, released or redelivered, by any process. `headers`:
         their headers; None: unknown.
         """
-        if self._siblings is not None and self.subscriptions:
+        if self._siblings is not None and self.lines:
             ids = tuple(each for each in ids if not self._leaves(each, self._siblings))
         self._add(*ids, headers=headers)
 
     def _add(self, *ids: MessageId, headers: Headers | None = None) -> None:
         for message_id in ids:
             self._claimer.ready.offer(message_id)
+        self._claimer.has_news = True
         if len(self.claimers) > 1:
             self._add_to_selections(ids, headers)
         if self.tails:
             self.tails.saw(ids)
-        if self._consumers:
-            news = [one.text for one in ids if not self.groups.holds_back(one.text)]
-            self.notify([each for one in news for each in self.subscriptions.arrived(one)])
+        if self.lines:
+            self.serve()
 
     def reported(self, ids: Sequence[MessageId]) -> Sequence[MessageId]:
         """inotify reports that messages became ready. Adds those that this process is publishing,
@@ -451,10 +431,9 @@ class Queue:
         self.ended(message_id)
         if message_id.group and self.groups.let_go(message_id.group, message_id.text):
             now_s = self.root.clock.steady_s()
-            for each in list(self.claimers):
+            for each in self.claimers:
                 each.ready.released(message_id.group, now_s)
-                each.goes_on()
-            self.notify(self.subscriptions.more_known())
+            self.goes_on()
 
     def on_new_due(
         self, message_id: MessageId, due_in_s: float, given: GivenBack
@@ -512,18 +491,6 @@ class Queue:
         up_to_ms = expired_up_to_ms(ttl_s, self.root.aged_ms(ttl_s))
         return None if up_to_ms is None else PurgeMark(up_to_ms)
 
-    def work(self, selection: Selection | None) -> int:
-        """How many messages a consumer with this selection could ask for: the candidates without a
-        waiter, plus one where unknown messages may be ready.
-        """
-        claimer = self._claimer if selection is None else self._selections.find(selection)
-        work = 0 if claimer is None else claimer.work()
-        if self.permits is None or not work:
-            return work
-        if (room := self.permits.room()) < work:
-            self._was_left()
-        return min(work, room)
-
     def matches(self, selection: Selection, name: str) -> bool:
         """Whether a message matches a selection. A selection by headers matches only messages whose
         headers were read and match.
@@ -534,17 +501,13 @@ class Queue:
             return claimer is not None and claimer.ready.holds(name)
         return matches
 
-    def holds(self, selection: Selection | None, name: str) -> bool:
-        """Whether a message is a candidate of the selection."""
-        return self.claimer(selection).ready.holds(name)
-
     # What other processes do
 
     def takes_news(self) -> bool:
         """Whether to add the messages of other processes: for waiting consumers, and for those that
         are about to wait, whose scan may have missed one. Without a consumer the list stays short.
         """
-        return bool(self.subscriptions) or len(self._claimer.ready) < OFFERED_UNASKED_MAX
+        return bool(self.lines) or len(self._claimer.ready) < OFFERED_UNASKED_MAX
 
     def missed(self) -> None:
         """Other processes published messages that were not added."""
@@ -558,18 +521,18 @@ class Queue:
                 each.ready.is_as_scanned(now_s)
 
     def claimers_to_scan(self, now_s: float) -> list[Claimer]:
-        """The claimers that have an interested consumer and no candidate."""
-        waiting = map(self.claimer, self.subscriptions.waiting)
+        """The claimers for which a waiter stands, where one more scan takes a small share of the
+        time.
+        """
+        waiting = map(self.claimer, self.lines.selections)
         return [claimer for claimer in waiting if claimer.ready.may_scan(now_s)]
 
-    def scanned(self, has_found: bool) -> None:
-        """A scan ended; `has_found`: it found messages."""
+    def scanned(self) -> None:
+        """A scan ended."""
         if self.bodies.kept:
             self.memory.retain(
                 self.bodies, set().union(*(each.ready.names() for each in self.claimers))
             )
-        if has_found and self._consumers:
-            self.notify(self.subscriptions.more_known())
 
     def departed(self, names: Iterable[str]) -> None:
         """inotify reports that messages are no longer ready."""
@@ -593,8 +556,8 @@ class Queue:
         return True
 
     def waits_for_room(self) -> None:
-        """The queue is at its limits of deliveries. Its consumers are notified once it is not."""
-        if self._consumers:
+        """The queue is at its limits of deliveries. Its members are served once it is not."""
+        if self._members:
             self._was_left()
 
     def _was_left(self) -> None:
@@ -610,8 +573,8 @@ class Queue:
         if siblings is not None:
             siblings.check()
             self._take_left(siblings)
-        if self.subscriptions:
-            self.notify(self.subscriptions.more_known())
+        if self.lines:
+            self.goes_on()
         if self._left:
             self._was_left()
         if siblings is not None and self._looking_again is None:
@@ -639,11 +602,12 @@ class Queue:
             process.scan_limits,
         )
         ready = ReadyList(process.share, process.ids, SELECTED_IDS_MAX, self.groups)
-        return Claimer(self, scanner, ready)
+        return Claimer(self, scanner, ready, selection)
 
     def _add_to_selections(self, ids: Iterable[MessageId], headers: Headers | None) -> None:
-        waiting = self.subscriptions.waiting
+        waiting = self.lines.selections
         for selection, claimer in self._selections:
+            claimer.has_news = True
             for message_id in ids:
                 matches = selection.matches_name(message_id.text)
                 if matches is None and headers is not None:

@@ -1,460 +1,208 @@
-"""Which consumers wait for a queue's messages, and which one is notified of a message.
+"""Who waits for a queue's messages, and whose turn it is.
 
-Pure and synchronous; use it on the event loop's thread. A consumer that wants messages stands in
-the line of its priority. A message notifies the first consumer that it matches. A notified consumer
-takes messages until none is left for it, and goes to the end of its line.
+Pure and synchronous; use it on the event loop's thread. A waiter that can take a message now stands
+in the line of its priority and selection. The queue serves those in line directly: the highest
+priority first, and among equals the one that has waited longest (`serving.py`). A waiter that was
+served goes to the end of its line; one without credit, or whose client does not read, stands in
+none.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from enum import Enum, auto
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import ClassVar, TypeAlias
 
-from mq.broker.siblings import QueueSiblings
-from mq.model.errors import MqError
-from mq.model.limits import PRIORITY_MAX
+from mq.model.message import Delivery
 from mq.model.selection import Selection
 
-# How long a notified consumer may take to ask for the message: then another one is notified.
-NOTIFIED_S: Final = 1.0
+LineKey: TypeAlias = tuple[int, Selection | None]
+_Line: TypeAlias = "OrderedDict[Waiter, None]"
 
 
-class State(Enum):
-    """What a consumer is to its queue."""
+class Waiter:
+    """A request or a subscription that takes messages of a queue, of a `selection` if it has one.
 
-    NOT_INTERESTED = auto()
-    INTERESTED = auto()
-    NOTIFIED = auto()
-
-
-class Event(Enum):
-    WANTS = auto()
-    """It would take messages: it is new, was given credit, or goes on after a pause."""
-    NOTICE = auto()
-    """It is its turn."""
-    PULLS = auto()
-    """It has asked for messages."""
-    FOUND = auto()
-    """It got what it asked for, and there is more."""
-    FOUND_NOTHING = auto()
-    """Nothing is left for it."""
-    OUT_OF_CREDIT = auto()
-    PAUSED = auto()
-    STALLED = auto()
-    """It was notified and does not ask."""
-    CLOSED = auto()
-
-
-_NOT, _INTERESTED, _NOTIFIED = State
-# Other transitions cannot happen. A consumer may ask before it is notified, and gets the
-# messages that it asked for even when it is not interested any more.
-TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
-    State.NOT_INTERESTED: {
-        Event.WANTS: _INTERESTED,
-        Event.PULLS: _NOT,
-        Event.FOUND: _NOT,
-        Event.FOUND_NOTHING: _NOT,
-        Event.OUT_OF_CREDIT: _NOT,
-        Event.PAUSED: _NOT,
-        Event.CLOSED: _NOT,
-    },
-    State.INTERESTED: {
-        Event.WANTS: _INTERESTED,
-        Event.NOTICE: _NOTIFIED,
-        Event.PULLS: _INTERESTED,
-        Event.FOUND: _INTERESTED,
-        Event.FOUND_NOTHING: _INTERESTED,
-        Event.OUT_OF_CREDIT: _NOT,
-        Event.PAUSED: _NOT,
-        Event.CLOSED: _NOT,
-    },
-    State.NOTIFIED: {
-        Event.WANTS: _NOTIFIED,
-        Event.PULLS: _NOTIFIED,
-        Event.FOUND: _NOTIFIED,
-        Event.FOUND_NOTHING: _INTERESTED,
-        Event.OUT_OF_CREDIT: _NOT,
-        Event.PAUSED: _NOT,
-        Event.STALLED: _NOT,
-        Event.CLOSED: _NOT,
-    },
-}
-
-
-class Subscription:
-    """One consumer's place in a queue. `number`: its place among all interested consumers."""
-
-    __slots__ = (
-        "asks", "is_armed", "number", "priority", "selection", "since_s", "state", "woken_for",
-    )  # fmt: skip
-
-    def __init__(self, priority: int = 0, selection: Selection | None = None) -> None:
-        self.priority = priority
-        self.selection = selection
-        self.state = State.NOT_INTERESTED
-        self.number = 0
-        self.woken_for: str | None = None
-        """The message that notified it, by its id's text, where it was one."""
-        self.is_armed = False
-        """Whether it is its turn to ask."""
-        self.asks = False
-        """Whether it waits for what it asked for."""
-        self.since_s = 0.0
-
-    def was_notified(self) -> None: ...
-
-    def failed(self, error: MqError) -> None:
-        """A scan or a claim failed, or the queue is gone."""
-
-    def sit(self) -> None:
-        """Waits to become the active consumer, as the queue has one from here on."""
-
-
-class Stock(Protocol):
-    """The messages of a queue that this process knows."""
-
-    def work(self, selection: Selection | None) -> int:
-        """How many messages a consumer with this selection could ask for: the candidates without a
-        waiter, plus one where unknown messages may be ready.
-        """
-        ...
-
-    def matches(self, selection: Selection, name: str) -> bool:
-        """Whether a message matches a selection, as far as is known."""
-        ...
-
-    def holds(self, selection: Selection | None, name: str) -> bool:
-        """Whether a message is a candidate of the selection."""
-        ...
-
-
-Line: TypeAlias = "OrderedDict[Subscription, None]"
-
-
-class Subscriptions:
-    """The subscriptions of all consumers of one queue in one process. Each method returns the
-    subscriptions that the caller must notify. `siblings`: the waiting consumers of other processes.
+    `credit`: how many more messages it takes. With `takes_packs` it takes packs whole, and the last
+    one may exceed its credit. `in_flight`: its claims that go on. `is_fresh`: it is to be told when
+    nothing is ready for it.
     """
 
+    __slots__ = (
+        "credit", "in_flight", "is_fresh", "number", "priority", "selection", "takes_packs",
+        "visibility_s",
+    )  # fmt: skip
+    stays: ClassVar[bool] = True
+    """Whether it waits for messages that are published later."""
+
     def __init__(
-        self, stock: Stock, steady_s: Callable[[], float], siblings: QueueSiblings | None = None
+        self,
+        credit: int = 1,
+        priority: int = 0,
+        visibility_s: float | None = None,
+        selection: Selection | None = None,
+        takes_packs: bool = False,
     ) -> None:
-        self._siblings = siblings
-        self._news = [0] * (PRIORITY_MAX + 1)
-        """For each priority, counts what may have brought them something to take."""
-        self._stock = stock
-        self._steady_s = steady_s
-        self._numbers = 0
-        self._lines: dict[int, dict[Selection | None, Line]] = {}
-        """The interested ones by priority and selection; no line is empty."""
-        self.active: dict[int, Counter[Selection | None]] = {}
-        """How many are interested or notified."""
-        self._notified: OrderedDict[Subscription, None] = OrderedDict()
-        self._armed: Counter[Selection | None] = Counter()
-        """How many of those have not asked yet."""
-        self._answering: dict[Selection | None, OrderedDict[Subscription, None]] = {}
-        """Those notified of a message, until what they asked for has come."""
-        self._dry: set[tuple[int, Selection | None]] = set()
-        """Lines for which no candidate is left."""
-
-    # Questions
+        self.credit = credit
+        self.priority = priority
+        self.visibility_s = visibility_s
+        self.selection = selection
+        self.takes_packs = takes_packs
+        self.in_flight = 0
+        self.is_fresh = False
+        self.number = 0
 
     @property
-    def waiting(self) -> set[Selection | None]:
-        """The selections of interested consumers."""
-        return set().union(*self._lines.values())
-
-    def __bool__(self) -> bool:
-        """Whether any is interested or notified."""
-        return bool(self.active)
+    def is_gone(self) -> bool:
+        """Whether it takes no delivery any more, not even of a claim that goes on."""
+        raise NotImplementedError
 
     @property
-    def is_any_notified(self) -> bool:
-        return bool(self._notified)
+    def wants(self) -> bool:
+        """Whether it takes messages now, as far as it has room."""
+        return self.credit > 0
 
-    def news(self, subscription: Subscription) -> int:
-        """A number that changes when a message arrives that this consumer might take."""
-        return self._news[subscription.priority]
-
-    def share(self, subscription: Subscription) -> int:
-        """How many candidates it may ask for at once, an equal share among its priority; at least
-        1.
+    def room(self) -> int:
+        """How many claims may begin for it now. With 0 it leaves its line, until its owner has it
+        stand again.
         """
-        active = self.active.get(subscription.priority)
-        equals = max(1, active[subscription.selection] if active else 0)
-        return max(1, -(-self._stock.work(subscription.selection) // equals))
+        return self.credit
 
-    def holds_back(self, priority: int) -> bool:
-        """Whether a consumer of a higher priority is interested."""
-        return (bool(self.active) and max(self.active) > priority) or self.yields(priority)
+    def begins(self) -> None:
+        """A claim begins for it."""
 
-    def yields(self, priority: int) -> bool:
-        """Whether consumers of another process have precedence over this priority."""
-        return self._siblings is not None and self._siblings.go_first(priority)
+    def got(self, delivery: Delivery) -> None:
+        """A claim brought a message. It is no longer `in_flight`."""
+        raise NotImplementedError
 
-    def took(self) -> None:
-        """This process asked for a message, or took one."""
-        if self._siblings is not None:
-            self._siblings.took()
+    def missed(self) -> None:
+        """A claim brought nothing; its credit is as before. It goes on in front of its line."""
 
-    def may_take(self, priority: int, name: str) -> bool:
-        """Whether no consumer of a higher priority is interested in the message."""
-        return not any(
-            above > priority and self._is_for_any(name, selections)
-            for above, selections in self.active.items()
-        )
+    def found_nothing(self) -> None:
+        """Nothing is ready for it."""
 
-    # Events of consumers
+    def failed(self, error: BaseException) -> None:
+        """A claim failed."""
 
-    def wants(self, subscription: Subscription) -> list[Subscription]:
-        """The consumer wants messages."""
-        if subscription.state is State.NOT_INTERESTED:
-            self._turn(subscription, Event.WANTS)
-            return self.wake()
-        return []
 
-    def pulls(self, subscription: Subscription) -> None:
-        """The consumer has asked for at least one message."""
-        self._disarm(subscription)
-        subscription.asks = True
-        self._turn(subscription, Event.PULLS)
+class Lines:
+    """The lines of one queue. `shows` is called with the highest priority among those that stay and
+    have no selection, and with the number of these.
+    """
 
-    def found(self, subscription: Subscription) -> list[Subscription]:
-        """The consumer got all messages that it asked for, and there are more: it asks again."""
-        subscription.asks = False
-        self._answers_no_more(subscription)
-        self._turn(subscription, Event.FOUND)
-        if subscription.state is State.NOTIFIED:
-            self._arm(subscription, None)
-        return self.wake()
+    def __init__(self, shows: Callable[[int, int], None] | None = None) -> None:
+        self._lines: dict[int, dict[Selection | None, _Line]] = {}
+        """By priority and selection; no line is empty."""
+        self._fresh: dict[Selection | None, dict[Waiter, None]] = {}
+        self._shows = shows
+        self._staying: Counter[int] = Counter()
+        self._shown = (0, 0)
+        self._count = 0
+        self._last = self._first = 0
 
-    def found_nothing(self, subscription: Subscription, news: int) -> list[Subscription]:
-        """The consumer got fewer messages than it asked for, or no more are left. `news`: the value
-        when it asked.
-        """
-        subscription.asks = False
-        if news == self.news(subscription):
-            self._dry.add((subscription.priority, subscription.selection))
-        self._answers_no_more(subscription)
-        self._turn(subscription, Event.FOUND_NOTHING)
-        return self.wake()
+    def __len__(self) -> int:
+        return self._count
 
-    def stops(self, subscription: Subscription, event: Event) -> list[Subscription]:
-        """The consumer takes no more messages, by OUT_OF_CREDIT, PAUSED, STALLED or CLOSED. Others
-        may take them.
-        """
-        was_active = subscription.state is not State.NOT_INTERESTED
-        is_free = subscription.is_armed or (subscription.asks and event is Event.CLOSED)
-        self._turn(subscription, event)
-        if is_free:
-            self._answers_no_more(subscription)
-        if not (was_active or is_free):
-            return []
-        # Its message is for any other consumer; otherwise it only ceases to precede lower ones.
-        self._is_news(PRIORITY_MAX + 1 if is_free else subscription.priority)
-        return self.wake()
-
-    # Events of the queue
-
-    def arrived(self, name: str) -> list[Subscription]:
-        """A message became ready: notifies the first matching consumer that is not waiting for
-        another message, and those before it in the line. A consumer that was notified before and
-        matches finds the message too; then no consumer of a lower priority is notified.
-        """
-        woken: list[Subscription] = []
-        for priority in range(PRIORITY_MAX + 1):
-            self._news[priority] += 1
-        for priority in sorted(self.active, reverse=True):
-            if self.yields(priority):
-                break
-            lines = self._lines.get(priority, {})
-            matching = [
-                selection
-                for selection in lines
-                if selection is None or self._stock.matches(selection, name)
-            ]
-            while heads := [next(iter(lines[each])) for each in matching if each in lines]:
-                first = min(heads, key=_number)
-                self._notify(first, name)
-                woken.append(first)
-                if first.is_armed:
-                    return woken
-            if self._is_for_any(name, self.active[priority]):
-                break
-        self._dry.clear()
-        return woken
-
-    def more_known(self) -> list[Subscription]:
-        """The candidates, or their claims, have changed."""
-        self._is_news(PRIORITY_MAX + 1)
-        return self.wake()
-
-    def ended(self, selection: Selection) -> None:
-        """Forgets a selection that has no consumer any more."""
-        self._dry = {line for line in self._dry if line[1] != selection}
-
-    def stalled(self, now_s: float) -> list[Subscription]:
-        """Skips consumers that were notified NOTIFIED_S ago and have not asked."""
-        late = [
-            each for each in self._notified if each.is_armed and now_s - each.since_s >= NOTIFIED_S
-        ]
-        woken = []
-        for subscription in late:
-            woken += self.stops(subscription, Event.STALLED)
-        return woken
-
-    def wake(self) -> list[Subscription]:
-        """Notifies one consumer for each candidate without one. A consumer that is still waiting
-        for messages counts for those alone.
-        """
-        woken: list[Subscription] = []
-        for priority in sorted(self._lines, reverse=True):
-            lines = self._lines[priority]
-            free = {
-                selection: count
-                for selection in lines
-                if (priority, selection) not in self._dry
-                and (count := self._unanswered(selection)) > 0
-                and not self._is_blocked(priority, selection)
-            }
-            while heads := [
-                next(iter(lines[selection]))
-                for selection, count in free.items()
-                if count > 0 and selection in lines
-            ]:
-                first = min(heads, key=_number)
-                self._notify(first, None)
-                woken.append(first)
-                if first.is_armed:
-                    free[first.selection] -= 1
-        return woken
-
-    # Inside
-
-    def _turn(self, subscription: Subscription, event: Event) -> None:
-        before = subscription.state
-        after = TRANSITIONS[before].get(event)
-        if after is None:
-            raise ValueError(f"{event.name} of one that is {before.name}")
-        if after is before:
-            return
-        if before is State.INTERESTED:
-            self._leave_line(subscription)
-        elif before is State.NOTIFIED:
-            self._disarm(subscription)
-            del self._notified[subscription]
-        subscription.state = after
-        if after is State.INTERESTED:
-            self._enter_line(subscription)
-        elif after is State.NOTIFIED:
-            self._notified[subscription] = None
-        if before is State.NOT_INTERESTED:
-            self.active.setdefault(subscription.priority, Counter())[subscription.selection] += 1
-        elif after is State.NOT_INTERESTED:
-            self._is_active_no_more(subscription)
-        else:
-            return
-        if self._siblings is not None and subscription.selection is None:
-            tops = [each for each, selections in self.active.items() if None in selections]
-            top = max(tops, default=0)
-            self._siblings.shows(top, self.active[top][None] if tops else 0)
-
-    def _is_active_no_more(self, subscription: Subscription) -> None:
-        active = self.active[subscription.priority]
-        active[subscription.selection] -= 1
-        if not active[subscription.selection]:
-            del active[subscription.selection]
-            if not active:
-                del self.active[subscription.priority]
-
-    def _notify(self, subscription: Subscription, name: str | None) -> None:
-        self._turn(subscription, Event.NOTICE)
-        self._arm(subscription, name)
-
-    def _enter_line(self, subscription: Subscription) -> None:
-        self._numbers += 1
-        subscription.number = self._numbers
-        lines = self._lines.setdefault(subscription.priority, {})
-        lines.setdefault(subscription.selection, OrderedDict())[subscription] = None
-
-    def _leave_line(self, subscription: Subscription) -> None:
-        lines = self._lines[subscription.priority]
-        del lines[subscription.selection][subscription]
-        if not lines[subscription.selection]:
-            del lines[subscription.selection]
-            if not lines:
-                del self._lines[subscription.priority]
-
-    def _is_news(self, below: int) -> None:
-        """Consumers below a priority may find a message."""
-        for priority in range(below):
-            self._news[priority] += 1
-        self._dry = {line for line in self._dry if line[0] >= below}
-
-    def _arm(self, subscription: Subscription, name: str | None) -> None:
-        """Makes it the consumer's turn to ask. A consumer that is waiting for messages asks again
-        after them.
-        """
-        subscription.since_s = self._steady_s()
-        if not subscription.asks:
-            subscription.is_armed = True
-            self._armed[subscription.selection] += 1
-            if name is not None:
-                subscription.woken_for = name
-                self._answering.setdefault(subscription.selection, OrderedDict())[subscription] = (
-                    None
-                )
-
-    def _answers_no_more(self, subscription: Subscription) -> None:
-        """The message that it was notified of is taken, or is for other consumers."""
-        name, subscription.woken_for = subscription.woken_for, None
-        if name is None:
-            return
-        answering = self._answering[subscription.selection]
-        del answering[subscription]
-        if not answering:
-            del self._answering[subscription.selection]
-        others = self.waiting - {subscription.selection}
-        if any(self._stock.holds(selection, name) for selection in others):
-            self._is_news(PRIORITY_MAX + 1)
-
-    def _disarm(self, subscription: Subscription) -> None:
-        if subscription.is_armed:
-            subscription.is_armed = False
-            self._armed[subscription.selection] -= 1
-            if not self._armed[subscription.selection]:
-                del self._armed[subscription.selection]
-
-    def _unanswered(self, selection: Selection | None) -> int:
-        """How many candidates of a selection no notified consumer will ask for."""
-        count = self._stock.work(selection) - self._armed[selection]
-        for other, answering in self._answering.items():
-            if count > 0 and other != selection:
-                count -= sum(
-                    each.woken_for is not None and self._stock.holds(selection, each.woken_for)
-                    for each in answering
-                )
-        return count
-
-    def _is_blocked(self, priority: int, selection: Selection | None) -> bool:
-        """Whether all candidates of the selection are for a consumer of a higher priority."""
-        return any(
-            above > priority and (None in selections or selection in selections)
-            for above, selections in self.active.items()
-        ) or self.yields(priority)
-
-    def _is_for_any(self, name: str, selections: "Counter[Selection | None]") -> bool:
-        return any(
-            selection is None or self._stock.matches(selection, name) for selection in selections
-        )
-
-    def __iter__(self) -> Iterator[Subscription]:
-        """All interested or notified consumers."""
+    def __iter__(self) -> Iterator[Waiter]:
         for lines in self._lines.values():
             for line in lines.values():
                 yield from line
-        yield from self._notified
+
+    def __contains__(self, waiter: Waiter) -> bool:
+        line = self._lines.get(waiter.priority, {}).get(waiter.selection)
+        return line is not None and waiter in line
+
+    @property
+    def selections(self) -> set[Selection | None]:
+        return set().union(*self._lines.values())
+
+    def enter(self, waiter: Waiter) -> None:
+        """At the end of its line."""
+        self._last += 1
+        waiter.number = self._last
+        lines = self._lines.get(waiter.priority)
+        if lines is None:
+            lines = self._lines[waiter.priority] = {}
+            if len(self._lines) > 1:
+                self._lines = dict(sorted(self._lines.items(), reverse=True))
+        lines.setdefault(waiter.selection, OrderedDict())[waiter] = None
+        self._count += 1
+        if waiter.is_fresh:
+            self._fresh.setdefault(waiter.selection, {})[waiter] = None
+        self._changes(waiter, 1)
+
+    def enter_first(self, waiter: Waiter) -> None:
+        """In front of its line, whether it stands there already or not."""
+        if waiter not in self:
+            self.enter(waiter)
+        self._first -= 1
+        waiter.number = self._first
+        self._lines[waiter.priority][waiter.selection].move_to_end(waiter, last=False)
+
+    def to_end(self, waiter: Waiter) -> None:
+        self._last += 1
+        waiter.number = self._last
+        self._lines[waiter.priority][waiter.selection].move_to_end(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        """Does nothing for a waiter that stands in no line."""
+        lines = self._lines.get(waiter.priority)
+        line = None if lines is None else lines.get(waiter.selection)
+        if lines is None or line is None or waiter not in line:
+            return
+        del line[waiter]
+        if not line:
+            del lines[waiter.selection]
+            if not lines:
+                del self._lines[waiter.priority]
+        self._count -= 1
+        self._is_fresh_no_more(waiter)
+        self._changes(waiter, -1)
+
+    def first(self, passed: Collection[LineKey]) -> Waiter | None:
+        """The next one to serve, of the lines that were not `passed` over."""
+        for priority, lines in self._lines.items():
+            heads = [
+                next(iter(line))
+                for selection, line in lines.items()
+                if not passed or (priority, selection) not in passed
+            ]
+            if heads:
+                return heads[0] if len(heads) == 1 else min(heads, key=_number)
+        return None
+
+    def above(self, priority: int) -> list[Selection | None]:
+        """The selections of those that are served before this priority."""
+        return [one for above, lines in self._lines.items() if above > priority for one in lines]
+
+    def fresh(self, selection: Selection | None) -> Collection[Waiter]:
+        """Those of this selection that are to be told when nothing is ready."""
+        return self._fresh.get(selection, ())
+
+    def find_nothing(self, waiters: Iterable[Waiter]) -> None:
+        """Tells those of them that stand here, and are fresh."""
+        for each in list(waiters):
+            if each.is_fresh and each in self:
+                self._is_fresh_no_more(each)
+                each.is_fresh = False
+                each.found_nothing()
+
+    def _is_fresh_no_more(self, waiter: Waiter) -> None:
+        if waiter.is_fresh and (fresh := self._fresh.get(waiter.selection)) is not None:
+            fresh.pop(waiter, None)
+            if not fresh:
+                del self._fresh[waiter.selection]
+
+    def _changes(self, waiter: Waiter, by: int) -> None:
+        if self._shows is None or not waiter.stays or waiter.selection is not None:
+            return
+        self._staying[waiter.priority] += by
+        if not self._staying[waiter.priority]:
+            del self._staying[waiter.priority]
+        top = max(self._staying, default=0)
+        shown = top, self._staying[top]
+        if shown != self._shown:
+            self._shown = shown
+            self._shows(*shown)
 
 
-def _number(subscription: Subscription) -> int:
-    return subscription.number
+def _number(waiter: Waiter) -> int:
+    return waiter.number

@@ -239,7 +239,6 @@ class Watching:
             self._siblings.lives()
         left = []
         for name, watched in self._queues.items():
-            watched.queue.check_stalled(now_s)
             watched.queue.end_if_expired()
             is_heard = self._listening.hears_all and self._listening.hears(name)
             if watched.queue.tails.begins_look(now_s, is_heard):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from mq.broker import batches
+from mq.broker import batches, fetching
 from mq.broker.broker import Broker
 from mq.broker.memory import Reservation
 from mq.broker.queue import Queue
@@ -140,7 +140,7 @@ async def _fetch_many(
     terms = messages.consumer_terms(request, wanted, wanted.packs)
     name, broker = QueueName.parse(path["queue"]), service.broker
     queue = await broker.queue(name)
-    found = await batches.fetch_many(broker, name, count, terms, wanted.wait_s)
+    found = await fetching.fetch_many(broker, name, count, terms, wanted.wait_s)
     if not found:
         return _NOTHING
     headers = {**_NO_STORE, **OWN_ORIGIN, "Content-Type": MEDIA_TYPE}
@@ -176,7 +176,7 @@ class _Rows:
 
     async def close(self) -> None:
         """Releases the messages that were not sent."""
-        batches.release_all(self._broker, self._queue, self._unsent)
+        fetching.release_all(self._broker, self._queue, self._unsent)
         if self._body is not None:
             await self._body.close()
 

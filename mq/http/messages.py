@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from mq.broker.consumers import Seen, Terms
+from mq.broker.consumers import Fetch, Seen, Terms
 from mq.broker.queue import Queue
 from mq.http.answers import Answer, Pending, Result, Streamed, json_answer
 from mq.http.bodies import SMALL_CHUNK_BYTES, body_chunks, download, json_object, message_headers
@@ -95,8 +95,9 @@ def _fetch(service: Service, request: Request, wanted: Wanted, queue: Queue) -> 
         terms = consumer_terms(request, wanted)
         poll = service.broker.consuming.begin_poll(queue, wanted.wait_s, terms)
         return Pending(poll.future, partial(fetched, service), poll.abandon)
-    future = queue.claimer(wanted.selection).begin(wanted.visibility_s, wanted.priority)
-    return Pending(future, partial(fetched, service), partial(queue.abandon, future))
+    fetch = Fetch(queue, wanted.priority, wanted.visibility_s, wanted.selection)
+    fetch.begin()
+    return Pending(fetch.future, partial(fetched, service), fetch.abandon)
 
 
 async def _with_queue(

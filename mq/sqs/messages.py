@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from mq.access.callers import Right
-from mq.broker import batches
-from mq.broker.consumers import Terms
+from mq.broker import fetching
+from mq.broker.consumers import Fetch, Terms
 from mq.broker.queue import Queue
 from mq.http.bodies import download
 from mq.http.messages import consumer_terms
@@ -344,11 +344,12 @@ def _attempt(opened: Opened, said: Result, visibility_s: float | None) -> Attemp
 
 async def _next(queue: Queue, visibility_s: float | None) -> list[Delivery]:
     """The next message; none if there is none now."""
-    future = queue.begin_fetch(visibility_s)
+    fetch = Fetch(queue, visibility_s=visibility_s)
+    fetch.begin()
     try:
-        delivery = await asyncio.shield(future)
+        delivery = await asyncio.shield(fetch.future)
     except asyncio.CancelledError:
-        queue.abandon(future)
+        fetch.abandon()
         raise
     return [] if delivery is None else [delivery]
 
@@ -358,14 +359,14 @@ async def _fetch(
 ) -> list[Delivery]:
     broker = asked.service.broker
     if len(opened.sources) == 1:
-        return await batches.fetch_many(broker, opened.queue.name, count, terms, wait_s)
+        return await fetching.fetch_many(broker, opened.queue.name, count, terms, wait_s)
     found: list[Delivery] = []
     sources: list[Queue] = []
     try:
         for name in opened.sources:
             with contextlib.suppress(QueueNotFound):
                 sources.append(await broker.queue(name))
-                found += await batches.fetch_many(broker, name, count - len(found), terms)
+                found += await fetching.fetch_many(broker, name, count - len(found), terms)
             if len(found) == count:
                 break
         if found or not wait_s:

@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import MultipleResults, multiple, rule
 
-from mq.broker.batches import Settling, fetch_many, publish_many, settle_many
+from mq.broker.batches import Settling, publish_many, settle_many
 from mq.broker.consumers import Terms
+from mq.broker.fetching import fetch_many
 from mq.model.errors import PublishPurged, QueueNotFound
 from mq.model.message import Envelope
 from mq.model.names import Key, MessageId, QueueName

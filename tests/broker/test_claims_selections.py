@@ -8,8 +8,8 @@ from harness.internals import interested, queue_of, selections, selections_kept
 from harness.server import Server
 from harness.waiting import comes_true
 
-import mq.broker.claims
-from mq.broker.claims import SELECTIONS_PER_QUEUE_MAX
+import mq.broker.selections
+from mq.broker.selections import SELECTIONS_PER_QUEUE_MAX
 from mq.store.scan.barren import BARREN_FOLDERS_MAX, BARREN_NAMES_MAX
 
 UNUSED = (0, BARREN_FOLDERS_MAX, BARREN_NAMES_MAX)
@@ -36,7 +36,7 @@ async def test_one_after_the_other_there_may_be_any_number(queue: Server) -> Non
 
 
 async def test_what_nobody_uses_is_dropped(queue: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mq.broker.claims, "SELECTION_IDLE_S", 0.02)
+    monkeypatch.setattr(mq.broker.selections, "SELECTION_IDLE_S", 0.02)
     waiting = asyncio.create_task(select(queue, "header:ce-id=3", "&wait=60"))
     await comes_true(lambda: interested(queue, "q") == 1, "its waiting")
     for text in ("header:ce-id=2", "key:a", "key:b"):

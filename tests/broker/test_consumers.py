@@ -55,7 +55,7 @@ async def broker(process: Process) -> Broker:
 
 
 class Taking:
-    """A consumer that takes what it is told of, and its owner."""
+    """A consumer's owner, which takes what it gets. One that is idle has no room for more."""
 
     def __init__(self) -> None:
         self.taken: list[Delivery] = []
@@ -67,18 +67,17 @@ class Taking:
     def ids(self) -> list[MessageId]:
         return [each.id for each in self.taken]
 
-    def go_on(self) -> None:
-        if not self.is_idle and hasattr(self, "consumer") and self.consumer.is_notified:
-            for asked in self.consumer.pull():
-                asked.add_done_callback(self.took)
+    def room(self) -> int:
+        return 0 if self.is_idle else 32
 
-    def took(self, asked: "asyncio.Future[Delivery | None]") -> None:
-        if not asked.cancelled() and asked.exception() is None and (got := asked.result()):
-            self.taken.append(got)
-        if not self.consumer.in_flight:
-            self.go_on()
+    def begins(self) -> None: ...
 
-    def hear(self, error: MqError) -> None:
+    def got(self, delivery: Delivery) -> None:
+        self.taken.append(delivery)
+
+    def missed(self) -> None: ...
+
+    def failed(self, error: MqError) -> None:
         self.errors.append(error)
 
 
@@ -87,13 +86,8 @@ async def taking(
 ) -> Taking:
     found = Taking()
     found.is_idle = idle
-    found.consumer = await broker.consuming.subscribe(
-        QUEUE,
-        Terms(credit, priority, selection=Selection.parse(select) if select else None),
-        on_notified=found.go_on,
-        on_error=found.hear,
-    )
-    found.go_on()
+    terms = Terms(credit, priority, selection=Selection.parse(select) if select else None)
+    found.consumer = await broker.consuming.subscribe(QUEUE, terms, found)
     return found
 
 
@@ -104,7 +98,8 @@ async def publish(broker: Broker, count: int = 1, priority: int = 0) -> list[Mes
 
 async def settled(consumer: Consumer) -> None:
     """Until it has looked, and waits."""
-    await comes_true(lambda: not consumer.in_flight and not consumer.is_notified, "it waits")
+    claimer = consumer.queue.claimer(consumer.selection)
+    await comes_true(lambda: not consumer.in_flight and not claimer.pending(), "it waits")
 
 
 async def test_a_consumer_gets_what_is_there_and_what_comes(broker: Broker) -> None:
@@ -168,38 +163,16 @@ async def test_what_another_process_releases_comes(broker: Broker, process: Proc
     await comes_true(lambda: one.ids == [*taken, message_id])
 
 
-@pytest.mark.parametrize("leaves", ["pause", "close"])
-async def test_a_fetch_finds_nothing_while_one_above_has_interest_and_credit(
-    broker: Broker, leaves: str
-) -> None:
-    high = await taking(broker, priority=5, idle=True)
-    ids = await publish(broker, 2)
-    assert await broker.consuming.fetch(QUEUE) is None
-    getattr(high.consumer, leaves)()
-    assert [await claimed(broker) for _ in range(3)] == [*ids, None]
-
-
 async def claimed(broker: Broker) -> MessageId | None:
     delivery = await broker.consuming.fetch(QUEUE)
     return None if delivery is None else delivery.id
-
-
-async def test_a_fetch_finds_what_the_one_above_does_not_match(broker: Broker) -> None:
-    high = await taking(broker, 1, 5, "priority:7..", idle=True)
-    [calm], [urgent] = await publish(broker, 1, 3), await publish(broker, 1, 9)
-    assert [await claimed(broker), await claimed(broker)] == [calm, None]
-    high.is_idle = False
-    high.go_on()
-    await comes_true(lambda: high.ids == [urgent])
-    [second] = await publish(broker, 1, 9)
-    assert await claimed(broker) == second
 
 
 async def test_a_poll_below_is_served_once_the_one_above_has_no_credit(broker: Broker) -> None:
     high = await taking(broker, 2, 9)
     await settled(high.consumer)
     poll = asyncio.create_task(broker.consuming.fetch(QUEUE, wait_s=60))
-    await comes_true(lambda: sum(1 for _ in high.consumer.queue.subscriptions) == 2)
+    await comes_true(lambda: len(high.consumer.queue.lines) == 2)
     ids = await publish(broker, 3)
     delivery = await poll
     assert delivery is not None
@@ -228,23 +201,6 @@ async def test_what_one_of_two_selections_takes_the_other_does_not_look_for(
     assert both[0].consumer.queue.totals.lost_races == 0
 
 
-async def test_what_a_closed_consumer_asked_for_is_there_for_others(broker: Broker) -> None:
-    ids = await publish(broker, 5)
-    one = await taking(broker, idle=True)
-    asked = one.consumer.pull()
-    await asyncio.sleep(0)  # Its claims have begun.
-    one.consumer.close()
-    assert all(each.cancelled() for each in asked)
-
-    async def all_back() -> bool:
-        found = await claimed(broker)
-        back.update({found} - {None})
-        return len(back) == len(ids)
-
-    back: set[MessageId | None] = set()
-    await comes_true(all_back, "all are fetched")
-
-
 async def deleted(broker: Broker, process: Process) -> None:
     await broker.delete_queue(QUEUE)
 
@@ -263,7 +219,7 @@ async def test_all_hear_that_the_queue_was_deleted(
     await delete(broker, process)
     await comes_true(lambda: waits.errors, "it hears")
     assert [type(each) for each in waits.errors + has_no_credit.errors] == [QueueNotFound] * 2
-    assert waits.consumer.is_closed
+    assert waits.consumer.is_gone
     with pytest.raises(QueueNotFound):
         await poll
     with pytest.raises(QueueNotFound):
@@ -276,25 +232,11 @@ async def test_a_purge_leaves_nothing_and_what_comes_later_is_served(broker: Bro
     await publish(broker, 3)
     await broker.purge(QUEUE)
     high.is_idle = False
-    high.go_on()
+    high.consumer.go_on()
     await settled(high.consumer)
     assert high.ids == []
     ids = await publish(broker, 2)
     await comes_true(lambda: high.ids == ids)
-
-
-@pytest.mark.certificate
-async def test_what_a_stalled_consumer_was_told_of_goes_to_the_next(broker: Broker) -> None:
-    first, second = await taking(broker), await taking(broker)
-    await settled(first.consumer)
-    await settled(second.consumer)
-    first.is_idle = second.is_idle = True
-    ids = await publish(broker)
-    [stalled] = [each for each in (first, second) if each.consumer.is_notified]
-    [other] = {first, second} - {stalled}
-    other.is_idle = False
-    await comes_true(lambda: other.ids == ids)
-    assert not stalled.consumer.is_notified
 
 
 async def test_a_poll_that_is_given_up_as_it_is_answered_gives_back(broker: Broker) -> None:
@@ -331,7 +273,7 @@ async def test_an_answered_poll_is_not_kept(broker: Broker) -> None:
 async def test_ten_thousand_polls_are_served_each_a_message(broker: Broker) -> None:
     queue = await broker.queue(QUEUE)
     polls = [broker.consuming.begin_poll(queue, 60) for _ in range(10_000)]
-    await comes_true(lambda: sum(1 for _ in queue.subscriptions) == 10_000, "all wait")
+    await comes_true(lambda: len(queue.lines) == 10_000, "all wait")
     ids = await publish(broker, 20)
     await comes_true(lambda: sum(each.future.done() for each in polls) == 20)
     # A look that finds nothing sends the first of the line to its end: any may be served.

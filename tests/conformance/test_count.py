@@ -16,8 +16,7 @@ from harness.raw import raw_connection, raw_head
 from harness.server import STREAMED_BYTES, Serve, Server, commit_modes
 from harness.waiting import comes_true
 
-from mq.broker.batches import COHORT_FIRST
-from mq.broker.consumers import COHORT_MAX
+from mq.broker.fetching import COHORT_FIRST, COHORT_MAX
 from mq.model.limits import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, MIB
 
 COUNT = "/q/messages?count="

@@ -15,8 +15,8 @@ from harness.raw import raw_head
 from harness.server import Serve, Server
 from harness.waiting import comes_true
 
-from mq.broker.claims import SELECTIONS_PER_QUEUE_MAX
 from mq.broker.memory import BODY_OVERHEAD_BYTES, MEMORY_IN_HAND_BYTES_MIN
+from mq.broker.selections import SELECTIONS_PER_QUEUE_MAX
 from mq.model.limits import KIB, MEMORY_BYTES_DEFAULT, MIB
 
 

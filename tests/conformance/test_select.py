@@ -19,7 +19,7 @@ from harness.upkeep import move_due
 from harness.waiting import comes_true
 
 import mq.broker.watching
-from mq.broker.claims import SELECTIONS_PER_QUEUE_MAX
+from mq.broker.selections import SELECTIONS_PER_QUEUE_MAX
 from mq.model.limits import SELECT_CHARS_MAX
 from mq.store.disk.files import Files
 

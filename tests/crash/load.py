@@ -286,8 +286,9 @@ class Clients:
         if said:
             self._mark("failed", queue=queue, id=message_id, said=said)
 
-    async def fetch(self, queue: str = QUEUE) -> str | None:
-        async with self._session.get(self._url(queue, "messages")) as response:
+    async def fetch(self, queue: str = QUEUE, wait_s: int = 0) -> str | None:
+        query = f"?wait={wait_s}" if wait_s else ""
+        async with self._session.get(self._url(queue, "messages") + query) as response:
             if await _check(response, 200, 204) == 204:
                 return None
             number, facts = number_in(await response.read()), response.headers

@@ -150,7 +150,7 @@ async def release(on: Stage) -> None:
 
 @script()
 async def inherit(on: Stage) -> None:
-    """A claim that was begun for one who went, and who had asked for less."""
+    """A claim that was begun for one who went: its message is released for one who waits."""
     files = FaultyFiles()
     server = await on.start(files)
     await on.clients.make(ORDERS)
@@ -160,7 +160,7 @@ async def inherit(on: Stage) -> None:
     async with raw_connection(server.port) as connection:
         await connection.send(raw_head("GET", f"/{ORDERS}/messages?visibility=9"))
         await comes_true(look.reached.is_set, "a look")
-        heir = asyncio.create_task(on.clients.fetch(ORDERS))
+        heir = asyncio.create_task(on.clients.fetch(ORDERS, wait_s=60))
         await comes_true(lambda: fetches_waiting(server, ORDERS) == 2, "another who waits")
         look.open()
         await comes_true(claim.reached.is_set, "a claim")

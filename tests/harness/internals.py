@@ -59,7 +59,9 @@ def publishes_under_way(server: Server, queue: str) -> int:
 
 def fetches_waiting(server: Server, queue: str) -> int:
     """How many fetches of a queue wait for a message."""
-    return queue_of(server, queue).claimer().asked()
+    found = queue_of(server, queue)
+    claims = found.claimer()._claims  # noqa: SLF001
+    return len(found.lines) + sum(not each.waiter.is_gone for each in claims)
 
 
 def consumers(server: Server, queue: str) -> int:
@@ -71,7 +73,7 @@ def consumers(server: Server, queue: str) -> int:
 def interested(server: Server, queue: str) -> int:
     """How many wait for a message of a queue, and have found none."""
     found = broker(server).used(queue)
-    return 0 if found is None else sum(1 for _ in found.subscriptions)
+    return 0 if found is None else sum(not each.is_fresh for each in found.lines)
 
 
 def background_work(server: Server) -> int:

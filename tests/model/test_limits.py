@@ -3,7 +3,7 @@
 import pytest
 
 from mq.access import callers, key_url, tokens
-from mq.broker import batches, claims, consumers, memory, publisher, ready
+from mq.broker import batches, claims, fetching, memory, publisher, ready
 from mq.client.worker import leases, worker
 from mq.coordination.coordinator import (
     ASSIGN_EVERY_S,
@@ -16,7 +16,7 @@ from mq.daemon.cli import PEERS_MAX
 from mq.http import connection, request
 from mq.http.consume import sending, socket
 from mq.model import limits, members, names, settings
-from mq.protocol import fetching
+from mq.protocol import fetching as fetch_terms
 from mq.protocol.consume import frames, session
 from mq.runtime import server_settings, upkeep
 from mq.store.bulk import windows
@@ -72,10 +72,10 @@ RELATIONS = {
         <= OPERATIONS_STANDING_MAX + limits.GROUP_OPERATIONS_MAX
     ),
     "a cohort's bodies are a few batches": (
-        batches.COHORT_FIRST <= consumers.COHORT_MAX
-        and consumers.COHORT_MAX * limits.BODY_HELD_BYTES_MAX <= 4 * limits.BATCH_BYTES_MAX
+        fetching.COHORT_FIRST <= fetching.COHORT_MAX
+        and fetching.COHORT_MAX * limits.BODY_HELD_BYTES_MAX <= 4 * limits.BATCH_BYTES_MAX
     ),
-    "a cohort's claims go on at once": consumers.COHORT_MAX <= claims.CLAIMS_MAX,
+    "a cohort's claims go on at once": fetching.COHORT_MAX <= claims.CLAIMS_MAX,
     "a batch's lines and its answer are in flight at once": (
         memory.MEMORY_IN_HAND_BYTES_MIN >= 2 * limits.BATCH_BYTES_MAX
     ),
@@ -114,7 +114,7 @@ RELATIONS = {
     "an answer with keys takes less time than passes between requests": (
         key_url.JWKS_ANSWER_S < key_url.JWKS_AGAIN_S
     ),
-    "a waiting fetch is no slow head": server_settings.HEAD_S_DEFAULT < fetching.WAIT_S_MAX,
+    "a waiting fetch is no slow head": server_settings.HEAD_S_DEFAULT < fetch_terms.WAIT_S_MAX,
     "a token fits a header": tokens.TOKEN_SHOWN_CHARS_MAX < request.FIELD_BYTES_MAX,
     "a pattern is no longer than a name": callers.PATTERN_CHARS_MAX <= limits.FILE_NAME_BYTES_MAX,
     "a command names as many ids as a batch has": (

@@ -158,7 +158,7 @@ class _World:
         for queue in self.broker.in_use():
             queue.serves_others()
             queue.end_if_expired()
-            for selection in queue.subscriptions.waiting:
+            for selection in queue.lines.selections:
                 queue.claimer(selection).scan_again()
 
     async def settle(self) -> None:

@@ -87,7 +87,7 @@ class Consuming:
         )
         self._follows = Follows(service.broker, self._send, self._gone)
         acts = Acts(
-            on_sent=self._subscriptions.claim,
+            on_sent=self._subscriptions.go_on,
             on_lapsed=self._subscriptions.lapsed,
             on_full=self._subscriptions.pause,
             on_stuck=self._subscriptions.give_back_unsent,

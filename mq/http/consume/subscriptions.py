@@ -5,8 +5,8 @@ messages that cannot be sent are released, and their credit is restored.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 from mq.broker.broker import Broker
@@ -22,6 +22,34 @@ from mq.protocol.consume.session import Session
 from mq.store.packs.fetching import items_of
 
 _ENDS: Final = (QueueNotFound, QueueExpired, ConsumerEnded)
+
+
+class _Taker:
+    """Takes the messages of one subscription: see mq.broker.consumers.Taker."""
+
+    __slots__ = ("_all", "_began_s", "queue")
+
+    def __init__(self, subscriptions: "Subscriptions", queue: str) -> None:
+        self.queue = queue
+        self._all = subscriptions
+        self._began_s: deque[float] = deque()
+        """When the claims began that go on; they end in this order."""
+
+    def room(self) -> int:
+        return self._all.room(self.queue)
+
+    def begins(self) -> None:
+        self._began_s.append(self._all.claim_begins())
+
+    def got(self, delivery: Delivery) -> None:
+        self._all.claimed(delivery, self._began_s.popleft())
+
+    def missed(self) -> None:
+        self._began_s.popleft()
+        self._all.claim_ended()
+
+    def failed(self, error: MqError) -> None:
+        self._all.failed(self.queue, error)
 
 
 class Subscriptions:
@@ -45,6 +73,8 @@ class Subscriptions:
         self._meter = meter
         self._origin = origin
         self._consumers: dict[str, Consumer] = {}
+        self._turn: tuple[str, int] | None = None
+        """The queue whose turn it is, and how many of its messages may be claimed."""
         self._is_paused = False
         self._has_ended = False
         self._releases: set[asyncio.Task[None]] = set()
@@ -71,8 +101,7 @@ class Subscriptions:
                     *(wanted.credit, wanted.priority, wanted.visibility_s, selection),
                     *(self._origin, "", wanted.packs),
                 ),
-                on_notified=partial(self._notified, name.text),
-                on_error=partial(self._failed, name.text),
+                _Taker(self, name.text),
             )
         except BaseException:
             self._session.unsubscribe(name.text)
@@ -82,14 +111,14 @@ class Subscriptions:
             consumer.close()
         elif self._is_paused:
             consumer.pause()
-        if consumer.is_notified:  # It was notified before it was registered here.
-            self._notified(name.text)
 
     def unsubscribe(self, queue: str) -> None:
         """Ends a subscription; sent messages stay the client's. Raises NotSubscribed."""
         self._session.unsubscribe(queue)
         if (consumer := self._consumers.pop(queue, None)) is not None:
             consumer.close()
+            for _ in range(consumer.in_flight):  # What these bring is released.
+                self._session.claim_ended()
 
     def grant(self, queue: str, credit: int) -> None:
         """Adds to a subscription's credit. Raises NotSubscribed, TooMuchCredit."""
@@ -99,19 +128,33 @@ class Subscriptions:
         self._session.grant(queue, credit, self._broker.root.now_ms())
         self._go_on(queue, consumer, credit)
 
-    def claim(self) -> None:
-        """Claims messages that may be sent soon, queue by queue."""
+    def go_on(self) -> None:
+        """There may be room for messages again: gives each queue that waits for it its turn."""
         while not self._is_paused and (turn := self._session.next_claim()) is not None:
-            queue, most = turn
+            self._session.has_nothing(turn[0])
+            if (consumer := self._consumers.get(turn[0])) is not None:
+                self._turn = turn
+                consumer.go_on()
+                self._turn = None
+
+    def room(self, queue: str) -> int:
+        """How many messages of the queue may be claimed now. With 0 its turn comes with `go_on`."""
+        turn, self._turn = self._turn, None
+        if self._is_paused or (turn is None and self._session.has_turns):
+            turn = None  # Others wait for room.
+        elif turn is None:
+            self._session.has_something(queue)
+            turn = self._session.next_claim()
             self._session.has_nothing(queue)
-            consumer = self._consumers.get(queue)
-            if consumer is None:
-                continue  # The subscription has not begun yet.
-            began_s = 0.0 if self._meter is None else self._meter.steady_s()
-            futures = consumer.pull(most)
-            self._session.claims(len(futures))
-            for future in futures:
-                future.add_done_callback(partial(self._claimed, queue, consumer, began_s))
+        if turn is not None and turn[0] == queue:
+            return turn[1]
+        self._session.has_something(queue)
+        return 0
+
+    def claim_begins(self) -> float:
+        """Returns the time, in seconds of the meter's clock."""
+        self._session.claims(1)
+        return 0.0 if self._meter is None else self._meter.steady_s()
 
     def lapsed(self, delivery: Delivery) -> None:
         """A message became due before it was sent: it is ready for others."""
@@ -166,13 +209,9 @@ class Subscriptions:
             consumer.grant(credit)
         # A consumer that takes nothing does not notice by itself.
         if consumer.queue.is_gone:
-            self._failed(queue, QueueNotFound(queue))
+            self.failed(queue, QueueNotFound(queue))
 
-    def _notified(self, queue: str) -> None:
-        self._session.has_something(queue)
-        self.claim()
-
-    def _failed(self, queue: str, error: MqError) -> None:
+    def failed(self, queue: str, error: MqError) -> None:
         """Ends the subscription if its queue is gone, or if it was ended by request: then what the
         client holds of the queue is released too. The broker logs and retries other errors.
         """
@@ -183,30 +222,20 @@ class Subscriptions:
             self._release(*self._session.take_back(queue))
         self._on_gone(queue, error)
 
-    def _claimed(
-        self,
-        queue: str,
-        consumer: Consumer,
-        began_s: float,
-        future: "asyncio.Future[Delivery | None]",
-    ) -> None:
-        self._session.claim_ended()
-        error = None if future.cancelled() else future.exception()
-        if isinstance(error, QueueNotFound | QueueExpired) and not consumer.is_closed:
-            self._failed(queue, error)
-            return
-        delivery = None if error is not None or future.cancelled() else future.result()
-        if delivery is not None and self._meter is not None:
+    def claimed(self, delivery: Delivery, began_s: float) -> None:
+        """A claim brought messages, those of a pack or one."""
+        if self._meter is not None:
             self._meter.request(DELIVERS, 200, self._meter.steady_s() - began_s)
-        is_wanted = not self._has_ended and not consumer.is_closed
-        found = [] if delivery is None else items_of(delivery)
-        if found and is_wanted and self._session.arrived(*found):
+        found = items_of(delivery)
+        if not self._has_ended and self._session.arrived(*found):
             self._on_message()
-        elif found:
+        else:
             self._give_back(found)
-        if consumer.is_notified and consumer.credit > 0:
-            self._session.has_something(queue)
-        self.claim()
+        self.claim_ended()
+
+    def claim_ended(self) -> None:
+        self._session.claim_ended()
+        self.go_on()
 
     def _credit_again(self, delivery: Delivery) -> None:
         consumer = self._consumers.get(delivery.queue.text)

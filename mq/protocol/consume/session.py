@@ -112,6 +112,11 @@ class Session:
         if queue in self._turns:
             self._turns.remove(queue)
 
+    @property
+    def has_turns(self) -> bool:
+        """Whether queues wait for their turn."""
+        return bool(self._turns)
+
     def next_claim(self) -> tuple[str, int] | None:
         """The queue to claim from now, and how many messages at most; its next turn comes after all
         others'. None if no queue has messages, or enough wait to be sent.

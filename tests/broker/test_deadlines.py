@@ -8,7 +8,7 @@ import pytest
 from harness.clock import FakeClock
 from harness.waiting import comes_true
 
-from mq.broker.consumers import Deadline, Deadlines
+from mq.broker.deadlines import Deadline, Deadlines
 
 
 class Waiting:
