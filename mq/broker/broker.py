@@ -13,6 +13,7 @@ from mq.broker.accounts import Description, Totals
 from mq.broker.claims import Sidelines
 from mq.broker.consumers import Consuming
 from mq.broker.describing import Describer
+from mq.broker.gathering import Gathering
 from mq.broker.keeper import Keeper
 from mq.broker.limits import Limits
 from mq.broker.memory import Memory, Reservation
@@ -51,7 +52,7 @@ from mq.store.operations.queues import (
     delete_queue,
 )
 from mq.store.operations.read import Choice, Reading
-from mq.store.operations.remove import find_key, remove, remove_by_key
+from mq.store.operations.remove import Wanted, find_key, remove_by_key, remove_many
 from mq.store.operations.reschedule import reschedule
 from mq.store.operations.sideline import Sidelined
 from mq.store.operations.streams import Upload, reading
@@ -110,6 +111,7 @@ class Broker:
         self.gone_totals = Totals()
         """Of queues that this process uses no more."""
         self._turns = Turns()
+        self._removing = Gathering(committer, partial(remove_many, root))
         self.background: set[asyncio.Task[Any]] = set()
         self.others_give_turn: Callable[[QueueName, str], Awaitable[bool]] | None = None
         """Asks the other processes of this mq, where there are some: see Process."""
@@ -265,21 +267,22 @@ class Broker:
         self, name: QueueName, message_id: MessageId, if_receives: Precondition | None = None
     ) -> "asyncio.Future[bool]":
         """Like `begin_remove`, for a pack, or a message with a file of its own."""
-        queue = self._queues.get(name.text)
-        future = self.committer.submit(remove(self.root, name, message_id, if_receives))
-        future.add_done_callback(partial(self._removed, name, queue, message_id.items or 1))
-        if message_id.group or self.permits.are_used:
-            future.add_done_callback(partial(self._let_go, name, message_id))
-        return future
+        ended = partial(self._removed, name, self._queues.get(name.text), message_id)
+        return self._removing.add(name, Wanted(message_id, if_receives), ended)
 
-    def _let_go(
-        self, name: QueueName, message_id: MessageId, future: "asyncio.Future[bool]"
+    def _removed(
+        self, name: QueueName, queue: Queue | None, message_id: MessageId, end: bool | BaseException
     ) -> None:
-        error = future.exception()
-        if error is None and (queue := self._queues.get(name.text)) is not None:
-            queue.let_go(message_id)
-        elif isinstance(error, MessageNotFound) and self.permits.are_used:
-            self.permits.ended(name, message_id.text)
+        """`queue`: as this process had used it before."""
+        if isinstance(end, BaseException):
+            self._failed(queue, end)
+            if isinstance(end, MessageNotFound) and self.permits.are_used:
+                self.permits.ended(name, message_id.text)
+            return
+        (queue or self._known(name)).totals.deleted += end * (message_id.items or 1)
+        used = self._queues.get(name.text)
+        if used is not None and (message_id.group or self.permits.are_used):
+            used.let_go(message_id)
 
     async def find_key(self, name: QueueName, key: Key) -> MessageId:
         """The living message that has the lookup key. Raises QueueNotFound, KeyNotFound,
@@ -297,9 +300,14 @@ class Broker:
                 message_id = await self.find_key(name, key)
         queue = self._queues.get(name.text)
         future = self.committer.submit(remove_by_key(self.root, name, key, if_receives))
-        future.add_done_callback(partial(self._removed, name, queue, 1))
-        if message_id is not None:
-            future.add_done_callback(partial(self._let_go, name, message_id))
+
+        def ended(future: "asyncio.Future[bool]") -> None:
+            if self._ended(queue, future):
+                (queue or self._known(name)).totals.deleted += future.result()
+                if message_id is not None and (used := self._queues.get(name.text)) is not None:
+                    used.let_go(message_id)
+
+        future.add_done_callback(ended)
         await asyncio.shield(future)
 
     async def reschedule(
@@ -528,16 +536,6 @@ class Broker:
         if (queue := self._queues.get(name.text)) is None:
             queue = self._queues[name.text] = Queue(name, self, self._settings)
         return queue
-
-    def _removed(
-        self,
-        name: QueueName,
-        queue: Queue | None,
-        messages: int,
-        future: "asyncio.Future[bool]",
-    ) -> None:
-        if self._ended(queue, future):
-            (queue or self._known(name)).totals.deleted += future.result() * messages
 
     def _rescheduled(
         self,

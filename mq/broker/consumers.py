@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from mq.broker.active import Seat
 from mq.broker.deadlines import Deadline, Deadlines
-from mq.broker.queue import Member, Queue
+from mq.broker.queue import BaseConsumer, Queue
 from mq.broker.tailing import Tail
 from mq.broker.waiting import Waiter
 from mq.model.errors import ConsumerEnded, MqError, QueueExpired, QueueNotFound, TooManyWaiters
@@ -93,7 +93,7 @@ class Taker(Protocol):
         ...
 
 
-class Consumer(Member):
+class Consumer(BaseConsumer):
     """One subscription to a queue. Use it on the event loop's thread.
 
     It stands in its queue's line as long as it has credit, is not paused, and its `taker` has room.

@@ -8,8 +8,9 @@ import operator
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
+from mq.broker.gathering import Gathering
 from mq.broker.keeper import Keeper
 from mq.broker.limits import Limits
 from mq.broker.memory import Reservation
@@ -23,7 +24,7 @@ from mq.model.errors import (
 )
 from mq.model.headers import print_block
 from mq.model.message import Envelope, Held, Posted
-from mq.model.names import Key, MessageId, UuidSource
+from mq.model.names import Key, MessageId, QueueName, UuidSource
 from mq.model.packs import contents
 from mq.store.core.room import Load, full
 from mq.store.core.root import Root
@@ -62,8 +63,8 @@ class Publisher:
         self._keeper = keeper
         self._limits = limits
         self._failed = failed
-        self._gathered: dict[Queue, list[_Single]] = {}
-        """Single publishes of this turn of the loop."""
+        self._singles = Gathering(committer, self._publish)
+        """Publishes of one message, without a key and not scheduled."""
         self._groups = asyncio.Semaphore(BATCH_GROUPS_STANDING_MAX)
 
     def begin(
@@ -120,48 +121,20 @@ class Publisher:
         """Publishes the message together with others of its queue that come in the same turn of the
         loop.
         """
-        future: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         queue.publishes((draft.id,), draft.head, held)
-        gathered = self._gathered.get(queue)
-        if gathered is None:
-            gathered = self._gathered[queue] = []
-            self._committer.at_turn_end(partial(self._submit_gathered, queue))
-        gathered.append(_Single(draft, body, held, future))
-        return future
+        ended = partial(self._published, queue, draft, held)
+        return self._singles.add(queue.name, (draft, body), ended)
 
-    def _submit_gathered(self, queue: Queue) -> None:
-        singles = self._gathered.pop(queue)
-        ended = partial(self._singles_ended, queue, singles)
+    def _publish(
+        self, queue: QueueName, singles: Sequence[tuple[Draft, bytes | bytearray]]
+    ) -> Steps[Sequence[MessageId | Exception]]:
+        drafts = [draft for draft, _ in singles]
         if len(singles) == 1:
-            operation = publish(self._root, singles[0].draft, singles[0].body)
-            self._committer.submit(operation).add_done_callback(ended)
-        else:
-            batch = Batch.of([each.draft for each in singles], [each.body for each in singles])
-            self._committer.submit(publish_batch(self._root, batch)).add_done_callback(ended)
-
-    def _singles_ended(
-        self, queue: Queue, singles: Sequence["_Single"], future: "asyncio.Future[Any]"
-    ) -> None:
-        error = future.exception()
-        if error is not None:
-            errors: Sequence[BaseException | None] = [error] * len(singles)
-        elif len(singles) == 1:
-            errors = [None]
-        else:
-            errors = future.result()
-        for single, failure in zip(singles, errors, strict=True):
-            ids = (single.draft.id,)
-            if failure is None:
-                queue.published(ids, True, single.held)
-                if not single.future.done():
-                    single.future.set_result(single.draft.id)
-                continue
-            queue.publish_failed(ids)
-            self._failed(queue, failure)
-            if not single.future.done():
-                single.future.set_exception(failure)
-                # Its client may have gone; the daemon has done its part.
-                single.future.exception()
+            return [(yield from publish(self._root, *singles[0]))]
+        errors = yield from publish_batch(
+            self._root, Batch.of(drafts, [body for _, body in singles])
+        )
+        return [error or draft.id for error, draft in zip(errors, drafts, strict=True)]
 
     async def group(
         self, queue: Queue, bodies: Sequence[bytes], envelope: Envelope
@@ -383,14 +356,18 @@ class Publisher:
     def _delivered(
         self, queue: Queue, draft: Draft, held: Held | None, future: "asyncio.Future[MessageId]"
     ) -> None:
-        error = future.exception()
+        self._published(queue, draft, held, future.exception() or future.result())
+
+    def _published(
+        self, queue: Queue, draft: Draft, held: Held | None, end: MessageId | BaseException
+    ) -> None:
         # An earlier publish of the same idempotency key was added before.
-        if error is None and future.result() is draft.id:
+        if end is draft.id:
             queue.published((draft.id,), not draft.is_scheduled, held)
             return
         queue.publish_failed((draft.id,))
-        if error is not None:
-            self._failed(queue, error)
+        if isinstance(end, BaseException):
+            self._failed(queue, end)
 
     def _group_ended(
         self, queue: Queue, batch: Batch, future: "asyncio.Future[list[MqError | None]]"
@@ -414,15 +391,6 @@ class Publisher:
     def _begun(self, queue: Queue, beginning: "asyncio.Future[Upload]") -> None:
         if not beginning.cancelled() and (error := beginning.exception()) is not None:
             self._failed(queue, error)
-
-
-class _Single(NamedTuple):
-    """A publish of one message, without a key and not scheduled."""
-
-    draft: Draft
-    body: bytes | bytearray
-    held: Held | None
-    future: "asyncio.Future[MessageId]"
 
 
 def messages_of(message_id: MessageId) -> list[MessageId]:

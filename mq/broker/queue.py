@@ -84,7 +84,7 @@ class Process(Protocol):
         ...
 
 
-class Member(Waiter):
+class BaseConsumer(Waiter):
     """A waiter that the queue tells of its end: a subscription, or a long poll."""
 
     __slots__ = ()
@@ -138,7 +138,7 @@ class Queue:
         """The header blocks of what this process is publishing."""
         self._added_early: set[str] = set()
         """Of those, the ones that inotify has reported."""
-        self._members: dict[Member, None] = {}
+        self._consumers: dict[BaseConsumer, None] = {}
         self.tails = Tails()
         """Who follows it."""
 
@@ -157,7 +157,7 @@ class Queue:
 
     def stand(self, waiter: Waiter) -> None:
         """The waiter takes messages from here on. Raises TooManySelections, except for a selection
-        that a member has.
+        that a consumer has.
         """
         if self.is_gone:
             return
@@ -209,34 +209,34 @@ class Queue:
 
     @property
     def is_consumed(self) -> bool:
-        """Whether it has members or followers."""
-        return bool(self._members or self.tails)
+        """Whether it has consumers or followers."""
+        return bool(self._consumers or self.tails)
 
     @property
     def wants_bodies(self) -> bool:
         """Whether a fetch in this process will probably take a message that is published now."""
         if not self.settings.gives:
             return False
-        if self._members or not self._claimer.ready.may_be_more:
+        if self._consumers or not self._claimer.ready.may_be_more:
             return True
         return any(not each.ready.may_be_more for each in self.claimers)
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[BaseConsumer]:
         """Its consumers, long polls among them, in the order in which they came."""
-        return list(self._members)
+        return list(self._consumers)
 
     @property
     def consumers(self) -> int:
         """The number of consumers, including long polls."""
-        return len(self._members)
+        return len(self._consumers)
 
-    def join(self, member: Member) -> None:
+    def join(self, consumer: BaseConsumer) -> None:
         """Adds a consumer. Raises TooManySelections; QueueNotFound where the queue is gone."""
         if self.is_gone:
             raise QueueNotFound(self.name.text)
-        self._selections.join(member)
-        self._members[member] = None
+        self._selections.join(consumer)
+        self._consumers[consumer] = None
         if self.active is not None:
             self._process.watch(self)  # So that a waiting consumer learns of changed settings.
 
@@ -249,13 +249,13 @@ class Queue:
         self.tails.add(tail, self.root.now_ms(), there)
         self._process.watch(self)
 
-    def leave(self, member: Member) -> None:
-        self._selections.leave(member)
-        self._members.pop(member, None)
-        self.rests(member)
+    def leave(self, consumer: BaseConsumer) -> None:
+        self._selections.leave(consumer)
+        self._consumers.pop(consumer, None)
+        self.rests(consumer)
 
     def used(self) -> None:
-        """A claim begins for a member: its settings are read again where that is due."""
+        """A claim begins for a consumer: its settings are read again where that is due."""
         self._process.refreshing(self)
 
     def took(self) -> None:
@@ -316,8 +316,8 @@ class Queue:
             self._fail(error)
 
     def _fail(self, error: MqError) -> None:
-        for each in dict.fromkeys((*self.lines, *self._members)):
-            if each not in self._members:
+        for each in dict.fromkeys((*self.lines, *self._consumers)):
+            if each not in self._consumers:
                 self.lines.leave(each)
             each.failed(error)
         self.tails.failed(error)
@@ -556,8 +556,8 @@ class Queue:
         return True
 
     def waits_for_room(self) -> None:
-        """The queue is at its limits of deliveries. Its members are served once it is not."""
-        if self._members:
+        """The queue is at its limits of deliveries. Its consumers are served once it is not."""
+        if self._consumers:
             self._was_left()
 
     def _was_left(self) -> None:

@@ -35,7 +35,7 @@ class Selections:
         self._claimers: dict[Selection, Claimer] = {}
         """The one that was used last comes last."""
         self._used_since_tick: set[Selection] = set()
-        self._members: dict[Selection, set[Waiter]] = {}
+        self._consumers: dict[Selection, set[Waiter]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -67,14 +67,14 @@ class Selections:
         """Keeps the consumer's selection until it leaves. Raises TooManySelections."""
         if waiter.selection is not None:
             self.use(waiter.selection)
-            self._members.setdefault(waiter.selection, set()).add(waiter)
+            self._consumers.setdefault(waiter.selection, set()).add(waiter)
 
     def leave(self, waiter: Waiter) -> None:
         selection = waiter.selection
-        if selection is not None and (those := self._members.get(selection)) is not None:
+        if selection is not None and (those := self._consumers.get(selection)) is not None:
             those.discard(waiter)
             if not those:
-                del self._members[selection]
+                del self._consumers[selection]
 
     def close(self) -> None:
         """Forgets all selections, as the queue is gone."""
@@ -94,7 +94,7 @@ class Selections:
         raise TooManySelections(SELECTIONS_PER_QUEUE_MAX)
 
     def _is_used(self, selection: Selection) -> bool:
-        stands = selection in self._members or selection in self._queue.lines.selections
+        stands = selection in self._consumers or selection in self._queue.lines.selections
         return stands or bool(self._claimers[selection].pending())
 
     def _drop(self, selection: Selection) -> None:

@@ -62,15 +62,24 @@ def leased_rows(root: Root) -> tuple[tuple[str, ...], ...]:
 
 
 def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: bool) -> Steps[None]:
-    """Ends an operation that did not find its message. Raises QueueNotFound; StorageFailed where a
-    folder that may have it is missing; Busy when it was seen (`is_busy`); else MessageNotFound.
-
-    The absence is durable then: the process that removed the message may have died before its
-    flush.
+    """Ends an operation that did not find its message. Raises QueueNotFound; what `absence` raises;
+    else MessageNotFound. The absence is durable then: the process that removed the message may have
+    died before its flush.
     """
-    layout = root.layout
     if not queue_exists(root, queue):
         yield from no_such_queue(root, queue)
+    flush = absence(root, queue, message_id, is_busy=is_busy)
+    # A missing folder is a queue that was deleted meanwhile, or a bucket that was removed.
+    with contextlib.suppress(FileNotFoundError):
+        yield flush
+    raise MessageNotFound(message_id.text)
+
+
+def absence(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: bool) -> Flush:
+    """The flush that makes durable that a message was not found. Raises StorageFailed where a
+    folder that may have it is missing; Busy when it was seen (`is_busy`).
+    """
+    layout = root.layout
     for folder in (layout.delay, layout.leases, layout.remove):
         if root.files.status(folder) is None:
             # What may lie there, or could not be taken there, is not gone.
@@ -79,13 +88,10 @@ def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: boo
         raise Busy("another process is at the message, or it moved between two looks")
     if message_id.pack_size and is_on_its_way(root, queue, message_id):
         raise Busy("its pack was parted just now")
-    # A missing folder is a queue that was deleted meanwhile, or a bucket that was removed.
-    with contextlib.suppress(FileNotFoundError):
-        yield Flush(
-            folders=(layout.remove, layout.delay, layout.queue(queue)),
-            beside=(*root.places.buckets(queue, message_id), *leased_rows(root)),
-        )
-    raise MessageNotFound(message_id.text)
+    return Flush(
+        folders=(layout.remove, layout.delay, layout.queue(queue)),
+        beside=(*root.places.buckets(queue, message_id), *leased_rows(root)),
+    )
 
 
 def whereabouts(root: Root, queue: QueueName, message_id: MessageId) -> State | None:

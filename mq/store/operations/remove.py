@@ -1,4 +1,4 @@
-"""Deletes a message by its id: one rename to remove/, from any state.
+"""Deletes messages by their ids: for each one rename to remove/, from any state; one flush for all.
 
 PROTOCOL.md, "delete a message", has the steps and what a crash after each leaves.
 """
@@ -6,10 +6,18 @@ PROTOCOL.md, "delete a message", has the steps and what a crash after each leave
 import contextlib
 import errno
 import os
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
-from mq.model.errors import DeliveredAgain, KeyNotFound, MessageNotFound
+from mq.model.errors import (
+    DeliveredAgain,
+    KeyNotFound,
+    MessageNotFound,
+    MqError,
+    QueueNotFound,
+    unavailable,
+)
 from mq.model.history import Event
 from mq.model.lifecycle import (
     EXPUNGE_DELAYED,
@@ -23,7 +31,14 @@ from mq.model.lifecycle import (
 from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.model.totals import Total
-from mq.store.core.find import PASSES, Precondition, leased_rows, lives, nowhere, places_alive
+from mq.store.core.find import (
+    PASSES,
+    Precondition,
+    absence,
+    leased_rows,
+    lives,
+    places_alive,
+)
 from mq.store.core.moves import (
     Claim,
     Move,
@@ -33,10 +48,11 @@ from mq.store.core.moves import (
     message_status,
     move,
     rows_across,
+    together,
 )
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists, queue_seen
-from mq.store.core.unserved import refuse_purged
+from mq.store.core.unserved import covering_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
 from mq.store.format.bucket_names import leading
@@ -68,54 +84,120 @@ class _Found(Enum):
     __hash__ = object.__hash__  # Enum's own is Python code.
 
 
+class Wanted(NamedTuple):
+    """A message to remove. `if_receives` is called under the inode's lock: whether the message's
+    receives are those that the client saw.
+    """
+
+    id: MessageId
+    if_receives: Precondition | None = None
+
+
+class _End(NamedTuple):
+    """A message after its rename, or as it was found in remove/: there in this `bucket`."""
+
+    found: _Found
+    bucket: str
+    state: State
+    """Before."""
+    receives: int
+
+
 def remove(
     root: Root, queue: QueueName, message_id: MessageId, if_receives: Precondition | None = None
 ) -> Steps[bool]:
-    """Removes the message; False if it was removed before.
+    """Like `remove_many`, for one message. Raises its error."""
+    [end] = yield from remove_many(root, queue, [Wanted(message_id, if_receives)])
+    if isinstance(end, MqError):
+        raise end
+    return end
 
-    `if_receives` is called under the inode's lock: whether the message's receives are those that
-    the client saw. Raises QueueNotFound, MessageNotFound, DeliveredAgain, Busy, StorageFailed.
-    Durable on return: yes; a not-found too, since the process that removed the message may have
-    died before its flush.
+
+def remove_many(
+    root: Root, queue: QueueName, wanted: Sequence[Wanted]
+) -> Steps[list[bool | MqError]]:
+    """Removes the messages. Returns for each true, false if it was removed before, or the error:
+    QueueNotFound, MessageNotFound, DeliveredAgain, Busy, Unavailable.
+
+    Raises QueueNotFound, and an error of the flush. Durable on return: yes; a not-found too, since
+    the process that removed the message may have died before its flush.
     """
-    layout = root.layout
     # In a queue that another process has just deleted it may still find a message, which is removed
     # all the same; a miss is answered by the current state.
     facts = root.facts.of(queue)
     if not facts.exists and not queue_seen(root, queue):
         yield from no_such_queue(root, queue)
-    if facts.purged_ms is not None:
-        yield from refuse_purged(root, queue, message_id)
-    # Flush even if it was removed before: the process that removed it, or moved it there, may not
-    # have flushed that. remove/ first, which has the message then.
-    beside: tuple[tuple[str, ...], ...] = root.places.buckets(queue, message_id)
-    starts = (layout.delay, layout.queue(queue))
-    folders: tuple[str, ...] = (layout.remove, *starts)
+    flushes: dict[Flush, None] = {}
+    ends: list[_End | MqError] = []
+    for each in wanted:
+        try:
+            end, flush = _act(root, queue, each, facts.purged_ms is not None)
+        except MqError as error:
+            ends.append(error)
+        except OSError as error:
+            ends.append(unavailable(error))
+        else:
+            ends.append(end)
+            flushes[flush] = None
+    if flushes:
+        # The folder of a queue that was deleted meanwhile, or of a bucket that was reaped.
+        with contextlib.suppress(FileNotFoundError):
+            yield together(flushes)
+    if any(isinstance(end, QueueNotFound) for end in ends):
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
+    return [
+        end if isinstance(end, MqError) else _ended(root, queue, each.id, end)
+        for each, end in zip(wanted, ends, strict=True)
+    ]
+
+
+def _act(
+    root: Root, queue: QueueName, wanted: Wanted, has_mark: bool
+) -> tuple[_End | MqError, Flush]:
+    """Removes one message. Returns its end, or that it is not found, and the flush that makes this
+    durable. Raises QueueNotFound, which is not durable; DeliveredAgain, Busy, StorageFailed.
+    """
+    message_id = wanted.id
+    if has_mark and covering_mark(root, queue, message_id) is not None:
+        return MessageNotFound(message_id.text), Flush(folders=(root.layout.purged,))
     seen = set()
     for look in range(PASSES):
-        found, bucket, state, receives = _pass(root, queue, message_id, if_receives, look)
-        seen.add(found)
-        if found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
-            beside = (*beside, *rows_across(root, crossed_from(root, queue), message_id))
-            if found is not _Found.HERE or state is State.LEASED:
-                beside = (*beside, *leased_rows(root))
-            if bucket:
-                folders = (layout.remove, *leading(layout.remove, bucket), *starts)
-            # The folder of a queue that was deleted meanwhile, or of a bucket that was reaped.
-            with contextlib.suppress(FileNotFoundError):
-                covered = len(starts) if found is _Found.HERE else 0
-                yield Flush(folders=folders, beside=beside, covered=covered)
-            free_key(root, queue, message_id)
-            if message_id.is_entered:
-                path = root.layout.path(State.REMOVED, queue, message_id, bucket)
-                block = block_at(root, path, message_id)
-                drop_entries(root, queue, message_id, block)
-            if found is not _Found.REMOVED:
-                root.totals.add(queue, Total.DELETED, message_id.items or 1)
-                root.history.record(queue, Event.REMOVED, message_id, receives)
-            return found is not _Found.REMOVED
-    yield from nowhere(root, queue, message_id, is_busy=_Found.BUSY in seen)
-    raise MessageNotFound(message_id.text)
+        end = _pass(root, queue, message_id, wanted.if_receives, look)
+        if end.found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
+            return end, _flush_of(root, queue, message_id, end)
+        seen.add(end.found)
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
+    flush = absence(root, queue, message_id, is_busy=_Found.BUSY in seen)
+    return MessageNotFound(message_id.text), flush
+
+
+def _flush_of(root: Root, queue: QueueName, message_id: MessageId, end: _End) -> Flush:
+    """The flush that makes a removal durable, also if it was removed before: the process that
+    removed it, or moved it there, may not have flushed that. remove/ first, which has the message
+    then.
+    """
+    layout, buckets = root.layout, root.places.buckets(queue, message_id)
+    starts = (layout.delay, layout.queue(queue))
+    beside = (*buckets, *rows_across(root, crossed_from(root, queue), message_id))
+    if end.found is not _Found.HERE or end.state is State.LEASED:
+        beside = (*beside, *leased_rows(root))
+    way = (layout.remove, *leading(layout.remove, end.bucket)) if end.bucket else (layout.remove,)
+    covered = len(starts) if end.found is _Found.HERE else 0
+    return Flush(folders=(*way, *starts), beside=beside, covered=covered)
+
+
+def _ended(root: Root, queue: QueueName, message_id: MessageId, end: _End) -> bool:
+    """What follows a removal that is on stable media. Whether this operation removed it."""
+    free_key(root, queue, message_id)
+    if message_id.is_entered:
+        path = root.layout.path(State.REMOVED, queue, message_id, end.bucket)
+        block = block_at(root, path, message_id)
+        drop_entries(root, queue, message_id, block)
+    if end.found is not _Found.REMOVED:
+        root.totals.add(queue, Total.DELETED, message_id.items or 1)
+        root.history.record(queue, Event.REMOVED, message_id, end.receives)
+    return end.found is not _Found.REMOVED
 
 
 def take_away(root: Root, place: Place) -> bool:
@@ -163,10 +245,8 @@ def _pass(
     message_id: MessageId,
     if_receives: Precondition | None,
     look: int,
-) -> tuple[_Found, str, State, int]:
-    """Searches every place of the message once, and removes it from the first one that has it.
-    Returns the outcome, its bucket in remove/, its former state, and its receives.
-    """
+) -> _End:
+    """Searches every place of the message once, and removes it from the first one that has it."""
     missed = _Found.NOWHERE
     for state, source in places_alive(root, queue, message_id, look):
         status = message_status(root, root.layout.path(state, queue, message_id, source))
@@ -176,10 +256,10 @@ def _pass(
         try:
             # If it has two names, a fetch would remove remove/'s: only the lock prevents that.
             if if_receives is None and status.st_nlink == 1:
-                return _remove(root, removal, 1), removal.bucket, state, _receives(status)
+                return _End(_remove(root, removal, 1), removal.bucket, state, _receives(status))
             found = _remove_locked(root, removal, if_receives)
             if found is not _Found.BUSY:
-                return found, removal.bucket, state, _receives(status)
+                return _End(found, removal.bucket, state, _receives(status))
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -194,8 +274,8 @@ def _pass(
         if status.st_nlink > 1 and not _keep_removed(root, queue, message_id, bucket):
             missed = _Found.BUSY
             continue
-        return _Found.REMOVED, bucket, State.REMOVED, 0
-    return missed, "", State.ABSENT, 0
+        return _End(_Found.REMOVED, bucket, State.REMOVED, 0)
+    return _End(missed, "", State.ABSENT, 0)
 
 
 def _keep_removed(root: Root, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
