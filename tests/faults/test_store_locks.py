@@ -35,7 +35,7 @@ from mq.store.operations.expire import expire_bucket
 from mq.store.operations.fetch import fetch
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue, retire_delayed, sweep_tombstones
-from mq.store.operations.reschedule import extend, release
+from mq.store.operations.reschedule import release, reschedule
 from mq.store.settings.configure import change_settings
 from mq.store.shovel.files import take_turn
 from mq.tools.fsck.repairs import repair_of
@@ -158,8 +158,7 @@ def test_a_longer_time_is_set_and_flushed_under_the_message_s_lock(
 ) -> None:
     delivery = fetched(place)
     files.seen.clear()
-    given = place.run(extend(place.root, delivery, delivery.stamp.due_ms + 60_000))
-    assert given is not None
+    place.run(reschedule(place.root, QUEUE, delivery.id, 90))
     assert (files.seen, files.unlocked) == (["stamp", "sync"], [])
 
 

@@ -39,7 +39,7 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/bulk/journal.py _check: if (mark := mark_of(root, queue)) is not None and mark.covers(uuid) before yield Flush(entries=(root.layout.queue(queue),))": "who rolls forward looks for the mark again",  # noqa: E501
     "mq/store/operations/publish.py assure_queue: yield Flush(entries=(root.layout.queue(draft.queue),)) behind if not queue_exists(root, draft.queue)": "who publishes looks for the queue again once the message is in delay/",  # noqa: E501
     "mq/store/keys/keyed.py take_links: of except FileNotFoundError: no raise QueueNotFound(queue.text) from None": "what follows, a rename or a look for the queue, says the same",  # noqa: E501
-    "mq/store/operations/remove.py remove: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
+    "mq/store/operations/remove.py remove_many: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/operations/sideline.py sideline: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/operations/reschedule.py reschedule: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/disk/replacing.py replace_file: yield Flush(files=(descriptor,)) behind made = files.descriptor_status(descriptor)": "the file has one inode, before its flush and after",  # noqa: E501

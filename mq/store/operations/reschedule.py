@@ -57,21 +57,6 @@ def release(root: Root, delivery: Delivery) -> Steps[bool]:
         return True
 
 
-def extend(root: Root, delivery: Delivery, due_ms: int) -> Steps[Delivery | None]:
-    """Sets another due time, in milliseconds since the epoch, on a message that this process has
-    claimed durably. None if the message has moved on. Durable on return: yes.
-    """
-    place = Place(State.DELAYED, delivery.queue, delivery.id, delivery.bucket)
-    with claimed(root, place.path(root.layout)) as claim:
-        if claim is None or claim.stamp != delivery.stamp:
-            return None
-        stamp = claim.stamp._replace(due_ms=due_ms)
-        root.files.stamp(claim.descriptor, stamp.mtime_ns())
-        yield Flush(files=(claim.descriptor,))
-    _record(root, Event.EXTENDED, place, stamp)
-    return delivery._replace(stamp=stamp)
-
-
 class _Wanted(NamedTuple):
     """The arguments of `reschedule`."""
 

@@ -2,7 +2,15 @@
 
 from faults.playing import At, plays
 from harness.api import UNKNOWN_ID, call, delete, fetch, make_queue, publish
+from harness.messages import new_id, put_file
 from harness.server import STREAMED_BYTES, Server
+
+from mq.model.errors import QueueNotFound
+from mq.model.names import QueueName
+from mq.store.operations.queues import create_queue
+from mq.store.operations.remove import Wanted, remove_many
+
+QUEUE = QueueName.parse("q")
 
 MESSAGE = f"/q/messages/{UNKNOWN_ID}"
 ONE_FILE = {"folder_max": 1}
@@ -90,6 +98,21 @@ async def not_deleted(at: At) -> None:
     server = await begun(at)
     at.watch()
     assert (await delete(server, UNKNOWN_ID)).status == 404
+
+
+@plays("delete a message: two of a queue that goes meanwhile")
+async def deleted_as_it_goes(at: At) -> None:
+    """One lies in delay/, and the other went with the queue."""
+    root = at.opened()
+    at.run(create_queue(root, QUEUE))
+    delayed, gone = new_id(), new_id()
+    put_file(at.top / "delay" / f"q:{delayed.text}")
+    assert root.facts.of(QUEUE).exists
+    (at.top / "queues/q").rename(at.top.parent / "away")
+    at.watch()
+    removed, missing = at.run(remove_many(root, QUEUE, [Wanted(delayed), Wanted(gone)]))
+    assert removed is True
+    assert isinstance(missing, QueueNotFound)
 
 
 @plays("delete a message: of a queue that is not found", method="DELETE", path=MESSAGE)

@@ -30,7 +30,7 @@ from mq.store.operations.queues import create_queue, delete_queue, sweep_tombsto
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq.store.operations.remove import remove
-from mq.store.operations.reschedule import extend, release, reschedule
+from mq.store.operations.reschedule import release, reschedule
 from mq.store.settings.configure import change_settings
 
 UUID = "01a20c26-881f-7134-a6ea-80676f881f38"
@@ -177,6 +177,16 @@ async def deleted_purged(at: At) -> None:
     assert (await delete(server, message_id)).status == 404
 
 
+@plays("purge a queue: delete a message that came later")
+async def deleted_later(at: At) -> None:
+    server = await begun(at)
+    at.run(mark(at.opened(), QUEUE, at.clock.now_ms() - 1))
+    at.clock.advance(FACTS_SETTLE_S)
+    message_id = await publish(server)
+    at.watch()
+    assert (await delete(server, message_id)).status == 202
+
+
 @plays("purge a queue: take its mark away, in buckets")
 async def mark_gone(at: At) -> None:
     server = await begun(at, in_buckets=True)
@@ -221,17 +231,6 @@ async def released_to_long_ago(at: At, deep: int) -> None:
         assert delivery is not None
         at.watch()
         assert place.run(release(place.root, delivery))
-
-
-@plays("extend, postpone, release: extend what was claimed for another")
-async def extended(at: At) -> None:
-    """The claim has flushed its folders."""
-    place = place_of(at)
-    [message_id] = place.publish()
-    delivery = place.run(claim(place.root, QUEUE, message_id, 30))
-    assert delivery is not None
-    at.watch()
-    assert place.run(extend(place.root, delivery, delivery.stamp.due_ms + 60_000))
 
 
 @plays("Buckets: take an empty one away")
