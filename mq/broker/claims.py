@@ -186,7 +186,7 @@ class Claimed(Protocol):
         ...
 
     def failed(self, error: MqError) -> None:
-        """A scan failed, or the queue has ended: all waiters are told."""
+        """A scan failed, or the queue has ended: tells all waiters."""
         ...
 
 
@@ -480,12 +480,12 @@ class Claimer:
                 return
             # The flush took longer than the visibility timeout: another may have it already.
             self._close(delivery)
-        is_told = delivery is None and self._came_to_nothing(candidate, future)
+        gets_error = delivery is None and self._came_to_nothing(candidate, future)
         waiter.credit += candidate.id.items or 1
         is_gone = waiter.is_gone
         if not is_gone:
             waiter.missed()
-        if is_told and error is not None:
+        if gets_error and error is not None:
             self._fail(None if is_gone else waiter, error)
         elif not is_gone:
             queue.stand_first(waiter)
@@ -493,7 +493,7 @@ class Claimer:
     def _came_to_nothing(
         self, candidate: Candidate, future: "asyncio.Future[Delivery | None]"
     ) -> bool:
-        """Whether the waiter is told of the error."""
+        """Whether the waiter gets the error."""
         queue, error = self._queue, future.exception()
         is_grouped = GROUP_BEGINS in candidate.key
         if isinstance(error, _HeldBack):
@@ -520,7 +520,7 @@ class Claimer:
             queue.totals.lost_races += 1
 
     def _was_refused(self, candidate: Candidate, error: BaseException) -> bool:
-        """A claim or a parting failed. Whether a waiter is told."""
+        """A claim or a parting failed. Whether a waiter gets the error."""
         queue = self._queue
         if isinstance(error, MessageUnreadable):
             queue.sidelines.was_sidelined(queue.name, candidate.id)

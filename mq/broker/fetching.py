@@ -23,8 +23,8 @@ _LEAST_BYTES: Final = 1
 
 class Cohort(Waiter):
     """A request for several messages at once: at most `files` claims, of `messages` together. Once
-    `future` is done, `found` has what was claimed, in the order of the queue. `is_dry`: no more was
-    ready.
+    `future` is done, `found` has the claimed messages, in the order of the queue. `is_dry`: no more
+    was ready.
     """
 
     __slots__ = ("_files", "error", "found", "future", "is_dry", "queue")

@@ -16,8 +16,8 @@ R = TypeVar("R")
 
 
 class Gathering(Generic[A, R]):
-    """Use it on the event loop's thread. `operation` does what was asked of a queue, and returns
-    the result or the error of each.
+    """Use it on the event loop's thread. `operation` does all that requests asked of a queue, and
+    returns the result or the error of each.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Served(Protocol):
         ...
 
     def failed(self, error: MqError) -> None:
-        """The queue has ended: all waiters are told."""
+        """The queue has ended: tells all waiters."""
         ...
 
 

@@ -140,9 +140,10 @@ def remove_many(
             ends.append(end)
             flushes[flush] = None
     if flushes:
+        flush = next(iter(flushes)) if len(flushes) == 1 else together(flushes)
         # The folder of a queue that was deleted meanwhile, or of a bucket that was reaped.
         with contextlib.suppress(FileNotFoundError):
-            yield together(flushes)
+            yield flush
     if any(isinstance(end, QueueNotFound) for end in ends):
         yield Flush(folders=(root.layout.remove, root.layout.queues))
     return [
