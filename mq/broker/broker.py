@@ -41,7 +41,6 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.disk.commit import Committer
 from mq.store.keys.entries import drop_stale
-from mq.store.operations.giving_back import release_many
 from mq.store.operations.peek import Head, Peeked, list_heads, peek
 from mq.store.operations.queues import (
     ANY_SHAPE,
@@ -52,6 +51,7 @@ from mq.store.operations.queues import (
     delete_queue,
 )
 from mq.store.operations.read import Choice, Reading
+from mq.store.operations.release import release_many
 from mq.store.operations.remove import Wanted, find_key, remove_by_key, remove_many
 from mq.store.operations.reschedule import reschedule
 from mq.store.operations.sideline import Sidelined

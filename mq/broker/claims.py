@@ -39,7 +39,7 @@ from mq.store.core.unserved import OWN_TTL, PurgeMark, own_expiry
 from mq.store.disk.commit import Committer
 from mq.store.disk.steps import Steps
 from mq.store.operations.fetch import fetch
-from mq.store.operations.reschedule import release
+from mq.store.operations.release import release_many
 from mq.store.packs.fetching import PackToPart, fetch_pack
 from mq.store.scan.order import Candidate
 
@@ -605,7 +605,8 @@ class Claimer:
         self._close(delivery)
         permit = queue.permit(delivery.id)
         try:
-            if await queue.committer.commit(release(queue.root, delivery)):
+            released = release_many(queue.root, queue.name, [delivery], unhandled=True)
+            if await queue.committer.commit(released):
                 queue.ended(delivery.id, permit)
                 queue.totals.released += delivery.id.items or 1
                 queue.added(delivery.id, headers=delivery.headers)

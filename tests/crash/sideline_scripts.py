@@ -15,9 +15,9 @@ from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.settings import write_fields
 from mq.store.operations.fetch import fetch
-from mq.store.operations.giving_back import release_many
 from mq.store.operations.purge import purge as mark
 from mq.store.operations.reap import reap
+from mq.store.operations.release import release_many
 
 SIDELINE = f"{ORDERS}_SIDELINE"
 

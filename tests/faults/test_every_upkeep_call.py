@@ -31,7 +31,7 @@ from mq.store.operations.fetch import fetch
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Timer
-from mq.store.operations.reschedule import release
+from mq.store.operations.release import release_many
 from mq.store.settings.configure import change_settings
 from mq.store.shovel.shovel import Pass, shovel_many
 from mq_mover.lapses import LeaseMover
@@ -73,7 +73,9 @@ def releasing(place: Place) -> Work:
     put_file(place.path / "queues" / QUEUE.text / place.message_id.text, BODY, 1, 0)
     delivery = run_alone(fetch(place.real, QUEUE, place.message_id, 30), NoFlusher())
     assert delivery is not None
-    return lambda: run_alone(release(place.root, delivery), place.flusher)
+    return lambda: run_alone(
+        release_many(place.root, QUEUE, [delivery], unhandled=True), place.flusher
+    )
 
 
 def redelivering(place: Place) -> Work:

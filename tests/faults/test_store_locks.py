@@ -35,7 +35,8 @@ from mq.store.operations.expire import expire_bucket
 from mq.store.operations.fetch import fetch
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue, retire_delayed, sweep_tombstones
-from mq.store.operations.reschedule import release, reschedule
+from mq.store.operations.release import release_many
+from mq.store.operations.reschedule import reschedule
 from mq.store.settings.configure import change_settings
 from mq.store.shovel.files import take_turn
 from mq.tools.fsck.repairs import repair_of
@@ -174,7 +175,8 @@ def test_what_goes_back_is_stamped_under_the_message_s_lock(
     if limit:
         place.pass_s(60)  # It has lapsed: else the delivery is no attempt.
     files.seen.clear()
-    assert place.run(release(place.root, delivery)) is (limit is None)
+    released = place.run(release_many(place.root, QUEUE, [delivery], unhandled=True))
+    assert bool(released) is (limit is None)
     assert files.seen[0] == "stamp"
     assert "stamp" not in files.unlocked
 

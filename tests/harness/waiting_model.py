@@ -54,7 +54,7 @@ class ModelCommitter:
 
     async def commit(self, operation: Steps[Any]) -> Any:
         """A release: the message is ready again."""
-        delivery = operation.gi_frame.f_locals["delivery"]
+        [delivery] = operation.gi_frame.f_locals["deliveries"]
         operation.close()
         self.released.append(delivery.id)
         self.put(delivery.id)

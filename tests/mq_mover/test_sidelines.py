@@ -18,11 +18,11 @@ from mq.store.core.find import whereabouts
 from mq.store.disk.files import Files
 from mq.store.disk.group import run_alone
 from mq.store.operations.fetch import fetch
-from mq.store.operations.giving_back import release_many
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue, delete_queue
 from mq.store.operations.redeliver import Timer
-from mq.store.operations.reschedule import release, reschedule
+from mq.store.operations.release import release_many
+from mq.store.operations.reschedule import reschedule
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 
@@ -227,7 +227,7 @@ def test_what_mq_gives_back_stays_to_be_sidelined(place: LeasingRoot) -> None:
     deliveries = [place.run(fetch(place.root, QUEUE, each, 60)) for each in ids]
     first, *rest = [each for each in deliveries if each is not None]
     place.pass_s(60)  # They have lapsed: else the deliveries are no attempts.
-    assert place.run(release(place.root, first)) is False
+    assert place.run(release_many(place.root, QUEUE, [first], unhandled=True)) == []
     assert place.run(release_many(place.root, QUEUE, rest)) == []
     for message_id in ids:
         assert whereabouts(place.root, QUEUE, message_id) is State.DELAYED
@@ -241,7 +241,7 @@ def test_what_was_claimed_and_not_delivered_is_no_attempt(place: LeasingRoot) ->
         delivery = place.run(fetch(place.root, QUEUE, message_id, 60))
         assert delivery is not None
         assert (delivery.stamp.receives, delivery.stamp.attempts) == (receives, 1)
-        assert place.run(release(place.root, delivery))
+        assert place.run(release_many(place.root, QUEUE, [delivery], unhandled=True))
 
 
 def test_one_that_a_client_releases_stays_to_be_sidelined(place: LeasingRoot) -> None:

@@ -142,7 +142,7 @@ NAMED = (
     ),
     _call(
         "a release of many brings back what was received often enough",
-        "mq/store/operations/giving_back.py",
+        "mq/store/operations/release.py",
         "_stays",
         "is_at_its_limit",
         "False",

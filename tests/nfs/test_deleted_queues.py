@@ -38,7 +38,7 @@ from mq.store.disk.group import run_alone
 from mq.store.leases.lease import claim
 from mq.store.opening import attach_root
 from mq.store.operations.fetch import fetch as fetch_one
-from mq.store.operations.giving_back import release_many
+from mq.store.operations.release import release_many
 
 
 @pytest.fixture(params=[False, True], ids=["asks again", "cannot tell"])

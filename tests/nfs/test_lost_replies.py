@@ -29,7 +29,7 @@ from mq.store.opening import open_root
 from mq.store.operations.fetch import fetch as fetch_steps
 from mq.store.operations.queues import sweep_tombstones
 from mq.store.operations.redeliver import forget
-from mq.store.operations.reschedule import release
+from mq.store.operations.release import release_many
 from mq.store.shovel.shovel import Pass, shovel_many
 from mq_mover.scheduler import Scheduler
 
@@ -143,7 +143,7 @@ async def test_a_release_is_done(clients: tuple[Mount, Mount], pair: Pair) -> No
     delivery = run_alone(claim, NoFlusher())
     assert delivery is not None
     clients[0].arm("rename", errno.ENOENT, "/queues/q/", done=True)
-    run_alone(release(root, delivery), NoFlusher())
+    run_alone(release_many(root, delivery.queue, [delivery], unhandled=True), NoFlusher())
     assert clients[0].hits() == {"lost rename": 1}
     back = await comes_true(lambda: fetched(other))
     assert (back.id, back.headers["X-Message-Receives"]) == (message_id, "2")

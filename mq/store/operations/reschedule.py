@@ -12,7 +12,7 @@ from mq.model.errors import Busy, DeliveredAgain, MessageLeased, MessageNotFound
 from mq.model.failure import Failure
 from mq.model.history import Event
 from mq.model.lifecycle import POSTPONE, RELEASE, State
-from mq.model.message import Delivery, GivenBack, Stamp
+from mq.model.message import GivenBack, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.core.failures import keep_failure
 from mq.store.core.find import PASSES, Precondition, nowhere, places_alive
@@ -27,34 +27,6 @@ from mq.store.format.bucket_names import leading
 from mq.store.format.layout import Place
 from mq.store.format.pipeline import parse_lease_file
 from mq.store.operations.sideline import is_at_its_limit
-
-
-def release(root: Root, delivery: Delivery) -> Steps[bool]:
-    """Returns a claimed message that was not delivered to its queue.
-
-    The delivery does not count as an attempt, unless its visibility timeout ended. In that case a
-    message at its `max_receives` becomes due and stays for mq-mover to sideline: False. Durable on
-    return: yes, if True.
-    """
-    place = Place(State.DELAYED, delivery.queue, delivery.id, delivery.bucket)
-    with claimed(root, place.path(root.layout)) as claim:
-        if claim is None or claim.stamp != delivery.stamp:
-            return False
-        now_ms = root.now_ms()
-        is_returned = claim.stamp.can_return(now_ms)
-        now = claim.stamp.given_back(now_ms, is_returned)
-        if not is_returned and is_at_its_limit(root, delivery.queue, now.attempts):
-            # Not flushed: after a crash it is due at its former time.
-            root.files.stamp(claim.descriptor, now.mtime_ns())
-            _record(root, Event.RELEASED, place, now)
-            return False
-        try:
-            yield from _release(root, place, claim, now)
-        except OSError as error:
-            if is_gone(error):
-                return False  # Its queue is gone; mq-mover decides.
-            raise
-        return True
 
 
 class _Wanted(NamedTuple):

@@ -16,6 +16,7 @@ from harness.waiting import comes_true
 
 from mq.model.errors import QueueNotFound
 from mq.model.limits import FORGOTTEN_AFTER_S
+from mq.model.message import GivenBack
 from mq.model.names import MessageId
 from mq.model.settings import QueueSettings
 from mq.store.core.facts import FACTS_SETTLE_S
@@ -30,7 +31,7 @@ from mq.store.operations.queues import create_queue, delete_queue, sweep_tombsto
 from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
 from mq.store.operations.remove import remove
-from mq.store.operations.reschedule import release, reschedule
+from mq.store.operations.reschedule import reschedule
 from mq.store.settings.configure import change_settings
 
 UUID = "01a20c26-881f-7134-a6ea-80676f881f38"
@@ -230,7 +231,7 @@ async def released_to_long_ago(at: At, deep: int) -> None:
         delivery = place.run(claim(place.root, QUEUE, message_id, 30))
         assert delivery is not None
         at.watch()
-        assert place.run(release(place.root, delivery))
+        place.run(reschedule(place.root, QUEUE, message_id, 0, None, GivenBack.UNHANDLED))
 
 
 @plays("Buckets: take an empty one away")

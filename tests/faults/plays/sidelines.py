@@ -19,9 +19,9 @@ from mq.model.shovel import ALL
 from mq.store.format.crossings import Crossing
 from mq.store.format.layout import Place
 from mq.store.operations.fetch import fetch as claim
-from mq.store.operations.giving_back import release_many
 from mq.store.operations.purge import PURGE_MARK_KEPT_S, sweep_purged
 from mq.store.operations.redeliver import Swept, sweep_overdue
+from mq.store.operations.release import release_many
 from mq.store.shovel.crossing_files import (
     Chosen,
     candidate_of,

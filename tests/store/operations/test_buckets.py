@@ -28,8 +28,8 @@ from mq.store.operations.queues import (
     delete_queue,
 )
 from mq.store.operations.redeliver import Redelivery, Timer, redeliver
+from mq.store.operations.release import release_many
 from mq.store.operations.remove import remove
-from mq.store.operations.reschedule import release
 
 QUEUE = QueueName.parse("q")
 
@@ -108,7 +108,8 @@ def test_a_bucket_is_made_but_never_its_queue(place: Place) -> None:
     delivery = run_alone(fetch(place.root, QUEUE, message_id, 30), place.flusher)
     assert delivery is not None
     run_alone(delete_queue(place.root, QUEUE, new_id().uuid), place.flusher)
-    assert not run_alone(release(place.root, delivery), place.flusher)
+    released = release_many(place.root, QUEUE, [delivery], unhandled=True)
+    assert run_alone(released, place.flusher) == []
     place.clock.advance(100)
     redelivery = redeliver(place.root, QUEUE, message_id, Timer(), delivery.bucket)
     assert run_alone(redelivery, place.flusher)[0] is Redelivery.RETIRED

@@ -15,7 +15,8 @@ from mq.model.message import Delivery
 from mq.model.names import MessageId
 from mq.store.disk.files import Files
 from mq.store.operations.fetch import fetch
-from mq.store.operations.reschedule import release, reschedule
+from mq.store.operations.release import release_many
+from mq.store.operations.reschedule import reschedule
 
 # What the mtime says of a second delivery.
 DELIVERED_AGAIN_NS = 1_900_000_000_000 * 1_000_000 + 2_000
@@ -78,7 +79,7 @@ def test_a_delivery_before_it_refuses_it(place: LeasingRoot) -> None:
 def test_what_has_lapsed_is_released_where_it_may_be_tried_again(place: LeasingRoot) -> None:
     delivery = delivered(place)
     place.pass_s(60 + 1)
-    assert place.run(release(place.root, delivery))
+    assert place.run(release_many(place.root, QUEUE, [delivery], unhandled=True))
     assert (place.top / "queues/q" / delivery.id.text).exists()
 
 
@@ -88,4 +89,4 @@ def test_a_release_that_fails_says_so(tmp_path: Path) -> None:
     delivery = delivered(place)
     files.fail("rename", errno.EIO)
     with pytest.raises(StorageFailed):
-        place.run(release(place.root, delivery))
+        place.run(release_many(place.root, QUEUE, [delivery], unhandled=True))

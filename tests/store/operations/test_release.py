@@ -15,8 +15,8 @@ from mq.model.names import MessageId
 from mq.store.core.find import whereabouts
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.operations.fetch import fetch
-from mq.store.operations.giving_back import RELEASED_PER_FLUSH_MAX, release_many
 from mq.store.operations.queues import delete_queue
+from mq.store.operations.release import RELEASED_PER_FLUSH_MAX, release_many
 from mq.store.operations.remove import remove
 from mq.store.operations.reschedule import reschedule
 from mq.store.scan.order import list_ready
