@@ -374,6 +374,7 @@ class Poll(Consumer):
 
     def missed(self) -> None:
         self.is_fresh = self._is_late
+        self._wait()
 
     def found_nothing(self) -> None:
         if self._is_late or self._drains():

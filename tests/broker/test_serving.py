@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from harness.clock import FakeClock
-from harness.waiting_model import Customer, ModelQueue, fetch, message
+from harness.waiting import comes_true
+from harness.waiting_model import Customer, ModelQueue, fetch, message, poll
 
 from mq.broker.waiting import Waiter
 from mq.model.errors import Busy, QueueNotFound, StorageFailed
@@ -174,6 +175,19 @@ async def test_a_fetch_whose_claim_is_lost_with_its_queue_is_told(queue: ModelQu
     queue.end_claims()
     await turns()
     assert isinstance(found.future.exception(), QueueNotFound)
+
+
+async def test_a_poll_whose_claim_is_lost_waits_no_longer_than_it_asked(queue: ModelQueue) -> None:
+    queue.model.put(message(1))
+    found = poll(queue, 5)
+    await turns()
+    queue.take(message(1))
+    queue.end_claims()
+    await turns()
+    assert not found.future.done()
+    queue.clock.advance(5)
+    assert await comes_true(found.future.done, "the end of the wait")
+    assert found.future.result() is None
 
 
 async def test_a_claim_that_fails_is_one_fetch_s_error(queue: ModelQueue) -> None:

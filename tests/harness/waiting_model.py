@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from harness.api import STILL_MS, id_at
 from harness.clock import FakeClock
-from mq.broker.consumers import Consumer, Fetch, Terms
+from mq.broker.consumers import Consumer, Fetch, Poll, Terms
+from mq.broker.deadlines import Deadlines
 from mq.broker.memory import Memory
 from mq.broker.permits import Permits
 from mq.broker.queue import Queue
@@ -166,6 +167,14 @@ class Customer:
     def resume(self) -> None:
         self.is_paused = False
         self.consumer.resume()
+
+
+def poll(queue: ModelQueue, wait_s: float) -> Poll:
+    """A long poll that has begun, of a clock that only tests advance."""
+    deadlines = Deadlines(queue.clock.steady_s)
+    found = Poll(queue, deadlines, queue.clock.steady_s() + wait_s, lambda: False, Terms())
+    found.begin()
+    return found
 
 
 def fetch(queue: ModelQueue, priority: int = 0, selection: Selection | None = None) -> Fetch:
