@@ -64,8 +64,11 @@ async def test_a_released_message_is_fetched_while_its_release_is_still_flushed(
     with pytest.raises(asyncio.CancelledError):
         await gone
     await comes_true(lambda: connections(server) == 0)
-    release = files.hold("sync", "/delay/q:")
+    move = files.hold("rename", f"/delay/q:{message_id}")
     claim.open()
+    assert await asyncio.to_thread(move.reached.wait, PATIENCE_S)
+    release = files.hold("sync_folder", "/queues/q")
+    move.open()
     try:
         assert await asyncio.to_thread(release.reached.wait, PATIENCE_S)
         assert (root / "queues" / "q" / message_id).exists()
