@@ -501,8 +501,10 @@ class ReadyList:
 
     def _park(self, candidate: Candidate) -> None:
         group = group_in(candidate.name)
+        if candidate.name in self._unsure:
+            self.hide(group)
         if group in self._hidden:
-            return  # A message before it was left out, and is not known now.
+            return  # A message before it was left out, or may be there, and is not known now.
         parked = self._parked.get(group)
         if parked is None:
             parked = self._parked[group] = Parked(self._scanned_s)

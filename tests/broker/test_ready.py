@@ -383,6 +383,21 @@ def test_a_head_that_is_ready_again_is_taken_before_those_that_are_parked() -> N
     assert shop.takes() == of_group(2)
 
 
+def test_what_waits_for_a_scan_waits_for_it_after_a_head_too() -> None:
+    """Another process has published message 2 before this one published message 3."""
+    shop = Grouped()
+    shop.scans(of_group(1))
+    shop.ready.offer(of_group(3))
+    assert shop.takes() == of_group(1)
+    assert shop.takes() is None
+    shop.scans(of_group(2), of_group(3))  # Passes the group over.
+    shop.ends(of_group(1))
+    assert shop.takes() is None
+    assert shop.ready.is_due_for_scan(shop.now_s)
+    shop.scans(of_group(2), of_group(3))
+    assert shop.takes() == of_group(2)
+
+
 def test_by_priority_too_a_group_is_taken_one_by_one() -> None:
     shop = Grouped()
     shop.scans(of_group(1), of_group(2), message_id(3), of_group(4, group="b"))
