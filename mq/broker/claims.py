@@ -480,11 +480,11 @@ class Claimer:
                 return
             # The flush took longer than the visibility timeout: another may have it already.
             self._close(delivery)
-        gets_error = delivery is None and self._came_to_nothing(candidate, future)
         waiter.credit += candidate.id.items or 1
-        is_gone = waiter.is_gone
-        if not is_gone:
+        if not waiter.is_gone:
             waiter.missed()
+        gets_error = delivery is None and self._came_to_nothing(candidate, future)
+        is_gone = waiter.is_gone  # With its queue, perhaps.
         if gets_error and error is not None:
             self._fail(None if is_gone else waiter, error)
         elif not is_gone:

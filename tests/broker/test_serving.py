@@ -281,6 +281,18 @@ async def test_what_comes_while_no_one_waits_is_for_the_next_that_comes(queue: M
     assert one.got_ids == [message(each) for each in range(3)]
 
 
+async def test_a_claim_that_finds_no_queue_ends_all_and_each_knows_its_claims(
+    queue: ModelQueue,
+) -> None:
+    one = await customer(queue, 5)
+    queue.publish(message(1), message(2))
+    queue.end_claims(1, QueueNotFound("q"))
+    await turns()
+    assert [type(each) for each in one.errors] == [QueueNotFound]
+    assert one.consumer.is_gone
+    assert one.claims == 1
+
+
 async def test_all_are_told_of_the_queue_s_end(queue: ModelQueue) -> None:
     waits, has_no_credit, found = await customer(queue), await customer(queue, 0), fetch(queue)
     queue.failed(QueueNotFound("q"))

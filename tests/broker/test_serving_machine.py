@@ -165,6 +165,7 @@ class Waiting(RuleBasedStateMachine):
         for each in self.consumers:
             assert each.consumer.credit >= 0
             assert each.consumer.in_flight <= each.room_for
+            assert each.claims == each.consumer.in_flight
             if each.consumer in standing:
                 assert each.consumer.credit > 0
                 assert not each.is_paused

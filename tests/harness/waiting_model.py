@@ -141,6 +141,8 @@ class Customer:
         self.errors: list[Exception] = []
         self.room_for = room_for
         self.is_paused = False
+        self.claims = 0
+        """How many it heard to begin, and not to end."""
 
     def begin(self) -> None:
         self.consumer.begin()
@@ -149,15 +151,20 @@ class Customer:
         return self.room_for - self.consumer.in_flight
 
     def begins(self) -> None:
+        self.claims += 1
         assert self.consumer.in_flight <= self.room_for
 
     def got(self, delivery: Delivery) -> None:
+        self.claims -= 1
         self.got_ids.append(delivery.id)
         self.consumer.go_on()
 
-    def missed(self) -> None: ...
+    def missed(self) -> None:
+        self.claims -= 1
 
     def failed(self, error: Exception) -> None:
+        # Those that it hears no more of.
+        assert self.claims == self.consumer.in_flight
         self.errors.append(error)
 
     def pause(self) -> None:
