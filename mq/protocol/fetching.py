@@ -36,8 +36,8 @@ SELECT: Final = Terms(
 CONSUMER_PRIORITY: Final = Whole(
     "priority", 0, PRIORITY_MAX,
     "The consumer's priority, not the messages'. While one of a higher priority waits, or has "
-    "credit, others do not get the messages that it would take; equals take turns. With `select`, "
-    "and between several mqs on one root, this holds in each process alone.",
+    "credit and reads, others do not get the messages that it would take; equals take turns. With "
+    "`select`, and between several mqs on one root, this holds in each process alone.",
     default=0,
 )  # fmt: skip
 COUNT: Final = Whole(
