@@ -183,8 +183,12 @@ class Stage:
             lambda root, flusher: Reaper(root.files, root.clock, root.layout.remove, 0).run_once()
         )
 
-    def moved(self, message_id: str, to: State, queue: str = ORDERS) -> None:
-        self.disk.mark("moved", queue=queue, id=message_id, to=to.value)
+    def moved(
+        self, message_id: str, to: State, queue: str = ORDERS, is_timeless: bool = False
+    ) -> None:
+        """`is_timeless`: its due time was not flushed."""
+        facts = {"to": to.value, "is_timeless": is_timeless}
+        self.disk.mark("moved", queue=queue, id=message_id, **facts)
 
     def ready(self, message_id: str, queue: str = ORDERS) -> Path:
         return self._there(self.root / "queues" / queue, message_id)
