@@ -178,6 +178,17 @@ async def deleted_purged(at: At) -> None:
     assert (await delete(server, message_id)).status == 404
 
 
+@plays("purge a queue: extend a message that was purged")
+async def extended_purged(at: At) -> None:
+    server = await begun(at)
+    message_id = await publish(server)
+    at.run(mark(at.opened(), QUEUE, at.clock.now_ms()))
+    at.clock.advance(FACTS_SETTLE_S)
+    at.watch()
+    path = f"/q/messages/{message_id}"
+    assert (await call(server, "PATCH", path, json={"due_in_s": 60})).status == 404
+
+
 @plays("purge a queue: delete a message that came later")
 async def deleted_later(at: At) -> None:
     server = await begun(at)
