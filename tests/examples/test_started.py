@@ -60,7 +60,9 @@ def test_the_tutorial(tmp_path: Path) -> None:
             if "shovel start" in text:
                 script += "until grep -q 'cooked soup' worker.log; do sleep 0.1; done\n"
             script += AFTER_EACH
-        script = script.replace(" /tmp/mq", f" {tmp_path}/root").replace("/tmp/fetched", "fetched")
+        # Not a part of where temporary files go.
+        script = re.sub(r"/tmp/mq(?![.\w])", f"{tmp_path}/root", script)
+        script = script.replace("/tmp/fetched", "fetched")
         script = script.replace(URL, daemon.url.removeprefix("http://"))
         outputs = run_examples(CURL + script, env={**os.environ, "MQ_URL": daemon.url})
         log = (tmp_path / "worker.log").read_text()
