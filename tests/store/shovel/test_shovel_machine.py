@@ -154,6 +154,7 @@ class Crossing(RuleBasedStateMachine):
     @rule(number=numbers)
     def end_in_the_middle(self, number: int) -> None:
         operation = self.running.pop(number % len(self.running))
+        self.publishing.pop(id(operation), None)  # Another may have this id later.
         operation.close()
 
     # What is always so
@@ -218,7 +219,7 @@ class Crossing(RuleBasedStateMachine):
             if message_id is not None and message_id not in self.asked:
                 self.ids.append(message_id)
         except MqError:
-            pass
+            self.publishing.pop(id(operation), None)  # Another may have this id later.
         else:
             return
         self.running.remove(operation)
