@@ -280,9 +280,12 @@ class Broker:
                 self.permits.ended(name, message_id.text)
             return
         (queue or self._known(name)).totals.deleted += end * (message_id.items or 1)
-        used = self._queues.get(name.text)
-        if used is not None and (message_id.group or self.permits.are_used):
-            used.let_go(message_id)
+        if message_id.group or self.permits.are_used:
+            self._let_go(name, message_id)
+
+    def _let_go(self, name: QueueName, message_id: MessageId) -> None:
+        if (queue := self._queues.get(name.text)) is not None:
+            queue.let_go(message_id)
 
     async def find_key(self, name: QueueName, key: Key) -> MessageId:
         """The living message that has the lookup key. Raises QueueNotFound, KeyNotFound,
@@ -304,8 +307,8 @@ class Broker:
         def ended(future: "asyncio.Future[bool]") -> None:
             if self._ended(queue, future):
                 (queue or self._known(name)).totals.deleted += future.result()
-                if message_id is not None and (used := self._queues.get(name.text)) is not None:
-                    used.let_go(message_id)
+                if message_id is not None:
+                    self._let_go(name, message_id)
 
         future.add_done_callback(ended)
         await asyncio.shield(future)

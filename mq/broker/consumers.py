@@ -224,6 +224,9 @@ class Consumer(BaseConsumer):
         if self._taker is not None:
             self._taker.missed()
 
+    def found_nothing(self) -> None:
+        """It waits on."""
+
     def failed(self, error: BaseException) -> None:
         """The queue has ended, or a scan or claim failed."""
         taker = self._taker
@@ -278,6 +281,9 @@ class Fetch(Waiter):
     @property
     def is_gone(self) -> bool:
         return self.future.done()
+
+    def begins(self) -> None:
+        """It has the one claim."""
 
     def got(self, delivery: Delivery) -> None:
         self.future.set_result(delivery)

@@ -1,6 +1,7 @@
 """One queue in one process: its waiters, the ready lists, and the cached bodies."""
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -89,9 +90,9 @@ class BaseConsumer(Waiter):
 
     __slots__ = ()
 
+    @abstractmethod
     def sit(self) -> None:
         """Waits to become the active consumer, as the queue has one from here on."""
-        raise NotImplementedError
 
 
 class Queue:

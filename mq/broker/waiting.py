@@ -7,6 +7,7 @@ served goes to the end of its line; one without credit, or whose client does not
 none.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import ClassVar, TypeAlias
@@ -18,7 +19,7 @@ LineKey: TypeAlias = tuple[int, Selection | None]
 _Line: TypeAlias = "OrderedDict[Waiter, None]"
 
 
-class Waiter:
+class Waiter(ABC):
     """A request or a subscription that takes messages of a queue, of a `selection` if it has one.
 
     `credit`: how many more messages it takes. With `takes_packs` it takes packs whole, and the last
@@ -51,9 +52,9 @@ class Waiter:
         self.number = 0
 
     @property
+    @abstractmethod
     def is_gone(self) -> bool:
         """Whether it takes no delivery any more, not even of a claim that goes on."""
-        raise NotImplementedError
 
     @property
     def wants(self) -> bool:
@@ -66,19 +67,23 @@ class Waiter:
         """
         return self.credit
 
+    @abstractmethod
     def begins(self) -> None:
         """A claim begins for it."""
 
+    @abstractmethod
     def got(self, delivery: Delivery) -> None:
         """A claim brought a message. It is no longer `in_flight`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def missed(self) -> None:
         """A claim brought nothing; its credit is as before. It goes on in front of its line."""
 
+    @abstractmethod
     def found_nothing(self) -> None:
         """Nothing is ready for it."""
 
+    @abstractmethod
     def failed(self, error: BaseException) -> None:
         """A claim failed."""
 

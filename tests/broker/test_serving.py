@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from harness.clock import FakeClock
 from harness.waiting import comes_true
-from harness.waiting_model import Customer, ModelQueue, fetch, message, poll
+from harness.waiting_model import Customer, ModelQueue, fetch, message, poll, turns
 
 from mq.broker.waiting import Waiter
 from mq.model.errors import Busy, QueueNotFound, StorageFailed
@@ -14,12 +14,6 @@ from mq.model.selection import Selection
 
 URGENT = Selection.parse("priority:5..")
 CALM = Selection.parse("priority:..4")
-
-
-async def turns() -> None:
-    """Lets callbacks run that callbacks begin."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 @pytest.fixture

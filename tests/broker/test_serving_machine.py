@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from harness.chance import examples
 from harness.clock import FakeClock
-from harness.waiting_model import Customer, ModelQueue, fetch, is_of, message
+from harness.waiting_model import Customer, ModelQueue, fetch, is_of, message, turns
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -48,8 +48,7 @@ class Waiting(RuleBasedStateMachine):
 
         async def acting() -> T:
             done = act()
-            for _ in range(30):
-                await asyncio.sleep(0)
+            await turns()
             return done
 
         return self.loop.run_until_complete(acting())

@@ -168,25 +168,16 @@ async def purged_as_late(at: At) -> None:
         place.run(mark(place.root, QUEUE, 1))
 
 
-@plays("purge a queue: delete a message that was purged")
-async def deleted_purged(at: At) -> None:
+@plays("purge a queue: delete a message that was purged", method="DELETE")
+@plays("purge a queue: extend a message that was purged", method="PATCH")
+async def settled_purged(at: At, method: str) -> None:
     server = await begun(at)
-    message_id = await publish(server)
+    path = f"/q/messages/{await publish(server)}"
     at.run(mark(at.opened(), QUEUE, at.clock.now_ms()))
     at.clock.advance(FACTS_SETTLE_S)
     at.watch()
-    assert (await delete(server, message_id)).status == 404
-
-
-@plays("purge a queue: extend a message that was purged")
-async def extended_purged(at: At) -> None:
-    server = await begun(at)
-    message_id = await publish(server)
-    at.run(mark(at.opened(), QUEUE, at.clock.now_ms()))
-    at.clock.advance(FACTS_SETTLE_S)
-    at.watch()
-    path = f"/q/messages/{message_id}"
-    assert (await call(server, "PATCH", path, json={"due_in_s": 60})).status == 404
+    wanted = {"due_in_s": 60} if method == "PATCH" else None
+    assert (await call(server, method, path, json=wanted)).status == 404
 
 
 @plays("purge a queue: delete a message that came later")
