@@ -39,7 +39,6 @@ from mq.store.core.unserved import OWN_TTL, PurgeMark, own_expiry
 from mq.store.disk.commit import Committer
 from mq.store.disk.steps import Steps
 from mq.store.operations.fetch import fetch
-from mq.store.operations.release import release_many
 from mq.store.packs.fetching import PackToPart, fetch_pack
 from mq.store.scan.order import Candidate
 
@@ -149,12 +148,8 @@ class Claimed(Protocol):
         """
         ...
 
-    def permit(self, message_id: MessageId) -> int:
-        """The permit of a delivery of the message; 0 in a queue without limits."""
-        ...
-
-    def ended(self, message_id: MessageId, permit: int | None = None) -> None:
-        """A delivery of the message ended, or, with another `permit`, the next one has begun."""
+    def release(self, delivery: Delivery) -> None:
+        """Releases, in the background, a message whose waiter is gone."""
         ...
 
     def took(self) -> None:
@@ -249,10 +244,6 @@ class Claimer:
     def pending(self) -> "set[asyncio.Future[Any]]":
         tasks = [each for each in (self._scanning, self._scanner.clearing) if each is not None]
         return {*tasks, *self.background, *(claim.future for claim in self._claims)}
-
-    def release(self, delivery: Delivery) -> None:
-        """Releases, in the background, a message whose waiter is gone."""
-        self._in_background(self._put_back(delivery))
 
     # Serving
 
@@ -578,7 +569,7 @@ class Claimer:
 
     def _hand_over(self, delivery: Delivery, waiter: Waiter) -> None:
         if waiter.is_gone:
-            self.release(delivery)
+            self._queue.release(delivery)
             return
         try:
             waiter.got(delivery)
@@ -599,19 +590,3 @@ class Claimer:
         """Creates the sideline, then makes the message a candidate again."""
         if await self._queue.sidelines.prepare(self._queue.name):
             self._queue.added(message_id, headers=())
-
-    async def _put_back(self, delivery: Delivery) -> None:
-        queue = self._queue
-        self._close(delivery)
-        permit = queue.permit(delivery.id)
-        try:
-            released = release_many(queue.root, queue.name, [delivery], unhandled=True)
-            if await queue.committer.commit(released):
-                queue.ended(delivery.id, permit)
-                queue.totals.released += delivery.id.items or 1
-                queue.added(delivery.id, headers=delivery.headers)
-        except Unavailable as error:
-            _log.warning(
-                "could not release a message; it becomes ready when it is due",
-                extra={"fields": {"queue": queue.name.text, "error": repr(error)}},
-            )

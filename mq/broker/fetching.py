@@ -1,7 +1,6 @@
 """Fetching many messages in one request, in cohorts of claims, so that it uses bounded memory."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from mq.broker.broker import Broker
@@ -113,19 +112,9 @@ async def fetch_many(
         if not found:
             raise
     except BaseException:
-        release_all(broker, queue, found)
+        broker.begin_release(found, unhandled=True)
         raise
     return found
-
-
-def release_all(broker: Broker, queue: Queue, deliveries: Sequence[Delivery]) -> None:
-    """Releases, in the background, messages that the caller did not take."""
-    packed = [delivery for delivery in deliveries if delivery.id.pack_size]
-    for delivery in deliveries:
-        if not delivery.id.pack_size:
-            queue.release(delivery)
-    if packed:
-        broker.begin_release(packed, unhandled=True)
 
 
 async def _claim(

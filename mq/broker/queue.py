@@ -72,6 +72,12 @@ class Process(Protocol):
 
     def begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 
+    def begin_release(
+        self, deliveries: Sequence[Delivery], unhandled: bool = False
+    ) -> "asyncio.Task[None]":
+        """Releases messages, in the background. `unhandled`: they are no attempts."""
+        ...
+
     def refreshing(self, queue: "Queue") -> "asyncio.Task[None] | None":
         """The pending read of the queue's settings, where one is due."""
         ...
@@ -134,7 +140,7 @@ class Queue:
         ready = ReadyList(process.share, process.ids, groups=self.groups)
         self._claimer = Claimer(self, scanner, ready)
         self._selections = Selections(self)
-        self.serve = Serving(self, self.lines).serve
+        self.serve = Serving(self).serve
         self._publishing: dict[str, bytes] = {}
         """The header blocks of what this process is publishing."""
         self._added_early: set[str] = set()
@@ -199,7 +205,7 @@ class Queue:
 
     def release(self, delivery: Delivery) -> None:
         """Releases, in the background, a message whose consumer is gone."""
-        self._claimer.release(delivery)
+        self._process.begin_release([delivery], unhandled=True)
 
     async def drain(self) -> None:
         """Waits until all claims and background tasks of the queue are done."""

@@ -7,23 +7,14 @@ called when a waiter stands, when messages become ready, and when claims or scan
 
 from typing import Protocol
 
-from mq.broker.claims import Claimer
-from mq.broker.permits import QueuePermits
-from mq.broker.waiting import LineKey, Lines, Waiter
+from mq.broker.claims import Claimed, Claimer
+from mq.broker.waiting import LineKey, Waiter
 from mq.model.errors import MqError
 from mq.model.selection import Selection
-from mq.model.settings import QueueSettings
-from mq.store.core.root import Root
 
 
-class Served(Protocol):
+class Served(Claimed, Protocol):
     """The queue."""
-
-    root: Root
-    settings: QueueSettings
-    permits: QueuePermits | None
-    claimers: list[Claimer]
-    is_parting: bool
 
     def claimer(self, selection: Selection | None) -> Claimer: ...
 
@@ -31,22 +22,12 @@ class Served(Protocol):
         """Raises QueueExpired where the queue delivers no messages any more."""
         ...
 
-    def waits_for_room(self) -> None: ...
-
-    def yields(self, priority: int) -> bool:
-        """Whether consumers of another process have precedence over this priority."""
-        ...
-
-    def failed(self, error: MqError) -> None:
-        """The queue has ended: tells all waiters."""
-        ...
-
 
 class Serving:
     """Who waits for a queue's messages, and gets them."""
 
-    def __init__(self, queue: Served, lines: Lines) -> None:
-        self.lines = lines
+    def __init__(self, queue: Served) -> None:
+        self._lines = queue.lines
         self._queue = queue
         self._is_serving = self._is_to_serve_again = False
 
@@ -64,7 +45,7 @@ class Serving:
             self._is_serving = False
 
     def _serve(self) -> None:
-        queue, lines = self._queue, self.lines
+        queue, lines = self._queue, self._lines
         if queue.is_parting:
             return  # Its end serves.
         if not lines or not self._gives():
@@ -84,7 +65,7 @@ class Serving:
 
     def _serve_one(self, waiter: Waiter, now_s: float) -> bool:
         """Whether its line goes on: the waiter was served, or has left."""
-        lines, claimer = self.lines, self._queue.claimer(waiter.selection)
+        lines, claimer = self._lines, self._queue.claimer(waiter.selection)
         if waiter.is_gone or waiter.credit <= 0:
             lines.leave(waiter)
             return True
@@ -136,4 +117,4 @@ class Serving:
         """Tells the waiters that nothing is ready, once no claim of theirs is in progress."""
         for claimer in list(self._queue.claimers):
             if not claimer.claims:
-                self.lines.find_nothing(self.lines.fresh(claimer.selection))
+                self._lines.find_nothing(self._lines.fresh(claimer.selection))

@@ -14,7 +14,6 @@ from typing import Final, TypeAlias
 from mq.broker import batches, fetching
 from mq.broker.broker import Broker
 from mq.broker.memory import Reservation
-from mq.broker.queue import Queue
 from mq.http import messages
 from mq.http.answers import Answer, Result, Streamed, json_answer
 from mq.http.bodies import download, held_body, json_object
@@ -139,20 +138,18 @@ async def _fetch_many(
     wanted = terms_of(request.query, request.headers)
     terms = messages.consumer_terms(request, wanted, wanted.packs)
     name, broker = QueueName.parse(path["queue"]), service.broker
-    queue = await broker.queue(name)
     found = await fetching.fetch_many(broker, name, count, terms, wanted.wait_s)
     if not found:
         return _NOTHING
     headers = {**_NO_STORE, **OWN_ORIGIN, "Content-Type": MEDIA_TYPE}
-    return Streamed(200, headers, _Rows(broker, queue, deque(found)), None)
+    return Streamed(200, headers, _Rows(broker, deque(found)), None)
 
 
 class _Rows:
     """The rows of a fetch of many. Messages that were not sent are released at the end."""
 
-    def __init__(self, broker: Broker, queue: Queue, unsent: deque[Delivery]) -> None:
+    def __init__(self, broker: Broker, unsent: deque[Delivery]) -> None:
         self._broker = broker
-        self._queue = queue
         self._unsent = unsent
         self._body: Download | None = None
 
@@ -176,7 +173,8 @@ class _Rows:
 
     async def close(self) -> None:
         """Releases the messages that were not sent."""
-        fetching.release_all(self._broker, self._queue, self._unsent)
+        if self._unsent:
+            self._broker.begin_release(list(self._unsent), unhandled=True)
         if self._body is not None:
             await self._body.close()
 

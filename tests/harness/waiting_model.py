@@ -3,7 +3,7 @@ claimers, and no folders.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,14 +59,6 @@ class ModelCommitter:
         operation.close()
         return future
 
-    async def commit(self, operation: Steps[Any]) -> Any:
-        """A release: the message is ready again."""
-        [delivery] = operation.gi_frame.f_locals["deliveries"]
-        operation.close()
-        self.released.append(delivery.id)
-        self.put(delivery.id)
-        return True
-
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         if function.__name__ == "_list":
             return self.listing(None)
@@ -105,6 +97,7 @@ class ModelQueue(Queue):
             watch=lambda queue: None,
             refreshing=lambda queue: None,
             forget=lambda queue: queue.was_forgotten(),
+            begin_release=self._was_released,
         )
         super().__init__(QUEUE, cast(Any, process), QueueSettings())
 
@@ -122,6 +115,11 @@ class ModelQueue(Queue):
     def take(self, message_id: MessageId) -> None:
         """Another process takes it."""
         self.model.ready.remove(message_id)
+
+    def _was_released(self, deliveries: Sequence[Delivery], unhandled: bool = False) -> None:
+        ids = [each.id for each in deliveries]
+        self.model.released += ids
+        self.publish(*ids)
 
     def end_claims(self, count: int = 1, error: Exception | None = None) -> None:
         """Ends the first `count` claims."""
