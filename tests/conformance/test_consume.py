@@ -17,6 +17,7 @@ from harness.api import (
     publish_lines,
 )
 from harness.consuming import PATH, Consumer, consuming
+from harness.faults import FaultyFiles
 from harness.folders import message_files
 from harness.server import Serve, Server, commit_modes
 from harness.waiting import comes_true
@@ -24,6 +25,7 @@ from websockets.asyncio.client import connect
 
 from mq.model.limits import BODY_HELD_BYTES_MAX, CHUNK_BYTES
 from mq.protocol.consume.frames import CREDIT_MAX
+from mq.protocol.consume.session import CLAIMED_AHEAD_MAX
 
 LARGE = BODY_HELD_BYTES_MAX + 3 * CHUNK_BYTES + 7
 
@@ -197,6 +199,25 @@ async def test_queues_of_a_connection_take_turns(server: Server) -> None:
     last = {name: max(at for at, each in enumerate(got) if each == name) for name in names}
     assert max(got.index(name) for name in names) < min(last.values())
     assert sorted(got) == sorted(names * 200)
+
+
+async def test_a_queue_that_waits_for_room_has_its_turn_once_another_is_left(
+    serve: Serve,
+) -> None:
+    files = FaultyFiles()
+    server = await serve(files=files)
+    for name in ("a", "b"):
+        await make_queue(server, name)
+    await publish_lines(server, [b"x"] * CLAIMED_AHEAD_MAX, "a")
+    await publish(server, b"b", "b")
+    async with consuming(server) as consumer:
+        gate = files.hold("open_claimed", "/queues/a/")
+        await consumer.subscribe("a", credit=CLAIMED_AHEAD_MAX)
+        await comes_true(gate.reached.is_set, "claims of all that may be claimed ahead")
+        await consumer.subscribe("b")
+        assert await consumer.statuses(unsubscribe=["a"]) == [200]
+        gate.open()
+        assert await consumer.bodies(1) == [b"b"]
 
 
 async def test_a_consumer_of_a_higher_priority_goes_first(server: Server) -> None:
