@@ -61,7 +61,13 @@ class StreamedBody:
         file = cast(BinaryIO, self._file)
         if again and self._start is not None:
             await asyncio.to_thread(file.seek, self._start)
-        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
+        # No read at the end of a size that is known: mq may have answered meanwhile, and the
+        # connection of a request that still sends is closed.
+        read = 0
+        while self.size is None or read < self.size:
+            if not (piece := await asyncio.to_thread(file.read, PIECE_BYTES)):
+                return
+            read += len(piece)
             yield piece
 
 

@@ -20,6 +20,7 @@ from mq.client.errors import (
 from mq.client.forks import check_inherited
 from mq.client.options import CLOSE_S
 from mq.client.sending import Call, Sender, done_after, nothing
+from mq.client.together import together
 from mq.client.transport import Answer, Request
 from mq.client.values import Content, Extended, Failed, Reason, Settled, Sidelined
 from mq.client.wire import Members, Row, priority_and_key
@@ -316,10 +317,13 @@ async def return_unhandled(messages: Iterable[AsyncMessage]) -> None:
     for each in messages:
         if each.settled is None:
             parts.setdefault((each.settler, each.queue), []).append(each)
-    async with asyncio.TaskGroup() as returns:
-        for (settler, _), of in parts.items():
-            for first in range(0, len(of), BATCH_MESSAGES_MAX):
-                returns.create_task(_give_back(settler, of[first : first + BATCH_MESSAGES_MAX]))
+    await together(
+        *(
+            _give_back(settler, of[first : first + BATCH_MESSAGES_MAX])
+            for (settler, _), of in parts.items()
+            for first in range(0, len(of), BATCH_MESSAGES_MAX)
+        )
+    )
 
 
 async def _give_back(settler: Settler, messages: Sequence[AsyncMessage]) -> None:

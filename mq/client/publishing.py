@@ -1,6 +1,5 @@
 """Publishes to a queue: one message, many, lines."""
 
-import asyncio
 import dataclasses
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +11,7 @@ from mq.client import wire
 from mq.client.bodies import GivenBody, body_of
 from mq.client.errors import ClientError, NotUsable, Problem, Unanswered
 from mq.client.sending import Again, Call, OfQueue, Sender
+from mq.client.together import together
 from mq.client.transport import Answer, BodyStream, Pairs, Request
 from mq.client.values import ABSENT, Absent, NewMessage, Published
 from mq.client.wire import Given, Members
@@ -129,13 +129,7 @@ class Publishing(OfQueue):
                     if isinstance(end.problem, Unanswered):
                         unreachable = end.problem
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(concurrency):
-                    group.create_task(publisher())
-        except BaseExceptionGroup as failed:
-            # The first is the cause: it cancelled the others' tasks.
-            raise failed.exceptions[0] from None
+        await together(*(publisher() for _ in range(concurrency)))
         return found
 
     async def _publish_part(self, part: "list[NewMessage]") -> list[Published]:

@@ -13,6 +13,7 @@ from mq.client.message import AsyncMessage, Settler, return_unhandled
 from mq.client.messages import POLLER_NAME_BYTES, Terms, fetch_many_call
 from mq.client.options import CLOSE_S
 from mq.client.sending import Sender
+from mq.client.together import together
 from mq.client.values import Subscription
 
 # How long mq holds a poll.
@@ -32,12 +33,7 @@ class ByPoll:
 
     async def run(self) -> None:
         """Runs until it is cancelled. Raises final errors, and those of a queue's first fetch."""
-        try:
-            async with asyncio.TaskGroup() as polls:
-                for each in self._wanted:
-                    polls.create_task(self._poll(each))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+        await together(*(self._poll(each) for each in self._wanted))
 
     async def _poll(self, wanted: Subscription) -> None:
         sender = self._sender

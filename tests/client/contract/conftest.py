@@ -43,6 +43,8 @@ SERVERS = ("live", "fake")
 WITH_THE_FAKE = ("test_consuming", "test_publishing")
 
 
+# First, so that a test has the same name in a run of its own: the order says which word is first.
+@pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server_of" in metafunc.fixturenames:
         has_fake = metafunc.module.__name__.endswith(WITH_THE_FAKE)

@@ -1,5 +1,6 @@
 """Publishing: bodies of all kinds, what is said of a message, many at once."""
 
+import asyncio
 import dataclasses
 import io
 from collections.abc import AsyncIterator
@@ -222,6 +223,29 @@ async def test_many_are_as_if_each_was_published_alone(queue: Any) -> None:
         assert (first.state, first.priority) == (second.state, second.priority)
         assert abs(first.due - second.due) < timedelta(minutes=5)
     assert (await queue.read_key("k")).id == found[5].id
+
+
+class _WithoutEnd(io.BytesIO):
+    """A file that fails when it is read at its end."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        assert self.tell() < len(self.getvalue())
+        return super().read(size)
+
+
+async def test_a_file_of_known_size_is_not_read_past_its_end(queue: Any) -> None:
+    """Its answer comes once mq has its bytes, and must not meet a request that still sends."""
+    for body in (b"file", b"x" * 300_000, b""):
+        found = await queue.read(await queue.publish(_WithoutEnd(body)))
+        assert found.body == body
+
+
+async def test_a_refused_message_leaves_the_caller_as_it_was(queue: Any) -> None:
+    with pytest.raises(TypeError, match="a body is"):
+        await queue.publish_many([b"x", 7])
+    caller = asyncio.current_task()
+    assert caller is not None
+    assert not caller.cancelling()
 
 
 async def test_many_to_a_queue_that_is_not_there(client: Any) -> None:

@@ -8,6 +8,7 @@ import click
 
 from mq.client.client import AsyncClient
 from mq.client.errors import QueueNotFound
+from mq.client.together import together
 from mq.client.values import Description, QueueEntry
 from mq.tools.mqctl import completing
 from mq.tools.mqctl.arguments import Kind, confirm, queue_argument
@@ -66,9 +67,8 @@ async def _described(client: AsyncClient, entries: list[QueueEntry]) -> list[Des
             except QueueNotFound:
                 return None
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(describe(entry)) for entry in entries]
-    return [found for task in tasks if (found := task.result()) is not None]
+    described = await together(*(describe(entry) for entry in entries))
+    return [found for found in described if found is not None]
 
 
 @click.command()

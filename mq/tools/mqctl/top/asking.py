@@ -1,6 +1,5 @@
 """Fills the board with a bounded number of requests per tick."""
 
-import asyncio
 import contextlib
 import heapq
 import math
@@ -10,6 +9,7 @@ from typing import Final, cast
 
 from mq.client.client import AsyncClient
 from mq.client.errors import ClientError, Problem, QueueNotFound
+from mq.client.together import together
 from mq.client.values import Members, QueueEntry
 from mq.model.clock import Clock
 from mq.tools.mqctl.complaints import problem_text
@@ -122,13 +122,7 @@ class Asker:
             for name in todo:
                 await self._describe_one(name)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(ASKED_AT_A_TIME, len(names))):
-                    group.create_task(describer())
-        except BaseExceptionGroup as failed:
-            # The first error explains it: the others were cancelled.
-            raise failed.exceptions[0] from None
+        await together(*(describer() for _ in range(min(ASKED_AT_A_TIME, len(names)))))
 
     async def _describe_one(self, name: str) -> None:
         try:
