@@ -46,7 +46,8 @@ FLOORS = (
     ("mq.daemon", "mq.tools"),
     # The fake is a daemon, for tests: no other module imports it.
     # `mqctl` imports its commands of Spark by name when they are asked for.
-    ("mq.__main__", "mq.client.fake", "mq.spark"),
+    ("mq.__main__", "mq.testing", "mq.spark"),
+    ("mq.pytest_plugin",),
 )
 
 # They decide: no HTTP, no event loop, no flags.
@@ -89,7 +90,7 @@ OF_SOCKETS = {("mq.http.acceptor", "fcntl", "ioctl")}
 # A program in the user's cache is no root's, nor is a command's output, or memory without a name;
 # a fake's root is made and taken away as a whole.
 OUTSIDE_ROOTS = {
-    "mq.client.fake.world",
+    "mq.testing.inside",
     "mq.metrics.board",
     "mq.spark.java",
     "mq.tools.mqctl.cli",
@@ -269,9 +270,9 @@ def test_imports_go_down(module: str) -> None:
         assert folder == other or below < number, f"{module} imports {imported}"
 
 
-@of_each([name for name in MODULES if not is_of(name, ("mq.client.fake",))])
+@of_each([name for name in MODULES if not is_of(name, ("mq.testing", "mq.pytest_plugin"))])
 def test_only_tests_import_the_fake(module: str) -> None:
-    assert not [each for each in imports(module) if is_of(each, ("mq.client.fake",))], module
+    assert not [each for each in imports(module) if is_of(each, ("mq.testing",))], module
 
 
 @of_each(MODULES)
@@ -340,7 +341,7 @@ def test_only_files_changes_the_disk(module: str) -> None:
 
 
 @of_each(
-    [name for name in MODULES if is_of(name, WITHOUT_ROOT) and not is_of(name, ("mq.client.fake",))]
+    [name for name in MODULES if is_of(name, WITHOUT_ROOT) and not is_of(name, ("mq.testing",))]
 )
 def test_what_speaks_http_touches_no_root(module: str) -> None:
     # Who keeps messages in a folder of the user's does it by the same calls.

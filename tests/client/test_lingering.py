@@ -9,10 +9,10 @@ import pytest
 
 from mq import AsyncClient
 from mq.client.errors import ConnectionLost, QueueNotFound
-from mq.client.fake import FakeMq
 from mq.client.options import Retry, Seams
 from mq.client.queue import AsyncQueue
 from mq.client.values import NewMessage
+from mq.testing import FakeMq
 
 LINGER_MS = 20.0
 

@@ -12,8 +12,8 @@ from harness.server import Serve, Server
 
 from mq.client.client import AsyncClient
 from mq.client.errors import Forbidden, Unauthenticated
-from mq.client.fake import FakeMq
 from mq.client.values import Subscription
+from mq.testing import FakeMq
 
 QUEUES = ("orders", "events")
 

@@ -53,7 +53,7 @@ RUN_BY = {
     "mq/CONCEPTS.md": "examples/test_started.py",
     "mq/GETTING_STARTED.md": "examples/test_started.py",
     "mq/client/CLIENT.md": "examples/test_client.py",
-    "mq/client/fake/FAKE.md": "client/fake/test_fake_page.py",
+    "mq/testing/TESTING.md": "testing/test_fake_page.py",
     "mq/client/worker/WORKER.md": "client/worker/test_worker_page.py",
     "mq/http/HTTP.md": "deploy/test_documents.py",
     "mq/tools/mqctl/MQCTL.md": "examples/test_mqctl.py",

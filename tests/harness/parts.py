@@ -96,8 +96,8 @@ PARTS = (
     Part(
         "clients",
         "the client, workers as processes, clients of SQS, mqctl in terminals",
-        ("client/", "sqs/", "tools/"),
-        ("mq/client/", "mq/sqs/", "mq/tools/"),
+        ("client/", "sqs/", "testing/", "tools/"),
+        ("mq/client/", "mq/sqs/", "mq/testing/", "mq/tools/"),
         ("nginx",),
     ),
     Part(

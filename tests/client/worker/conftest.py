@@ -6,8 +6,8 @@ import pytest
 from harness.server import Server
 
 from mq.client.client import AsyncClient
-from mq.client.fake import FakeMq
 from mq.client.queue import AsyncQueue
+from mq.testing import FakeMq
 
 
 @pytest.fixture

@@ -21,10 +21,10 @@ from harness.working import becomes_empty, working
 from mq import Worker
 from mq.client.client import AsyncClient
 from mq.client.errors import BadName, NotUsable
-from mq.client.fake import FakeMq
 from mq.client.options import Retry
 from mq.client.values import NewMessage
 from mq.client.worker import BadBody, Cron, Every, TaskFailed
+from mq.testing import FakeMq
 
 TTL_S = 3600
 PATIENT_S = 60.0

@@ -12,11 +12,11 @@ from harness.working import working
 from mq import Worker
 from mq.client.client import AsyncClient
 from mq.client.errors import ConnectionLost
-from mq.client.fake import FakeMq
 from mq.client.options import Retry, Timeouts
 from mq.client.queue import AsyncQueue
 from mq.client.transport import Answer, Limits, Request, Socket, Transport
 from mq.client.worker import AsyncWorkerMessage
+from mq.testing import FakeMq
 
 
 def is_extension(request: Request) -> bool:

@@ -1,24 +1,27 @@
-"""The fake: an mq in memory, for tests of programs that use mq."""
+"""The fake: the daemon in a test's process, in memory, with a clock that the test moves."""
 
 import asyncio
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 from mq.client.client import AsyncClient
-from mq.client.fake.clock import FakeClock
-from mq.client.fake.faults import Fault, Kind
-from mq.client.fake.transport import FakeTransport
-from mq.client.fake.view import QueueView
-from mq.client.fake.world import Inside
 from mq.client.options import Retry, Seams
 from mq.client.sync import Client
 from mq.model.settings import QueueSettings
+from mq.testing.clock import FakeClock
+from mq.testing.faults import Fault, Kind
+from mq.testing.inside import Inside
+from mq.testing.transport import FakeTransport
+from mq.testing.view import QueueView
 
 _DEFAULTS: Final = QueueSettings()
 
 
 class FakeMq:
-    """An mq in memory, which answers as the daemon does, and ends with the process. A test makes
-    its clients, advances its `clock`, makes requests fail, and reads its queues; in any thread.
+    """An mq for tests: the daemon, in a thread of this process, with a root in memory. It starts
+    when it is first used, and ends with `close`, as a context, with the last reference to it and
+    its clients, and with the process. A test makes its clients, advances its `clock`, makes
+    requests fail, and reads its queues; in any thread.
 
     `clock`: by default one that begins now. `settings`: the defaults of its queues, as a daemon has
     them by its flags.
@@ -29,6 +32,11 @@ class FakeMq:
     ) -> None:
         self.clock = clock or FakeClock()
         self._inside = Inside(self.clock, settings)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, for any program on this machine: `http://127.0.0.1:34567`."""
+        return self._inside.url().result()
 
     def transport(self) -> FakeTransport:
         """A transport to this fake, for one client: `Client(transport=fake.transport())`."""
@@ -98,13 +106,29 @@ class FakeMq:
 
     def drop_connections(self) -> None:
         """Ends all WebSockets; mq releases the messages that their clients hold."""
-        self._inside.drop_sockets()
+        self._inside.run(self._inside.running.drop_sockets)
+
+    def reset(self) -> None:
+        """Begins anew, without queues and faults, at the same URL. The clock goes on. Connections
+        end; clients make new ones.
+        """
+        self.mend()
+        self._inside.run(self._inside.running.reset)
 
     def close(self) -> None:
-        """Ends the fake, and frees its memory, as does the end of the process, and of the last
-        reference to it and its clients. May be called again.
-        """
+        """Ends the fake, and frees its memory. May be called again."""
         self._inside.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def _fault(self, fault: Fault, times: int) -> None:
         self._inside.faults.add(fault, times)

@@ -5,13 +5,13 @@ from pathlib import Path
 from harness.clock import FakeClock
 from harness.messages import new_id, put_file
 
-from mq.client.fake.upkeep import Upkeep
 from mq.model.names import QueueName
 from mq.store.disk.files import ClockFiles
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue
+from mq.testing.upkeep import Upkeep
 
 
 def test_what_becomes_due_behind_a_look_is_due_next(root: Path) -> None:

@@ -5,39 +5,44 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from weakref import WeakSet
+
+from yarl import URL
 
 from mq.broker.broker import Broker
-from mq.client.fake.clock import FakeClock
-from mq.client.fake.faults import Faults
-from mq.client.fake.upkeep import Upkeep, ids_of
-from mq.client.fake.wire import Wire, exchange
 from mq.client.portal import Portal
-from mq.client.transport import Answer, Request
 from mq.daemon.daemon import Daemon
+from mq.daemon.port import Sites
 from mq.http.acceptor import Bounds
+from mq.http.answers import Result
 from mq.http.connection import Server
 from mq.http.dispatcher import Dispatcher
+from mq.http.request import Request
+from mq.http.service import Service
 from mq.model.errors import BadName
 from mq.model.lifecycle import State
 from mq.model.names import QueueName
 from mq.model.settings import QueueSettings
-from mq.runtime.server_settings import HEAD_S_DEFAULT, ServerSettings
+from mq.runtime.server_settings import ServerSettings
 from mq.sqs.serving import Front as Sqs
 from mq.store.disk.files import ClockFiles
 from mq.store.scan.census import Census
+from mq.testing.clock import FakeClock
+from mq.testing.faults import Faults
+from mq.testing.upkeep import Upkeep, ids_of
 
 T = TypeVar("T")
 
 # A file system in memory, on Linux.
 MEMORY = "/dev/shm"  # noqa: S108
 _CONNECTIONS_MAX: Final = 100_000
-# No pings: an advance of the clock would look like a client's silence.
-_PING_S: Final = 1e9
+# An advance of the clock would look like a client's silence: no pings, no ends of idle or slow
+# connections.
+_NEVER_S: Final = 1e9
 # When to look for due work after a request; looking takes at most this share of the time.
 _LOOK_S: Final = 0.02
 _LOOK_SHARE: Final = 0.05
@@ -46,7 +51,6 @@ _TURNS: Final = 4
 _CREATED: Final = 201
 # Requests that may make something due at once, such as a release beyond max_receives.
 _MAKES_DUE: Final = ("PATCH", "PUT")
-_RELEASES: Final = '"release"'
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -70,63 +74,90 @@ class _Loop(asyncio.SelectorEventLoop):
         return ended
 
 
-class _World:
+class _Dispatcher(Dispatcher):
+    """Does what is due before each request, and behind it what it made due."""
+
+    def __init__(self, service: Service, running: "Running") -> None:
+        super().__init__(service, front=Sqs(service.broker))
+        self._running = running
+
+    def begin(self, request: Request) -> Result:
+        return self._begin(request)
+
+    async def _begin(self, request: Request) -> Result:
+        await self._running.before(request)
+        return super().begin(request)
+
+    def ended(self, request: Request, status: int | None, headers: Mapping[str, str]) -> None:
+        super().ended(request, status, headers)
+        self._running.after(request, status)
+
+
+class Running:
     """The daemon of a fake, in the thread of its loop but for `__init__` and `new_loop`."""
 
     def __init__(self, clock: FakeClock, settings: QueueSettings) -> None:
         self._clock = clock
-        self._settings = settings
+        self._settings = ServerSettings(
+            Path(),
+            port=0,
+            connections_max=_CONNECTIONS_MAX,
+            durability="none",
+            force=True,
+            head_s=_NEVER_S,
+            inotify=False,
+            ping_s=_NEVER_S,
+            queue=settings,
+            timings=False,
+            unread_s=_NEVER_S,
+        )
         self._beginning: asyncio.Task[None] | None = None
         self.folder: str | None = None
         self._daemon: Daemon | None = None
-        self._is_there = False
+        self._sites: Sites | None = None
         self.buried: dict[QueueName, set[str]] = {}
         """Messages that were removed before their queues were created again."""
-        self._wires: WeakSet[Wire] = WeakSet()
         self._timer: asyncio.TimerHandle | None = None
         self._next_ms: int | None = None
         self._look_cost_s = 0.0
-        self._is_commanded = False
-        """Whether a WebSocket sent a release, which may make something due."""
         self._looking: asyncio.Task[None] | None = None
+        self._acting: asyncio.Task[None] | None = None
+        """Does what the last request made due."""
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return _Loop(self._clock)
 
-    async def begin(self) -> None:
-        """Starts the daemon, once; returns when it runs."""
+    async def begin(self) -> str:
+        """Starts the daemon, once. Returns its URL when it runs."""
         if self._beginning is None:
             self._beginning = asyncio.create_task(self._begin())
         await asyncio.shield(self._beginning)
+        at = self._settings
+        return str(URL.build(scheme="http", host=at.address, port=at.port))
 
     async def _begin(self) -> None:
         self.folder = _new_folder()
-        settings = ServerSettings(
-            Path(self.folder, "root"),
-            durability="none",
-            force=True,
-            ping_s=_PING_S,
-            inotify=False,
-            queue=self._settings,
-            timings=False,
-        )
+        settings = self._settings = replace(self._settings, root=Path(self.folder, "root"))
         self._files = ClockFiles(self._clock.now_ms)
         self._daemon = Daemon(settings, self._files, self._clock)
         self.service = await self._daemon.open()
         self.broker = self.service.broker
         self.broker.root.facts.settle_s = 0.0
-        bounds = Bounds(_CONNECTIONS_MAX, HEAD_S_DEFAULT)
-        self._server = Server(Dispatcher(self.service, front=Sqs(self.service.broker)), bounds)
-        flusher = self.broker.committer.flusher
-        self._upkeep = Upkeep(self.broker.root, self._files, flusher)
-        self._is_there = True
+        self._upkeep = Upkeep(self.broker.root, self._files, self.broker.committer.flusher)
+        bounds = Bounds(_CONNECTIONS_MAX, settings.head_s, settings.unread_s)
+        self._server = Server(_Dispatcher(self.service, self), bounds)
+        self._server.keepalive_s = _NEVER_S
+        self._sites = Sites(self._server, None, settings.handshake_s)
+        # The same port after a reset.
+        self._settings = replace(settings, port=await self._sites.listen(settings))
 
     async def end(self) -> None:
         """Ends the daemon, and deletes its root."""
         if self._timer is not None:
             self._timer.cancel()
         try:
-            if self._is_there:
+            if self._sites is not None:
+                self._sites.stop()
                 for each in list(self._server.connections):
                     each.cut()
                 self._upkeep.end()
@@ -136,9 +167,19 @@ class _World:
             if self.folder is not None:
                 shutil.rmtree(self.folder, ignore_errors=True)
 
+    async def reset(self) -> None:
+        """Begins anew, with an empty root, at the same port."""
+        await self.begin()
+        await self.end()
+        self._daemon = self._sites = self._timer = self._next_ms = None
+        self.buried = {}
+        self._beginning = asyncio.create_task(self._begin())
+        await self.begin()
+
     # Time
 
     async def catch_up(self) -> int | None:
+        """Does all that is due; returns when something is due next, None: nothing is."""
         await self._pass()
         await self.settle()
         # Waiting consumers may have fetched messages, which have due times as well.
@@ -150,7 +191,7 @@ class _World:
         return self._next_ms
 
     async def _pass(self) -> None:
-        """Does all that is due, and notifies waiting consumers."""
+        """Does all that is due, and serves waiting consumers."""
         await self.begin()
         if not self._upkeep.run():
             return
@@ -170,12 +211,12 @@ class _World:
                 await self._daemon.turn()
 
     async def _now(self) -> None:
-        """Does all that is due by the running clock, or by a command."""
+        """Does all that is due by the running clock, or by a WebSocket's command."""
         await self.begin()
-        if self._is_commanded or (
-            self._next_ms is not None and self._next_ms <= self._clock.now_ms()
-        ):
-            self._is_commanded = False
+        while self._acting is not None:
+            await asyncio.shield(self._acting)
+        is_due = self._next_ms is not None and self._next_ms <= self._clock.now_ms()
+        if is_due or (self._server.counts()[1] and self._upkeep.has_news):
             await self.catch_up()
 
     def _look_soon(self) -> None:
@@ -209,22 +250,31 @@ class _World:
 
     # Requests
 
-    async def ask(self, request: Request, body: bytes) -> Answer:
-        """Sends a request to the daemon; returns the answer. Raises ConnectionLost."""
+    async def before(self, request: Request) -> None:
+        """Does what is due before a request."""
         await self._now()
-        if request.method == "GET":
-            self._forget_counts(request.path)
+        if request.method == "GET" and (queue := self.broker.used(request.path[1:])) is not None:
+            # The daemon counts a queue's messages at once, instead of once a second.
+            queue.description = None
+            self.broker.describer.census = Census(self.broker.root)
+
+    def after(self, request: Request, status: int | None) -> None:
+        """Does what an answered request made due, before the next one begins."""
+        if request.method == "PUT" and status == _CREATED:
+            self._bury(request.path)
+        if request.method in _MAKES_DUE or request.path.endswith("/shovel"):
+            self._acting = asyncio.create_task(self._act(self._acting))
+        self._look_soon()
+
+    async def _act(self, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await before
         try:
-            answer = await exchange(self._server, request, body)
-            if request.method == "PUT" and answer.status == _CREATED:
-                self._bury(request.path)
-            return answer
+            await self.settle()
+            await self._pass()
         finally:
-            if request.path.endswith("/shovel"):
-                await self.settle()
-            if request.method in _MAKES_DUE:
-                await self._pass()
-            self._look_soon()
+            if self._acting is asyncio.current_task():
+                self._acting = None
 
     def _bury(self, path: str) -> None:
         """A queue was created: the removed messages of its name are of earlier queues."""
@@ -233,39 +283,13 @@ class _World:
             removed = ids_of(self.broker.root, State.REMOVED, name)
             self.buried[name] = {each.name for each in removed}
 
-    def _forget_counts(self, path: str) -> None:
-        """Makes the daemon count a queue's messages at once, instead of once a second."""
-        if (queue := self.broker.used(path[1:])) is not None:
-            queue.description = None
-            self.broker.describer.census = Census(self.broker.root)
-
-    async def connect(
-        self, request: Request, received: Callable[[str | bytes | None], None]
-    ) -> Wire:
-        """Opens a WebSocket. Raises UpgradeRefused, ConnectionLost."""
-        await self._now()
-        wire = Wire(self._server, request, received)
-        await wire.begun()
-        self._wires.add(wire)
-        return wire
-
-    async def send(self, wire: Wire, text: str) -> None:
-        """Sends a command by a WebSocket. Raises ConnectionLost."""
-        await self._now()
-        wire.send(text)
-        self._is_commanded = self._is_commanded or _RELEASES in text
-        self._look_soon()
-
-    async def drop(self, *wires: Wire) -> None:
-        """Ends WebSockets; on return, mq has released the messages that their clients held."""
-        for each in wires:
-            each.drop()
+    async def drop_sockets(self) -> None:
+        """Ends all WebSockets; on return, mq has released the messages that their clients held."""
+        await self.begin()
+        for each in [each for each in self._server.connections if each.is_upgraded]:
+            each.cut()
         await self.settle()
         self._look_soon()
-
-    async def drop_all(self) -> None:
-        await self.begin()
-        await self.drop(*self._wires)
 
     async def look(self, looked: Callable[[Broker], T]) -> T:
         """The result of a function that reads the broker and its root."""
@@ -283,12 +307,12 @@ def _new_folder() -> str:
 
 
 class Inside:
-    """A fake's daemon, for its transports and views, in any thread."""
+    """A fake's daemon, for its transports and views, in any thread. It starts at its first use."""
 
     def __init__(self, clock: FakeClock, settings: QueueSettings) -> None:
         self.faults = Faults()
-        self.world = _World(clock, settings)
-        self._portal = Portal(self.world.end, self.world.new_loop, "mq-fake")
+        self.running = Running(clock, settings)
+        self._portal = Portal(self.running.end, self.running.new_loop, "mq-fake")
         self._is_begun = False
         clock.lead(self)
 
@@ -297,22 +321,19 @@ class Inside:
         self._is_begun = True
         return self._portal.run(begin)
 
-    def submit(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> "Future[T]":
-        """Starts a coroutine in the daemon's loop. Raises NotUsable."""
+    def url(self) -> "Future[str]":
+        """Its URL, once it runs. Raises NotUsable."""
         self._is_begun = True
-        return self._portal.submit(begin)
+        return self._portal.submit(self.running.begin)
 
     def catch_up(self) -> int | None:
         if not self._is_begun or self._portal.is_over:
             return None
-        return self.run(self.world.catch_up)
+        return self.run(self.running.catch_up)
 
     def look(self, looked: Callable[[Broker], T]) -> T:
         """The result of a function that reads the broker and its root."""
-        return self.run(lambda: self.world.look(looked))
-
-    def drop_sockets(self) -> None:
-        self.run(self.world.drop_all)
+        return self.run(lambda: self.running.look(looked))
 
     def close(self) -> None:
         """Ends the daemon. May be called again."""

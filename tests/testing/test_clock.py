@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from mq.client.fake import FakeClock
+from mq.testing import FakeClock
 
 
 @dataclass

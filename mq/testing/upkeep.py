@@ -60,13 +60,18 @@ class Upkeep:
         self._mover = Mover(self._root, self._flusher, Timer(), first_sight_s=0)
         self._scheduler = Scheduler(self._root, self._flusher)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the root has changed since the last `run`."""
+        return self._files.changes != self._seen
+
     def run(self) -> bool:
         """Does all that is due; whether it did anything. Policies run when something is due for
         them, and every SWEEP_EVERY_S.
         """
         now_ms = self._ran_ms = self._root.now_ms()
         acted = False
-        is_changed = self._files.changes != self._seen
+        is_changed = self.has_news
         if is_changed:
             self._rescan()
         if self._policies_ms <= now_ms:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import mq.client.fake
+import mq.testing
 
-PAGE = Path(mq.client.fake.__file__).with_name("FAKE.md").read_text(encoding="utf-8")
+PAGE = Path(mq.testing.__file__).with_name("TESTING.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -18,12 +18,13 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-async def test_example(example: str) -> None:
+async def test_example(request: pytest.FixtureRequest, example: str) -> None:
     named: dict[str, Any] = {}
-    exec(compile(example, "FAKE.md", "exec"), named)
+    exec(compile(example, "TESTING.md", "exec"), named)
     tests = [found for name, found in named.items() if name.startswith("test_")]
     assert tests
     for test in tests:
-        ended = test()
+        wanted = inspect.signature(test).parameters
+        ended = test(**{name: request.getfixturevalue(name) for name in wanted})
         if inspect.isawaitable(ended):
             await ended

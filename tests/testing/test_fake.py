@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import urllib.request
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,13 +19,13 @@ from mq.client.errors import (
     QueueNotFound,
     Unavailable,
 )
-from mq.client.fake import FakeClock, FakeMq
-from mq.client.fake.faults import FAULTS_MAX
 from mq.client.options import Retry
 from mq.client.transport import Limits, Request
 from mq.client.values import Fired
 from mq.model.errors import BadName
 from mq.model.names import CONTENT_TYPE_DEFAULT
+from mq.testing import FakeClock, FakeMq
+from mq.testing.faults import FAULTS_MAX
 
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ONCE = Retry(attempts=1)
@@ -381,6 +382,57 @@ async def test_what_is_closed_is_not_usable(fake: FakeMq) -> None:
             await begun(Request("GET", "/-/consume"), limits)
     async with AsyncClient(transport=fake.transport()) as client:
         assert await client.is_alive()
+
+
+def asked(url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+    """The status and the body of an answer, as any program of this machine gets it."""
+    with urllib.request.urlopen(urllib.request.Request(url, body, method=method)) as answer:
+        return answer.status, answer.read()
+
+
+def test_any_program_uses_it_by_its_url(mq_server: FakeMq) -> None:
+    """`mq_server` is the fixture that mq brings for pytest."""
+    url = mq_server.url
+    assert asked(f"{url}/orders", "PUT")[0] == 201
+    assert asked(f"{url}/orders/messages", "POST", b"two pizzas")[0] == 201
+    assert mq_server.queue("orders").ready == [b"two pizzas"]
+    mq_server.clock.advance(3600)
+    assert asked(f"{url}/orders/messages?visibility=60") == (200, b"two pizzas")
+    assert asked(f"{url}/orders/messages")[0] == 204
+    mq_server.clock.advance(61)
+    assert asked(f"{url}/orders/messages") == (200, b"two pizzas")
+
+
+@pytest.mark.parametrize("stands", [True, False])
+def test_a_reset_fake_is_empty_at_the_same_url(stands: bool) -> None:
+    with FakeMq(clock=FakeClock(START, stands=stands)) as fake, fake.client() as client:
+        url, orders = fake.url, client.queue("orders")
+        orders.create()
+        orders.publish(b"later", delay_s=60)
+        orders.publish(b"gone")
+        orders.fetch().delete()
+        fake.clock.advance(30)
+        for _ in range(3):
+            fake.fail(times=100)
+            fake.reset()
+            assert fake.url == url
+            assert not fake.queue("orders").exists
+            assert orders.create()
+            assert fake.queue("orders").messages == []
+            orders.publish(b"new", delay_s=10)
+            fake.clock.advance(40)
+            assert fake.queue("orders").ready == [b"new"]
+        assert fake.clock.now() >= START + timedelta(seconds=150)
+
+
+def test_a_fake_ends_with_its_block() -> None:
+    with FakeMq() as fake:
+        url = fake.url
+        assert asked(f"{url}/-/livez")[0] == 200
+    with pytest.raises(OSError, match="refused"):
+        asked(f"{url}/-/livez")
+    with pytest.raises(NotUsable):
+        fake.url  # noqa: B018
 
 
 def test_a_view_of_what_is_not_there(fake: FakeMq) -> None:

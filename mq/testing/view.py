@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mq.broker.broker import Broker
-from mq.client.fake.upkeep import ids_of
-from mq.client.fake.world import Inside
 from mq.model.lifecycle import State
 from mq.model.message import Part
 from mq.model.names import QueueName
@@ -15,6 +13,8 @@ from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.format.layout import Place
 from mq.store.operations.read import Reading, read_rows
+from mq.testing.inside import Inside
+from mq.testing.upkeep import ids_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class QueueView:
 
     def _seen(self, *states: State) -> list[Seen]:
         def look(broker: Broker) -> list[Seen]:
-            buried = self._inside.world.buried.get(self._name, ())
+            buried = self._inside.running.buried.get(self._name, ())
             readings = (_readings(broker.root, each, self._name, buried) for each in states)
             return [_seen(self._name, reading) for of_state in readings for reading in of_state]
 

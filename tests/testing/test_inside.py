@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mq.client.fake import FakeMq
+from mq.testing import FakeMq
 
 USED = """
 import gc, os, sys, weakref
-import mq.client.fake.world as world
-from mq.client.fake import FakeMq
+import mq.testing.inside as inside
+from mq.testing import FakeMq
 {before}
 fake = FakeMq()
 with fake.client() as client:
@@ -23,7 +23,7 @@ with fake.client() as client:
     orders.publish(b"two pizzas")
     assert orders.fetch().body == b"two pizzas"
     orders.purge()
-roots = fake._inside.world.folder
+roots = fake._inside.running.folder
 assert os.path.isdir(roots), roots
 {after}
 print(os.getpid(), roots)
@@ -66,7 +66,7 @@ def test_nothing_is_left(tmp_path: Path, end: str) -> None:
 @pytest.mark.certificate
 def test_a_system_that_keeps_no_files_in_memory_has_it_too(tmp_path: Path) -> None:
     """As macOS: without /dev/shm, and what else is Linux's."""
-    hidden = "world.MEMORY = '/nowhere'\nfor name in ('O_PATH', 'memfd_create'): delattr(os, name)"
+    hidden = "inside.MEMORY = '/nowhere'\nfor name in ('O_PATH', 'memfd_create'): delattr(os, name)"
     assert used(tmp_path, before=hidden).startswith(str(tmp_path))
 
 
