@@ -265,8 +265,7 @@ class FaultyOperations(mfusepy.Operations):  # type: ignore[misc]
         """As utimens, which mfusepy hands on without the handle."""
         node = self._node(_below(path), fh)
         node.mtime_ns, node.ctime_ns = mtime_ns, time.time_ns()
-        if not node.is_folder:
-            self.log.append(Stamp(node.inode, mtime_ns))
+        self.log.append(Stamp(node.inode, mtime_ns))
 
     def utimens(self, path: str, times: tuple[int, int] | None = None) -> None:
         """Only its being there counts; see `set_times`."""

@@ -28,7 +28,7 @@ from crash.images import Mark
 class Model(Enum):
     """How a file system reads fsync: ext4 and xfs the first way, btrfs the third, POSIX last."""
 
-    JOURNAL = "any fsync keeps every earlier change of names and mtimes; the others in order"
+    JOURNAL = "an fsync keeps all names and mtimes up to its own's last change; the others in order"
     ATOMIC = "a name is kept by an fsync of its folder, whole renames, each file's in their order"
     HALVES = "a rename's new name may be kept without the old one's end, but not that alone"
     APART = "a name is kept by an fsync of its folder, and an old name's end by one of its own"
@@ -57,6 +57,8 @@ class Disk:
         self._names: dict[tuple[int, str], int] = {}
         self._pending: list[Entry] = []
         self._files: dict[int, _Inode] = {}
+        self._changed: dict[int, int] = {}
+        """Where each inode changed last: its names, its entries, its bytes or its mtime."""
 
     def apply(self, call: Call | Mark) -> None:
         """One call more, which was made and has returned."""
@@ -71,7 +73,9 @@ class Disk:
                 self._files[inode].data = kept + bytes(size - len(kept))
                 self._write(inode, size, b"", mtime_ns)
             case Stamp(inode, mtime_ns):
-                self._files[inode].mtimes.append(Mtime(self._at, inode, mtime_ns))
+                self._changed[inode] = self._at
+                if inode in self._files:
+                    self._files[inode].mtimes.append(Mtime(self._at, inode, mtime_ns))
             case Sync(inode):
                 self._sync(inode)
             case Mark():
@@ -130,15 +134,18 @@ class Disk:
                 self._end_name(source, source_name)
 
     def _begin_name(self, folder: int, name: str, inode: int) -> None:
+        self._changed[folder] = self._changed[inode] = self._at
         self._names[folder, name] = inode
         self._pending.append(Entry(self._at, inode, folder, name, inode))
 
     def _end_name(self, folder: int, name: str) -> None:
         inode = self._names.pop((folder, name))
+        self._changed[folder] = self._changed[inode] = self._at
         self._pending.append(Entry(self._at, inode, folder, name, None))
 
     def _write(self, inode: int, offset: int, data: bytes, mtime_ns: int) -> None:
         file = self._files[inode]
+        self._changed[inode] = self._at
         file.data.extend(bytes(max(0, offset - len(file.data))))
         file.data[offset : offset + len(data)] = data
         file.is_dirty = True
@@ -150,7 +157,8 @@ class Disk:
             file.flushed, file.is_dirty, file.torn = bytes(file.data), False, {}
             self._settle(lambda change: isinstance(change, Mtime) and change.inode == inode)
         if self._model is Model.JOURNAL:
-            self._settle(lambda change: True)
+            until = self._changed.get(inode, 0)
+            self._settle(lambda change: getattr(change, "at", 0) <= until)
         elif inode in self._folders:
             self._sync_folder(inode)
 

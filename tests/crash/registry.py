@@ -57,14 +57,21 @@ class Script:
     models: tuple[Model, ...]
 
     @property
+    def in_order(self) -> bool:
+        """Whether it is played by daemons that count on the order of changes."""
+        return self.models == (Model.JOURNAL,)
+
+    @property
     def name(self) -> str:
-        place = "flat" if self.folder_max == FLAT else "buckets"
-        return f"{self.play.__name__}-{place}"
+        return self._named("flat" if self.folder_max == FLAT else "buckets")
 
     @property
     def flat(self) -> str:
         """The name of the same script in flat folders."""
-        return f"{self.play.__name__}-flat"
+        return self._named("flat")
+
+    def _named(self, place: str) -> str:
+        return f"{self.play.__name__}-{place}{'-in-order' if self.in_order else ''}"
 
 
 _scripts: dict[str, Script] = {}
@@ -74,10 +81,13 @@ def script(*places: int, legal: Legal = Legal.EVERYWHERE) -> Callable[[Play], Pl
     """Registers what follows: in flat folders, or in these places."""
 
     def register(play: Play) -> Play:
+        ordered = tuple(model for model in legal.models if model is Model.JOURNAL)
+        others = tuple(model for model in legal.models if model is not Model.JOURNAL)
         for place in places or (FLAT,):
-            made = Script(play, place, legal.models)
-            assert made.name not in _scripts, f"two scripts have the name {made.name}"
-            _scripts[made.name] = made
+            for models in filter(None, (ordered, others)):
+                made = Script(play, place, models)
+                assert made.name not in _scripts, f"two scripts have the name {made.name}"
+                _scripts[made.name] = made
         return play
 
     return register

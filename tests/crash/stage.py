@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import aiohttp
 from crash.faulty_disk import FaultyDisk
@@ -25,6 +26,7 @@ from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
+from mq.store.disk.mounts import FileSystem
 from mq.store.opening import open_root
 from mq.store.operations.redeliver import Timer
 from mq_mover.mover import Mover
@@ -69,6 +71,8 @@ class Stage:
     session: aiohttp.ClientSession
     ports: list[int]
     folder_max: int = FOLDER_FILES_MAX
+    in_order: bool = False
+    """Whether the daemons take the disk for one that keeps the order of changes."""
     _running: list[Daemon] = field(default_factory=list)
     _clock: _StageClock = field(default_factory=_StageClock)
     _bystanders: list[Bystander] = field(default_factory=list)
@@ -133,12 +137,15 @@ class Stage:
         def run() -> None:
             clock = FakeClock()
             clock.advance(self.disk.ahead_s)
-            flusher = FsyncFlusher(Files(), 2)
+            flusher = self._flusher()
             root = open_root(str(self.root), Files(), clock, folder_max=self.folder_max)
             work(root, flusher)
             flusher.close()
 
         await asyncio.to_thread(run)
+
+    def _flusher(self) -> FsyncFlusher:
+        return FsyncFlusher(Files(), 2, ordered_in=str(self.root) if self.in_order else None)
 
     async def bystander(self, *queues: str) -> Bystander:
         """Another process, which has looked at the facts of these queues just now."""
@@ -149,7 +156,7 @@ class Stage:
             root = open_root(str(self.root), Files(), clock, folder_max=self.folder_max)
             for queue in queues:
                 root.facts.of(QueueName(queue))
-            return Bystander(root, clock, FsyncFlusher(Files(), 2))
+            return Bystander(root, clock, self._flusher())
 
         bystander = await asyncio.to_thread(stands)
         self._bystanders.append(bystander)
@@ -210,12 +217,17 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(disk: FaultyDisk, folder_max: int = FOLDER_FILES_MAX) -> AsyncIterator[Stage]:
+async def stage(
+    disk: FaultyDisk, folder_max: int = FOLDER_FILES_MAX, in_order: bool = False
+) -> AsyncIterator[Stage]:
     """A stage whose daemons are gone afterwards."""
     ports: list[int] = []
-    async with aiohttp.ClientSession() as session:
-        made = Stage(disk, Clients(disk.mark, session, ports), session, ports, folder_max)
-        try:
-            yield made
-        finally:
-            await made.stop()
+    keeps_order = property(lambda self: in_order)
+    with patch.object(FileSystem, "keeps_order", keeps_order):
+        async with aiohttp.ClientSession() as session:
+            clients = Clients(disk.mark, session, ports)
+            made = Stage(disk, clients, session, ports, folder_max, in_order)
+            try:
+                yield made
+            finally:
+                await made.stop()

@@ -47,7 +47,7 @@ def test_a_file_s_fsync_says_nothing_of_its_name(model: Model) -> None:
     assert names(model, *FOLDERS, *FILE[:3]) == {only(), only("/a/x")}
 
 
-def test_in_a_journal_any_fsync_keeps_all_names_before_it_and_the_rest_comes_in_order() -> None:
+def test_in_a_journal_an_fsync_keeps_all_names_up_to_its_own_change_and_the_rest_in_order() -> None:
     assert names(Model.JOURNAL, *FOLDERS, *FILE[:3]) == {only("/a/x")}
     more = (Make(A, "x", X, False, 1), Make(B, "y", Y, False, 1), Remove(A, "x"))
     assert names(Model.JOURNAL, *FOLDERS, *more) == {
@@ -89,7 +89,10 @@ BOTH, OLD, NEW = only("/a/x", "/b/x"), only("/a/x"), only("/b/x")
     ("model", "then", "may_be"),
     [
         (Model.JOURNAL, (), {OLD, NEW}),
-        (Model.JOURNAL, (Sync(TOP),), {NEW}),
+        (Model.JOURNAL, (Sync(TOP),), {OLD, NEW}),
+        (Model.JOURNAL, (Sync(A),), {NEW}),
+        (Model.JOURNAL, (Sync(B),), {NEW}),
+        (Model.JOURNAL, (Sync(X),), {NEW}),
         (Model.ATOMIC, (), {OLD, NEW}),
         (Model.ATOMIC, (Sync(A),), {NEW}),
         (Model.ATOMIC, (Sync(B),), {NEW}),

@@ -343,21 +343,23 @@ def make_ways(
 
 
 def together(flushes: Iterable[Flush]) -> Flush:
-    """Merges flushes: first the target folders and those above them, then the source folders."""
+    """Merges flushes: first the target folders and those above them, then the source folders. What
+    was changed last is known where all have moved to one folder.
+    """
     targets: dict[str, None] = {}
     entries: dict[str, None] = {}
     left: dict[str, None] = {}
     beside: dict[tuple[str, ...], None] = {}
-    covers = True
+    moved_to: set[str] = set()
     for flush in flushes:
         end = len(flush.folders) - flush.covered
         targets |= dict.fromkeys(flush.folders[:end])
         left |= dict.fromkeys(flush.folders[end:])
         entries |= dict.fromkeys(flush.entries)
         beside |= dict.fromkeys(flush.beside)
-        covers = covers and (flush.covered > 0 or not flush.beside)
+        moved_to.add(flush.folders[end - 1] if flush.covered else "")
     last = tuple(folder for folder in left if folder not in targets)
-    covered = len(last) if covers else 0
+    covered = len(last) if moved_to == {next(reversed(targets), "")} else 0
     return Flush((), (*targets, *last), tuple(entries), tuple(beside), covered)
 
 

@@ -29,6 +29,7 @@ _READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPENDED_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 # Linux only, as is /proc, which names the opened file for a change.
 _NAMED: Final = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAMELESS_FILE: Final = os.O_WRONLY | getattr(os, "O_TMPFILE", 0) | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 FOLDER_MODE: Final = 0o700
@@ -155,6 +156,15 @@ class Files:
         if _libc.syncfs(descriptor) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+    def flush_nameless(self, folder: str) -> None:
+        """Writes and flushes a file without a name, on the folder's file system."""
+        descriptor = os.open(folder, _NAMELESS_FILE, FILE_MODE)
+        try:
+            os.write(descriptor, b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     # Reads, locks and descriptors.
 

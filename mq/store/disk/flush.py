@@ -11,7 +11,7 @@ import itertools
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from typing import Final, Protocol, Self, TypeAlias
@@ -29,9 +29,8 @@ FLUSHED_ENTRIES_MAX: Final = 100_000
 
 Failures: TypeAlias = dict[int, OSError]
 
-# Of a Flush: its files, and all the rest.
-_OF_FILES: Final = itemgetter(0)
-_OF_FOLDERS: Final = itemgetter(slice(1, None))
+# Of a Flush: what concerns folders.
+_OF_FOLDERS: Final = itemgetter(slice(1, 5))
 
 
 class Session(Protocol):
@@ -117,22 +116,21 @@ class FolderFlusher:
     folder was made anew: the process that made it may have died before its flush. Threads share it.
     """
 
-    def __init__(
-        self, files: Files, on_failure: Callable[[], None], whole_renames: bool = False
-    ) -> None:
+    def __init__(self, files: Files, on_failure: Callable[[], None]) -> None:
         self._files = files
         self._on_failure = on_failure
-        self._whole_renames = whole_renames
         self._flushed: dict[str, int] = {}
         """The inodes of folders whose entries are on stable media."""
 
-    def needed(self, flush: Flush) -> tuple[str, ...]:
-        """The folders that a flush of it takes."""
-        covered = flush.covered if self._whole_renames else 0
-        return flush.folders[:-covered] if covered else flush.folders
+    def are_few(self, asked: Mapping[int, Flush]) -> bool:
+        """Whether a flush of the folders takes few fsyncs."""
+        each_once = {folder for flush in asked.values() for folder in flush.folders}
+        return len(each_once) <= FOLDERS_BEFORE_SYNCFS_MAX
 
-    def flush(self, asked: Mapping[int, Flush]) -> Failures:
-        """A folder that is gone has nothing left to lose: the operation decides what it means."""
+    def flush(self, asked: Mapping[int, Flush], failed: Container[int] = ()) -> Failures:
+        """A folder that is gone has nothing left to lose: the operation decides what it means.
+        `failed`: operations whose files could not be flushed.
+        """
         looks = _Looks(self._files)
         # Most operations ask for the same folders.
         each_once = dict.fromkeys(map(_OF_FOLDERS, asked.values()))
@@ -140,7 +138,7 @@ class FolderFlusher:
         entries = {entry: None for flush in parts.values() for entry in flush.entries}
         made = {folder: inode for folder in entries if (inode := self._made(folder, looks))}
         sequences = {
-            each: self._sequence(flush, made, looks) if made or flush.beside else self.needed(flush)
+            each: self._sequence(flush, made, looks) if made or flush.beside else flush.folders
             for each, flush in parts.items()
         }
         errors: dict[str, OSError] = {}
@@ -170,12 +168,10 @@ class FolderFlusher:
             for entry in flush.entries
             if entry in made
         ]
-        needed = self.needed(flush)
         beside: list[str] = []
-        if needed is flush.folders:  # Else those cover what lies beside.
-            for row in flush.beside:
-                beside += itertools.takewhile(looks.inode, row)
-        return (*found, *needed, *beside)
+        for row in flush.beside:
+            beside += itertools.takewhile(looks.inode, row)
+        return (*found, *flush.folders, *beside)
 
     def _remember(self, entry: str, inode: int) -> None:
         if len(self._flushed) >= FLUSHED_ENTRIES_MAX:
@@ -193,6 +189,71 @@ class FolderFlusher:
         return None
 
 
+class OrderedFolders(FolderFlusher):
+    """For a file system that makes names and mtimes durable in the order in which they changed. An
+    fsync makes all changes durable, of any process, up to the last change of what it is of; of an
+    unchanged file or folder it may do nothing. `touched`: a folder to change where an operation
+    depends on changes of others.
+    """
+
+    def __init__(self, files: Files, on_failure: Callable[[], None], touched: str) -> None:
+        super().__init__(files, on_failure)
+        self._touched = touched
+
+    def are_few(self, asked: Mapping[int, Flush]) -> bool:
+        return True
+
+    def flush(self, asked: Mapping[int, Flush], failed: Container[int] = ()) -> Failures:
+        """Flushes the last change of the operations, which are in the order in which they acted:
+        the one whose files were flushed, or that has a change of its own that can be.
+        """
+        failures: Failures = {}
+        later: list[int] = []
+        for number in reversed(list(asked)):
+            flush = asked[number]
+            if number in failed:
+                continue
+            if not flush.has_last:
+                later += [number] if self._depends(flush) else []
+            elif flush.files or (error := self._sync_last(number, flush)) is None:
+                break
+            else:
+                failures[number] = error
+        if later and (error := self._sync_all()) is not None:
+            failures |= dict.fromkeys(later, error)
+        elif later:
+            self._remember_all(asked[number] for number in later)
+        return failures
+
+    def _depends(self, flush: Flush) -> bool:
+        """Whether it asks for anything that is not known to be on stable media."""
+        if flush.files or flush.stamps or flush.folders or flush.beside:
+            return True
+        looks = _Looks(self._files)
+        return any(self._made(entry, looks) is not None for entry in flush.entries)
+
+    def _sync_last(self, number: int, flush: Flush) -> OSError | None:
+        if flush.stamps:
+            failed = sync_each(self._files, [(number, flush.stamps[-1])])
+            return by_operation(failed).get(number)
+        return self._sync(flush.folders[-flush.covered - 1])
+
+    def _sync_all(self) -> OSError | None:
+        """Makes all changes durable that were made so far."""
+        try:
+            self._files.touch(self._touched)
+        except OSError as error:
+            self._on_failure()
+            return error
+        return self._sync(self._touched)
+
+    def _remember_all(self, flushes: Iterable[Flush]) -> None:
+        looks = _Looks(self._files)
+        for entry in {entry: None for flush in flushes for entry in flush.entries}:
+            if (inode := looks.inode(entry)) is not None and entry not in looks.failed:
+                self._remember(entry, inode)
+
+
 class FsyncFlusher(_Stateless):
     """An fsync for each file, in parallel, and one for each folder, shared by all operations.
 
@@ -207,18 +268,20 @@ class FsyncFlusher(_Stateless):
         files: Files,
         threads: int,
         on_folder_failure: Callable[[], None] = lambda: None,
-        whole_renames: bool = False,
+        ordered_in: str | None = None,
     ) -> None:
+        """`ordered_in`: a folder to touch, on a file system that keeps the order of changes."""
         self._files = files
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mq-fsync")
-        self._folders = FolderFlusher(files, on_folder_failure, whole_renames)
+        self._folders = _folders(files, on_folder_failure, ordered_in)
+        self._with_stamps = ordered_in is None
 
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """An fsync's error is the file's own."""
-        todo = files_of(asked)
+        todo = files_of(asked, self._with_stamps)
         failed = self._sync_files(todo) if todo else {}
-        return failed | self._folders.flush(asked)
+        return failed | self._folders.flush(asked, failed)
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -244,15 +307,17 @@ class SyncfsFlusher:
         files: Files,
         root: str,
         on_folder_failure: Callable[[], None] = lambda: None,
-        whole_renames: bool = False,
+        ordered_in: str | None = None,
     ) -> None:
+        """`ordered_in`: as of FsyncFlusher."""
         self._files = files
         self._root = root
-        self._folders = FolderFlusher(files, on_folder_failure, whole_renames)
+        self._folders = _folders(files, on_folder_failure, ordered_in)
+        self._with_stamps = ordered_in is None
 
     def session(self) -> "_SyncfsSession":
         """With a descriptor of its own."""
-        return _SyncfsSession(self._files, self._root, self._folders)
+        return _SyncfsSession(self._files, self._root, self._folders, self._with_stamps)
 
     def close(self) -> None: ...
 
@@ -263,10 +328,11 @@ class _SyncfsSession:
     failed syncfs it fsyncs each file of the flush once, to learn which ones failed.
     """
 
-    def __init__(self, files: Files, root: str, folders: FolderFlusher) -> None:
+    def __init__(self, files: Files, root: str, folders: FolderFlusher, with_stamps: bool) -> None:
         self._files = files
         self._root = root
         self._folders = folders
+        self._with_stamps = with_stamps
         self._descriptor = -1
         self._is_blind = False
         """Whether operations have acted without a descriptor since the last flush."""
@@ -282,34 +348,37 @@ class _SyncfsSession:
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """A syncfs, unless it is for little."""
         is_blind, self._is_blind = self._is_blind, False
-        files = sum(map(len, map(_OF_FILES, asked.values())))
-        little = files <= FILES_BEFORE_SYNCFS_MAX and self._are_few_folders(asked)
+        files = files_of(asked, self._with_stamps)
+        little = len(files) <= FILES_BEFORE_SYNCFS_MAX and self._folders.are_few(asked)
         if little or is_blind or self._descriptor < 0:
-            return self._flush_each(asked)
+            return self._flush_each(asked, files)
         try:
             self._files.sync_file_system(self._descriptor)
         except OSError:
-            return self._flush_each(asked)
+            return self._flush_each(asked, files)
         return {}
-
-    def _are_few_folders(self, asked: Mapping[int, Flush]) -> bool:
-        parts = set(map(_OF_FOLDERS, asked.values()))
-        folders = {folder for each in parts for folder in self._folders.needed(Flush((), *each))}
-        return len(folders) <= FOLDERS_BEFORE_SYNCFS_MAX
 
     def rest(self) -> None:
         if self._descriptor >= 0:
             self._files.close(self._descriptor)
             self._descriptor = -1
 
-    def _flush_each(self, asked: Mapping[int, Flush]) -> Failures:
-        failed = by_operation(sync_each(self._files, files_of(asked)))
-        return failed | self._folders.flush(asked)
+    def _flush_each(self, asked: Mapping[int, Flush], files: list[tuple[int, int]]) -> Failures:
+        failed = by_operation(sync_each(self._files, files))
+        return failed | self._folders.flush(asked, failed)
 
 
-def files_of(asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
+def _folders(files: Files, on_failure: Callable[[], None], ordered_in: str | None) -> FolderFlusher:
+    if ordered_in is None:
+        return FolderFlusher(files, on_failure)
+    return OrderedFolders(files, on_failure, ordered_in)
+
+
+def files_of(asked: Mapping[int, Flush], with_stamps: bool) -> list[tuple[int, int]]:
     """The pairs (operation, descriptor) of all files to flush."""
-    return [(index, fd) for index, flush in asked.items() for fd in flush.files]
+    if not with_stamps:
+        return [(index, fd) for index, flush in asked.items() for fd in flush.files]
+    return [(index, fd) for index, flush in asked.items() for fd in (*flush.files, *flush.stamps)]
 
 
 def sync_each(files: Files, todo: list[tuple[int, int]]) -> list[tuple[int, int, OSError]]:

@@ -25,6 +25,7 @@ _SYNCFS_KINDS: Final = frozenset({"ext4", "xfs", "btrfs"})
 _MEMORY_KINDS: Final = frozenset({"tmpfs", "ramfs"})
 _DEVICES: Final = "/sys/dev/block"
 _JOURNALS: Final = "/proc/fs/jbd2"
+_FAST_COMMITS: Final = "/proc/fs/ext4/{}/fc_info"
 _NETWORK_KINDS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "ceph", "fuse.ceph-fuse", "fuse.juicefs", "9p", "fuse.sshfs"}
 )
@@ -69,27 +70,49 @@ class FileSystem:
         return self.kind in _SYNCFS_KINDS or self.in_memory
 
     @property
-    def has_whole_renames(self) -> bool:
-        """Whether a journal keeps each rename whole and all in their order, so that a flush of the
-        folder that a file went to covers the one that it came from: xfs, and ext4 with a journal.
+    def keeps_order(self) -> bool:
+        """Whether a journal makes names and mtimes durable in the order in which they changed, each
+        rename whole: xfs, and ext4 with a journal, unless `commits_fast`.
         """
+        if "nobarrier" in self.options:
+            return False
         return self.kind == "xfs" or (self.kind == "ext4" and has_journal(self.device))
 
     @property
     def leaves_one_name(self) -> bool:
         """Whether no power cut leaves both names of a rename."""
-        return self.has_whole_renames or self.in_memory
+        return self.keeps_order or self.in_memory
 
 
 def has_journal(device: str) -> bool:
     """Whether the device, major:minor, has a journal as far as Linux shows; an ext4 may
     be without.
     """
-    name = os.path.basename(os.path.realpath(f"{_DEVICES}/{device}"))
     try:
+        name = _name_of(device)
         return any(journal.startswith(f"{name}-") for journal in os.listdir(_JOURNALS))
     except OSError:
         return False
+
+
+def _name_of(device: str) -> str:
+    """The kernel's name of a device, major:minor."""
+    return os.path.basename(os.path.realpath(f"{_DEVICES}/{device}"))
+
+
+def commits_fast(folder: str, device: str, files: Files) -> bool:
+    """Whether the folder's ext4 has fast commits (`fast_commit`), which keep no order: Linux counts
+    each, and each file that cannot have one. True where that cannot be found out.
+    """
+    counts = _FAST_COMMITS.format(_name_of(device))
+    if not os.path.exists(counts):
+        return False  # A kernel without them.
+    try:
+        files.flush_nameless(folder)
+        with open(counts, encoding="ascii") as lines:
+            return any(map(int, re.findall(r"^(\d+) (?:commits|ineligible)$", lines.read(), re.M)))
+    except OSError:
+        return True
 
 
 def file_system_of(path: str, mountinfo: str = "/proc/self/mountinfo") -> FileSystem:
@@ -135,9 +158,12 @@ def choose_flusher(
     if commit == "auto":
         own = file_system.mount_point == os.path.realpath(root)
         commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
+    ordered_in = root if file_system.keeps_order else None
+    if file_system.kind == "ext4" and ordered_in and commits_fast(root, file_system.device, files):
+        ordered_in = None
     if commit == "syncfs":
-        return SyncfsFlusher(files, root, on_folder_failure, file_system.has_whole_renames)
-    return FsyncFlusher(files, threads, on_folder_failure, file_system.has_whole_renames)
+        return SyncfsFlusher(files, root, on_folder_failure, ordered_in)
+    return FsyncFlusher(files, threads, on_folder_failure, ordered_in)
 
 
 def tells_syncfs_errors(file_system: FileSystem) -> bool:

@@ -23,9 +23,9 @@ class Flush(NamedTuple):
     made them; the `folders`, in the given order (of a rename the target first); and the folders
     `beside` them, as far as they exist, each a row with the outer one first.
 
-    `covered`: how many of the last folders have only lost names that are in the folders before. A
-    file system whose journal keeps all renames whole and in order does not need to flush those,
-    nor, if there are any, the folders beside.
+    `covered`: how many of the last folders have only lost names that are in the folders before: the
+    operation has renamed, and the folder before those is what it changed last. `stamps`: open files
+    of which the operation has changed only names and mtimes, the last one last of all.
     """
 
     files: tuple[int, ...] = ()
@@ -33,6 +33,14 @@ class Flush(NamedTuple):
     entries: tuple[str, ...] = ()
     beside: tuple[tuple[str, ...], ...] = ()
     covered: int = 0
+    stamps: tuple[int, ...] = ()
+
+    @property
+    def has_last(self) -> bool:
+        """Whether the operation has changed all this itself, and it says what it changed last.
+        Otherwise it depends on changes of others as well.
+        """
+        return self.covered > 0 or bool(not self.folders and (self.files or self.stamps))
 
 
 class FilesFailed(OSError):

@@ -141,7 +141,7 @@ class Claims:
             folders=(folder, *self._left),
             entries=tuple(self._queues),
             beside=tuple(self._beside | self._came_from),
-            covered=0 if self._beside else len(self._left),
+            covered=len(self._left),
         )
 
     def _take(self, queue: QueueName, candidates: Sequence[Candidate]) -> int:

@@ -133,7 +133,7 @@ def claim_held(root: Root, place: Place, claim: Claim, visibility_s: float) -> S
     stamp = claim.stamp.received(due_ms)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     try:
-        yield flush._replace(files=(claim.descriptor,))
+        yield flush._replace(stamps=(claim.descriptor,))
     except FileNotFoundError:
         return None  # The queue was deleted meanwhile.
     root.history.record(queue, Event.FETCHED, message_id, stamp.receives, due_ms)

@@ -153,7 +153,7 @@ def _stay(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event) ->
     else:
         ways = (delay, *leading(delay, bucket), top)
         flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
-    yield flush._replace(files=(claim.descriptor,), entries=(top,))
+    yield flush._replace(stamps=(claim.descriptor,), entries=(top,))
     _record(root, event, place, stamp)
     return stamp
 
@@ -166,7 +166,7 @@ def _postpone(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event
     act = Move(POSTPONE, place.queue, place.id, place.bucket)
     flush = yield from move_alive(root, act, claim.status.st_nlink)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
-    yield flush._replace(files=(claim.descriptor,))
+    yield flush._replace(stamps=(claim.descriptor,))
     _record(root, event, place, stamp)
     return stamp
 
@@ -178,7 +178,7 @@ def _release(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stam
     flush = yield from move_alive(root, act, claim.status.st_nlink)
     # The flush needs no lock: a process that fetches the message from here on has won it.
     root.files.unlock(claim.descriptor)
-    yield flush._replace(files=(claim.descriptor,))
+    yield flush._replace(stamps=(claim.descriptor,))
     _record(root, Event.RELEASED, place, stamp)
     return stamp
 
@@ -190,7 +190,7 @@ def _leave(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stamp]
     top = root.layout.queue(place.queue)
     ways = (top, *leading(top, place.bucket), root.layout.delay)
     beside = root.places.buckets(place.queue, place.id)
-    yield Flush(folders=ways, entries=(top,), beside=beside, covered=1)
+    yield Flush(folders=ways, entries=(top,), beside=beside)
     return claim.stamp
 
 

@@ -229,7 +229,7 @@ def move_stamped(root: Root, act: Move, claim: Claim, reason: Reason) -> Steps[S
         flush = yield from move_alive(root, act, claim.status.st_nlink)
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
-        yield flush._replace(files=(claim.descriptor,))
+        yield flush._replace(stamps=(claim.descriptor,))
     except OSError as error:
         if not is_gone(error):
             raise

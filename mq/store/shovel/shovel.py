@@ -198,7 +198,7 @@ def shovel(
         try:
             # Under the lock: a process that fetches and removes it must not find it in its old
             # place again.
-            yield flush._replace(files=(claim.descriptor,))
+            yield flush._replace(stamps=(claim.descriptor,))
         except FileNotFoundError:
             if not queue_exists(root, aim.queue):
                 return Why.QUEUE_MISSING  # Deleted meanwhile, with the message.

@@ -1,14 +1,16 @@
 """Flush policies: what they open and when, and what they remember."""
 
 import errno
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness.faults import FaultyFiles
 
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, SyncfsFlusher
-from mq.store.disk.group import Group, run_alone
+from mq.store.disk.group import Group, run_alone, run_group
 from mq.store.disk.steps import Flush, Steps
 
 BODY = b"a body that no file system has by itself"
@@ -69,22 +71,94 @@ def test_a_folder_that_was_made_anew_has_its_entry_flushed_again(tmp_path: Path)
     flusher.close()
 
 
-def rename(folders: tuple[str, ...], covered: int) -> Steps[None]:
-    """What a rename, or several, asks to be flushed."""
-    yield Flush(folders=folders, covered=covered)
+def asked(**flush: Any) -> Steps[None]:
+    """An operation that has acted, and asks for this flush."""
+    yield Flush(**flush)
 
 
-@pytest.mark.parametrize("whole_renames", [False, True])
-@pytest.mark.parametrize("covered", [0, 1])
-def test_a_rename_s_source_is_left_out_only_where_a_journal_keeps_renames_whole(
-    tmp_path: Path, whole_renames: bool, covered: int
+class Ordered:
+    """A group of operations on a file system that keeps the order of changes, and its flushes."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        for name in ("root", "target", "other", "source"):
+            (top / name).mkdir()
+        self.files = FaultyFiles()
+        self._flusher = FsyncFlusher(self.files, 1, ordered_in=str(top / "root"))
+        self.open = self.files.create(str(top / "file"))
+
+    def moved(self, to: str) -> Steps[None]:
+        return asked(folders=(str(self.top / to), str(self.top / "source")), covered=1)
+
+    def stamped(self, *folders: str) -> Steps[None]:
+        return asked(stamps=(self.open,), folders=tuple(str(self.top / each) for each in folders))
+
+    def looked(self, at: str) -> Steps[None]:
+        return asked(folders=(str(self.top / at),))
+
+    def flush(self, *operations: Steps[None]) -> list[bool]:
+        """Whether each is durable."""
+        return [each.error is None for each in run_group(operations, self._flusher)]
+
+    @property
+    def flushed(self) -> list[str]:
+        """What was changed for a flush, and flushed, in order."""
+        wanted = {"sync": "", "sync_folder": "", "touch": "touch "}
+        return [wanted[call] + Path(path).name for call, path in self.files.calls if call in wanted]
+
+
+@pytest.fixture
+def ordered(tmp_path: Path) -> Iterator[Ordered]:
+    made = Ordered(tmp_path)
+    yield made
+    made.files.close(made.open)
+
+
+def test_the_last_change_is_flushed_for_all_before_it(ordered: Ordered) -> None:
+    moves = [ordered.moved("target"), ordered.looked("source"), ordered.moved("other")]
+    assert ordered.flush(*moves) == [True] * 3
+    assert ordered.flushed == ["other"]
+    ordered.files.calls.clear()
+    assert ordered.flush(ordered.moved("other"), ordered.stamped()) == [True] * 2
+    assert ordered.flushed == ["file"]
+
+
+def test_what_depends_on_others_after_the_last_change_has_a_change_of_its_own(
+    ordered: Ordered,
 ) -> None:
+    """An fsync of what is unchanged may do nothing for what others have changed elsewhere."""
+    later = [ordered.looked("source"), ordered.stamped("other")]
+    assert ordered.flush(ordered.moved("target"), *later) == [True] * 3
+    assert ordered.flushed == ["target", "touch root", "root"]
+
+
+def test_where_the_last_change_is_gone_or_fails_the_one_before_is_flushed(
+    ordered: Ordered,
+) -> None:
+    (ordered.top / "other").rmdir()
+    gone = [ordered.moved("target"), ordered.moved("other")]
+    assert ordered.flush(*gone) == [True, False]
+    assert ordered.flushed == ["other", "target"]
+    ordered.files.calls.clear()
+    ordered.files.fail("sync", errno.EIO, times=1)
+    assert ordered.flush(ordered.moved("target"), ordered.stamped()) == [True, False]
+    assert ordered.flushed == ["file", "target"]
+    ordered.files.fail("sync_folder", errno.EIO)
+    assert ordered.flush(ordered.moved("target"), ordered.looked("target")) == [False] * 2
+
+
+def test_a_folder_whose_entry_was_flushed_is_not_flushed_again(ordered: Ordered) -> None:
+    for _ in range(2):
+        assert ordered.flush(use(ordered.top / "target")) == [True]
+    assert ordered.flushed == ["touch root", "root"]
+
+
+def test_elsewhere_each_folder_of_a_rename_is_flushed_the_target_first(tmp_path: Path) -> None:
     folders = tuple(str(tmp_path / name) for name in ("target", "source"))
     for folder in folders:
         Path(folder).mkdir()
     files = FaultyFiles()
-    flusher = FsyncFlusher(files, 1, whole_renames=whole_renames)
-    run_alone(rename(folders, covered), flusher)
+    flusher = FsyncFlusher(files, 1)
+    run_alone(asked(folders=folders, covered=1), flusher)
     flusher.close()
-    synced = [path for call, path in files.calls if call == "sync_folder"]
-    assert synced == list(folders[:1] if whole_renames and covered else folders)
+    assert [path for call, path in files.calls if call == "sync_folder"] == list(folders)

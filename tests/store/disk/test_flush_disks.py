@@ -14,7 +14,7 @@ from harness.mounts import mounted, tmpfs
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, SyncfsFlusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.mounts import file_system_of
+from mq.store.disk.mounts import commits_fast, file_system_of
 from mq.store.disk.steps import Flush, Steps
 
 BODY = b"a body that no file system has by itself"
@@ -33,16 +33,17 @@ def _write(files: Files, path: Path) -> Steps[None]:
 
 
 @pytest.mark.parametrize(
-    ("made", "kind", "whole"),
+    ("made", "kind", "in_order"),
     [
         (["mkfs.ext4", "-q"], "ext4", True),
         (["mkfs.ext4", "-q", "-O", "^has_journal"], "ext4", False),
+        (["mkfs.ext4", "-q", "-O", "fast_commit"], "ext4", False),
         (["mkfs.xfs", "-q"], "xfs", True),
         (["mkfs.btrfs", "-q"], "btrfs", False),
     ],
 )
-def test_which_file_systems_keep_renames_whole(
-    tmp_path: Path, made: list[str], kind: str, whole: bool
+def test_which_file_systems_keep_the_order_of_changes(
+    tmp_path: Path, made: list[str], kind: str, in_order: bool
 ) -> None:
     image, point = tmp_path / "image", tmp_path / "mounted"
     with image.open("wb") as file:
@@ -51,7 +52,8 @@ def test_which_file_systems_keep_renames_whole(
     subprocess.run([*made, str(image)], check=True)
     with mounted(image, point, "loop"):
         found = file_system_of(str(point))
-        assert (found.kind, found.has_whole_renames) == (kind, whole)
+        keeps = found.keeps_order and not commits_fast(str(point), found.device, Files())
+        assert (found.kind, keeps) == (kind, in_order)
 
 
 @pytest.mark.parametrize("policy", [SyncfsFlusher, FsyncFlusher])
