@@ -27,7 +27,7 @@ from mq.store.core.root import Hooks, Root, unlink_if_there
 from mq.store.core.totals import Tally
 from mq.store.core.trust import check_trust, refuse, risks
 from mq.store.disk.files import Files, is_gone
-from mq.store.disk.mounts import file_system_of
+from mq.store.disk.mounts import FileSystem, file_system_of
 from mq.store.disk.space import Space
 from mq.store.disk.steps import Steps
 from mq.store.format.archive import archive_folder
@@ -76,10 +76,17 @@ class RootOptions(TypedDict, total=False):
     known: Identity | None
 
 
+def _file_system(layout: Layout, files: Files) -> FileSystem:
+    """That of the root. From here on, flushes are as it needs them."""
+    found = file_system_of(layout.root)
+    files.flushes_whole = found.is_whole
+    return found
+
+
 def root_of(layout: Layout, files: Files, clock: Clock, **options: Unpack[RootOptions]) -> Root:
     """A root as it is: nothing is made or tried."""
     space = Space(files, clock, layout.root, options.get("reserve_bytes"))
-    over_network = file_system_of(layout.root).over_network
+    over_network = _file_system(layout, files).over_network
     facts = Facts(layout, files, clock, JoinedQueues(layout, files, clock), over_network)
     leases, folder_max = (
         OpenLeases(layout, files, clock),
@@ -121,6 +128,7 @@ def open_root(
     """
     layout = Layout.of(path)
     _refuse_link(layout, files)
+    _file_system(layout, files)
     made = _missing(layout.root) if makes else []
     for missing in made:
         _make_folder(files, missing)

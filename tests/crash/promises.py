@@ -439,13 +439,10 @@ def _places(root: Path) -> Iterator[Place]:
                 yield Place(state, queue, message_id, path, path.lstat())
 
 
-def broken(
-    ledger: Ledger, found: Found, two_names_allowed: bool, new_returns: bool = False
-) -> list[str]:
+def broken(ledger: Ledger, found: Found, two_names_allowed: bool) -> list[str]:
     """The promises that the root does not keep; none when all is well.
 
-    `two_names_allowed`: whether a rename that was not answered may leave both of its names;
-    `new_returns`: whether the name in new/ may come back although its end was flushed
+    `two_names_allowed`: whether a rename that was not answered may leave both of its names
     (PROTOCOL.md, "Two names").
     """
     return [
@@ -463,7 +460,7 @@ def broken(
         *(
             f"{message_id} {problem}; {told}, found {found.places.get(message_id)}"
             for message_id, told in ledger.messages.items()
-            for problem in _message(ledger, told, found, message_id, new_returns)
+            for problem in _message(ledger, told, found, message_id)
         ),
     ]
 
@@ -583,16 +580,12 @@ def _purged(ledger: Ledger, found: Found) -> Iterator[str]:
             yield f"{message_id} came back after its purge; {told}"
 
 
-def _message(
-    ledger: Ledger, told: Told, found: Found, message_id: str, new_returns: bool
-) -> Iterator[str]:
+def _message(ledger: Ledger, told: Told, found: Found, message_id: str) -> Iterator[str]:
     states = found.states(message_id)
     alive = states & set(ALIVE)
     if told.must_live:
         yield from _reached(told, found, alive)
-    # btrfs was seen to bring the name in new/ back although that folder was flushed after the
-    # rename; beside the ready one it does no harm, since it is never delivered.
-    if told.published and NEW in states and not new_returns:
+    if told.published and NEW in states:
         yield "is in new/ still"
     if told.deleted and found.alive(told.queue, message_id):
         yield "came back after its delete"

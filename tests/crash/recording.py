@@ -41,8 +41,6 @@ class Kind:
     """Mount options that a copy of it needs."""
     sector_bytes: int = 512
     """What it trusts a disk to write whole."""
-    two_names: bool = False
-    """Whether a cut can leave a file at both ends of a rename."""
 
 
 EXT4 = Kind(
@@ -52,9 +50,7 @@ EXT4 = Kind(
     busy=("commit=1",),
 )
 # btrfs does not mount when its superblock, of 4 KiB, is torn.
-BTRFS = Kind(
-    "btrfs", ("mkfs.btrfs", "-q"), 128, busy=("commit=1",), sector_bytes=4096, two_names=True
-)
+BTRFS = Kind("btrfs", ("mkfs.btrfs", "-q"), 128, busy=("commit=1",), sector_bytes=4096)
 XFS = Kind("xfs", ("mkfs.xfs", "-q"), mib=300, image=("nouuid",))
 KINDS = (EXT4, BTRFS, XFS)
 

@@ -55,6 +55,12 @@ that flushed.
 """
 
 
+def _syncfs(descriptor: int) -> None:
+    if _libc.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
 def is_gone(error: OSError) -> bool:
     """Whether the error only says that the name does not exist (any more)."""
     return error.errno in GONE
@@ -64,6 +70,8 @@ class Files:
     """System calls on files, one method each. Raises OSError as the system does."""
 
     def __init__(self) -> None:
+        self.flushes_whole = False
+        """Whether each flush is one of the whole file system, which keeps no other in order."""
         self.folder_fsync_missing = False
         """Whether the file system has refused to fsync a folder, which is then tolerated."""
 
@@ -134,13 +142,13 @@ class Files:
 
     def sync(self, descriptor: int) -> None:
         """Flushes the file to stable media. An error is final: never call it again."""
-        os.fsync(descriptor)
+        self._flush(descriptor)
 
     def sync_folder(self, path: str) -> None:
         """Flushes the folder's entries to stable media, if the file system can."""
         descriptor = os.open(path, _FOLDER)
         try:
-            os.fsync(descriptor)
+            self._flush(descriptor)
         except OSError as error:
             if error.errno not in _NO_FOLDER_FSYNC:
                 raise
@@ -148,14 +156,18 @@ class Files:
         finally:
             os.close(descriptor)
 
+    def _flush(self, descriptor: int) -> None:
+        if self.flushes_whole:
+            _syncfs(descriptor)
+        else:
+            os.fsync(descriptor)
+
     def sync_file_system(self, descriptor: int) -> None:
         """Flushes everything that was written to the descriptor's file system to stable media.
 
         syncfs(2). It reports an error once to each descriptor, from Linux 5.8 on.
         """
-        if _libc.syncfs(descriptor) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        _syncfs(descriptor)
 
     def flush_nameless(self, folder: str) -> None:
         """Writes and flushes a file without a name, on the folder's file system."""

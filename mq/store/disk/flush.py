@@ -308,16 +308,20 @@ class SyncfsFlusher:
         root: str,
         on_folder_failure: Callable[[], None] = lambda: None,
         ordered_in: str | None = None,
+        always: bool = False,
     ) -> None:
-        """`ordered_in`: as of FsyncFlusher."""
+        """`ordered_in`: as of FsyncFlusher. `always`: also a small flush is a syncfs."""
         self._files = files
         self._root = root
         self._folders = _folders(files, on_folder_failure, ordered_in)
         self._with_stamps = ordered_in is None
+        self._always = always
 
     def session(self) -> "_SyncfsSession":
         """With a descriptor of its own."""
-        return _SyncfsSession(self._files, self._root, self._folders, self._with_stamps)
+        session = _SyncfsSession(self._files, self._root, self._folders, self._with_stamps)
+        session.always = self._always
+        return session
 
     def close(self) -> None: ...
 
@@ -333,6 +337,7 @@ class _SyncfsSession:
         self._root = root
         self._folders = folders
         self._with_stamps = with_stamps
+        self.always = False
         self._descriptor = -1
         self._is_blind = False
         """Whether operations have acted without a descriptor since the last flush."""
@@ -350,11 +355,13 @@ class _SyncfsSession:
         is_blind, self._is_blind = self._is_blind, False
         files = files_of(asked, self._with_stamps)
         little = len(files) <= FILES_BEFORE_SYNCFS_MAX and self._folders.are_few(asked)
-        if little or is_blind or self._descriptor < 0:
+        if (little and not self.always) or is_blind or self._descriptor < 0:
             return self._flush_each(asked, files)
         try:
             self._files.sync_file_system(self._descriptor)
-        except OSError:
+        except OSError as error:
+            if self.always:
+                return dict.fromkeys(asked, error)
             return self._flush_each(asked, files)
         return {}
 

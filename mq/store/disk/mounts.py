@@ -79,6 +79,13 @@ class FileSystem:
         return self.kind == "xfs" or (self.kind == "ext4" and has_journal(self.device))
 
     @property
+    def is_whole(self) -> bool:
+        """Whether a commit is one moment of the whole file system, and an fsync breaks that: btrfs
+        has a log of its own for what was fsynced. With kernels that tell syncfs of errors.
+        """
+        return self.kind == "btrfs" and tells_syncfs_errors(self)
+
+    @property
     def leaves_one_name(self) -> bool:
         """Whether no power cut leaves both names of a rename."""
         return self.keeps_order or self.in_memory
@@ -158,6 +165,8 @@ def choose_flusher(
     if commit == "auto":
         own = file_system.mount_point == os.path.realpath(root)
         commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
+    if file_system.is_whole:
+        return SyncfsFlusher(files, root, on_folder_failure, always=True)
     ordered_in = root if file_system.keeps_order else None
     if file_system.kind == "ext4" and ordered_in and commits_fast(root, file_system.device, files):
         ordered_in = None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from harness.faults import FaultyFiles
 
+from mq.model.errors import StorageFailed
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, SyncfsFlusher
 from mq.store.disk.group import Group, run_alone, run_group
@@ -39,6 +40,18 @@ def test_a_group_s_descriptor_is_open_before_its_first_write(tmp_path: Path) -> 
     made = [call for call, _ in files.calls]
     assert made == ["open_folder", "create", "write", "sync_file_system"]
     assert files.open_paths() == []
+
+
+def test_where_a_commit_is_one_moment_of_all_a_small_flush_is_a_syncfs(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    flusher = SyncfsFlusher(files, str(tmp_path), always=True)
+    run_alone(write(files, tmp_path / "file"), flusher)
+    run_alone(asked(folders=(str(tmp_path),)), flusher)
+    assert files.count("sync_file_system") == 2
+    assert files.count("sync") == files.count("sync_folder") == 0
+    files.fail("sync_file_system", errno.EIO)
+    with pytest.raises(StorageFailed):
+        run_alone(asked(folders=(str(tmp_path),)), flusher)
 
 
 def test_what_was_written_without_a_descriptor_is_flushed_file_by_file(tmp_path: Path) -> None:

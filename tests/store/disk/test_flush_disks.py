@@ -1,5 +1,6 @@
 """What flushes do on file systems of their own."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -11,11 +12,16 @@ from crash.recording import EXT4, make_file_system
 from harness.fuse import check_fuse
 from harness.mounts import mounted, tmpfs
 
+from mq.model.clock import SystemClock
+from mq.model.names import MessageId, QueueName, UuidSource
 from mq.store.disk.files import Files
 from mq.store.disk.flush import FILES_BEFORE_SYNCFS_MAX, FsyncFlusher, SyncfsFlusher
 from mq.store.disk.group import run_alone
-from mq.store.disk.mounts import commits_fast, file_system_of
+from mq.store.disk.mounts import choose_flusher, commits_fast, file_system_of
 from mq.store.disk.steps import Flush, Steps
+from mq.store.opening import open_root
+from mq.store.operations.publish import Draft, publish
+from mq.store.operations.queues import create_queue
 
 BODY = b"a body that no file system has by itself"
 
@@ -54,6 +60,28 @@ def test_which_file_systems_keep_the_order_of_changes(
         found = file_system_of(str(point))
         keeps = found.keeps_order and not commits_fast(str(point), found.device, Files())
         assert (found.kind, keeps) == (kind, in_order)
+
+
+def test_of_btrfs_nothing_is_fsynced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log of what was fsynced would break the order of all else."""
+    image, point = tmp_path / "image", tmp_path / "mounted"
+    with image.open("wb") as file:
+        file.truncate(400 << 20)
+    point.mkdir()
+    subprocess.run(["mkfs.btrfs", "-q", str(image)], check=True)
+    with mounted(image, point, "loop"):
+        fsynced: list[int] = []
+        files, root = Files(), point / "root"
+        root.mkdir()
+        monkeypatch.setattr(os, "fsync", fsynced.append)
+        opened = open_root(str(root), files, SystemClock())
+        flusher = choose_flusher(str(root), files, 1, "fsync")
+        run_alone(create_queue(opened, QueueName("q")), flusher)
+        draft = Draft(QueueName("q"), MessageId(UuidSource(SystemClock()).next()), 0)
+        run_alone(publish(opened, draft, BODY), flusher)
+        flusher.close()
+        assert fsynced == []
+        assert len(list((root / "queues" / "q").iterdir())) == 1
 
 
 @pytest.mark.parametrize("policy", [SyncfsFlusher, FsyncFlusher])
