@@ -146,7 +146,6 @@ async def test_folders_are_fsynced(serve: Serve, root: Path) -> None:
         ("stamp", "new/q:ID"),
         ("sync", "new/q:ID"),
         ("rename", "new/q:ID", "queues/q/ID"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
     ]
@@ -211,7 +210,6 @@ async def test_a_streamed_publish_is_fsynced_before_its_rename(serve: Serve, roo
         ("stamp", "new/q:ID"),
         ("sync", "new/q:ID"),
         ("rename", "new/q:ID", "queues/q/ID"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
     ]
@@ -230,27 +228,9 @@ async def test_a_lone_publish_is_fsynced_also_where_syncfs_serves_many(
         ("stamp", "new/q:ID"),
         ("sync", "new/q:ID"),
         ("rename", "new/q:ID", "queues/q/ID"),
-        ("sync_folder", "queues"),  # At the first use of the queue's folder.
         ("sync_folder", "queues/q"),
         ("sync_folder", "new"),
     ]
-
-
-async def test_a_queues_parent_is_fsynced_at_its_first_use(serve: Serve, root: Path) -> None:
-    """Whoever made the queue may have died before its own fsync; so also when it is made again."""
-    maker = await serve()
-    await make_queue(maker)
-    files = RecordingFiles(root)
-    user = await serve(files=files)
-    for _ in range(2):
-        files.take()
-        await publish(user)
-        assert ("sync_folder", "queues") in files.take()
-        await publish(user)
-        assert ("sync_folder", "queues") not in files.take()
-        # Its files stay, so the folder made anew is another inode.
-        await call(maker, "DELETE", "/q")
-        await make_queue(maker)
 
 
 async def test_loser_of_a_race_serves_nothing(serve: Serve, root: Path) -> None:

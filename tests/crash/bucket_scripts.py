@@ -6,7 +6,7 @@ those after it below that.
 
 import os
 
-from crash.registry import BUCKETS, Legal, script
+from crash.registry import BUCKETS, script
 from crash.scripts import fetch_redelivered
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 
@@ -93,24 +93,12 @@ async def release_redelivered_from_a_bucket(on: Stage) -> None:
         await on.clients.reschedule(message_id, 0)
 
 
-@script(BUCKETS, legal=Legal.LEFT_BETWEEN)
+@script(BUCKETS)
 async def fetch_redelivered_to_a_bucket(on: Stage) -> None:
     """The bucket is made, and flushed with delay/, while what the mover moved out of there is in
     the queue and not flushed.
     """
     await fetch_redelivered(on)
-
-
-@script(BUCKETS, legal=Legal.TWO_NAMES)
-async def two_names_in_a_bucket(on: Stage) -> None:
-    """An earlier crash has left a message at both ends of a rename, one of them in a bucket."""
-    ids = await on.published(3)
-    await on.clients.delete(ids[0])
-    for message_id in ids[1:]:
-        os.link(on.ready(message_id), on.root / "delay" / f"{ORDERS}:{message_id}")
-    Files().sync_folder(str(on.root / "delay"))
-    for message_id in ids[1:]:
-        assert await on.fetched() == message_id
 
 
 @script(BUCKETS)
@@ -239,7 +227,7 @@ async def delete_in_a_queue_that_another_made_anew(on: Stage) -> None:
         await on.clients.delete(message_id)
 
 
-@script(BUCKETS, legal=Legal.LEFT_BETWEEN)
+@script(BUCKETS)
 async def empty_buckets_of_what_went_to_others(on: Stage) -> None:
     """What lay in them was claimed into a bucket by an mq that died before it flushed that."""
     ids = await on.published(3)

@@ -4,7 +4,7 @@ one that died.
 
 from collections.abc import Callable, Mapping
 
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import ORDERS, SOON_S, Stage
 from harness.messages import make_body
 
@@ -159,7 +159,7 @@ def _roll(root: Root, flusher: FsyncFlusher, leaves_one_name: bool = False) -> N
     Roller(root, flusher, journal, leaves_one_name).run()
 
 
-@script(legal=Legal.WHOLE_RENAMES)
+@script()
 async def roll_folds_forward(on: Stage) -> None:
     """The first goes to its place whole, which the second finds taken."""
     await on.begin(ORDERS)
@@ -172,7 +172,7 @@ async def roll_folds_forward(on: Stage) -> None:
     await on.clients.delete(ids[0])
 
 
-@script(legal=Legal.WHOLE_RENAMES)
+@script()
 async def roll_folds_forward_that_another_has(on: Stage) -> None:
     """Which died before it flushed anything of what it had moved."""
     await on.begin(ORDERS)
@@ -186,7 +186,7 @@ async def roll_folds_forward_that_another_has(on: Stage) -> None:
     await on.clients.delete(ids[1])
 
 
-@script(FLAT, BUCKETS)
+@script()
 async def unfold_where_both_names_may_stay(on: Stage) -> None:
     await on.begin(ORDERS)
     ids = await _Bulk(on, in_folds=True).publish(roll_all_forward)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from crash.key_scripts import KEY, link_of
 from crash.lease_scripts import CONSUMER, LEASE_S
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import ORDERS, Stage
 
 from mq.model.lifecycle import State
@@ -27,7 +27,6 @@ from mq.store.shovel.crossing_files import (
     finish,
     held,
     keep_chosen,
-    leave_one_name,
     record_chosen,
 )
 from mq.store.shovel.shovel import Aim, Shovelled, shovel_many
@@ -257,20 +256,3 @@ async def cross_to_what_another_made(on: Stage) -> None:
     on.disk.mark("make_asked", queue=OTHER)
     (on.root / "queues" / OTHER).mkdir(mode=0o700)
     await _crossed(on, ids)
-
-
-@script(legal=Legal.TWO_NAMES)
-async def two_names_of_a_crossing(on: Stage) -> None:
-    """An earlier crash has left messages at both ends of the rename."""
-    await on.begin(ORDERS, OTHER)
-    ids = await _published(on, 300, 300, 300)
-    await _chosen_by_another(on, ids)
-    _asked(on, "shovel_asked", ids)
-    for message_id in ids:
-        os.link(on.ready(message_id), on.root / "queues" / OTHER / message_id)
-    for queue in (ORDERS, OTHER):
-        Files().sync_folder(str(on.root / "queues" / queue))
-    await on.clients.delete(ids[0], OTHER)
-    assert await on.fetched(OTHER) == ids[1]
-    await on.other(lambda root, flusher: leave_one_name(root, flusher, CROSSING))
-    _asked(on, "shovelled", ids[2:])

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.registry import Legal, script
+from crash.registry import script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import LATER_S, ORDERS, SOON_S, Stage
 from harness.audits import looked_at
@@ -68,20 +68,6 @@ async def fsck_misplaced(on: Stage) -> None:
     _broken(on, f"queues/{ORDERS}", f"queues/{ORDERS}/00000000")
     await _put_right(on)
     on.moved(message_id, State.READY)
-    await _deleted(on)
-
-
-@script(legal=Legal.TWO_NAMES)
-async def fsck_two_names(on: Stage) -> None:
-    """The later one is there for nobody but the memory."""
-    await _begin(on)
-    message_id = await on.clients.publish(300)
-    ready = on.ready(message_id)
-    on.disk.mark("reschedule_asked", queue=ORDERS, id=message_id, due_ms=0)
-    _broken(on)
-    os.link(ready, on.root / "delay" / f"{ORDERS}:{message_id}")
-    await _put_right(on)
-    await on.clients.reschedule(message_id, 0)
     await _deleted(on)
 
 

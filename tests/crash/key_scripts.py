@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from crash.load import LARGE
-from crash.registry import Legal, script
+from crash.registry import script
 from crash.stage import HOURS_S, LATER_S, ORDERS, Stage
 from harness.messages import make_body, new_id
 
@@ -179,7 +179,7 @@ async def once_of_one_left_between_its_links(on: Stage) -> None:
 
 
 # A publish flushes new/, which another's rename has left.
-@script(legal=Legal.LEFT_BETWEEN)
+@script()
 async def once_of_one_that_another_delivered(on: Stage) -> None:
     """Which died before it flushed that."""
     await on.begin(ORDERS)

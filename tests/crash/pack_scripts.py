@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, SOON_S, VISIBILITY_S, Stage
 from harness.messages import make_body
 from harness.packs import on_items
@@ -38,8 +38,7 @@ QUEUE = QueueName(ORDERS)
 SIDELINE = QUEUE.sideline()
 # What `part` asks to be flushed, from 0: files, the rename, buckets, items.
 BEFORE_THE_COMMIT_IS_FLUSHED = 1
-BEFORE_ITEMS_MOVE = 2
-BEFORE_ITEMS_ARE_FLUSHED = 3
+BEFORE_ITEMS_ARE_FLUSHED = 2
 
 Work = Callable[["_Packs"], object]
 
@@ -249,7 +248,7 @@ async def delete_what_another_parted(on: Stage) -> None:
     await _work(on, lambda by: by.delete([pack.item(2)]))
 
 
-@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
+@script(FLAT, BUCKETS)
 async def delete_what_another_parted_for_later(on: Stage) -> None:
     pack = await _died(on, BEFORE_THE_COMMIT_IS_FLUSHED, SOON_S)
     await _work(on, lambda by: by.delete([pack.item(2)]))
@@ -276,7 +275,7 @@ async def roll_forward_what_another_moved(on: Stage) -> None:
     pack = await _packed(on, items=3)
 
     def work(by: _Packs) -> None:
-        by.dies(pack, BEFORE_ITEMS_MOVE)
+        by.dies(pack, BEFORE_THE_COMMIT_IS_FLUSHED)
         (tried,) = tries(by.root.layout, by.root.files)
         first = pack.item(1)
         os.rename(
@@ -303,7 +302,7 @@ async def purge_what_is_being_parted(on: Stage) -> None:
     await _work(on, work)
 
 
-@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
+@script(FLAT, BUCKETS)
 async def drop_the_queue_of_what_is_being_parted(on: Stage) -> None:
     """And make it again."""
     await _died(on, BEFORE_THE_COMMIT_IS_FLUSHED, SOON_S)
@@ -317,28 +316,6 @@ async def drop_the_queue_of_what_is_being_parted(on: Stage) -> None:
         by.mark("made_anew", queue=ORDERS)
 
     await _work(on, work)
-
-
-@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
-async def two_names_of_a_pack(on: Stage) -> None:
-    """An earlier crash has left a pack both where it was and where it was parted."""
-    pack = await _packed(on)
-    path = on.ready(pack.text)
-
-    await _work(on, lambda by: by.dies_with_two_names(pack, path))
-    await _work(on, lambda by: roll_all_on(by.root, by.flusher))
-    await _work(on, lambda by: by.delete([pack.item(1)]))
-
-
-@script(FLAT, legal=Legal.TWO_NAMES)
-async def two_names_of_a_pack_that_is_fetched(on: Stage) -> None:
-    """By the earlier name, which ends the parting."""
-    pack = await _packed(on)
-    path = on.ready(pack.text)
-
-    await _work(on, lambda by: by.dies_with_two_names(pack, path))
-    await _work(on, lambda by: by.fetch(pack))
-    await _work(on, lambda by: by.delete(pack.all_items()))
 
 
 @script(FLAT)

@@ -439,18 +439,14 @@ def _places(root: Path) -> Iterator[Place]:
                 yield Place(state, queue, message_id, path, path.lstat())
 
 
-def broken(ledger: Ledger, found: Found, two_names_allowed: bool) -> list[str]:
-    """The promises that the root does not keep; none when all is well.
-
-    `two_names_allowed`: whether a rename that was not answered may leave both of its names
-    (PROTOCOL.md, "Two names").
-    """
+def broken(ledger: Ledger, found: Found) -> list[str]:
+    """The promises that the root does not keep; none when all is well."""
     return [
         *_queues(ledger, found),
         *_settings(ledger, found),
         *_schedules(ledger, found),
         *_bodies(ledger, found),
-        *_names(found, two_names_allowed),
+        *_names(found),
         *_keys(found),
         *_groups(ledger, found),
         *_purged(ledger, found),
@@ -526,13 +522,9 @@ def _bodies(ledger: Ledger, found: Found) -> Iterator[str]:
                 yield f"{message_id} has the body {number}, not {told.number}"
 
 
-def _names(found: Found, two_allowed: bool) -> Iterator[str]:
+def _names(found: Found) -> Iterator[str]:
     for places in found.with_two_names():
-        inodes = {place.status.st_ino for place in places}
-        queues = {place.queue for place in places}
-        of_one = {queue.removesuffix(SIDELINE_SUFFIX) for queue in queues} - found.crossing
-        if not two_allowed or len(inodes) > 1 or len(of_one) > 1:
-            yield f"{places[0].id} stands in {[place.path for place in places]}"
+        yield f"{places[0].id} stands in {[place.path for place in places]}"
 
 
 def _keys(found: Found) -> Iterator[str]:

@@ -64,22 +64,21 @@ FIRES_EVERY_S = 120.0
 """How often the schedules of scripts fire."""
 
 
-def recovered(top: Path, ledger: Ledger, two_names: bool, seed: int) -> list[str]:
-    """What is broken in the root at `top`, which is used up. `two_names`: as in `broken`."""
+def recovered(top: Path, ledger: Ledger, seed: int) -> list[str]:
+    """What is broken in the root at `top`, which is used up."""
     answered = any(last in ("made", "made_anew") for last in ledger.queues.values())
     try:
         if answered and (top / "format").read_text() not in FORMAT_LINES:
             return ["clients were answered, and its format is not written"]
-        return _Recovery(top, ledger, two_names, random.Random(seed)).problems()
+        return _Recovery(top, ledger, random.Random(seed)).problems()
     except (MqError, OSError, AssertionError, ValueError) as error:
         return [f"it does not go on: {error!r}"]
 
 
 class _Recovery:
-    def __init__(self, top: Path, ledger: Ledger, two_names: bool, chance: random.Random) -> None:
+    def __init__(self, top: Path, ledger: Ledger, chance: random.Random) -> None:
         self._top = top
         self._ledger = ledger
-        self._two_names = two_names
         self._chance = chance
         self._clock = FakeClock()
         self._clock.set_ms(ledger.until_ms)
@@ -108,7 +107,7 @@ class _Recovery:
     def _keeps(self) -> list[str]:
         """What stands right after start-up."""
         found = Found(self._top)
-        problems = broken(self._ledger, found, self._two_names)
+        problems = broken(self._ledger, found)
         problems += unkept(self._root, self._ledger)
         problems += _breaches(audit(self._root, _NEVER_S), self._may_be)
         if not problems and self._chance.random() < 0.5:
@@ -125,7 +124,7 @@ class _Recovery:
     def _may_be(self, breach: Breach, name: str) -> bool:
         """What a crash may leave for a while."""
         if breach in (Breach.LINKED, Breach.TWO_STATES):
-            return self._two_names
+            return False
         if breach is Breach.KEYS:
             return self._ledger.queues.get(name) in _ASKED
         if breach in (Breach.SETTINGS, Breach.PURGED):

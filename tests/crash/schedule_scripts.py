@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from crash.recovery import FIRES_EVERY_S
-from crash.registry import Legal, script
+from crash.registry import script
 from crash.stage import HOURS_S, ORDERS, Stage
 from harness.faults import CrashingFiles
 from harness.messages import make_body, new_id
@@ -201,7 +201,7 @@ async def fire_with_a_tag(on: Stage) -> None:
     await _fired(on)
 
 
-@script(legal=Legal.LEFT_BETWEEN)
+@script()
 async def fire_by_two(on: Stage) -> None:
     """At a time: each has seen it due, and none has made its link; both write what is next."""
     await on.begin(ORDERS)
@@ -235,7 +235,7 @@ def _fire_after_one_who_died(flushes: int) -> None:
     script()(fire_late)
 
 
-for _flushes in range(1, 4):
+for _flushes in range(1, 3):
     _fire_after_one_who_died(_flushes)
 
 

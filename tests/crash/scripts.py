@@ -10,7 +10,7 @@ import os
 import time
 
 from crash.load import LARGE
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import HOURS_S, LATER_S, ORDERS, SOON_S, Stage
 from harness.faults import FaultyFiles
 from harness.internals import connections, fetches_waiting
@@ -20,7 +20,6 @@ from harness.waiting import comes_true
 
 from mq.model.lifecycle import State
 from mq.model.names import QueueName
-from mq.store.disk.files import Files
 from mq.store.disk.group import run_alone
 from mq.store.operations.queues import delete_queue
 
@@ -254,19 +253,6 @@ async def delete_claimed(on: Stage) -> None:
     message_id = await on.clients.publish(300)
     os.rename(on.ready(message_id), on.delayed(message_id))
     await on.clients.delete(message_id)
-
-
-@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
-async def two_names(on: Stage) -> None:
-    """An earlier crash has left messages at both ends of a rename."""
-    await on.begin(ORDERS)
-    ids = [await on.clients.publish(300) for _ in range(2)]
-    for message_id in ids:
-        os.link(on.ready(message_id), on.delayed(message_id))
-    for folder in ("delay", f"queues/{ORDERS}"):
-        Files().sync_folder(str(on.root / folder))
-    await on.clients.delete(ids[1])
-    assert await on.fetched() == ids[0]
 
 
 @script()
@@ -515,7 +501,7 @@ async def reap(on: Stage) -> None:
     assert not any((on.root / "remove").iterdir())
 
 
-@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
+@script(FLAT, BUCKETS)
 async def together(on: Stage) -> None:
     """Groups of every operation at once."""
     await on.begin(ORDERS)

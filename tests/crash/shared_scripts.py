@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.shovel_scripts import shovelled
 from crash.stage import ORDERS, Stage
 
@@ -114,7 +114,7 @@ async def shovel_what_was_shared(on: Stage) -> None:
     await on.clients.delete(message_id)
 
 
-@script(legal=Legal.LEFT_BETWEEN)
+@script()
 async def share_again_what_another_shovelled(on: Stage) -> None:
     await _begun(on)
     message_id = await on.clients.publish(300)
@@ -165,7 +165,7 @@ async def cross_what_was_shared(on: Stage) -> None:
     await on.clients.delete(message_id, OTHER)
 
 
-@script(legal=Legal.LEFT_BETWEEN)
+@script()
 async def cross_what_another_shared(on: Stage) -> None:
     """The queue that it came from is joined to the one that it goes to, too."""
     await _begun(on)

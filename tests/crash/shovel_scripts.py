@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crash.key_scripts import KEY, link_of
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.sideline_scripts import SIDELINE
 from crash.stage import ORDERS, Stage
 
@@ -105,7 +105,7 @@ async def delete_what_was_shovelled_beside_one_that_did_not_know(on: Stage) -> N
 
 
 # A start flushes delay/, which another's rename has left.
-@script(FLAT, BUCKETS, legal=Legal.LEFT_BETWEEN)
+@script(FLAT, BUCKETS)
 async def shovel_what_another_sidelined(on: Stage) -> None:
     """Which died before it flushed that."""
     await on.begin(ORDERS, SIDELINE)
@@ -243,21 +243,6 @@ async def key_of_one_that_another_shovelled(on: Stage) -> None:
     Files().sync_folder(str(link.parent))
     _by_another(on, first)
     assert await on.clients.publish_keyed(300, KEY) == first
-
-
-@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
-async def two_names_of_a_shovel(on: Stage) -> None:
-    """An earlier crash has left messages at both ends of the rename."""
-    await on.begin(ORDERS, SIDELINE)
-    ids = await _sidelined(on, 300, 300, 300)
-    for message_id in ids:
-        on.disk.mark("shovel_asked", queue=ORDERS, id=message_id)
-        os.link(on.ready(message_id, SIDELINE), on.root / "queues" / ORDERS / message_id)
-    for queue in (ORDERS, SIDELINE):
-        Files().sync_folder(str(on.root / "queues" / queue))
-    await on.clients.delete(ids[0])
-    assert await on.fetched() == ids[1]
-    await shovelled(on, ids[2:])
 
 
 def _link(on: Stage) -> Path:

@@ -4,13 +4,12 @@ import os
 from pathlib import Path
 
 from crash.key_scripts import KEY
-from crash.registry import BUCKETS, FLAT, Legal, script
+from crash.registry import BUCKETS, FLAT, script
 from crash.stage import LATER_S, ORDERS, Stage
 
 from mq.model.lifecycle import State
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
-from mq.store.disk.files import Files
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.settings import write_fields
@@ -147,26 +146,6 @@ async def sideline_after_a_purge(on: Stage) -> None:
     await on.other(purged)
     os.unlink(on.root / "purged" / SIDELINE)
     await on.clients.sideline(message_id)
-
-
-@script(FLAT, BUCKETS, legal=Legal.TWO_NAMES)
-async def two_names_of_a_sideline(on: Stage) -> None:
-    """An earlier crash has left messages at both ends of the rename."""
-    await on.begin(ORDERS, SIDELINE)
-    ids = [await on.clients.publish(300) for _ in range(4)]
-    fetched = [await on.fetched() for _ in range(2)]
-    assert fetched == ids[:2]
-    for message_id in ids:
-        path = on.delayed(message_id) if message_id in fetched else on.ready(message_id)
-        on.disk.mark("sideline_asked", queue=ORDERS, id=message_id)
-        os.link(path, on.root / "queues" / SIDELINE / message_id)
-    for folder in ("delay", f"queues/{ORDERS}", f"queues/{SIDELINE}"):
-        Files().sync_folder(str(on.root / folder))
-    await on.clients.delete(ids[0])
-    await on.clients.sideline(ids[1])
-    await on.clients.delete(ids[2], SIDELINE)
-    on.disk.mark("fetch_asked", queue=ORDERS)
-    assert await on.clients.fetch(ORDERS) == ids[3]
 
 
 @script(FLAT, BUCKETS)

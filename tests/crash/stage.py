@@ -71,8 +71,6 @@ class Stage:
     session: aiohttp.ClientSession
     ports: list[int]
     folder_max: int = FOLDER_FILES_MAX
-    in_order: bool = False
-    """Whether the daemons take the disk for one that keeps the order of changes."""
     _running: list[Daemon] = field(default_factory=list)
     _clock: _StageClock = field(default_factory=_StageClock)
     _bystanders: list[Bystander] = field(default_factory=list)
@@ -145,7 +143,7 @@ class Stage:
         await asyncio.to_thread(run)
 
     def _flusher(self) -> FsyncFlusher:
-        return FsyncFlusher(Files(), 2, ordered_in=str(self.root) if self.in_order else None)
+        return FsyncFlusher(Files(), 2, ordered_in=str(self.root))
 
     async def bystander(self, *queues: str) -> Bystander:
         """Another process, which has looked at the facts of these queues just now."""
@@ -217,16 +215,13 @@ class Stage:
 
 
 @contextlib.asynccontextmanager
-async def stage(
-    disk: FaultyDisk, folder_max: int = FOLDER_FILES_MAX, in_order: bool = False
-) -> AsyncIterator[Stage]:
-    """A stage whose daemons are gone afterwards."""
+async def stage(disk: FaultyDisk, folder_max: int = FOLDER_FILES_MAX) -> AsyncIterator[Stage]:
+    """A stage whose daemons are gone afterwards. They count on the disk's order of changes."""
     ports: list[int] = []
-    keeps_order = property(lambda self: in_order)
-    with patch.object(FileSystem, "keeps_order", keeps_order):
+    with patch.object(FileSystem, "keeps_order", True):
         async with aiohttp.ClientSession() as session:
             clients = Clients(disk.mark, session, ports)
-            made = Stage(disk, clients, session, ports, folder_max, in_order)
+            made = Stage(disk, clients, session, ports, folder_max)
             try:
                 yield made
             finally:

@@ -45,8 +45,6 @@ ROUNDS_PER_SECOND_MQ = 5
 FLAGS = ("--commit", "fsync", "--visibility", "1")
 # Answers in a row that others are at a message, after which a client gives up.
 BUSY_MAX = 20
-# Operations run side by side here: see `test_states.models`.
-MODELS = [Model.JOURNAL, Model.ATOMIC, Model.HALVES]
 
 pytestmark = [pytest.mark.certificate, pytest.mark.timeout(600 * TIMES)]
 
@@ -118,13 +116,13 @@ class Herd:
         if message_id is not None and self.chance.random() < 0.85:
             await clients.delete(message_id)
 
-    def check(self, two_names: bool) -> None:
+    def check(self) -> None:
         """That the root, which nobody uses, keeps every promise."""
         if not (self.root / "remove").exists():
             assert not self.ledger.messages
             return  # The first start was cut short.
         self.ledger.until_ms = now_ms()
-        problems = broken(self.ledger, Found(self.root), two_names)
+        problems = broken(self.ledger, Found(self.root))
         assert not problems, "\n".join(problems[:10])
         # What was deleted may go: the files that lie there would be looked at in every round.
         reap(Files(), str(self.root / "remove"), now_ms(), 0)
@@ -223,13 +221,13 @@ async def test_a_hundred_power_cuts(
         for _ in range(OUTAGES):
             with processes() as daemons:
                 await work_until_the_power_goes(disk, herd, clients, daemons)
-            disk.power_on(herd.chance.choice(MODELS), herd.chance.randrange(2**31))
-            herd.check(two_names=True)
+            disk.power_on(Model.JOURNAL, herd.chance.randrange(2**31))
+            herd.check()
         with processes() as daemons:
             mq, _ = await start(daemons, herd.root)
             herd.ports[:] = [mq.port]
             await herd.drain(clients)
-    herd.check(two_names=True)
+    herd.check()
     herd.tell("cuts")
 
 
@@ -257,9 +255,9 @@ async def test_a_hundred_kills(root: Path, tiny: bool, monkeypatch: pytest.Monke
                 await herd.run(clients)
                 assert [each.popen.wait() for each in mqs] == [-9] * len(mqs)
                 mover.kill()
-                herd.check(two_names=False)
+                herd.check()
                 mq, mover = await start(daemons, herd.root)
             herd.ports[:] = [mq.port]
             await herd.drain(clients)
-    herd.check(two_names=False)
+    herd.check()
     herd.tell("kills")

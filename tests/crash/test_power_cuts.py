@@ -79,7 +79,7 @@ def start_up(recording: Recording, image: Path, cut: Cut) -> list[str]:
     with mounted(image, image.with_name("checked"), "loop", *kind.image) as top:
         root = open_root(str(top), Files(), SystemClock())
         found = Found(top)
-        problems = broken(recording.ledger(cut), found, two_names_allowed=False)
+        problems = broken(recording.ledger(cut), found)
         return problems + unresolved(root, found, random.Random(cut.seed))
 
 
@@ -166,7 +166,7 @@ async def test_a_cut_breaks_no_promise_to_clients_of_sqs(
             open_root(str(top), Files(), SystemClock())
             found = Found(top)
             told = named(recording.ledger(cut), found)
-            here = broken(told, found, two_names_allowed=False)
+            here = broken(told, found)
             if not here and number % 8 == 6:
                 mq = await asyncio.to_thread(daemons.mq, top, "--standalone")
                 try:

@@ -1,5 +1,5 @@
-"""Every state that a power cut may leave behind every operation, on four kinds of file systems. On
-those that keep the order of changes the daemons count on it.
+"""Every state that a power cut may leave behind every operation, on a file system that keeps the
+order of changes.
 
 The scripts (`registry.py`) are played on a file system that logs all changes; for each place in
 the log each legal tree (`legal_states.py`) is made, started on, and held against what clients had
@@ -35,7 +35,6 @@ from harness.tally import tally
 EXHAUSTIVE = 128 * TIMES
 SAMPLES = 4 * TIMES
 SCRIPTS = all_scripts()
-WHOLE = (Model.JOURNAL, Model.ATOMIC)
 
 pytestmark = [
     pytest.mark.needs_root,
@@ -111,26 +110,25 @@ def problems_of(
     # does by those it does after minutes: no tree is played twice that differs in them alone.
     stamps = {entry.mtime_ns for entry in log if isinstance(entry, Stamp)}
     seen: set[tuple[int, int]] = set()
-    for model in script.models:
-        chance = random.Random(f"{model.name} {seed}")
-        disk = Disk(model)
-        for at in range(len(log) + 1):
-            promises, ledger = told[at]
-            for tree in trees(disk, EXHAUSTIVE, SAMPLES, chance) if at >= first else ():
-                key = (promises, fingerprint(tree, stamps))
-                if key in seen:
-                    continue
-                seen.add(key)
-                if at <= shared:
-                    continue
-                try:
-                    lay_out(tree, top)
-                    problems = recovered(top / ROOT, ledger, model not in WHOLE, len(seen))
-                finally:
-                    shutil.rmtree(top)
-                yield at, [f"{model.name}, cut at {at}: {problem}" for problem in problems]
-            if at < len(log):
-                disk.apply(log[at])
+    chance = random.Random(seed)
+    disk = Disk(Model.JOURNAL)
+    for at in range(len(log) + 1):
+        promises, ledger = told[at]
+        for tree in trees(disk, EXHAUSTIVE, SAMPLES, chance) if at >= first else ():
+            key = (promises, fingerprint(tree, stamps))
+            if key in seen:
+                continue
+            seen.add(key)
+            if at <= shared:
+                continue
+            try:
+                lay_out(tree, top)
+                problems = recovered(top / ROOT, ledger, len(seen))
+            finally:
+                shutil.rmtree(top)
+            yield at, [f"cut at {at}: {problem}" for problem in problems]
+        if at < len(log):
+            disk.apply(log[at])
 
 
 def _first_cut(log: Log) -> int:
@@ -148,7 +146,7 @@ async def play(script: Script, disk: FaultyDisk, memory: Path) -> Log:
     totals alone, as `totals_scripts` do within theirs.
     """
     try:
-        async with stage(disk, script.folder_max, script.in_order) as on:
+        async with stage(disk, script.folder_max) as on:
             await script.play(on)
             disk.mark("end")
     finally:
@@ -170,8 +168,7 @@ async def test_every_state_keeps_what_was_promised(
     if (flat := SCRIPTS.get(script.flat)) not in (None, script):
         # As far as no folder has been full, the same choices are made of the same trees there.
         shared = places_alike(await play(flat, disk, memory), log)
-        is_new = shared < len(log)
-        assert is_new or script.in_order, "it has nothing of its own: @script() is enough"
+        assert shared < len(log), "it has nothing of its own: @script() is enough"
     states = 0
     for at, problems in problems_of(script, log, TIMES, memory / "tree", shared):
         states += 1

@@ -36,7 +36,6 @@ from mq.store.operations.sideline import sideline
 from mq.store.scan.order import STRICT, Candidate
 from mq.store.settings.configure import change_settings
 from mq.store.shovel.shovel import Aim, shovel_many
-from mq_reaper.reaper import Reaper
 
 K = Key.parse("k")
 
@@ -222,19 +221,6 @@ def test_a_lease_is_given_back_to_no_bucket_that_could_not_be_made(
         place.run(release(place.root, lease.name))
 
 
-def test_a_key_whose_message_may_come_back_is_not_freed(
-    place: LeasingRoot, files: GoneFiles
-) -> None:
-    message_id = place.run(published(place, key=K))
-    (place.top / "queues/q" / message_id.text).rename(place.top / f"remove/q:{message_id.text}")
-    place.pass_s(60)
-    files.fail("sync_folder", errno.EIO, "/delay")
-    reaper = Reaper(files, place.clock, place.root.layout.remove, 0)
-    with pytest.raises(OSError, match="Input/output"):
-        reaper.run_once()
-    assert [each.name for each in (place.top / "keys").glob("q/*/*") if each.is_symlink()] == ["k"]
-
-
 @pytest.mark.parametrize("key", [None, "k"])
 def test_a_folder_that_is_gone_beside_a_publish_s_queue_is_told(
     place: LeasingRoot, files: GoneFiles, key: str | None
@@ -290,14 +276,6 @@ def test_a_stale_folder_is_gone_and_no_failure_of_the_disk(
     flusher.close()
     assert [type(each) for each in caught] == [FileNotFoundError]
     assert failures == []
-
-
-def test_a_batch_for_later_whose_queue_is_not_flushed_fails(
-    place: LeasingRoot, files: GoneFiles
-) -> None:
-    files.fail("sync_folder", errno.EIO, "/queues")
-    with pytest.raises(StorageFailed):
-        place.run(published_many(place, later=True))
 
 
 def over_network(place: LeasingRoot) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mutants.acts import SYNCS
 from mutants.syntax import UNFLUSHED, Change, Function, replace, said
 
-PARTS = ("files", "stamps", "folders", "entries", "beside")
+PARTS = ("files", "stamps", "folders")
 NAMED_FOLDERS = ("folders", "ends")
 
 

@@ -140,7 +140,7 @@ def seal(files, fd) -> None:
 def test_a_flush_goes_behind_the_looks_that_follow_it() -> None:
     source = """
 def assure(files) -> Steps[None]:
-    yield Flush(entries=("queue",))
+    yield Flush(folders=("queue",))
     if files.status("queue") is None:
         raise KeyError
     note()
@@ -150,8 +150,8 @@ def note():
 """
     found = made(lambda acts: Orders(acts).looks, source)
     [what] = found
-    assert what == "yield Flush(entries=('queue',)) behind if files.status('queue') is None"
-    assert 'raise KeyError\n    yield Flush(entries=("queue",))\n    note()' in found[what]
+    assert what == "yield Flush(folders=('queue',)) behind if files.status('queue') is None"
+    assert 'raise KeyError\n    yield Flush(folders=("queue",))\n    note()' in found[what]
 
 
 def test_an_error_of_a_flush_goes_no_further_and_of_a_sync_no_step_is_done() -> None:

@@ -259,7 +259,7 @@ def _lay_out(folder: ArchiveFolder, mark: dict[str, Any]) -> Steps[None]:
     for made in (folder.path, folder.control):
         with contextlib.suppress(FileExistsError):
             folder.files.mkdir(made)
-    yield Flush(entries=(folder.path, folder.control))
+    yield Flush(folders=(os.path.dirname(folder.path), folder.path))
     for lock in (folder.lock, folder.readers):
         folder.files.close(folder.files.open_kept(lock))
     yield from write_json(folder, folder.mark, mark)
@@ -366,7 +366,7 @@ def begin_staging(folder: ArchiveFolder, name: str) -> Steps[str]:
     with contextlib.suppress(FileExistsError):
         folder.files.mkdir(folder.staging)
     folder.files.mkdir(staged)
-    yield Flush(entries=(folder.staging, staged))
+    yield Flush(folders=(os.path.dirname(folder.staging), folder.staging))
     return staged
 
 
@@ -391,7 +391,8 @@ def roll_forward(folder: ArchiveFolder, commit: Commit) -> Steps[None]:
     for parent in made:
         with contextlib.suppress(FileExistsError):
             files.mkdir(f"{folder.path}/{parent}")
-    yield Flush(entries=tuple(f"{folder.path}/{parent}" for parent in made))
+    above = dict.fromkeys(os.path.dirname(f"{folder.path}/{parent}") for parent in made)
+    yield Flush(folders=tuple(above))
     for file in commit.files:
         _place(folder, commit, file)
     # After a crash the renames may be in memory alone, so this flushes them again.

@@ -16,7 +16,7 @@ from mq.model.errors import BadName
 from mq.model.lifecycle import State
 from mq.model.names import PACKED, MessageId, QueueName
 from mq.store.archive.ledger import ledgers, names_of, stored_ledgers
-from mq.store.core.find import across, whereabouts
+from mq.store.core.find import has_crossed, whereabouts
 from mq.store.core.root import Root
 from mq.store.disk.files import Files
 from mq.store.format.archive import parse_removed, place_of, removed_with_folder_ms
@@ -174,7 +174,7 @@ def lives_too(root: Root, name: str) -> bool:
     if whereabouts(root, removed.queue, removed.id) not in (None, State.REMOVED):
         return True
     # It came from the other side of a sideline, or by a shovel, just before.
-    return across(root, removed.queue, removed.id) is not None
+    return has_crossed(root, removed.queue, removed.id)
 
 
 def _unstored(root: Root) -> Iterator[list[str]]:

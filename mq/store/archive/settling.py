@@ -6,7 +6,6 @@ from mq.store.core.root import Root
 from mq.store.disk.files import Files, is_gone
 from mq.store.disk.mounts import file_system_of, tells_syncfs_errors
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.walk import entries_if_there, is_bucket, rows_of
 
 
 def settle_removals(root: Root) -> Steps[None]:
@@ -17,7 +16,7 @@ def settle_removals(root: Root) -> Steps[None]:
     if takes_syncfs(root):
         _sync_file_system(root)
     else:
-        yield Flush(folders=(root.layout.remove,), beside=tuple(_rows(root)))
+        yield Flush(folders=(root.layout.remove,))
 
 
 def settle_unlinks(root: Root, spots: Iterable[str]) -> None:
@@ -53,20 +52,3 @@ def _sync_folder_if_there(files: Files, path: str) -> None:
     except OSError as error:
         if not is_gone(error):
             raise
-
-
-def _rows(root: Root) -> list[tuple[str, ...]]:
-    """The folders of messages, except remove/ itself; destinations of removals before their
-    sources.
-    """
-    layout, files = root.layout, root.files
-    rows = rows_of(files, layout.remove)[1:]
-    for top in (layout.remove, layout.leases):
-        for entry in entries_if_there(files, top):
-            if entry.is_dir(follow_symlinks=False) and not is_bucket(entry):
-                rows += rows_of(files, entry.path)
-    rows += [(layout.leases,), *rows_of(files, layout.delay)]
-    for entry in entries_if_there(files, layout.queues):
-        if entry.is_dir(follow_symlinks=False):
-            rows += rows_of(files, entry.path)
-    return [*rows, (layout.queues,), (layout.new,)]

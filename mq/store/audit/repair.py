@@ -23,7 +23,7 @@ from mq.store.audit.findings import Violation
 from mq.store.core.find import place_of
 from mq.store.core.locks import in_turn, queues_locked
 from mq.store.core.message_file import header_block, holds_pack, is_unreadable
-from mq.store.core.moves import Claim, Move, claimed, message_status, move_alive
+from mq.store.core.moves import Claim, Move, claimed, message_status, move
 from mq.store.core.root import Root
 from mq.store.core.standing import bits_left, queue_exists
 from mq.store.core.trust import owner_of
@@ -138,8 +138,7 @@ def put_in_place(root: Root, spot: Place) -> Steps[str | None]:
         target = root.places.target(spot.state, spot.queue, spot.id)
         act = Transition("put in place", spot.state, spot.state, "mqctl")
         put = Move(act, spot.queue, spot.id, spot.bucket, target)
-        flush = yield from move_alive(root, put, links)
-        yield flush
+        yield move(root, put, links)
     moved = Place(spot.state, spot.queue, spot.id, target)
     return f"moved to {moved.path(root.layout)}"
 

@@ -16,7 +16,7 @@ from mq.model.lifecycle import DELIVER, State
 from mq.model.names import MessageId, QueueName
 from mq.model.totals import Total
 from mq.store.bulk.staged import staged_entries
-from mq.store.core.moves import folders_of, make_ways, together
+from mq.store.core.moves import folders_of, make_buckets, together
 from mq.store.core.recording import record_published
 from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists
@@ -118,7 +118,7 @@ def unfold(root: Root, job: str, attempt: Attempt, fold: Fold) -> Steps[None]:
             if root.files.is_there(entry.path):
                 unlink_if_there(root.files, entry.path)
     if found:
-        yield Flush(folders=(attempt_folder(root.layout, job, attempt),), beside=((folder,),))
+        yield Flush(folders=(attempt_folder(root.layout, job, attempt),))
     rmdir_if_empty(root.files, folder)
 
 
@@ -133,12 +133,7 @@ def _move_whole(
     found = [fold for fold in folds if mark is None or mark.ms < fold.first_ms]
     if not found or root.facts.shape_now(queue) != DEFAULT_SHAPE:
         return 0
-    ways = make_ways(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
-    # Make the folders durable before they hold anything, as for any message.
-    yield ways._replace(entries=(layout.queue(queue), *ways.entries))
-    # Check again: the queue may have been deleted and made again in another shape.
-    if root.facts.shape_now(queue) != DEFAULT_SHAPE:
-        return 0
+    make_buckets(root, DELIVER, ((queue, bucket) for bucket in _buckets(found)))
     moved, buckets = list[str](), dict[str, None]()
     for fold in found:
         folder = fold_folder(layout, job, attempt, fold)

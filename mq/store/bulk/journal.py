@@ -154,7 +154,7 @@ def commit(
         if is_given_up(root, job):
             raise StagedFileGone("the job was given up")
         if not is_published(root, name):
-            yield from _check(root, staged, name, on_key_taken)
+            _check(root, staged, name, on_key_taken)
         with journal_locked(root):
             if is_published(root, name):
                 was_before = not is_of(root, name, job)
@@ -248,16 +248,13 @@ def job_locked(root: Root, job: str) -> Iterator[bool]:
         root.files.close(descriptor)
 
 
-def _check(
-    root: Root, staged: Sequence[Staged], name: Key, on_key_taken: OnKeyTaken
-) -> Steps[None]:
+def _check(root: Root, staged: Sequence[Staged], name: Key, on_key_taken: OnKeyTaken) -> None:
     """Raises an error if something prevents the publish."""
     first: dict[QueueName, str] = {}
     for of in (of for each in staged for of in each.queues):
         queue = QueueName.parse(of.queue)
         first[queue] = min(of.first, first.get(queue, of.first))
     for queue, uuid in first.items():
-        yield Flush(entries=(root.layout.queue(queue),))
         if not queue_exists(root, queue):
             raise QueueNotFound(queue.text)
         refuse_publish(root, queue, root.facts.settings(queue))

@@ -29,7 +29,7 @@ from mq.store.bulk.folds import move_folds
 from mq.store.bulk.journal import Journal
 from mq.store.bulk.staged import staged_entries, staged_names
 from mq.store.core.find import is_second_name
-from mq.store.core.moves import Move, folders_of, make_ways, move, move_alive, together
+from mq.store.core.moves import Move, folders_of, make_buckets, move, together
 from mq.store.core.recording import record_published
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
@@ -38,10 +38,9 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone, run_group
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.bucket_names import leading
 from mq.store.format.layout import Keys, parse_entry
-from mq.store.format.pipeline import attempt_folder, staged_spot
-from mq.store.format.walk import folders, named
+from mq.store.format.pipeline import staged_spot
+from mq.store.format.walk import named
 from mq.store.keys.entries import enter
 from mq.store.keys.keyed import take_links
 from mq.store.keys.links import LINK_TRIES_MAX, locked
@@ -158,7 +157,7 @@ class Roller:
         targets = root.places.targets(transition.target, queue, ids)
         if queue_exists(root, queue):
             yield from self._enter(queue, ids, spot)
-            yield _ways(root, transition, queue, sorted(set(targets)))
+            make_buckets(root, transition, ((queue, each) for each in sorted(set(targets))))
         source = layout.beginning(State.NEW, queue, spot)
         beginnings: dict[str, str] = {}
         failed: list[MessageId] = []
@@ -230,7 +229,7 @@ class Roller:
             return Rolled(moved=1)
         if queue_exists(root, queue):
             try:
-                yield (yield from move_alive(root, Move(batch.transition, queue, message_id, spot)))
+                yield move(root, Move(batch.transition, queue, message_id, spot))
                 self._record(batch, (message_id,))
                 return Rolled(moved=1)
             except OSError as error:
@@ -306,7 +305,6 @@ class Roller:
         place = root.layout.link(Keys.LOOKUP, queue, key)
         staged = root.layout.path(State.NEW, queue, message_id, spot)
         target = root.places.target(transition.target, queue, message_id)
-        yield _ways(root, transition, queue, (target,))
 
         def act() -> Flush | None:
             if root.files.linked(place.path) != message_id.text:
@@ -338,20 +336,7 @@ class Roller:
         root, layout = self.root, self.root.layout
         ready = [layout.queue(queue) for queue in self.journal.queues if queue_exists(root, queue)]
         tops = [*ready, layout.delay, layout.remove]
-        rows = [leading(top, folder.spot) for top in tops for folder in folders(root.files, top)]
-        yield Flush(folders=tuple(tops), beside=tuple(rows))
-        left = [
-            attempt_folder(layout, self.journal.job, attempt) for attempt in self.journal.attempts
-        ]
-        yield Flush(beside=tuple((folder,) for folder in left))
-
-
-def _ways(root: Root, transition: Transition, queue: QueueName, buckets: Iterable[str]) -> Flush:
-    """Makes the destination buckets. Returns the flush that makes these and the queue durable.
-    Raises OSError.
-    """
-    ways = make_ways(root, transition, ((queue, bucket) for bucket in buckets))
-    return ways._replace(entries=(root.layout.queue(queue), *ways.entries))
+        yield Flush(folders=tuple(tops))
 
 
 def _of(found: dict[tuple[QueueName, Transition], list[MessageId]], size: int) -> list[_Batch]:

@@ -53,9 +53,8 @@ class QueueFacts:
 
     `exists`: its folder was there, as a network mount remembers it. `fields`: what its settings
     file said, of this `version`; `settings`: the same with mq's own defaults, as last known where
-    the file cannot be understood. `purged_ms`: the time of its purge mark. `others`: the
-    queues that a message which is ready in it may have come from. `trouble`: why the look is not
-    complete; `unreadable`: why its settings are not known.
+    the file cannot be understood. `purged_ms`: the time of its purge mark. `trouble`: why
+    the look is not complete; `unreadable`: why its settings are not known.
     """
 
     stale_s: float
@@ -65,7 +64,6 @@ class QueueFacts:
     settings: QueueSettings = _DEFAULTS
     shape: Shape = DEFAULT_SHAPE
     purged_ms: int | None = None
-    others: tuple[QueueName, ...] = ()
     unreadable: MqError | OSError | None = None
     trouble: OSError | None = None
 
@@ -283,7 +281,6 @@ class Facts:
                 facts,
                 exists=exists,
                 purged_ms=mark_ms(self._layout, self._files, queue),
-                others=self._others(queue),
             )
         except OSError as error:
             facts = replace(facts, trouble=error)
@@ -320,11 +317,6 @@ class Facts:
             shape=shape,
             unreadable=unreadable,
         )
-
-    def _others(self, queue: QueueName) -> tuple[QueueName, ...]:
-        across = queue.counterpart()
-        is_there = queue.is_sideline or self._is_folder(self._layout.queue(across))
-        return self._joined.of(queue) or ((across,) if is_there else ())
 
     def _is_folder(self, path: str) -> bool:
         status = self._files.status(path)

@@ -23,7 +23,7 @@ from mq.store.core.moves import message_status, others_of
 from mq.store.core.packed import is_being_parted
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.disk.replacing import replace_file
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import Steps
 from mq.store.format.layout import is_unfinished
 from mq.store.format.walk import entries_if_there
 
@@ -60,8 +60,6 @@ def keep_failure(
             with contextlib.suppress(FileExistsError):
                 files.mkdir(missing)
         root.facts.found_failures()
-    # Also what another process made, which may have died before its flush.
-    yield Flush(entries=(layout.failures, folder))
     aside = [each for each in said[:-FAILURES_MAX] if _is_aside(each)][-1:]
     kept = said[-FAILURES_MAX:]
     if aside and not any(map(_is_aside, kept)):

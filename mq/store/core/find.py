@@ -7,7 +7,7 @@ message returns.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from mq.model.errors import Busy, MessageNotFound, StorageFailed
 from mq.model.lifecycle import State
@@ -18,7 +18,6 @@ from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import is_purged
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.bucket_names import leading
 
 PASSES: Final = 2
 DELIVERED: Final = (State.READY, State.DELAYED, State.LEASED)
@@ -54,13 +53,6 @@ def places_alive(
         yield State.READY, ""
 
 
-def leased_rows(root: Root) -> tuple[tuple[str, ...], ...]:
-    """The folders of leases, for an operation that reports that a message is in no lease, and so
-    flushes them. Empty if there was never a lease. Raises OSError.
-    """
-    return tuple((folder,) for folder in root.places.leases.folders())
-
-
 def nowhere(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: bool) -> Steps[None]:
     """Ends an operation that did not find its message. Raises QueueNotFound; what `absence` raises;
     else MessageNotFound. The absence is durable then: the process that removed the message may have
@@ -88,10 +80,7 @@ def absence(root: Root, queue: QueueName, message_id: MessageId, *, is_busy: boo
         raise Busy("another process is at the message, or it moved between two looks")
     if message_id.pack_size and is_on_its_way(root, queue, message_id):
         raise Busy("its pack was parted just now")
-    return Flush(
-        folders=(layout.remove, layout.delay, layout.queue(queue)),
-        beside=(*root.places.buckets(queue, message_id), *leased_rows(root)),
-    )
+    return Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
 
 
 def whereabouts(root: Root, queue: QueueName, message_id: MessageId) -> State | None:
@@ -135,22 +124,10 @@ def kept_flush(root: Root, queue: QueueName, message_id: MessageId) -> Flush:
     whichever process moved it. Raises SettingsUnreadable.
     """
     layout = root.layout
-    if is_purged(root, queue, message_id):
-        # The mark is enough: it stays as long as a crash may bring a purged message back.
-        return Flush(folders=(layout.purged,))
-    delay, ready = layout.delay, layout.queue(queue)
-    place, beside = place_of(root, queue, message_id), root.places.buckets(queue, message_id)
-    # The place where it is, before those that it may have come from.
-    if place is None or place[0] is State.LEASED:
-        held = _ready_across(root, queue, message_id)
-        if place is not None:
-            held = (layout.leases, *leading(layout.leases, place[1]))
-        rows = (*beside, *leased_rows(root))
-        return Flush(entries=(ready,), folders=(*held, delay, ready), beside=rows)
-    state, bucket = place
-    here, other = (ready, delay) if state is State.READY else (delay, ready)
-    folders = (here, *leading(here, bucket), other)
-    return Flush(entries=(ready,), folders=folders, beside=beside)
+    place = place_of(root, queue, message_id)
+    if place is None:
+        return Flush(folders=(layout.delay, layout.queue(queue)))
+    return Flush(folders=(layout.parent(place[0], queue, place[1]),))
 
 
 def is_second_name(
@@ -169,45 +146,12 @@ def is_second_name(
     return True
 
 
-class Across(NamedTuple):
-    """The place of a message in a queue other than its own: its sideline; for a sideline's message,
-    its queue or one that a shovel moves messages to; and when it was last moved or stamped.
-    """
-
-    queue: QueueName
-    state: State
-    bucket: str
-    ctime_ns: int
-
-
-def across(root: Root, queue: QueueName, message_id: MessageId) -> Across | None:
-    """Its place in such a queue; None: it is in none."""
-    for other in others_of(root, queue):
-        place = place_of(root, other, message_id)
-        if place is not None:
-            status = message_status(root, root.layout.path(place[0], other, message_id, place[1]))
-            return None if status is None else Across(other, *place, status.st_ctime_ns)
-    return None
-
-
 def has_crossed(root: Root, queue: QueueName, message_id: MessageId) -> bool:
     """Whether the message was moved to the queue's sideline, or back, or by a shovel to another
     queue, and was not removed there.
     """
     others = others_of(root, queue)
     return any(place_of(root, other, message_id) is not None for other in others)
-
-
-def _ready_across(root: Root, queue: QueueName, message_id: MessageId) -> tuple[str, ...]:
-    """The folders that a message lies in which is ready in the queue's sideline, or, of a
-    sideline's, in its queue, or where a shovel took it; none where it is not.
-    """
-    for other in others_of(root, queue):
-        place = place_of(root, other, message_id)
-        if place is not None and place[0] is State.READY:
-            ready = root.layout.queue(other)
-            return (ready, *leading(ready, place[1]))
-    return ()
 
 
 def _is_at(root: Root, state: State, queue: QueueName, message_id: MessageId, bucket: str) -> bool:

@@ -14,15 +14,15 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from mq.model.errors import Busy, SettingsUnreadable
+from mq.model.errors import Busy
 from mq.model.lifecycle import State, Transition
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.core.root import Root
 from mq.store.core.standing import refuse_gone
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
-from mq.store.format.bucket_names import IN_COMMON, leading, parse_bucket
+from mq.store.disk.steps import Flush
+from mq.store.format.bucket_names import leading
 from mq.store.format.layout import Layout
 
 # Retries of a rename into a bucket that others remove concurrently.
@@ -145,29 +145,9 @@ def move(root: Root, act: Move, links: int = 1) -> Flush:
     raise Busy("other processes remove the message's bucket again and again")
 
 
-def move_alive(root: Root, act: Move, links: int = 1) -> Steps[Flush]:
-    """Like `move`, for a message that the move must not lose: its new bucket is durable before the
-    rename. Raises also the errors of that flush.
-    """
-    act = aimed(root, act)
-    for _ in range(BUCKET_TRIES_MAX):
-        if act.target:
-            # Each operation makes and flushes the bucket: another process may have made it a moment
-            # ago, and not flushed it yet.
-            _make_bucket(root, act.transition, act.to_queue, act.target)
-            yield _way_to(root, act.transition, act.to_queue, act.target)
-        try:
-            return move_there(root, act, links)
-        except OSError as error:
-            if not _lacks_bucket(root, error, act):
-                raise
-    raise Busy("other processes remove the message's bucket again and again")
-
-
 def move_there(root: Root, act: Move, links: int) -> Flush:
-    """Tries `move_alive` once, for a move with a target. Returns the flush that makes the rename
-    durable. Raises ENOENT also where the target's bucket or queue is missing, or the source's
-    queue.
+    """Tries `move` once, for a move with a target. Returns the flush that makes the rename durable.
+    Raises ENOENT also where the target's bucket or queue is missing, or the source's queue.
     """
     if root.over_network:
         ends = ((act.transition.target, act.to_queue), (act.transition.source, act.queue))
@@ -188,24 +168,13 @@ def arrived(root: Root, act: Move, links: int) -> Flush:
     root.places.went(flush.folders[-1])
     if links > 1:
         return keep_one_name(root, act.transition.target, act.to_queue, act.id, act.bucket)
-    if act.transition.source is State.READY and (others := crossed_from(root, act.queue)):
-        return flush._replace(beside=rows_across(root, others, act.id))
     return flush
 
 
-def crossed_from(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
-    """The queues that a message which is ready in this one may have come from, by a process that
-    died before its flush: its sideline, or, of a sideline, its queue, and those that a shovel moves
-    messages between. An operation that moves it on flushes what it left there (`rows_across`), and
-    asks this after its own rename: a run waits between its mark and its first rename, so either the
-    message was here before, or the facts tell of the run.
-    """
-    return root.facts.of(queue).others
-
-
 def others_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
-    """The queues in which a message of this one may have its other name, or be by now: those of
-    `crossed_from`, whether they are there or not.
+    """The queues in which a message of this one may have its other name, or be by now: its
+    sideline, or, of a sideline, its queue, and those that a shovel moves messages between; whether
+    they are there or not.
     """
     return root.facts.joined(queue) or (queue.counterpart(),)
 
@@ -243,60 +212,24 @@ def keep_one_name(
     A crash between the flushes of a rename's two folders can leave both names (btrfs), and
     rename(2) between two names of one inode does nothing.
     """
-    layout, others_of_it = root.layout, others_of(root, queue)
+    layout = root.layout
     kept_path = layout.path(kept, queue, message_id, bucket)
-    inode, parted = root.files.status(kept_path), []
-    for of, state in itertools.product((queue, *others_of_it), _ALL):
+    inode = root.files.status(kept_path)
+    for of, state in itertools.product((queue, *others_of(root, queue)), _ALL):
         for spot in root.places.spots(state, of, message_id):
             path = layout.path(state, of, message_id, spot)
-            if state is State.NEW and spot:
-                parted.append(leading(layout.new, spot))
             other = None if path == kept_path else root.files.status(path)
             if other is not None and inode is not None and os.path.samestat(other, inode):
                 with contextlib.suppress(FileNotFoundError):
                     root.files.unlink(path)
     base, others = layout.base(kept, queue), (layout.base(each, queue) for each in _LATEST_FIRST)
-    ways = dict.fromkeys((base, *leading(base, bucket), *others))
-    removed = root.layout.parent(State.REMOVED, queue, IN_COMMON.deep(message_id))
-    buckets = root.places.buckets(queue, message_id)
-    leased = ((folder,) for folder in root.places.leases.folders())
-    across = rows_across(root, others_of_it, message_id)
-    beside = ((os.path.dirname(removed), removed), *buckets, *leased, *across, *parted)
-    return Flush(folders=tuple(ways), beside=beside)
-
-
-def rows_across(
-    root: Root, queues: Iterable[QueueName], message_id: MessageId
-) -> tuple[tuple[str, ...], ...]:
-    rows = (ready_rows(root, queue, message_id) for queue in queues)
-    return tuple(itertools.chain.from_iterable(rows))
-
-
-def ready_rows(root: Root, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, ...], ...]:
-    """Where a message of a sideline was ready, or may have been, in the queue itself, or the other
-    way round: to be flushed where it is there, by the operation that moves it on. Its buckets are
-    left out where the queue's settings cannot be read: what moves does not hang on those.
-    """
-    folder = (root.layout.queue(queue),)
-    try:
-        return ((*folder, *root.places.buckets(queue, message_id)[1]),)
-    except SettingsUnreadable:
-        return (folder,)
+    return Flush(folders=tuple(dict.fromkeys((base, *leading(base, bucket), *others))))
 
 
 def folders_of(root: Root, transition: Transition, source: Side, target: Side) -> Flush:
-    """The folders that a rename by this transition changes, the destination first, and those that
-    lead to it before that.
-    """
+    """The folders that a rename by this transition changes, the destination first."""
     (of, spot), (into, bucket) = source, target
-    flush = _ends(root.layout, transition, (of.text, spot), (into.text, bucket))
-    if not bucket:
-        return flush
-    base = root.layout.base(transition.target, into)
-    made = leading(base, bucket)
-    if _is_kept(root, made[0]):
-        return flush._replace(entries=(*flush.entries, *made))
-    return flush._replace(folders=(base, *made[:-1], *flush.folders))
+    return _ends(root.layout, transition, (of.text, spot), (into.text, bucket))
 
 
 @functools.lru_cache(_ENDS_KEPT)
@@ -309,37 +242,16 @@ def _ends(
         layout.parent(transition.target, into, target[1]),
         layout.parent(transition.source, of, source[1]),
     )
-    entries: dict[str, None] = {}
-    for state, queue in ((transition.target, into), (transition.source, of)):
-        if state is State.READY:
-            entries[layout.queue(queue)] = None
-    return Flush(folders=ends, entries=tuple(entries), covered=1)
+    return Flush(folders=ends, covered=1)
 
 
-def _way_to(root: Root, transition: Transition, queue: QueueName, bucket: str) -> Flush:
-    """What makes durable that a bucket is there, where it is."""
-    base = root.layout.base(transition.target, queue)
-    made = leading(base, bucket)
-    if _is_kept(root, made[0]):
-        return Flush(entries=made)
-    return Flush(folders=(base,), beside=(made[:-1],))
-
-
-def make_ways(
+def make_buckets(
     root: Root, transition: Transition, targets: Iterable[tuple[QueueName, str]]
-) -> Flush:
-    """Makes the missing bucket folders for messages of these queues. Returns the flush that makes
-    them durable. Raises OSError.
-    """
-    flushes = []
+) -> None:
+    """Makes the missing bucket folders for messages of these queues. Raises OSError."""
     for queue, bucket in targets:
         if bucket:
             _make_bucket(root, transition, queue, bucket)
-            flushes.append(_way_to(root, transition, queue, bucket))
-    folders = dict.fromkeys(itertools.chain(*(flush.folders for flush in flushes)))
-    entries = dict.fromkeys(itertools.chain(*(flush.entries for flush in flushes)))
-    beside = dict.fromkeys(itertools.chain(*(flush.beside for flush in flushes)))
-    return Flush(folders=tuple(folders), entries=tuple(entries), beside=tuple(beside))
 
 
 def together(flushes: Iterable[Flush]) -> Flush:
@@ -347,28 +259,16 @@ def together(flushes: Iterable[Flush]) -> Flush:
     was changed last is known where all have moved to one folder.
     """
     targets: dict[str, None] = {}
-    entries: dict[str, None] = {}
     left: dict[str, None] = {}
-    beside: dict[tuple[str, ...], None] = {}
     moved_to: set[str] = set()
     for flush in flushes:
         end = len(flush.folders) - flush.covered
         targets |= dict.fromkeys(flush.folders[:end])
         left |= dict.fromkeys(flush.folders[end:])
-        entries |= dict.fromkeys(flush.entries)
-        beside |= dict.fromkeys(flush.beside)
         moved_to.add(flush.folders[end - 1] if flush.covered else "")
     last = tuple(folder for folder in left if folder not in targets)
     covered = len(last) if moved_to == {next(reversed(targets), "")} else 0
-    return Flush((), (*targets, *last), tuple(entries), tuple(beside), covered)
-
-
-def _is_kept(root: Root, folder: str) -> bool:
-    """Whether the bucket stays now, though it is empty. Else it may have been made anew by others,
-    with the same inode: what this process has flushed of it before says nothing.
-    """
-    bucket = parse_bucket(os.path.basename(folder))
-    return bucket is not None and bucket.may_be_written(root.now_ms())
+    return Flush(folders=(*targets, *last), covered=covered)
 
 
 def message_status(root: Root, path: str) -> os.stat_result | None:

@@ -6,7 +6,6 @@ places where a message may be follow from its id and its queue's shape. Threads 
 lock: a slightly wrong count does no harm.
 """
 
-import functools
 import itertools
 import stat
 from collections import Counter
@@ -20,10 +19,9 @@ from mq.model.limits import FOLDER_FILES_MAX, UUID_CHARS
 from mq.model.names import MessageId, QueueName
 from mq.store.core.facts import Facts
 from mq.store.disk.files import Files
-from mq.store.format.bucket_names import BUCKET_DIGITS_DEFAULT, DEEP_DIGITS, IN_COMMON, Shape
+from mq.store.format.bucket_names import DEEP_DIGITS, IN_COMMON, Shape
 from mq.store.format.layout import Layout
 from mq.store.format.packs import tries_of
-from mq.store.format.settings import DEFAULT_SHAPE
 from mq.store.format.walk import LOOK_SHARE, is_bucket, is_deep_folder
 
 # A folder is counted again each time this process has added this fraction of the limit.
@@ -31,13 +29,7 @@ FOLDER_LOOKS: Final = 4
 # Folders whose fill is remembered. Forgetting one costs a bounded listing.
 FILLS_MAX: Final = 20_000
 
-# The buckets of messages of one queue and time that are remembered.
-_ROWS_KEPT: Final = 4096
-# The first characters of a uuid that determine a place by the default shape, with the dash.
-_USUAL_CHARS: Final = BUCKET_DIGITS_DEFAULT + DEEP_DIGITS + 1
 
-# What a path has behind its bucket: two slashes and the digits between.
-_TO_BUCKET: Final = -DEEP_DIGITS - 2
 # What the place below a bucket has behind it: a slash and the digits.
 _TO_DEEP: Final = -DEEP_DIGITS - 1
 
@@ -59,11 +51,6 @@ class Leases(Protocol):
 
     def spots(self) -> tuple[str, ...]:
         """The `bucket` of each folder that may hold some. Raises OSError."""
-
-    def folders(self) -> tuple[str, ...]:
-        """The folders of leases and the one above them, for an operation that reports that a
-        message is in no lease, and so flushes them. Raises OSError.
-        """
 
 
 class Places:
@@ -177,21 +164,6 @@ class Places:
         fill = self._fills.get(self._layout.parent(state, queue))
         return fill is None or not (fill.has_folders or fill.files >= self._folder_max)
 
-    def buckets(self, queue: QueueName, message_id: MessageId) -> tuple[tuple[str, str], ...]:
-        """The buckets of a message in delay/ and in its queue, each with the folder below it, to be
-        flushed if they exist. Raises SettingsUnreadable, OSError.
-        """
-        shape = self._facts.shape(queue)
-        if shape is DEFAULT_SHAPE and not message_id.priority:
-            return _usual_buckets(self._layout, queue.text, message_id.uuid[:_USUAL_CHARS])
-        # A queue may be made again with the default shape before other processes know that.
-        shapes = dict.fromkeys((shape, DEFAULT_SHAPE))
-        ready = f"{self._layout.queues}/{queue.text}/"
-        return (
-            _row(f"{self._layout.delay}/{IN_COMMON.deep(message_id)}"),
-            *(_row(ready + each.deep(message_id)) for each in shapes),
-        )
-
     def forget(self, queue: QueueName) -> None:
         """The queue was deleted or made again: forgets its folders."""
         self._fills.pop(self._layout.queue(queue), None)
@@ -247,17 +219,3 @@ class Places:
         fill = _Fill(files, has_folders, ended_s + (ended_s - began_s) / LOOK_SHARE)
         self._fills[folder] = fill
         return fill
-
-
-@functools.lru_cache(_ROWS_KEPT)
-def _usual_buckets(layout: Layout, queue: str, begins: str) -> tuple[tuple[str, str], ...]:
-    """Those of ids that begin so, without a priority, in a queue of the default shape. Kept for
-    the next: messages of one time have the same.
-    """
-    deep = DEFAULT_SHAPE.deep(MessageId(begins))
-    return _row(f"{layout.delay}/{deep}"), _row(f"{layout.queues}/{queue}/{deep}")
-
-
-def _row(deep: str) -> tuple[str, str]:
-    """A bucket, and the folder below it, by the latter's path with a slash."""
-    return deep[:_TO_BUCKET], deep[:-1]

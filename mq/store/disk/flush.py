@@ -6,14 +6,11 @@ operations at once, and reports the failures by operation.
 
 import contextlib
 import errno
-import graphlib
 import itertools
 import os
-import stat
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
 from typing import Final, Protocol, Self, TypeAlias
 
 from mq.store.disk.files import Files, is_gone
@@ -24,13 +21,8 @@ FSYNC_THREADS: Final = 16
 # Above these numbers of files and folders in one flush, one syncfs is cheaper than an fsync each.
 FILES_BEFORE_SYNCFS_MAX: Final = 1
 FOLDERS_BEFORE_SYNCFS_MAX: Final = 4
-# Folders of queues whose entries this process has flushed. Forgetting one costs an fsync.
-FLUSHED_ENTRIES_MAX: Final = 100_000
 
 Failures: TypeAlias = dict[int, OSError]
-
-# Of a Flush: what concerns folders.
-_OF_FOLDERS: Final = itemgetter(slice(1, 5))
 
 
 class Session(Protocol):
@@ -83,44 +75,12 @@ class NoFlusher(_Stateless):
     def close(self) -> None: ...
 
 
-class _Looks:
-    """What one flush has found of folders, each looked at once; `failed` where that failed."""
-
-    def __init__(self, files: Files) -> None:
-        self.failed: dict[str, OSError] = {}
-        self._files = files
-        self._inodes: dict[str, int | None] = {}
-
-    def inode(self, folder: str) -> int | None:
-        """The folder's inode; None: it is not there. -1 when that cannot be told."""
-        try:
-            return self._inodes[folder]
-        except KeyError:
-            found = self._inodes[folder] = self._look(folder)
-            return found
-
-    def _look(self, folder: str) -> int | None:
-        try:
-            status = self._files.status(folder)
-        except OSError as error:
-            self.failed[folder] = error
-            return -1
-        # Only a folder holds messages: the target of a link is not flushed.
-        return status.st_ino if status is not None and stat.S_ISDIR(status.st_mode) else None
-
-
 class FolderFlusher:
-    """fsyncs folders, each once, in the order of the flushes: targets before sources.
-
-    It fsyncs the folder's own entry at this process's first use of the folder, and again after the
-    folder was made anew: the process that made it may have died before its flush. Threads share it.
-    """
+    """fsyncs folders, each once; of renames the targets before the sources. Threads share it."""
 
     def __init__(self, files: Files, on_failure: Callable[[], None]) -> None:
         self._files = files
         self._on_failure = on_failure
-        self._flushed: dict[str, int] = {}
-        """The inodes of folders whose entries are on stable media."""
 
     def are_few(self, asked: Mapping[int, Flush]) -> bool:
         """Whether a flush of the folders takes few fsyncs."""
@@ -131,52 +91,19 @@ class FolderFlusher:
         """A folder that is gone has nothing left to lose: the operation decides what it means.
         `failed`: operations whose files could not be flushed.
         """
-        looks = _Looks(self._files)
-        # Most operations ask for the same folders.
-        each_once = dict.fromkeys(map(_OF_FOLDERS, asked.values()))
-        parts = {each: Flush((), *each) for each in each_once}
-        entries = {entry: None for flush in parts.values() for entry in flush.entries}
-        made = {folder: inode for folder in entries if (inode := self._made(folder, looks))}
-        sequences = {
-            each: self._sequence(flush, made, looks) if made or flush.beside else flush.folders
-            for each, flush in parts.items()
-        }
+        targets: dict[str, None] = {}
+        sources: dict[str, None] = {}
+        for flush in asked.values():
+            end = len(flush.folders) - flush.covered
+            targets |= dict.fromkeys(flush.folders[:end])
+            sources |= dict.fromkeys(flush.folders[end:])
         errors: dict[str, OSError] = {}
-        for folder in _in_order(list(dict.fromkeys(sequences.values()))):
-            if (error := looks.failed.get(folder) or self._sync(folder)) is not None:
+        for folder in targets | sources:
+            if (error := self._sync(folder)) is not None:
                 errors[folder] = error
-        for entry, inode in made.items():
-            if entry not in looks.failed and os.path.dirname(entry) not in errors:
-                self._remember(entry, inode)
         if not errors:
             return {}
-        of_each = {index: sequences[_OF_FOLDERS(flush)] for index, flush in asked.items()}
-        return _failed(of_each, errors)
-
-    def _made(self, folder: str, looks: "_Looks") -> int | None:
-        """The folder's inode, when its entry is not known to be flushed; None: nothing is to do."""
-        inode = looks.inode(folder)
-        return None if self._flushed.get(folder) == inode else inode
-
-    def _sequence(self, flush: Flush, made: Mapping[str, int], looks: "_Looks") -> tuple[str, ...]:
-        """The folders of one flush: those that lead to new folders come first, since a message
-        moves there for good when the folder that it leaves is flushed. Where it could not be looked
-        whether a folder is there, that folder itself stands for the failure.
-        """
-        found = [
-            entry if entry in looks.failed else os.path.dirname(entry)
-            for entry in flush.entries
-            if entry in made
-        ]
-        beside: list[str] = []
-        for row in flush.beside:
-            beside += itertools.takewhile(looks.inode, row)
-        return (*found, *flush.folders, *beside)
-
-    def _remember(self, entry: str, inode: int) -> None:
-        if len(self._flushed) >= FLUSHED_ENTRIES_MAX:
-            self._flushed.clear()
-        self._flushed[entry] = inode
+        return _failed({number: flush.folders for number, flush in asked.items()}, errors)
 
     def _sync(self, folder: str) -> OSError | None:
         try:
@@ -214,23 +141,14 @@ class OrderedFolders(FolderFlusher):
             if number in failed:
                 continue
             if not flush.has_last:
-                later += [number] if self._depends(flush) else []
+                later += [number] if flush.files or flush.stamps or flush.folders else []
             elif flush.files or (error := self._sync_last(number, flush)) is None:
                 break
             else:
                 failures[number] = error
         if later and (error := self._sync_all()) is not None:
             failures |= dict.fromkeys(later, error)
-        elif later:
-            self._remember_all(asked[number] for number in later)
         return failures
-
-    def _depends(self, flush: Flush) -> bool:
-        """Whether it asks for anything that is not known to be on stable media."""
-        if flush.files or flush.stamps or flush.folders or flush.beside:
-            return True
-        looks = _Looks(self._files)
-        return any(self._made(entry, looks) is not None for entry in flush.entries)
 
     def _sync_last(self, number: int, flush: Flush) -> OSError | None:
         if flush.stamps:
@@ -246,12 +164,6 @@ class OrderedFolders(FolderFlusher):
             self._on_failure()
             return error
         return self._sync(self._touched)
-
-    def _remember_all(self, flushes: Iterable[Flush]) -> None:
-        looks = _Looks(self._files)
-        for entry in {entry: None for flush in flushes for entry in flush.entries}:
-            if (inode := looks.inode(entry)) is not None and entry not in looks.failed:
-                self._remember(entry, inode)
 
 
 class FsyncFlusher(_Stateless):
@@ -407,22 +319,6 @@ def by_operation(failed: Iterable[tuple[int, int, OSError]]) -> Failures:
     for index, descriptor, error in failed:
         errors.setdefault(index, {})[descriptor] = error
     return {index: FilesFailed(each) for index, each in errors.items()}
-
-
-def _in_order(sequences: Sequence[tuple[str, ...]]) -> list[str]:
-    """The folders in an order that keeps every sequence's own; where two contradict each other
-    (a fetch, or a delete, and a release of one queue at a time), in the order of their coming.
-    """
-    if len(sequences) == 1:  # As nearly always.
-        return list(dict.fromkeys(sequences[0]))
-    sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
-    for folders in sequences:
-        for earlier, later in itertools.pairwise((None, *folders)):
-            sorter.add(str(later), *([] if earlier is None else [earlier]))
-    try:
-        return list(sorter.static_order())
-    except graphlib.CycleError:
-        return list(dict.fromkeys(itertools.chain(*sequences)))
 
 
 def _failed(sequences: Mapping[int, tuple[str, ...]], errors: Mapping[str, OSError]) -> Failures:

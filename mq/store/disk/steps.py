@@ -18,10 +18,8 @@ T = TypeVar("T")
 
 
 class Flush(NamedTuple):
-    """A set of things to flush, in this order: the descriptors of open files; the `entries`, which
-    are folders whose names this process has not flushed before, outer ones first, whichever process
-    made them; the `folders`, in the given order (of a rename the target first); and the folders
-    `beside` them, as far as they exist, each a row with the outer one first.
+    """A set of things to flush: the descriptors of open files whose bytes wait, and folders whose
+    names have changed, of a rename the target first.
 
     `covered`: how many of the last folders have only lost names that are in the folders before: the
     operation has renamed, and the folder before those is what it changed last. `stamps`: open files
@@ -30,8 +28,6 @@ class Flush(NamedTuple):
 
     files: tuple[int, ...] = ()
     folders: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-    beside: tuple[tuple[str, ...], ...] = ()
     covered: int = 0
     stamps: tuple[int, ...] = ()
 

@@ -136,14 +136,6 @@ def buckets(files: Files, top: str) -> Iterator[Folder]:
     return filter(None, map(Folder(top).inner, files.entries(top)))
 
 
-def rows_of(files: Files, top: str) -> list[tuple[str, ...]]:
-    """A folder and its buckets, as rows for a flush; none if it does not exist."""
-    try:
-        return [(top,), *((each.path,) for each in folders(files, top))]
-    except FileNotFoundError:
-        return []
-
-
 def is_bucket(entry: Entry) -> bool:
     """Whether the entry is a bucket's folder. A symbolic link is not."""
     return parse_bucket(entry.name) is not None and entry.is_dir(follow_symlinks=False)

@@ -44,43 +44,32 @@ def enter(
     Returns the flush that makes them durable. None: the messages have none. Raises OSError; Busy if
     others remove the folders again and again.
     """
-    made, groups, checked = False, dict[str, Group](), set[str]()
+    groups, checked = dict[str, Group](), set[str]()
     for message_id, block in messages:
         for group in groups_of(root.layout, queue, message_id, block):
             if group.path not in groups:
                 root.files.refuse_links(*({*group.above, group.path} - checked))
                 checked |= {*group.above, group.path}
                 groups[group.path] = group
-            made = _enter(root, group, message_id) or made
-    if not groups:
-        return None
-    # By name, not as entries: a folder is removed with its last entry, and may come again with the
-    # same inode.
-    folders = dict.fromkeys(each for group in groups.values() for each in group.above[-1:])
-    folders |= dict.fromkeys(groups)
-    above = dict.fromkeys(each for group in groups.values() for each in group.above)
-    if made:
-        return Flush(folders=(root.layout.root, *above, *groups))
-    return Flush(entries=tuple(above), folders=tuple(folders))
+            _enter(root, group, message_id)
+    return Flush(folders=tuple(groups)) if groups else None
 
 
-def _enter(root: Root, group: Group, message_id: MessageId) -> bool:
-    """Makes an entry. Returns whether it made folders."""
-    made = False
+def _enter(root: Root, group: Group, message_id: MessageId) -> None:
+    """Makes an entry, and the missing folders above it."""
     for _ in range(LINK_TRIES_MAX):
         try:
             root.files.link(group.entry(message_id), TARGET)
         except FileExistsError:
-            return made
+            return
         except OSError as error:
             if not is_gone(error):
                 raise
         else:
-            return made
+            return
         for folder in (*group.above, group.path):
             with contextlib.suppress(FileExistsError):
                 root.files.mkdir(folder)
-                made = True
     raise Busy("the folder of the message's entry is taken away again and again")
 
 
@@ -151,11 +140,8 @@ def drop_stale(root: Root, stale: Sequence[Entry]) -> Steps[int]:
         if (queue == each.queue or each.kind is Index.TAGS) and queue_exists(root, queue)
     ]
     try:
-        yield Flush(
-            entries=tuple(dict.fromkeys(each for flush in flushes for each in flush.entries)),
-            folders=tuple(dict.fromkeys(each for flush in flushes for each in flush.folders)),
-            beside=tuple(dict.fromkeys(each for flush in flushes for each in flush.beside)),
-        )
+        folders = dict.fromkeys(each for flush in flushes for each in flush.folders)
+        yield Flush(folders=tuple(folders))
     except FileNotFoundError:
         return 0  # A queue was deleted just now.
     dropped = 0

@@ -1,8 +1,8 @@
 """Publishes with a key, an idempotency key, or both, and firings of schedules: links are made
 before the message shows.
 
-A link is made only once the message's file in new/ and its name are on stable media. So the link
-names a complete message, and its publisher's death loses nothing: a process that meets the link
+A link is made only once the message's file in new/ is on stable media. So the link names a complete
+message, and its publisher's death loses nothing: a process that meets the link
 delivers the message itself before it answers with its id. The other order would be wrong: a message
 that shows before its link could be published twice by a retry. The link of a failed publish is
 undone (`give_back`). If that is uncertain, the staged file stays: otherwise the link would claim a
@@ -22,8 +22,6 @@ from mq.model.message import Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.find import (
     DELIVERED,
-    Across,
-    across,
     has_crossed,
     is_staged,
     kept_flush,
@@ -71,7 +69,6 @@ def take_links(
     """
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
-    yield Flush(folders=(root.layout.folder(State.NEW),))
     try:
         if once is not None:
             first = yield from _take_once(root, queue, message_id, once)
@@ -229,16 +226,12 @@ def _take(
             yield link_flush(place)
             return None
         holder = linked_id(target)
-        seen = None
         if holder is not None:
             yield from settle(root, queue, place, holder)
             if lives(root, queue, holder):
                 return holder
-            # Its removal is on stable media before the link moves: if a crash brought it back, two
-            # messages would have the link.
-            seen = across(root, queue, holder)
-            yield kept_flush(root, queue, holder)
-        take_over = partial(_take_over, root, queue, place, target, message_id, seen)
+            yield Flush()  # Another of this group may be about to deliver it.
+        take_over = partial(_take_over, root, queue, place, target, message_id)
         if (yield from locked(root, place, take_over)):
             yield link_flush(place)
             return None
@@ -246,19 +239,13 @@ def _take(
 
 
 def _take_over(
-    root: Root,
-    queue: QueueName,
-    place: LinkPlace,
-    target: str,
-    message_id: MessageId,
-    seen: Across | None,
+    root: Root, queue: QueueName, place: LinkPlace, target: str, message_id: MessageId
 ) -> bool:
-    """Replaces, under the lock, a link whose message does not live. False: the link has changed; or
-    its message lives by now, since a shovel or a roll-forward moved it there; or it came and left
-    meanwhile, perhaps not flushed.
+    """Replaces, under the lock, a link whose message does not live. False: the link has changed, or
+    its message lives by now, since a shovel or a roll-forward moved it there.
     """
     holder = linked_id(target)
-    if holder is not None and (lives(root, queue, holder) or across(root, queue, holder) != seen):
+    if holder is not None and lives(root, queue, holder):
         return False
     return replace_link(root, place, target, message_id.text)
 

@@ -29,7 +29,6 @@ def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
     """Makes a key's link, and missing folders. Returns the flush that makes it durable. None: the
     key has a link. Raises OSError; Busy if others remove the folder again and again.
     """
-    made = False
     _refuse_strangers(root, place)
     for _ in range(LINK_TRIES_MAX):
         try:
@@ -40,24 +39,16 @@ def make_link(root: Root, place: LinkPlace, target: str) -> Flush | None:
             if not is_gone(error):
                 raise
         else:
-            return _made(place) if made else link_flush(place)
+            return link_flush(place)
         for folder in place.made:
             with contextlib.suppress(FileExistsError):
                 root.files.mkdir(folder)
-                made = True
     raise Busy("the key's folder is taken away again and again")
-
-
-def _made(place: LinkPlace) -> Flush:
-    """By name, not as entries: a new folder may have the inode of a removed one whose entry was
-    flushed.
-    """
-    return Flush(folders=(place.top, *place.made))
 
 
 def link_flush(place: LinkPlace) -> Flush:
     """The flush that makes a link's content durable."""
-    return Flush(entries=place.made, folders=(place.folder,))
+    return Flush(folders=(place.folder,))
 
 
 def read_link(root: Root, place: LinkPlace) -> str | None:

@@ -4,7 +4,6 @@ No locks, except for messages that a crash left with two names: the rename alone
 process gets a message. PROTOCOL.md, "lease", has the steps.
 """
 
-import contextlib
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,8 @@ from mq.model.lifecycle import LEASE, State
 from mq.model.names import PACKED, MessageId, QueueName
 from mq.store.core.moves import (
     claimed,
-    crossed_from,
     keep_one_name,
     message_status,
-    others_of,
-    rows_across,
 )
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
@@ -28,7 +24,7 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush
 from mq.store.format.layout import parse_entry
 from mq.store.format.pipeline import LeaseFile, LeaseName, lease_path
-from mq.store.format.walk import folders, named, rows_of
+from mq.store.format.walk import named
 from mq.store.scan.order import STRICT, Candidate, Order, list_ready
 
 # Limits: ready messages that a claim lists at a time, and those that it takes before it checks for
@@ -85,14 +81,8 @@ def recount(root: Root, lease: LeaseName, queues: Sequence[QueueName]) -> tuple[
         size += status.st_size
         of[queue] = None
     left = [layout.folder(State.DELAYED), layout.folder(State.NEW)]
-    beside: list[tuple[str, ...]] = []
-    for queue in of:
-        left.append(layout.queue(queue))
-        with contextlib.suppress(FileNotFoundError):
-            left += [each.path for each in folders(files, layout.queue(queue))]
-        for other in others_of(root, queue):
-            beside += rows_of(files, layout.queue(other))
-    return messages, size, Flush(folders=(folder, *left), beside=tuple(beside))
+    left += [layout.queue(queue) for queue in of]
+    return messages, size, Flush(folders=(folder, *left))
 
 
 @dataclass(slots=True)
@@ -109,12 +99,6 @@ class Claims:
     messages: int = 0
     size_bytes: int = 0
     _left: dict[str, None] = field(default_factory=dict)
-    _queues: dict[str, None] = field(default_factory=dict)
-    _beside: dict[tuple[str, ...], None] = field(default_factory=dict)
-    _came_from: dict[tuple[str, ...], None] = field(default_factory=dict)
-    """Former folders of messages that moved to or from a sideline: the process that moved them may
-    not have flushed that.
-    """
 
     def take(self, queues: Sequence[QueueName], limit: int, found: Iterable[Found] = ()) -> None:
         """Renames up to `limit` messages, in equal shares from several queues. `found`: earlier
@@ -139,8 +123,6 @@ class Claims:
         folder = lease_path(self.root.layout, self.lease, LeaseFile.FOLDER)
         return Flush(
             folders=(folder, *self._left),
-            entries=tuple(self._queues),
-            beside=tuple(self._beside | self._came_from),
             covered=len(self._left),
         )
 
@@ -154,24 +136,12 @@ class Claims:
             run = [each for each in run if OWN_TTL not in each.name or not is_over(each.name)]
             if mark is not None:
                 run = [each for each in run if not mark.covers(each.name)]
-            won: list[MessageId] = []
             if self.root.over_network and not queue_exists(self.root, queue):
                 break
-            try:
-                self._rename(queue, run, won)
-            finally:
-                self._crossed(queue, won)
+            self._rename(queue, run)
         return self.messages - before
 
-    def _crossed(self, queue: QueueName, won: Sequence[MessageId]) -> None:
-        """Asked once, after all renames: a sideline that they came from existed before."""
-        if won and (others := crossed_from(self.root, queue)):
-            for message_id in won:
-                self._came_from |= dict.fromkeys(rows_across(self.root, others, message_id))
-
-    def _rename(
-        self, queue: QueueName, candidates: Sequence[Candidate], won: list[MessageId]
-    ) -> None:
+    def _rename(self, queue: QueueName, candidates: Sequence[Candidate]) -> None:
         layout, files, went = self.root.layout, self.root.files, self.root.places.went
         target = layout.beginning(LEASE.target, queue, self.lease.spot)
         beginnings: dict[str, tuple[str, str]] = {}
@@ -199,10 +169,8 @@ class Claims:
                         raise
                     continue
                 went(folder)
-            won.append(message_id := candidate.id)
             self._left[folder] = None
-            self._queues[layout.queue(queue)] = None
-            self.messages += message_id.items or 1
+            self.messages += candidate.id.items or 1
             self.size_bytes += status.st_size
 
     def _take_locked(self, queue: QueueName, message_id: MessageId, bucket: str) -> bool:
@@ -222,7 +190,6 @@ class Claims:
                 return False
             flush = keep_one_name(root, LEASE.target, queue, message_id, self.lease.spot)
         self._left |= dict.fromkeys(flush.folders)
-        self._beside |= dict.fromkeys(flush.beside)
         return True
 
 

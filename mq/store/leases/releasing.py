@@ -6,7 +6,7 @@ PROTOCOL.md, "give a lease back", has the steps. If the process dies, the next o
 import contextlib
 import itertools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -24,7 +24,7 @@ from mq.store.core.moves import (
     claimed,
     folders_of,
     keep_one_name,
-    make_ways,
+    make_buckets,
     others_of,
     together,
 )
@@ -169,7 +169,8 @@ class _Return:
             for act, message_id, bucket in self._targets(queue, ids):
                 targets.setdefault((act, queue, bucket), []).append(message_id)
         try:
-            yield from self._make_ways(targets)
+            for act in (RETURN, RETURN_DELAYED):
+                make_buckets(self.root, act, [each[1:] for each in targets if each[0] is act])
         except OSError as error:
             if not is_gone(error):
                 raise
@@ -193,12 +194,6 @@ class _Return:
         if event is Event.RELEASED:
             count = sum(items_of(each.id) for each in back)
             self.root.totals.add(queue, Total.RELEASED, count)
-
-    def _make_ways(self, targets: Collection[_Target]) -> Steps[None]:
-        for act in (RETURN, RETURN_DELAYED):
-            ways = make_ways(self.root, act, [target[1:] for target in targets if target[0] is act])
-            if ways.folders or ways.entries:
-                yield ways
 
     def _targets(
         self, queue: QueueName, ids: Sequence[MessageId]

@@ -33,7 +33,7 @@ from mq.store.core.standing import queue_exists
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import FilesFailed, Flush, Steps
 from mq.store.keys.entries import drop_if_stale, enter
-from mq.store.operations.publish import Draft, assure_queue, discard, refuse_old, reveal
+from mq.store.operations.publish import Draft, discard, refuse_missing, refuse_old, reveal
 
 _UUID_MS_DIGITS: Final = 13
 
@@ -90,7 +90,7 @@ def publish_batch(root: Root, batch: Batch) -> Steps[list[MqError | None]]:
     finally:
         work.close()
     if work.staged:
-        yield from work.assure_queue()
+        work.refuse_missing()
     if work.staged and batch.is_entered:
         yield from work.enter()
     flush = work.deliver()
@@ -193,16 +193,14 @@ class _Work:
             flushes[folders_of(root, transition, (queue, ""), (queue, bucket))] = None
         return together(flushes)
 
-    def assure_queue(self) -> Steps[None]:
+    def refuse_missing(self) -> None:
         """Raises QueueNotFound in cases that a rename does not report: into delay/, or on a network
         mount.
         """
         root, draft = self._root, self._draft
         try:
-            if draft.is_scheduled:
-                yield from assure_queue(root, draft)
-            elif root.over_network and not queue_exists(root, draft.queue):
-                raise QueueNotFound(draft.queue.text)
+            if draft.is_scheduled or root.over_network:
+                refuse_missing(root, draft.queue)
         except (OSError, MqError):
             self.discard(self.staged.values())
             raise

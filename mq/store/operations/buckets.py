@@ -27,8 +27,7 @@ def drop_buckets(root: Root, empty: Iterable[str]) -> Steps[int]:
     if not mtimes_ns:
         return 0
     layout = root.layout
-    rows = tuple((path,) for path in mtimes_ns)
-    yield Flush(folders=(layout.remove, layout.delay), beside=rows)
+    yield Flush(folders=(layout.remove, layout.delay, *mtimes_ns))
     dropped = 0
     for path, mtime_ns in mtimes_ns.items():
         status = root.files.status(path)

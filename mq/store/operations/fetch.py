@@ -23,7 +23,7 @@ from mq.model.message import Delivery, Held, Reason, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.store.core.failures import failure_line
 from mq.store.core.message_file import header_block, is_unreadable
-from mq.store.core.moves import Claim, Move, claimed, message_status, move_alive, move_there
+from mq.store.core.moves import Claim, Move, claimed, message_status, move
 from mq.store.core.root import Root
 from mq.store.core.unserved import covering_mark, message_expired
 from mq.store.disk.files import is_gone
@@ -119,10 +119,7 @@ def claim_held(root: Root, place: Place, claim: Claim, visibility_s: float) -> S
     target = root.places.target(FETCH.target, queue, message_id)
     try:
         act = Move(FETCH, queue, message_id, source, target)
-        if target:
-            flush = yield from move_alive(root, act, links)
-        else:
-            flush = move_there(root, act, links)
+        flush = move(root, act, links)
     except OSError as error:
         if not is_gone(error) or root.files.status(root.layout.delay) is None:
             raise

@@ -163,7 +163,7 @@ def deliver(
                 drop_if_stale(root, draft.queue, draft.id, draft.head)
                 return first
         if draft.is_scheduled:
-            yield from assure_queue(root, draft)
+            refuse_missing(root, draft.queue)
         look_again()
         flush = reveal(root, draft)
     except Exception:
@@ -214,14 +214,10 @@ def _give_up(root: Root, draft: Draft) -> Steps[None]:
         free_key(root, draft.queue, draft.id, was_staged=True)
 
 
-def assure_queue(root: Root, draft: Draft) -> Steps[None]:
-    """Makes the queue of a scheduled message durable. A rename into delay/ does not fail for a
-    missing queue, and the process that made the queue may have died before its flush: a power cut
-    would leave a message without a queue.
-    """
-    yield Flush(entries=(root.layout.queue(draft.queue),))
-    if not queue_exists(root, draft.queue):
-        raise QueueNotFound(draft.queue.text)
+def refuse_missing(root: Root, queue: QueueName) -> None:
+    """Raises QueueNotFound, for a rename into delay/, which does not fail for a missing queue."""
+    if not queue_exists(root, queue):
+        raise QueueNotFound(queue.text)
 
 
 def discard(root: Root, draft: Draft) -> None:

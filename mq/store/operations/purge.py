@@ -10,23 +10,18 @@ from mq.model.lifecycle import State
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName, UuidSource
 from mq.model.totals import Total
-from mq.store.core.find import leased_rows
 from mq.store.core.locks import queues_locked
-from mq.store.core.moves import others_of
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import PurgeMark, forget_mark, mark_of
 from mq.store.disk.replacing import replace_file
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.bucket_names import leading
-from mq.store.format.layout import Place, entry_prefix, is_deleted_folder
+from mq.store.format.layout import Place, entry_prefix
 from mq.store.format.walk import (
     buckets,
     entries_if_there,
-    folders,
     if_there,
     named,
-    rows_of,
     walk,
     walk_spots,
 )
@@ -194,22 +189,5 @@ def _drop_mark(root: Root, queue: QueueName, mark: PurgeMark) -> Steps[None]:
     with queues_locked(root):
         if mark_of(root, queue) != mark or not queue_exists(root, queue):
             return
-        ready = layout.queue(queue)
-        rows = [
-            leading(top, folder.spot)
-            for top in (layout.remove, layout.delay, ready)
-            for folder in folders(root.files, top)
-        ]
-        prefix = entry_prefix(queue)
-        rows += [
-            (entry.path,)
-            for entry in root.files.entries(layout.remove)
-            if entry.name.startswith(prefix) and is_deleted_folder(entry.name)
-        ]
-        rows += leased_rows(root)
-        # A purged message that came from there may have been moved by a process that died before
-        # its flush.
-        for other in others_of(root, queue):
-            rows += rows_of(root.files, layout.queue(other))
-        yield Flush(folders=(layout.remove, layout.delay, ready), beside=tuple(rows))
+        yield Flush(folders=(layout.remove, layout.delay, layout.queue(queue)))
         yield from forget_mark(root, queue)

@@ -15,16 +15,15 @@ from mq.model.lifecycle import REMOVE_LEASED, RETIRE, Transition
 from mq.model.limits import UUID_CHARS
 from mq.model.message import Stamp
 from mq.model.names import MessageId, QueueName, UuidSource
-from mq.store.core.find import leased_rows
 from mq.store.core.locks import queues_locked
-from mq.store.core.moves import Move, claimed, move, others_of
+from mq.store.core.moves import Move, claimed, move
 from mq.store.core.packed import has_packs
 from mq.store.core.root import Root, rename_folder, sweep_unfinished, unlink_if_there
 from mq.store.core.standing import mark_deleted, no_such_queue, queue_exists
 from mq.store.core.unserved import forget_mark
 from mq.store.disk.files import is_gone
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.bucket_names import Shape, leading
+from mq.store.format.bucket_names import Shape
 from mq.store.format.layout import Keys, parse_entry, parse_settings
 from mq.store.format.settings import (
     DEFAULT_SHAPE,
@@ -34,7 +33,7 @@ from mq.store.format.settings import (
     settings_version,
     write_shape,
 )
-from mq.store.format.walk import folders, named, queue_folders, rows_of, walk, walk_spots
+from mq.store.format.walk import named, queue_folders, walk, walk_spots
 from mq.store.keys.entries import sweep_entries_of_deleted
 from mq.store.keys.links import move_keys
 from mq.store.operations.purge import sweep_marks
@@ -142,11 +141,7 @@ def delete_queue(
         finally:
             root.files.close(descriptor)
         _move_folder(root, queue, uuid)
-        # A message that came from the sideline (or, to a sideline, from the queue), moved by a
-        # process that died before its flush, is deleted too, and does not return there.
-        others = (root.layout.queue(other) for other in others_of(root, queue))
-        beside = tuple(row for folder in others for row in rows_of(root.files, folder))
-        yield Flush(folders=(root.layout.remove, root.layout.queues), beside=beside)
+        yield Flush(folders=(root.layout.remove, root.layout.queues))
         _forget(root, queue)
         if root.over_network:
             yield from mark_deleted(root, queue, uuid)
@@ -304,7 +299,6 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = 
     """
     # First, since a roll-forward may still move messages to delay/.
     met = yield from root.hooks.retire(root, deleted)
-    rows: dict[tuple[str, ...], None] = {}
     # Leases first: then no message is released to the missing queue meanwhile.
     leased = walk_spots(root.files, root.layout.leases, root.places.leases.spots())
     delayed = walk(root.files, root.layout.delay)
@@ -317,28 +311,22 @@ def _retire_pass(root: Root, deleted: frozenset[QueueName], limit: int | None = 
             except BadName:
                 continue  # Foreign files are left alone.
             if queue in deleted and entry.is_file(follow_symlinks=False):
-                target = _retire(root, transition, queue, message_id, folder.spot)
-                rows[leading(root.layout.remove, target)] = None
+                _retire(root, transition, queue, message_id, folder.spot)
                 met += 1
-    delay = root.layout.delay
-    left = (leading(delay, folder.spot) for folder in folders(root.files, delay))
-    beside = (*rows, *left, *leased_rows(root))
-    yield Flush(folders=(root.layout.remove, delay), beside=beside)
+    yield Flush(folders=(root.layout.remove, root.layout.delay))
     return met
 
 
 def _retire(
     root: Root, transition: Transition, queue: QueueName, message_id: MessageId, bucket: str
-) -> str:
-    """Moves the message, unless it has moved or a network mount's cache hides it. Returns its
-    bucket in remove/.
-    """
+) -> None:
+    """Moves the message, unless it has moved or a network mount's cache hides it."""
     target = root.places.target(transition.target, queue, message_id)
     path = root.layout.path(transition.source, queue, message_id, bucket)
     with claimed(root, path) as claim:
         if claim is None:
             if root.files.status(path) is None:
-                return target
+                return
             raise Busy("another process is at a message of the deleted queue")
         try:
             act = Move(transition, queue, message_id, bucket, target)
@@ -346,4 +334,3 @@ def _retire(
         except OSError as error:
             if not is_gone(error) or root.files.status(path) is not None:
                 raise  # It still exists, and a new queue would get it.
-    return target

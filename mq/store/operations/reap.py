@@ -13,8 +13,6 @@ server before it moves a message there (`standing.queue_exists`), but other prog
 through a mount that still shows the folder. Such a message goes back to the queue.
 """
 
-import contextlib
-import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,14 +20,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from mq.model.errors import BadName, MqError, SettingsUnreadable
+from mq.model.errors import BadName, MqError
 from mq.model.lifecycle import State
 from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.core.find import kept_flush
 from mq.store.core.root import Root, rmdir_if_empty, unlink_if_there
 from mq.store.core.standing import queue_exists
-from mq.store.disk.files import Files, is_gone
+from mq.store.disk.files import Files
 from mq.store.format.archive import is_marked
 from mq.store.format.bucket_names import parse_bucket
 from mq.store.format.layout import (
@@ -92,7 +89,6 @@ def reap(
     layout = Layout.of(Path(source).parent) if root is None else root.layout
     passing = _Pass(files, layout, now_ms, round(keep_s * 1000), limit, root)
     passing.over(Folder(source), files.entries(source))
-    passing.end()
     if passing.failure is not None:
         raise passing.failure
     return passing.reaped()
@@ -115,7 +111,6 @@ class _Pass:
         # Only on a network mount can a rename by a queue's name reach the folder that had it
         # before.
         self._returns = root if root is not None and root.over_network else None
-        self._keyed: list[tuple[str, QueueName, MessageId]] = []
         self._files = files
         self._now_ms = now_ms
         self._keep_ms = keep_ms
@@ -189,61 +184,20 @@ class _Pass:
 
     def _lease(self, folder: str) -> None:
         """Unlinks the messages of an acknowledged lease and, once none is left, its folder."""
-        keyed = len(self._keyed)
         for entry in self._listed(entries_if_there(self._files, folder)):
             if self._is_enough() or self._is_archived:
                 return
             if is_message(entry):
                 self._message(entry)
-        if len(self._keyed) > keyed:
-            self._buckets += 1  # They are unlinked at the pass's end, the folder by the next one.
-        else:
-            self._emptied(folder)
+        self._emptied(folder)
 
     def _message(self, entry: "os.DirEntry[str]") -> None:
         queue, message_id = parse_entry(entry.name)
-        if self._root is None or message_id.key is None:
-            self._unlink(entry.path)
-            self._forget(message_id)
-        else:
-            self._keyed.append((entry.path, queue, message_id))
-
-    def end(self) -> None:
-        """Unlinks the messages with keys, after freeing these."""
-        if self._root is None or not self._keyed:
-            return
-        try:
-            freed = self._sync_removals(self._root)
-        except OSError as error:
-            self.failure = self.failure or error
-            return
-        for queue, message_id in freed:
+        if self._root is not None and message_id.key is not None:
+            # Before its file goes: the removal, which was earlier, is durable with that.
             free_key(self._root, queue, message_id)
-        for path, _, message_id in self._keyed:
-            try:
-                self._unlink(path)
-                self._forget(message_id)
-            except OSError as error:
-                self.failure = self.failure or error
-
-    def _sync_removals(self, root: Root) -> list[tuple[QueueName, MessageId]]:
-        """Flushes the removals of messages with keys, by any process: if a message came back after
-        its key was freed, two could have the key. Returns the messages whose removals are durable.
-        """
-        freed = []
-        folders: dict[str, None] = {}
-        for _, queue, message_id in self._keyed:
-            with contextlib.suppress(SettingsUnreadable):  # The key's next message frees it.
-                flush = kept_flush(root, queue, message_id)
-                folders |= dict.fromkeys((*flush.folders, *itertools.chain(*flush.beside)))
-                freed.append((queue, message_id))
-        for folder in folders:
-            try:
-                self._files.sync_folder(folder)
-            except OSError as error:
-                if not is_gone(error):
-                    raise
-        return freed
+        self._unlink(entry.path)
+        self._forget(message_id)
 
     def _bucket(self, folder: Folder) -> None:
         self._buckets += 1
@@ -329,7 +283,7 @@ class _Pass:
                 rmdir_if_empty(self._files, entry.path)
 
     def _is_enough(self) -> bool:
-        return self._unlinked + len(self._keyed) >= self._limit
+        return self._unlinked >= self._limit
 
     def _forget(self, message_id: MessageId) -> None:
         """Unlinks the failures of a message that is gone."""

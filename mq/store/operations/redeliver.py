@@ -15,7 +15,7 @@ from mq.model.lifecycle import FORGET, REDELIVER, REMOVE_DELAYED, RETIRE, State
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
 from mq.model.totals import Total
-from mq.store.core.moves import Claim, Move, claimed, move, move_alive
+from mq.store.core.moves import Claim, Move, claimed, move
 from mq.store.core.root import Root
 from mq.store.core.standing import queue_exists
 from mq.store.core.unserved import is_purged, message_expired
@@ -86,11 +86,10 @@ def redeliver(
         away = yield from _take_away(root, queue, message_id, bucket, claim)
         if away is not None:
             return away, due_ms
-        result, flush = yield from _bring_back(root, queue, message_id, bucket, claim)
+        result, flush = _bring_back(root, queue, message_id, bucket, claim)
     if flush is None:
         return result, 0 if result is Redelivery.LOST else due_ms
-    # The flush needs no lock: a process that fetches the message from here on has won it, and
-    # flushes both folders itself.
+    # The flush needs no lock: a process that fetches the message from here on has won it.
     try:
         yield flush
     except FileNotFoundError:
@@ -127,7 +126,7 @@ def _take_away(
 
 def _bring_back(
     root: Root, queue: QueueName, message_id: MessageId, bucket: str, claim: Claim
-) -> Steps[tuple[Redelivery, Flush | None]]:
+) -> tuple[Redelivery, Flush | None]:
     """The result, and the flush that makes it durable; None: the message has not moved, or is
     gone.
     """
@@ -137,7 +136,7 @@ def _bring_back(
             flush = move(root, Move(REMOVE_DELAYED, queue, message_id, bucket), links)
             root.totals.add(queue, Total.PURGED, message_id.items or 1)
             return Redelivery.RETIRED, flush
-        flush = yield from move_alive(root, Move(REDELIVER, queue, message_id, bucket), links)
+        flush = move(root, Move(REDELIVER, queue, message_id, bucket), links)
     except OSError as error:
         if not is_gone(error):
             raise

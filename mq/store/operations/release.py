@@ -11,7 +11,7 @@ from mq.model.history import Event
 from mq.model.lifecycle import RELEASE
 from mq.model.message import Delivery
 from mq.model.names import MessageId, QueueName
-from mq.store.core.moves import claimed, folders_of, keep_one_name, make_ways, together
+from mq.store.core.moves import claimed, folders_of, keep_one_name, make_buckets, together
 from mq.store.core.root import Root
 from mq.store.core.standing import refuse_gone
 from mq.store.disk.files import is_gone
@@ -53,9 +53,7 @@ def _release(
     refuse_gone(root, queue)
     deliveries = [each for each in deliveries if not _stays(root, each, unhandled)]
     targets = root.places.targets(RELEASE.target, queue, [each.id for each in deliveries])
-    ways = make_ways(root, RELEASE, dict.fromkeys((queue, target) for target in targets))
-    if ways.folders or ways.entries:
-        yield ways
+    make_buckets(root, RELEASE, dict.fromkeys((queue, target) for target in targets))
     moved: list[tuple[Delivery, int]] = []
     flushes: dict[Flush, None] = {}
     for delivery, target in zip(deliveries, targets, strict=True):

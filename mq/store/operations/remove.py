@@ -35,7 +35,6 @@ from mq.store.core.find import (
     PASSES,
     Precondition,
     absence,
-    leased_rows,
     lives,
     places_alive,
 )
@@ -43,11 +42,9 @@ from mq.store.core.moves import (
     Claim,
     Move,
     claimed,
-    crossed_from,
     keep_one_name,
     message_status,
     move,
-    rows_across,
     together,
 )
 from mq.store.core.root import Root
@@ -165,7 +162,7 @@ def _act(
     for look in range(PASSES):
         end = _pass(root, queue, message_id, wanted.if_receives, look)
         if end.found in (_Found.HERE, _Found.TAKEN, _Found.REMOVED):
-            return end, _flush_of(root, queue, message_id, end)
+            return end, _flush_of(root, queue, end)
         seen.add(end.found)
     if not queue_exists(root, queue):
         raise QueueNotFound(queue.text)
@@ -173,19 +170,14 @@ def _act(
     return MessageNotFound(message_id.text), flush
 
 
-def _flush_of(root: Root, queue: QueueName, message_id: MessageId, end: _End) -> Flush:
+def _flush_of(root: Root, queue: QueueName, end: _End) -> Flush:
     """The flush that makes a removal durable, also if it was removed before: the process that
-    removed it, or moved it there, may not have flushed that. remove/ first, which has the message
-    then.
+    removed it may not have flushed that. remove/ first, which has the message then.
     """
-    layout, buckets = root.layout, root.places.buckets(queue, message_id)
+    layout = root.layout
     starts = (layout.delay, layout.queue(queue))
-    beside = (*buckets, *rows_across(root, crossed_from(root, queue), message_id))
-    if end.found is not _Found.HERE or end.state is State.LEASED:
-        beside = (*beside, *leased_rows(root))
     way = (layout.remove, *leading(layout.remove, end.bucket)) if end.bucket else (layout.remove,)
-    covered = len(starts) if end.found is _Found.HERE else 0
-    return Flush(folders=(*way, *starts), beside=beside, covered=covered)
+    return Flush((), (*way, *starts), len(starts) if end.found is _Found.HERE else 0)
 
 
 def _ended(root: Root, queue: QueueName, message_id: MessageId, end: _End) -> bool:

@@ -17,7 +17,7 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.failures import keep_failure
 from mq.store.core.find import PASSES, Precondition, nowhere, places_alive
 from mq.store.core.message_file import check_due, stamp_due
-from mq.store.core.moves import Claim, Move, claimed, keep_one_name, message_status, move_alive
+from mq.store.core.moves import Claim, Move, claimed, keep_one_name, message_status, move
 from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import refuse_purged
@@ -152,8 +152,8 @@ def _stay(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event) ->
         flush = keep_one_name(root, State.DELAYED, queue, message_id, bucket)
     else:
         ways = (delay, *leading(delay, bucket), top)
-        flush = Flush(folders=ways, beside=root.places.buckets(queue, message_id), covered=1)
-    yield flush._replace(stamps=(claim.descriptor,), entries=(top,))
+        flush = Flush(folders=ways, covered=1)
+    yield flush._replace(stamps=(claim.descriptor,))
     _record(root, event, place, stamp)
     return stamp
 
@@ -164,7 +164,7 @@ def _postpone(root: Root, place: Place, claim: Claim, stamp: Stamp, event: Event
     """
     check_due(root, claim.descriptor, stamp)
     act = Move(POSTPONE, place.queue, place.id, place.bucket)
-    flush = yield from move_alive(root, act, claim.status.st_nlink)
+    flush = move(root, act, claim.status.st_nlink)
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     yield flush._replace(stamps=(claim.descriptor,))
     _record(root, event, place, stamp)
@@ -175,7 +175,7 @@ def _release(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stam
     """Stamps before it renames: a message between the two steps is due, and returns by itself."""
     root.files.stamp(claim.descriptor, stamp.mtime_ns())
     act = Move(RELEASE, place.queue, place.id, place.bucket)
-    flush = yield from move_alive(root, act, claim.status.st_nlink)
+    flush = move(root, act, claim.status.st_nlink)
     # The flush needs no lock: a process that fetches the message from here on has won it.
     root.files.unlock(claim.descriptor)
     yield flush._replace(stamps=(claim.descriptor,))
@@ -188,9 +188,7 @@ def _leave(root: Root, place: Place, claim: Claim, stamp: Stamp) -> Steps[Stamp]
     that.
     """
     top = root.layout.queue(place.queue)
-    ways = (top, *leading(top, place.bucket), root.layout.delay)
-    beside = root.places.buckets(place.queue, place.id)
-    yield Flush(folders=ways, entries=(top,), beside=beside)
+    yield Flush(folders=(top, *leading(top, place.bucket)))
     return claim.stamp
 
 

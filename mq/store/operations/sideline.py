@@ -29,9 +29,7 @@ from mq.store.core.moves import (
     Move,
     claimed,
     message_status,
-    move_alive,
-    others_of,
-    rows_across,
+    move,
     sidelines_of,
 )
 from mq.store.core.root import Root
@@ -142,7 +140,6 @@ def share_sideline(root: Root, joint: Joint) -> Steps[None]:
     root.files.refuse_links(crossings)
     with contextlib.suppress(FileExistsError):
         root.files.mkdir(crossings)
-    yield Flush(entries=(crossings,))
     with contextlib.suppress(FileExistsError):
         root.files.close(root.files.create(joint.path(root.layout)))
     root.facts.look_again_at_all()
@@ -186,9 +183,6 @@ def sideline_held(
         block = header_block(root, message_id, claim, None) or NO_BLOCK
         if (entered := enter(root, into, ((message_id, block),))) is not None:
             yield entered
-    # The process that made the sideline, or removed its purge mark, may have died before its flush.
-    # Without the sideline, or with the mark, the message would be lost.
-    yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(into),))
     if is_purged(root, queue, message_id):
         raise Busy("the message is purged")
     if is_purged(root, into, message_id):
@@ -226,7 +220,7 @@ def move_stamped(root: Root, act: Move, claim: Claim, reason: Reason) -> Steps[S
     Durable on return: yes.
     """
     try:
-        flush = yield from move_alive(root, act, claim.status.st_nlink)
+        flush = move(root, act, claim.status.st_nlink)
         stamp = Stamp(root.now_ms(), claim.stamp.receives, reason)
         root.files.stamp(claim.descriptor, stamp.mtime_ns())
         yield flush._replace(stamps=(claim.descriptor,))
@@ -247,8 +241,6 @@ def _already(root: Root, queue: QueueName, message_id: MessageId) -> Steps[Sidel
             for state, bucket in places_alive(root, into, message_id, look):
                 status = message_status(root, root.layout.path(state, into, message_id, bucket))
                 if status is not None:
-                    flush = kept_flush(root, into, message_id)
-                    rows = rows_across(root, others_of(root, into), message_id)
-                    yield flush._replace(beside=flush.beside + rows)
+                    yield kept_flush(root, into, message_id)
                     return Sidelined(into, Stamp.from_mtime_ns(status.st_mtime_ns))
     return None

@@ -26,10 +26,8 @@ from mq.store.core.message_file import is_readable
 from mq.store.core.moves import (
     Claim,
     claimed,
-    crossed_from,
     keep_one_name,
     message_status,
-    rows_across,
 )
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import refuse_gone
@@ -144,7 +142,7 @@ class _Staged:
     def _way(self) -> Flush:
         """What leads to the files."""
         layout = self._root.layout
-        return Flush(entries=(parts(layout),), folders=(self._try.folder(layout), parts(layout)))
+        return Flush(folders=(self._try.folder(layout), parts(layout)))
 
     def drop(self) -> None:
         """Removes its files; one that stays is never delivered, and is swept."""
@@ -197,11 +195,4 @@ def _commit(root: Root, tried: Try, place: Place, links: int) -> Flush | None:
     root.places.went(layout.parent(place.state, queue, bucket))
     if links > 1:
         return keep_one_name(root, State.NEW, queue, pack, tried.spot)
-    return Flush(
-        folders=(tried.folder(layout), layout.delay, layout.queue(queue)),
-        beside=(
-            *root.places.buckets(queue, pack),
-            *rows_across(root, crossed_from(root, queue), pack),
-        ),
-        covered=2,
-    )
+    return Flush((), (tried.folder(layout), layout.delay, layout.queue(queue)), covered=2)

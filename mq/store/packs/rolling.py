@@ -16,18 +16,15 @@ from mq.model.lifecycle import DELIVER, FORGET, SCHEDULE, State, Transition
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.log import logger
 from mq.model.names import MessageId, QueueName
-from mq.store.core.find import is_second_name, leased_rows
+from mq.store.core.find import is_second_name
 from mq.store.core.moves import (
     Move,
     claimed,
-    crossed_from,
     folders_of,
     keep_one_name,
-    make_ways,
+    make_buckets,
     message_status,
     move,
-    move_alive,
-    rows_across,
     together,
 )
 from mq.store.core.packed import is_committed
@@ -38,7 +35,6 @@ from mq.store.disk.files import is_gone
 from mq.store.disk.flush import Flusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Flush, Steps
-from mq.store.format.bucket_names import IN_COMMON, leading
 from mq.store.format.layout import parse_entry
 from mq.store.format.packs import Try, tries, tries_of
 from mq.store.format.walk import entries_if_there, named
@@ -200,14 +196,7 @@ def _settle(root: Root, tried: Try) -> Steps[bool]:
         # Who moved one had flushed this before. Now their places have to be flushed first.
         return True
     with contextlib.suppress(FileNotFoundError):  # A queue that was deleted; or it has ended.
-        yield Flush(
-            folders=(tried.folder(layout), layout.delay, layout.queue(queue)),
-            beside=(
-                *root.places.buckets(queue, pack),
-                *rows_across(root, crossed_from(root, queue), pack),
-                *leased_rows(root),
-            ),
-        )
+        yield Flush(folders=(tried.folder(layout), layout.delay, layout.queue(queue)))
     return True
 
 
@@ -217,8 +206,7 @@ def _move(root: Root, tried: Try, ids: Sequence[MessageId]) -> Steps[bool]:
     """
     layout, queue, transition = root.layout, tried.queue, _transition(tried)
     targets = root.places.targets(transition.target, queue, ids)
-    ways = make_ways(root, transition, ((queue, each) for each in sorted(set(targets))))
-    yield ways._replace(entries=(layout.queue(queue), *ways.entries))
+    make_buckets(root, transition, ((queue, each) for each in sorted(set(targets))))
     left = []
     source = layout.beginning(State.NEW, queue, tried.spot)
     for item, bucket in zip(ids, targets, strict=True):
@@ -233,7 +221,7 @@ def _move(root: Root, tried: Try, ids: Sequence[MessageId]) -> Steps[bool]:
         # Its bucket is gone, or it was moved.
         if root.files.status(tried.item_path(layout, item)) is not None:
             with contextlib.suppress(FileNotFoundError):  # The queue was deleted meanwhile.
-                yield from move_alive(root, Move(transition, queue, item, tried.spot))
+                move(root, Move(transition, queue, item, tried.spot))
     if left:
         return False
     flushes = dict.fromkeys(
@@ -260,13 +248,8 @@ def _flush_ends(root: Root, tried: Try) -> Steps[None]:
     """Flushes all places that items may have gone to, by whichever process, then the folder that
     they left.
     """
-    layout, queue, pack = root.layout, tried.queue, tried.pack
-    removed = leading(layout.remove, IN_COMMON.deep(pack))
-    with contextlib.suppress(FileNotFoundError):  # A bucket that goes meanwhile.
-        yield Flush(
-            folders=(layout.delay, layout.remove),
-            beside=((layout.queue(queue),), *root.places.buckets(queue, pack), removed),
-        )
+    layout = root.layout
+    yield Flush(folders=(layout.delay, layout.remove))
     with contextlib.suppress(FileNotFoundError):  # Another process has ended the try.
         yield Flush(folders=(tried.folder(layout),))
 

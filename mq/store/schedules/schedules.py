@@ -176,7 +176,7 @@ def _write(
     root.space.claim(len(content))
     written, descriptor = write_beside(root, queue, name, content, armed.next_ms)
     try:
-        yield Flush(files=(descriptor,), entries=(root.layout.queue(queue),))
+        yield Flush(files=(descriptor,))
         return written, root.files.descriptor_status(descriptor)
     except BaseException:
         discard_written(root, written)

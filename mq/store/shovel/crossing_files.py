@@ -43,7 +43,6 @@ from mq.store.format.crossings import (
 )
 from mq.store.format.layout import is_unfinished
 from mq.store.format.pipeline import LEDGER_KEPT_S
-from mq.store.format.walk import rows_of
 from mq.store.scan.order import STRICT, Candidate
 from mq.store.shovel.shovel import Aim, shovel_many
 
@@ -65,13 +64,12 @@ class Damaged(MqError):
 @contextlib.contextmanager
 def held(root: Root, flusher: Flusher, replay: ReplayId) -> Iterator[None]:
     """Holds the run's id for this process in the block. Raises Busy at once if another process
-    holds it; OSError. Durable in the block: the existence of crossings/.
+    holds it; OSError.
     """
     layout, files = root.layout, root.files
     files.refuse_links(layout.crossings)
     with contextlib.suppress(FileExistsError):
         files.mkdir(layout.crossings)
-    run_alone(_made(root), flusher)
     path = lock_path(layout, replay)
     descriptor = files.open_kept(path)
     try:
@@ -80,10 +78,6 @@ def held(root: Root, flusher: Flusher, replay: ReplayId) -> Iterator[None]:
         yield
     finally:
         files.close(descriptor)
-
-
-def _made(root: Root) -> Steps[None]:
-    yield Flush(entries=(root.layout.crossings,))
 
 
 def find_crossing(root: Root, replay: ReplayId) -> Crossing | None:
@@ -215,10 +209,9 @@ def finish(root: Root, crossing: Crossing, said: Mapping[str, Any]) -> Steps[Non
     """Records the result of a run that has decided about all its messages, and ends its effect on
     other operations. The caller holds the id. Raises OSError. Durable on return: yes.
     """
-    # Flush the target before the source: an earlier process of this run may have died before its
-    # flush.
-    for queue in (crossing.target, crossing.source):
-        yield Flush(beside=tuple(rows_of(root.files, root.layout.queue(queue))))
+    # An earlier process of this run may have died before its flush.
+    ends = [each for each in (crossing.target, crossing.source) if queue_exists(root, each)]
+    yield Flush(folders=tuple(map(root.layout.queue, ends)))
     content = json.dumps(dict(said)).encode("ascii")
     over = over_path(root.layout, crossing.id)
     yield from replace_file(

@@ -30,7 +30,7 @@ from mq.store.core.moves import (
     Move,
     arrived,
     claimed,
-    make_ways,
+    make_buckets,
     message_status,
     move_there,
     others_of,
@@ -307,11 +307,7 @@ def _move(
     target = root.places.target(SHOVEL.target, queue, message_id)
     go = partial(_rename, root, aim, message_id, source, target, claim)
     for _ in range(LINK_TRIES_MAX):
-        # The process that made the queue or its bucket, or removed its purge mark, may have died
-        # before its flush. Without the queue, or with the mark, the message would be lost.
-        if target:
-            yield make_ways(root, SHOVEL, ((queue, target),))
-        yield Flush(folders=(root.layout.purged,), entries=(root.layout.queue(queue),))
+        make_buckets(root, SHOVEL, ((queue, target),))
         try:
             if message_id.key is None:
                 moved = go()

@@ -50,7 +50,7 @@ def fold_totals(root: Root) -> Steps[int]:
             raise Busy("another process folds totals")
         there = _listed(root)
         # Flush earlier removals before the sums forget the files' names.
-        yield Flush(entries=(folder,), folders=(folder,))
+        yield Flush(folders=(folder,))
         found = _read(root, there[:TOTALS_FOLDED_MAX])
         for sums in sorted({sums_name(queue) for rows in found.values() for queue in rows}):
             before = read_totals_file(root, sums) or b""

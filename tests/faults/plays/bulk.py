@@ -10,10 +10,8 @@ from harness.staging import JOB, QUEUE, committed, rolled, stage, stage_fold
 from mq.model.lifecycle import State
 from mq.model.names import Key, MessageId, UuidSource
 from mq.store.bulk.journal import begin_publish
-from mq.store.bulk.roll_forward import roll_forward
 from mq.store.bulk.sweep import sweep_bulk
 from mq.store.core.root import Root
-from mq.store.disk.steps import Flush
 from mq.store.format.bucket_names import Shape, leading
 from mq.store.format.pipeline import Attempt, Fold, staged_spot
 from mq.store.opening import attach_root
@@ -104,23 +102,6 @@ async def rolled_to_a_bucket(at: At, key: str | None = None) -> None:
     name, _ = commit(root, b"a", key=key)
     at.watch()
     rolled(root, name)
-
-
-@plays("bulk publishes: roll one forward below a bucket of long ago")
-@plays("bulk publishes: roll one forward with a key below a bucket of long ago", key="k")
-async def rolled_to_long_ago(at: At, key: str | None = None) -> None:
-    """Others may have taken it away, and made it anew, since this process flushed it."""
-    root = begun(at, 1)
-    name, [message_id] = commit(root, b"a", key=key)
-    at.clock.advance(3600)
-    queue = Path(root.layout.queue(QUEUE))
-    bucket = queue / Shape().bucket(message_id)
-    bucket.mkdir()
-    at.crowd(f"queues/{QUEUE.text}", str(bucket.relative_to(at.top)))
-    flusher = at.flusher()
-    flusher.flush({0: Flush(entries=(str(queue), str(bucket)))})
-    at.watch()
-    roll_forward(root, flusher, name)
 
 
 @plays("bulk publishes: roll one forward at a second try")

@@ -66,16 +66,8 @@ async def claimed_of_two_names(at: At, in_buckets: bool = False) -> None:
     [message_id] = place.publish(1)
     [ready] = (at.top / "queues/q").rglob(message_id.text)
     os.link(ready, at.top / "new" / f"q:{message_id.text}")
-    make_buckets(place, message_id)
     at.watch()
     place.claimed()
-
-
-def make_buckets(place: LeasingRoot, message_id: MessageId) -> None:
-    """All in which the message may lie."""
-    for row in place.root.places.buckets(QUEUE, message_id):
-        for folder in row:
-            Path(folder).mkdir(exist_ok=True)
 
 
 @plays("lease: finish a claim of which nothing is known", change=lambda text: "")
@@ -222,7 +214,6 @@ async def not_deleted(at: At, in_buckets: bool = False) -> None:
     """What a lease gives back comes to its queue first."""
     place, _ = leased(at, 1, in_buckets)
     unknown = MessageId(place.uuids.next())
-    make_buckets(place, unknown)
     at.watch()
     with pytest.raises(MessageNotFound):
         place.run(remove(place.root, QUEUE, unknown))

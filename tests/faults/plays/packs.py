@@ -25,7 +25,7 @@ from mq.store.operations.reschedule import reschedule
 from mq.store.packs.parting import part
 from mq.store.packs.rolling import roll_all_on, sweep_tries
 
-COMMITTED = 2
+COMMITTED = 1
 """How often a process flushes before an item moves."""
 
 
@@ -68,6 +68,7 @@ def dies(at: At, root: Root, pack: MessageId) -> None:
     for _ in range(COMMITTED):
         flusher.flush({0: flush})
         flush = steps.send(None)
+    flusher.flush({0: flush})
     steps.close()
 
 

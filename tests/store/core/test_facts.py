@@ -18,8 +18,7 @@ from mq.model.errors import (
     StorageFailed,
     Unavailable,
 )
-from mq.model.lifecycle import State
-from mq.model.message import Delivery, Stamp
+from mq.model.message import Delivery
 from mq.model.names import MessageId, QueueName, ReplayId
 from mq.model.settings import QueueSettings
 from mq.store.core.facts import FACTS_SETTLE_S, SETTINGS_AGE_S
@@ -43,11 +42,10 @@ from mq.store.operations.queues import (
 )
 from mq.store.operations.remove import remove
 from mq.store.settings.configure import change_settings
-from mq.store.shovel.crossing_files import Chosen, finish, record_chosen
 
 OTHER = QueueName.parse("other")
 RUN = Crossing(ReplayId.parse("run-1"), OTHER, QUEUE)
-ASKED = ("queues/q", "settings/q.json", "purged/q", "queues/q_SIDELINE", "crossings")
+ASKED = ("queues/q", "settings/q.json", "purged/q")
 
 
 class StoppedFiles(FaultyFiles):
@@ -171,79 +169,6 @@ def test_a_mark_that_is_gone_hides_nothing(
     assert done(remove(other, QUEUE, ids[1]))
 
 
-def cross(place: LeasingRoot, message_id: MessageId) -> None:
-    """Another run's first rename, by one that dies before it flushes that."""
-    layout, places = place.root.layout, place.root.places
-    [source] = [
-        path
-        for bucket in places.spots(State.READY, OTHER, message_id)
-        if os.path.exists(path := layout.path(State.READY, OTHER, message_id, bucket))
-    ]
-    os.rename(source, layout.path(State.READY, QUEUE, message_id))
-
-
-def choose(place: LeasingRoot, message_id: MessageId) -> None:
-    os.makedirs(place.root.layout.crossings, exist_ok=True)
-    done(record_chosen(place.root, RUN, {}, [Chosen(message_id, Stamp(0))]))
-
-
-def in_other(place: LeasingRoot) -> MessageId:
-    place.make_queue(OTHER)
-    [message_id] = place.publish(1, OTHER)
-    return message_id
-
-
-@pytest.mark.parametrize("act", ["fetch", "remove"])
-def test_what_crossed_is_flushed_where_it_came_from(
-    place: LeasingRoot, other: Root, clock: FakeClock, act: str
-) -> None:
-    message_id = in_other(place)
-    choose(place, message_id)
-    clock.advance(FACTS_SETTLE_S)
-    cross(place, message_id)
-    operation: Steps[object] = remove(other, QUEUE, message_id)
-    if act == "fetch":
-        operation = fetch(other, QUEUE, message_id, 60)
-    assert "queues/other" in rows(flushes(operation))
-
-
-def test_a_process_that_was_stopped_looks_again_after_its_rename(
-    place: LeasingRoot, other: Root, files: StoppedFiles, clock: FakeClock
-) -> None:
-    """It had begun to delete the message, which was not there yet."""
-    message_id = in_other(place)
-
-    def meanwhile() -> None:
-        choose(place, message_id)
-        clock.advance(60)
-        cross(place, message_id)
-
-    files.where, files.while_stopped = f"queues/q/{message_id.text}", meanwhile
-    assert "queues/other" in rows(flushes(remove(other, QUEUE, message_id)))
-
-
-def test_a_run_that_is_over_is_known_for_a_while(place: LeasingRoot, other: Root) -> None:
-    message_id = in_other(place)
-    choose(place, message_id)
-    assert other.facts.look(QUEUE).others
-    done(finish(place.root, RUN, {}))
-    assert other.facts.of(QUEUE).others
-    assert not place.root.facts.of(QUEUE).others
-
-
-@pytest.mark.parametrize("act", ["fetch", "remove"])
-def test_what_a_sideline_gave_back_is_flushed_there(
-    place: LeasingRoot, other: Root, clock: FakeClock, act: str
-) -> None:
-    place.make_queue(QUEUE.sideline())
-    [message_id] = place.publish(1)
-    clock.advance(FACTS_SETTLE_S)
-    operation: Steps[object] = remove(other, QUEUE, message_id)
-    if act == "fetch":
-        operation = fetch(other, QUEUE, message_id, 60)
-    assert "queues/q_SIDELINE" in rows(flushes(operation))
-
-
 def remade(place: LeasingRoot, wanted: WantedShape) -> None:
     done(delete_queue(place.root, QUEUE, place.uuids.next()))
     done(retire_delayed(place.root, QUEUE))
@@ -340,7 +265,7 @@ def test_settings_that_cannot_be_understood_are_as_they_were_and_read_anew(
     assert other.facts.settings(QUEUE).max_receives == 4
 
 
-@pytest.mark.parametrize("path", ["purged", "crossings", "queues/q"])
+@pytest.mark.parametrize("path", ["purged", "queues/q"])
 def test_a_look_that_fails_fails_what_relies_on_it_and_is_not_kept(
     place: LeasingRoot, other: Root, files: StoppedFiles, clock: FakeClock, path: str
 ) -> None:

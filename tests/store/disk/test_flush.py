@@ -27,11 +27,6 @@ def write(files: Files, path: Path, times: int = 1) -> Steps[None]:
         files.close(descriptor)
 
 
-def use(folder: Path) -> Steps[None]:
-    """Relies on the folder's being there."""
-    yield Flush(entries=(str(folder),))
-
-
 def test_a_group_s_descriptor_is_open_before_its_first_write(tmp_path: Path) -> None:
     """The kernel tells each descriptor only of errors that came after it was opened."""
     files = FaultyFiles()
@@ -69,19 +64,6 @@ def test_what_was_written_without_a_descriptor_is_flushed_file_by_file(tmp_path:
     group.flush()
     assert files.count("sync_file_system") == 1
     group.session.rest()
-
-
-def test_a_folder_that_was_made_anew_has_its_entry_flushed_again(tmp_path: Path) -> None:
-    files = FaultyFiles()
-    flusher = FsyncFlusher(files, 1)
-    folder = tmp_path / "folder"
-    for generation in range(2):
-        folder.mkdir()
-        for _ in range(2):
-            run_alone(use(folder), flusher)
-        assert files.count("sync_folder", str(tmp_path)) == generation + 1
-        folder.rename(tmp_path / f"old-{generation}")
-    flusher.close()
 
 
 def asked(**flush: Any) -> Steps[None]:
@@ -158,12 +140,6 @@ def test_where_the_last_change_is_gone_or_fails_the_one_before_is_flushed(
     assert ordered.flushed == ["file", "target"]
     ordered.files.fail("sync_folder", errno.EIO)
     assert ordered.flush(ordered.moved("target"), ordered.looked("target")) == [False] * 2
-
-
-def test_a_folder_whose_entry_was_flushed_is_not_flushed_again(ordered: Ordered) -> None:
-    for _ in range(2):
-        assert ordered.flush(use(ordered.top / "target")) == [True]
-    assert ordered.flushed == ["touch root", "root"]
 
 
 def test_elsewhere_each_folder_of_a_rename_is_flushed_the_target_first(tmp_path: Path) -> None:

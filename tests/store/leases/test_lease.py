@@ -11,8 +11,6 @@ from harness.leases import CONSUMER, LEASE_S, QUEUE, LeasingRoot, ids_in, stamp_
 
 from mq.model.errors import Busy, ConsumerBusy, LeaseLost, TooManyLeases
 from mq.model.names import ConsumerName, MessageId, QueueName
-from mq.store.core.facts import SETTINGS_AGE_S
-from mq.store.disk.files import Files
 from mq.store.disk.steps import Steps
 from mq.store.leases.lease import (
     LEASES_OPEN_MAX,
@@ -74,22 +72,6 @@ def test_a_message_that_has_a_group_is_left_to_fetches(place: LeasingRoot) -> No
     assert ready(place) == texts(grouped)
     assert place.claim() is None
     assert not set(texts(ids)) & set(ready(place))
-
-
-def test_whether_messages_came_from_a_sideline_is_asked_once_of_all(tmp_path: Path) -> None:
-    asked = []
-
-    class Asked(Files):
-        def status(self, path: str) -> os.stat_result | None:
-            asked.append(os.path.basename(path))
-            return super().status(path)
-
-    place = LeasingRoot(tmp_path / "root", files=Asked())
-    place.publish(20)
-    place.pass_s(SETTINGS_AGE_S)
-    asked.clear()
-    assert place.claimed(20).messages == 20
-    assert asked.count(QUEUE.sideline().text) == 1
 
 
 def test_a_claimed_message_is_as_it_was(place: LeasingRoot) -> None:

@@ -17,7 +17,7 @@ from mq.store.disk.flush import FsyncFlusher
 from mq.store.format.layout import Place
 from mq.store.operations.purge import purge
 from mq.store.operations.queues import create_queue
-from mq.store.operations.redeliver import Swept, sweep_overdue
+from mq.store.operations.redeliver import Redelivery, Swept, Timer, redeliver, sweep_overdue
 
 SIDELINE = QUEUE.sideline()
 
@@ -129,3 +129,11 @@ def test_a_reply_that_a_mount_loses_is_busy_and_the_next_finds_it_done(
     files.rename = real  # type: ignore[method-assign]
     assert lies(place, message_id) == [f"queues/{SIDELINE.text}/"]
     assert swept(place, queue, message_id) is Swept.STAYS
+
+
+def test_what_is_gone_by_its_rename_is_another_s(place: LeasingRoot, files: FlushedInCalls) -> None:
+    """Or a mount has renamed it, and lost the answer."""
+    message_id = delayed(place, QUEUE)
+    files.fail("rename", errno.ENOENT, message_id.text, times=1, performed=True)
+    moved = place.run(redeliver(place.root, QUEUE, message_id, Timer()))
+    assert moved == (Redelivery.LOST, 0)

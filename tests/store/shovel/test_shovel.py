@@ -146,7 +146,7 @@ def test_many_go_together(place: LeasingRoot, files: Met) -> None:
     became = back(place, *ids)
     assert (became.moved, dict(became.stayed), became.error) == (tuple(ids), {}, None)
     flushed = [path for kind, path in files.calls[since:] if kind == "sync_folder"]
-    assert flushed.count(place.root.layout.purged) == 1
+    assert len(flushed) == len(set(flushed))
 
 
 @pytest.mark.parametrize("is_fetched", [True, False])
@@ -379,8 +379,7 @@ def test_who_publishes_its_key_while_it_moves_has_it_not(place: LeasingRoot, fil
     files.fail("unlink", errno.EIO, "/keys/", times=1)
     place.run(sideline(place.root, QUEUE, message_id))
     told: list[Why | None] = []
-    folder = place.root.layout.queue(SIDELINE)
-    files.before("sync_folder", folder, lambda: told.append(why(place, message_id)))
+    files.before("open_kept", "/keys/q", lambda: told.append(why(place, message_id)))
     with pytest.raises(KeyTaken):
         keyed(place)
     assert told == [None]
@@ -388,36 +387,12 @@ def test_who_publishes_its_key_while_it_moves_has_it_not(place: LeasingRoot, fil
     assert audit(place.root).is_clean
 
 
-def test_who_publishes_its_key_while_it_comes_and_goes_flushes_that(
-    place: LeasingRoot, files: Met
-) -> None:
-    message_id = keyed(place)
-    files.fail("unlink", errno.EIO, "/keys/", times=1)
-    place.run(sideline(place.root, QUEUE, message_id))
-    folder = place.root.layout.queue(SIDELINE)
-
-    def round_trip() -> None:
-        assert why(place, message_id) is None
-        (path,) = place.top.glob(f"queues/q/**/{message_id.text}")
-        path.rename(Path(folder) / message_id.text)  # And died.
-
-    # Once that was flushed, and before the key is another's.
-    files.before("sync_folder", place.root.layout.delay, round_trip)
-    since = len(files.calls)
-    other = keyed(place)
-    steps = [path for kind, path in files.calls[since:] if kind in ("sync_folder", "link")]
-    last = max(number for number, path in enumerate(steps) if path.endswith("/.new"))
-    assert folder in steps[steps.index(place.root.layout.delay) : last]
-    assert link(place) == other.text
-
-
 def test_who_sweeps_its_key_while_it_moves_leaves_it(place: LeasingRoot, files: Met) -> None:
     message_id = keyed(place)
     files.fail("unlink", errno.EIO, "/keys/", times=1)
     place.run(sideline(place.root, QUEUE, message_id))
     place.pass_s(FORGOTTEN_AFTER_S + 60)
-    folder = place.root.layout.queue(SIDELINE)
-    files.before("sync_folder", folder, lambda: why(place, message_id))
+    files.before("sync_folder", place.root.layout.delay, lambda: why(place, message_id))
     assert place.run(OrphanSweep(place.root).sweep()) == 0
     assert place.run(find_key(place.root, QUEUE, K)) == message_id
 
@@ -432,27 +407,6 @@ def test_while_another_is_at_the_key_s_folder_it_stays(place: LeasingRoot) -> No
     with pytest.raises(KeyNotFound):
         place.run(find_key(place.root, QUEUE, K))
     assert why(place, message_id) is None
-
-
-@pytest.mark.parametrize("is_moved", [True, False])
-def test_who_publishes_to_the_sideline_flushes_where_the_key_s_last_one_went(
-    place: LeasingRoot, files: Met, is_moved: bool
-) -> None:
-    message_id = keyed(place, SIDELINE)
-    files.fail("unlink", errno.EIO, "/keys/q_SIDELINE", times=1)
-    if is_moved:
-        assert why(place, message_id) is None
-    else:
-        place.run(remove(place.root, SIDELINE, message_id))
-    since = len(files.calls)
-    other = keyed(place, SIDELINE)
-    flushed = [path for kind, path in files.calls[since:] if kind == "sync_folder"]
-    before = flushed[: flushed.index(place.root.layout.link(Keys.LOOKUP, SIDELINE, K).folder)]
-    assert (place.root.layout.queue(QUEUE) in before) is is_moved
-    if is_moved:
-        left = before.index(place.root.layout.queue(SIDELINE))
-        assert before.index(place.root.layout.queue(QUEUE)) < left
-    assert link(place, SIDELINE) == other.text
 
 
 # Steps
@@ -528,12 +482,12 @@ def test_nobody_fetches_it_before_it_is_there_for_good(place: LeasingRoot, files
 
 
 @pytest.mark.parametrize("has_key", [False, True])
-@pytest.mark.parametrize("call", ["sync_folder", "rename"])
+@pytest.mark.parametrize("call", ["open_claimed", "rename"])
 def test_who_removes_it_first_wins(
     place: LeasingRoot, files: Met, call: str, has_key: bool
 ) -> None:
     message_id = sidelined_keyed(place) if has_key else sidelined(place)
-    where = "/purged" if call == "sync_folder" else message_id.text
+    where = message_id.text
     files.before(call, where, lambda: place.run(remove(place.root, SIDELINE, message_id)))
     assert why(place, message_id) is Why.GONE
     assert states(place, message_id) == (None, State.REMOVED)
@@ -547,20 +501,22 @@ def test_a_purge_that_comes_before_the_rename_counts(
 ) -> None:
     message_id = sidelined_keyed(place) if has_key else sidelined(place)
     now_ms = place.clock.now_ms()
-    files.before("sync_folder", "/purged", lambda: place.run(purge(place.root, queue, now_ms)))
+    # With a key, after the shovel has looked and before it has the lock of the key's link.
+    call, where = ("open_kept", "/keys/q/") if has_key else ("open_claimed", message_id.text)
+    files.before(call, where, lambda: place.run(purge(place.root, queue, now_ms)))
     assert why(place, message_id) is expected
     assert states(place, message_id) == THERE
 
 
 @pytest.mark.parametrize("has_key", [False, True])
-@pytest.mark.parametrize("call", ["sync_folder", "rename", "sync"])
+@pytest.mark.parametrize("call", ["open_claimed", "rename", "sync"])
 @pytest.mark.parametrize("queue", [QUEUE, SIDELINE])
 def test_a_queue_that_is_deleted_meanwhile(
     place: LeasingRoot, files: Met, call: str, queue: QueueName, has_key: bool
 ) -> None:
     message_id = sidelined_keyed(place) if has_key else sidelined(place)
     uuid = place.uuids.next()
-    where = "/purged" if call == "sync_folder" else message_id.text
+    where = message_id.text
     files.before(call, where, lambda: place.run(delete_queue(place.root, queue, uuid)))
     became = why(place, message_id)
     if queue == QUEUE:
@@ -572,7 +528,7 @@ def test_a_queue_that_is_deleted_meanwhile(
 
 
 @pytest.mark.parametrize("has_key", [False, True])
-@pytest.mark.parametrize("call", ["sync_folder", "rename", "stamp"])
+@pytest.mark.parametrize("call", ["rename", "stamp"])
 def test_of_two_shovels_one_moves_it(
     place: LeasingRoot, files: Met, call: str, has_key: bool
 ) -> None:
@@ -582,7 +538,7 @@ def test_of_two_shovels_one_moves_it(
     def other() -> None:
         others.append(shovel_many(place.root, place.flusher, aim(place), [candidate]))
 
-    files.before(call, "/purged" if call == "sync_folder" else message_id.text, other)
+    files.before(call, message_id.text, other)
     assert why(place, message_id) is None
     (became,) = others
     assert (became.moved, became.error) == ((), None)
