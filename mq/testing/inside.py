@@ -75,7 +75,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Dispatcher(Dispatcher):
-    """Does what is due before each request, and behind it what it made due."""
+    """Has mq-mover's work done before each request, and what the request made due behind it."""
 
     def __init__(self, service: Service, running: "Running") -> None:
         super().__init__(service, front=Sqs(service.broker))
@@ -251,7 +251,7 @@ class Running:
     # Requests
 
     async def before(self, request: Request) -> None:
-        """Does what is due before a request."""
+        """Has the work done that is due."""
         await self._now()
         if request.method == "GET" and (queue := self.broker.used(request.path[1:])) is not None:
             # The daemon counts a queue's messages at once, instead of once a second.

@@ -81,7 +81,7 @@ class FileSystem:
     @property
     def is_whole(self) -> bool:
         """Whether a commit is one moment of the whole file system, and an fsync breaks that: btrfs
-        has a log of its own for what was fsynced. With kernels that tell syncfs of errors.
+        has a log of its own for each fsync. With kernels that tell syncfs of errors.
         """
         return self.kind == "btrfs" and tells_syncfs_errors(self)
 
