@@ -99,6 +99,10 @@ class Process:
         return self.popen.wait(PATIENCE_S)
 
 
+# A process tries a root's folders with one name: two threads would be in each other's way.
+_MAKING = threading.Lock()
+
+
 def _is_daemon(pid: int) -> bool:
     try:
         return b"\0-m\0mq" in Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -108,8 +112,9 @@ def _is_daemon(pid: int) -> bool:
 
 def _make_root(flags: Sequence[str]) -> None:
     root = dict(itertools.pairwise(flags)).get("--root")
-    if root is not None and not Path(root).exists():
-        open_root(root, Files(), SystemClock())
+    with _MAKING:
+        if root is not None and not Path(root).exists():
+            open_root(root, Files(), SystemClock())
 
 
 class Processes:
