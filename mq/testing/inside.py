@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import shutil
 import tempfile
@@ -39,7 +40,6 @@ T = TypeVar("T")
 
 # A file system in memory, on Linux.
 MEMORY = "/dev/shm"  # noqa: S108
-_CONNECTIONS_MAX: Final = 100_000
 # An advance of the clock would look like a client's silence: no pings, no ends of idle or slow
 # connections.
 _NEVER_S: Final = 1e9
@@ -101,7 +101,6 @@ class Running:
         self._settings = ServerSettings(
             Path(),
             port=0,
-            connections_max=_CONNECTIONS_MAX,
             durability="none",
             force=True,
             head_s=_NEVER_S,
@@ -144,7 +143,7 @@ class Running:
         self.broker = self.service.broker
         self.broker.root.facts.settle_s = 0.0
         self._upkeep = Upkeep(self.broker.root, self._files, self.broker.committer.flusher)
-        bounds = Bounds(_CONNECTIONS_MAX, settings.head_s, settings.unread_s)
+        bounds = Bounds.of(settings, descriptors=math.inf)
         self._server = Server(_Dispatcher(self.service, self), bounds)
         self._server.keepalive_s = _NEVER_S
         self._sites = Sites(self._server, None, settings.handshake_s)
@@ -153,8 +152,9 @@ class Running:
 
     async def end(self) -> None:
         """Ends the daemon, and deletes its root."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for begun in (self._timer, self._looking, self._acting):
+            if begun is not None:
+                begun.cancel()
         try:
             if self._sites is not None:
                 self._sites.stop()
@@ -172,6 +172,7 @@ class Running:
         await self.begin()
         await self.end()
         self._daemon = self._sites = self._timer = self._next_ms = None
+        self._looking = self._acting = None
         self.buried = {}
         self._beginning = asyncio.create_task(self._begin())
         await self.begin()

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest.mock import patch
 
 import aiohttp
+import pytest
 from crash.faulty_disk import FaultyDisk
 from crash.load import Clients
 from harness.clock import FakeClock
@@ -218,7 +218,8 @@ class Stage:
 async def stage(disk: FaultyDisk, folder_max: int = FOLDER_FILES_MAX) -> AsyncIterator[Stage]:
     """A stage whose daemons are gone afterwards. They count on the disk's order of changes."""
     ports: list[int] = []
-    with patch.object(FileSystem, "keeps_order", True):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileSystem, "keeps_order", True)
         async with aiohttp.ClientSession() as session:
             clients = Clients(disk.mark, session, ports)
             made = Stage(disk, clients, session, ports, folder_max)

@@ -76,11 +76,17 @@ class NoFlusher(_Stateless):
 
 
 class FolderFlusher:
-    """fsyncs folders, each once; of renames the targets before the sources. Threads share it."""
+    """fsyncs folders, each once; of renames the targets before the sources. Says which files are to
+    be flushed before. Threads share it.
+    """
 
     def __init__(self, files: Files, on_failure: Callable[[], None]) -> None:
         self._files = files
         self._on_failure = on_failure
+
+    def files(self, asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
+        """The pairs (operation, descriptor) of all files to flush."""
+        return [(each, fd) for each, flush in asked.items() for fd in flush.files + flush.stamps]
 
     def are_few(self, asked: Mapping[int, Flush]) -> bool:
         """Whether a flush of the folders takes few fsyncs."""
@@ -126,6 +132,10 @@ class OrderedFolders(FolderFlusher):
     def __init__(self, files: Files, on_failure: Callable[[], None], touched: str) -> None:
         super().__init__(files, on_failure)
         self._touched = touched
+
+    def files(self, asked: Mapping[int, Flush]) -> list[tuple[int, int]]:
+        """A stamp is in the order of changes, as a name is."""
+        return [(each, fd) for each, flush in asked.items() for fd in flush.files]
 
     def are_few(self, asked: Mapping[int, Flush]) -> bool:
         return True
@@ -187,11 +197,10 @@ class FsyncFlusher(_Stateless):
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="mq-fsync")
         self._folders = _folders(files, on_folder_failure, ordered_in)
-        self._with_stamps = ordered_in is None
 
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """An fsync's error is the file's own."""
-        todo = files_of(asked, self._with_stamps)
+        todo = self._folders.files(asked)
         failed = self._sync_files(todo) if todo else {}
         return failed | self._folders.flush(asked, failed)
 
@@ -209,7 +218,8 @@ class FsyncFlusher(_Stateless):
 class SyncfsFlusher:
     """One syncfs for all files of a flush, for a root that is a file system of its own.
 
-    A flush of one file and a few folders uses fsync, which is cheaper.
+    A flush of one file and a few folders uses fsync, which is cheaper, unless each flush is one of
+    the whole file system (`Files.flushes_whole`).
     """
 
     name = "syncfs"
@@ -220,20 +230,15 @@ class SyncfsFlusher:
         root: str,
         on_folder_failure: Callable[[], None] = lambda: None,
         ordered_in: str | None = None,
-        always: bool = False,
     ) -> None:
-        """`ordered_in`: as of FsyncFlusher. `always`: also a small flush is a syncfs."""
+        """`ordered_in`: as of FsyncFlusher."""
         self._files = files
         self._root = root
         self._folders = _folders(files, on_folder_failure, ordered_in)
-        self._with_stamps = ordered_in is None
-        self._always = always
 
     def session(self) -> "_SyncfsSession":
         """With a descriptor of its own."""
-        session = _SyncfsSession(self._files, self._root, self._folders, self._with_stamps)
-        session.always = self._always
-        return session
+        return _SyncfsSession(self._files, self._root, self._folders)
 
     def close(self) -> None: ...
 
@@ -244,12 +249,10 @@ class _SyncfsSession:
     failed syncfs it fsyncs each file of the flush once, to learn which ones failed.
     """
 
-    def __init__(self, files: Files, root: str, folders: FolderFlusher, with_stamps: bool) -> None:
+    def __init__(self, files: Files, root: str, folders: FolderFlusher) -> None:
         self._files = files
         self._root = root
         self._folders = folders
-        self._with_stamps = with_stamps
-        self.always = False
         self._descriptor = -1
         self._is_blind = False
         """Whether operations have acted without a descriptor since the last flush."""
@@ -265,14 +268,14 @@ class _SyncfsSession:
     def flush(self, asked: Mapping[int, Flush]) -> Failures:
         """A syncfs, unless it is for little."""
         is_blind, self._is_blind = self._is_blind, False
-        files = files_of(asked, self._with_stamps)
+        files, whole = self._folders.files(asked), self._files.flushes_whole
         little = len(files) <= FILES_BEFORE_SYNCFS_MAX and self._folders.are_few(asked)
-        if (little and not self.always) or is_blind or self._descriptor < 0:
+        if (little and not whole) or is_blind or self._descriptor < 0:
             return self._flush_each(asked, files)
         try:
             self._files.sync_file_system(self._descriptor)
         except OSError as error:
-            if self.always:
+            if whole:
                 return dict.fromkeys(asked, error)
             return self._flush_each(asked, files)
         return {}
@@ -291,13 +294,6 @@ def _folders(files: Files, on_failure: Callable[[], None], ordered_in: str | Non
     if ordered_in is None:
         return FolderFlusher(files, on_failure)
     return OrderedFolders(files, on_failure, ordered_in)
-
-
-def files_of(asked: Mapping[int, Flush], with_stamps: bool) -> list[tuple[int, int]]:
-    """The pairs (operation, descriptor) of all files to flush."""
-    if not with_stamps:
-        return [(index, fd) for index, flush in asked.items() for fd in flush.files]
-    return [(index, fd) for index, flush in asked.items() for fd in (*flush.files, *flush.stamps)]
 
 
 def sync_each(files: Files, todo: list[tuple[int, int]]) -> list[tuple[int, int, OSError]]:

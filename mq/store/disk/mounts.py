@@ -72,11 +72,13 @@ class FileSystem:
     @property
     def keeps_order(self) -> bool:
         """Whether a journal makes names and mtimes durable in the order in which they changed, each
-        rename whole: xfs, and ext4 with a journal, unless `commits_fast`.
+        rename whole: xfs, and ext4 with a journal, but for fast commits.
         """
         if "nobarrier" in self.options:
             return False
-        return self.kind == "xfs" or (self.kind == "ext4" and has_journal(self.device))
+        return self.kind == "xfs" or (
+            self.kind == "ext4" and has_journal(self.device) and not commits_fast(self.device)
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -89,6 +91,11 @@ class FileSystem:
     def leaves_one_name(self) -> bool:
         """Whether no power cut leaves both names of a rename."""
         return self.keeps_order or self.in_memory
+
+    @property
+    def keeps_changes(self) -> bool:
+        """Whether a power cut is known to keep no change without those before it."""
+        return self.keeps_order or self.is_whole or self.over_network
 
 
 def has_journal(device: str) -> bool:
@@ -107,17 +114,15 @@ def _name_of(device: str) -> str:
     return os.path.basename(os.path.realpath(f"{_DEVICES}/{device}"))
 
 
-def commits_fast(folder: str, device: str, files: Files) -> bool:
-    """Whether the folder's ext4 has fast commits (`fast_commit`), which keep no order: Linux counts
-    each, and each file that cannot have one. True where that cannot be found out.
+def commits_fast(device: str) -> bool:
+    """Whether the ext4 has fast commits (`fast_commit`), which keep no order: Linux counts each,
+    and each file that cannot have one, from the first fsync on.
     """
-    counts = _FAST_COMMITS.format(_name_of(device))
-    if not os.path.exists(counts):
-        return False  # A kernel without them.
     try:
-        files.flush_nameless(folder)
-        with open(counts, encoding="ascii") as lines:
+        with open(_FAST_COMMITS.format(_name_of(device)), encoding="ascii") as lines:
             return any(map(int, re.findall(r"^(\d+) (?:commits|ineligible)$", lines.read(), re.M)))
+    except FileNotFoundError:
+        return False  # A kernel without them.
     except OSError:
         return True
 
@@ -165,14 +170,21 @@ def choose_flusher(
     if commit == "auto":
         own = file_system.mount_point == os.path.realpath(root)
         commit = "syncfs" if own and tells_syncfs_errors(file_system) else "fsync"
-    if file_system.is_whole:
-        return SyncfsFlusher(files, root, on_folder_failure, always=True)
-    ordered_in = root if file_system.keeps_order else None
-    if file_system.kind == "ext4" and ordered_in and commits_fast(root, file_system.device, files):
-        ordered_in = None
-    if commit == "syncfs":
+    files.flushes_whole = file_system.is_whole
+    ordered_in = root if _shows_order(root, file_system, files) else None
+    if commit == "syncfs" or file_system.is_whole:
         return SyncfsFlusher(files, root, on_folder_failure, ordered_in)
     return FsyncFlusher(files, threads, on_folder_failure, ordered_in)
+
+
+def _shows_order(root: str, file_system: FileSystem, files: Files) -> bool:
+    """Whether it keeps the order of changes, which shows once something was flushed."""
+    if file_system.kind == "ext4":
+        try:
+            files.flush_nameless(root)
+        except OSError:
+            return False
+    return file_system.keeps_order
 
 
 def tells_syncfs_errors(file_system: FileSystem) -> bool:
@@ -186,7 +198,9 @@ def promise(flusher: Flusher, file_system: FileSystem, files: Files) -> str:
         return "none"
     if file_system.in_memory:
         return "memory"
-    return "media, but for folders" if files.folder_fsync_missing else "media"
+    if files.folder_fsync_missing:
+        return "media, but for folders"
+    return "media" if file_system.keeps_changes else "media, if it keeps the order of changes"
 
 
 def _is_below(path: str, mount_point: str) -> bool:

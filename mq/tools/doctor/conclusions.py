@@ -11,7 +11,13 @@ from mq.tools.doctor.across import SAME_STORAGE, SEEN
 from mq.tools.doctor.findings import Finding, Level
 from mq.tools.doctor.options import Breaks, is_shared
 
-DurabilityHeld = Literal["media", "media, but for folders", "memory", "none"]
+DurabilityHeld = Literal[
+    "media",
+    "media, if it keeps the order of changes",
+    "media, but for folders",
+    "memory",
+    "none",
+]
 Clustering = Literal["none", "one process", "many processes on one machine", "many machines"]
 
 TOGETHER: Final = ("locks", "claims", "first makers", "updates")
@@ -72,9 +78,11 @@ def _durability(
     if found["fsync of folders"].facts.get("supported") is False:
         why.append("folders' names are on the disk when the file system says so")
         return "media, but for folders"
-    if is_shared(file_system):
+    if not file_system.keeps_changes:
+        why.append("known to keep the order: xfs, ext4 with a journal and no fast_commit, btrfs")
+    elif is_shared(file_system):
         why.append("media, if the server's fsync is: no client can see that")
-    return "media"
+    return "media" if file_system.keeps_changes else "media, if it keeps the order of changes"
 
 
 def _clustering(

@@ -58,7 +58,7 @@ async def published(
         assert (await post(server, keyed, size)).status == status
 
 
-@plays("publish with a key: a lookup key that is taken, of a queue at its first use")
+@plays("publish with a key: a lookup key that is taken", "another's")
 async def taken_of_another_s(at: At) -> None:
     await post(await begun(at), KEY)
     server = await at.served()

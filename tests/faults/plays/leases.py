@@ -50,7 +50,7 @@ async def claimed(at: At, count: int, in_buckets: bool = False) -> None:
     place.claimed()
 
 
-@plays("lease: from a queue at its first use")
+@plays("lease: one message")
 async def claimed_from_another_s(at: At) -> None:
     place = begun(at)
     place.publish(1)

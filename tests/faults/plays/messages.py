@@ -24,10 +24,8 @@ async def begun(at: At, in_buckets: bool = False) -> Server:
     return server
 
 
-@plays("publish: to a queue at its first use")
-@plays("publish: to a queue at its first use", "streamed", size=STREAMED_BYTES)
-@plays("publish: later", times=2)
-@plays("publish: later", "streamed", size=STREAMED_BYTES, times=2)
+@plays("publish: to a queue")
+@plays("publish: to a queue", "streamed", size=STREAMED_BYTES)
 @plays("publish: to a bucket that it makes", in_buckets=True)
 @plays("publish: below a bucket", in_buckets=True, times=2)
 @plays("publish: below a bucket that was used before", in_buckets=True, times=3)
@@ -38,7 +36,7 @@ async def published(at: At, size: int = 5, times: int = 1, in_buckets: bool = Fa
         await publish(server, b"x" * size)
 
 
-@plays("publish: to a queue at its first use", "that another made")
+@plays("publish: to a queue", "that another made")
 async def published_to_another_s(at: At) -> None:
     server = await at.served()
     (at.top / "queues" / "q").mkdir(mode=0o700)
@@ -56,16 +54,13 @@ async def published_many(at: At, in_buckets: bool = False, query: str = "") -> N
     assert len(reply.body.splitlines()) == 2
 
 
-@plays("publish for later: to a queue at its first use")
-@plays("publish for later: to a queue at its first use", "streamed", size=STREAMED_BYTES)
-@plays("publish for later: later", times=2)
-@plays("publish for later: later", "streamed", size=STREAMED_BYTES, times=2)
-async def published_for_later(at: At, size: int = 5, times: int = 1) -> None:
+@plays("publish for later: to a queue")
+@plays("publish for later: to a queue", "streamed", size=STREAMED_BYTES)
+async def published_for_later(at: At, size: int = 5) -> None:
     server = await begun(at)
-    for _ in range(times):
-        at.watch()
-        reply = await call(server, "POST", "/q/messages?delay=60", data=b"x" * size)
-        assert reply.status == 201
+    at.watch()
+    reply = await call(server, "POST", "/q/messages?delay=60", data=b"x" * size)
+    assert reply.status == 201
 
 
 @plays("fetch: a message")
@@ -160,10 +155,10 @@ async def rescheduled(at: At, due_in_s: list[float], in_buckets: bool = False) -
         assert await patch(server, message_id, each) == 200
 
 
-@plays("extend, postpone, release: postpone, of a queue at its first use", due_in_s=60)
-@plays("extend, postpone, release: extend, of a queue at its first use", due_in_s=60, fetches=1)
-@plays("extend, postpone, release: release, of a queue at its first use", due_in_s=0, fetches=1)
-@plays("extend, postpone, release: release what is ready, of a queue at its first use", due_in_s=0)
+@plays("extend, postpone, release: postpone", "another's", due_in_s=60)
+@plays("extend, postpone, release: extend", "another's", due_in_s=60, fetches=1)
+@plays("extend, postpone, release: release", "another's", due_in_s=0, fetches=1)
+@plays("extend, postpone, release: release what is ready", "another's", due_in_s=0)
 async def rescheduled_another_s(at: At, due_in_s: float, fetches: int = 0) -> None:
     server, other = await at.served(), await at.serve()
     await make_queue(other)

@@ -25,8 +25,8 @@ async def put(server: Server, body: bytes, status: int) -> None:
     assert (await call(server, "PUT", f"{PATH}?every=60", data=body)).status == status
 
 
-@plays("make or change a schedule: of a queue at its first use", bodies=[b"x"])
-@plays("make or change a schedule: to another", bodies=[b"x", b"y"])
+@plays("make or change a schedule: one, or to another", bodies=[b"x"])
+@plays("make or change a schedule: one, or to another", "changed", bodies=[b"x", b"y"])
 @plays("make or change a schedule: to the same", bodies=[b"x", b"x"])
 async def made(at: At, bodies: list[bytes]) -> None:
     server = await begun(at)

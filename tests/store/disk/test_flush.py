@@ -39,7 +39,8 @@ def test_a_group_s_descriptor_is_open_before_its_first_write(tmp_path: Path) -> 
 
 def test_where_a_commit_is_one_moment_of_all_a_small_flush_is_a_syncfs(tmp_path: Path) -> None:
     files = FaultyFiles()
-    flusher = SyncfsFlusher(files, str(tmp_path), always=True)
+    files.flushes_whole = True
+    flusher = SyncfsFlusher(files, str(tmp_path))
     run_alone(write(files, tmp_path / "file"), flusher)
     run_alone(asked(folders=(str(tmp_path),)), flusher)
     assert files.count("sync_file_system") == 2

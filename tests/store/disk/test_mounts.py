@@ -81,9 +81,12 @@ def test_what_is_promised() -> None:
     files = Files()
     flusher = choose_flusher("/dev/shm", files, 2)
     assert promise(flusher, FileSystem("tmpfs", "/"), files) == "memory"
-    assert promise(flusher, FileSystem("ext4", "/", "254:0"), files) == "media"
+    for kept in (FileSystem("xfs", "/"), FileSystem("nfs4", "/"), FileSystem("btrfs", "/")):
+        assert promise(flusher, kept, files) == "media"
+    for unknown in (FileSystem("ext4", "/"), FileSystem("xfs", "/", "", ("nobarrier",))):
+        assert promise(flusher, unknown, files) == "media, if it keeps the order of changes"
     files.folder_fsync_missing = True
-    assert promise(flusher, FileSystem("vfat", "/"), files) != "media"
+    assert promise(flusher, FileSystem("vfat", "/"), files) == "media, but for folders"
     flusher.close()
 
 

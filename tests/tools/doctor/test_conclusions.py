@@ -32,6 +32,9 @@ from mq.tools.doctor.options import judge_mount, locks_are_local
 from mq.tools.doctor.times import Kept, judge_kept, judge_offset
 
 EXT4 = FileSystem("ext4", "/")
+UNORDERED = EXT4
+"""It has no journal."""
+XFS = FileSystem("xfs", "/")
 GOOD_NFS = "rw,vers=4.2,hard,lookupcache=positive,acdirmin=1,acdirmax=1,local_lock=none"
 
 
@@ -285,24 +288,25 @@ def findings(**others: Level) -> list[Finding]:
 @pytest.mark.parametrize(
     ("file_system", "others", "durability", "clustering"),
     [
-        (EXT4, {}, "media", "many processes on one machine"),
+        (XFS, {}, "media", "many processes on one machine"),
+        (UNORDERED, {}, "media, if it keeps the order of changes", "many processes on one machine"),
         (FileSystem("tmpfs", "/"), {}, "memory", "many processes on one machine"),
-        (EXT4, {"mtimes": Level.WRONG}, "none", "none"),
-        (EXT4, {"fsync_of_files": Level.WRONG}, "none", "many processes on one machine"),
-        (EXT4, {"fsync_of_folders": Level.WRONG}, "none", "many processes on one machine"),
-        (EXT4, {"locks": Level.WRONG}, "media", "one process"),
-        (EXT4, {"claims": Level.UNKNOWN}, "media", "one process"),
-        (EXT4, {"room": Level.WRONG}, "media", "many processes on one machine"),
-        (EXT4, {"same_storage": Level.OK}, "media", "many machines"),
-        (EXT4, {"same_storage": Level.WRONG}, "media", "many processes on one machine"),
+        (XFS, {"mtimes": Level.WRONG}, "none", "none"),
+        (XFS, {"fsync_of_files": Level.WRONG}, "none", "many processes on one machine"),
+        (XFS, {"fsync_of_folders": Level.WRONG}, "none", "many processes on one machine"),
+        (XFS, {"locks": Level.WRONG}, "media", "one process"),
+        (XFS, {"claims": Level.UNKNOWN}, "media", "one process"),
+        (XFS, {"room": Level.WRONG}, "media", "many processes on one machine"),
+        (XFS, {"same_storage": Level.OK}, "media", "many machines"),
+        (XFS, {"same_storage": Level.WRONG}, "media", "many processes on one machine"),
         (
-            EXT4,
+            XFS,
             {"same_storage": Level.OK, "updates_across_mounts": Level.WRONG},
             "media",
             "many processes on one machine",
         ),
         (
-            EXT4,
+            XFS,
             {"same_storage": Level.OK, "seen_across_mounts": Level.WARN},
             "media",
             "many machines",
