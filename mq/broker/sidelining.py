@@ -14,8 +14,7 @@ from mq.model.names import MessageId, QueueName
 from mq.store.core.find import Precondition
 from mq.store.core.root import Root
 from mq.store.disk.commit import Committer
-from mq.store.format.crossings import Joint
-from mq.store.operations.sideline import Sidelined, share_sideline, sideline
+from mq.store.operations.sideline import Sidelined, sideline
 
 # Retries when the sideline is deleted concurrently.
 SIDELINE_TRIES_MAX: Final = 3
@@ -97,15 +96,9 @@ class Sideliner:
             into.added(message_id)
 
     async def _open(self, name: QueueName) -> None:
-        """Creates the sideline of the queue's messages, and joins the queue to a shared one."""
-        facts = self._root.facts
-        settings = await self._committer.call(facts.settings, name)
-        joint = Joint(name, settings.aside(name))
-        await self._make(joint.sideline)
-        if joint.sideline != name.sideline():
-            await self._committer.commit_alone(share_sideline(self._root, joint))
-            await asyncio.sleep(facts.settle_s)
-            facts.settled(joint)
+        """Creates the sideline of the queue's messages."""
+        settings = await self._committer.call(self._root.facts.settings, name)
+        await self._make(settings.aside(name))
 
     async def prepare(self, name: QueueName) -> bool:
         """Creates the queue's sideline if it is missing. False if that failed, which is logged

@@ -31,7 +31,6 @@ from mq.store.disk.mounts import FileSystem, file_system_of
 from mq.store.disk.space import Space
 from mq.store.disk.steps import Steps
 from mq.store.format.archive import archive_folder
-from mq.store.format.crossings import JoinedQueues
 from mq.store.format.entries import index_folders
 from mq.store.format.history import history_folder
 from mq.store.format.layout import FORMAT_LINE, FORMAT_LINES, FORMATS_KNOWN, Layout
@@ -87,7 +86,7 @@ def root_of(layout: Layout, files: Files, clock: Clock, **options: Unpack[RootOp
     """A root as it is: nothing is made or tried."""
     space = Space(files, clock, layout.root, options.get("reserve_bytes"))
     over_network = _file_system(layout, files).over_network
-    facts = Facts(layout, files, clock, JoinedQueues(layout, files, clock), over_network)
+    facts = Facts(layout, files, clock, over_network)
     leases, folder_max = (
         OpenLeases(layout, files, clock),
         options.get("folder_max", FOLDER_FILES_MAX),

@@ -17,7 +17,6 @@ from harness.server import Serve, Server
 from harness.waiting import comes_true
 
 from mq.model.shovel import SHOVEL_AGAIN_S, SHOVEL_BATCH_MAX, SHOVEL_RUNS_MAX
-from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.disk.files import Files
 
 SIDELINE = "q_SIDELINE"
@@ -118,18 +117,6 @@ async def test_what_was_sidelined_comes_back_in_its_own_place(
         assert (again.id, again.headers["X-Message-Receives"]) == (message_id, "3")
     assert (await fetch(server)).id == later
     assert_audits_clean(root, clock)
-
-
-@pytest.mark.certificate
-async def test_it_begins_once_every_process_knows_of_the_sideline(server: Server) -> None:
-    """Another process may know for half a second that the queue has none."""
-    await sidelined(server, [""])
-    now_s = asyncio.get_running_loop().time
-    began_s = now_s()
-    assert (await ended(server, await shovel(server, "?dry_run=true")))["moved"] == 1
-    run_id = await shovel(server)
-    assert (await ended(server, run_id))["moved"] == 1
-    assert now_s() - began_s >= FACTS_SETTLE_S
 
 
 @pytest.mark.certificate

@@ -26,8 +26,8 @@ from mq.store.shovel.crossing_files import (
     chosen_of,
     finish,
     held,
-    keep_chosen,
     record_chosen,
+    renew,
 )
 from mq.store.shovel.shovel import Aim, Shovelled, shovel_many
 
@@ -64,7 +64,7 @@ def _run(root: Root, flusher: FsyncFlusher, ids: Sequence[str] = ()) -> Shovelle
         if ids:
             _choose(root, ids, flusher)
         else:
-            run_alone(keep_chosen(root, CROSSING), flusher)
+            renew(root, CROSSING)
         became = _move(root, flusher)
         run_alone(finish(root, CROSSING, {"moved": len(became.moved)}), flusher)
     return became

@@ -19,7 +19,6 @@ from mq.store.core.facts import Facts
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
-from mq.store.format.crossings import JoinedQueues
 from mq.store.operations.expire import (
     Expiry,
     delete_expired_queue,
@@ -53,8 +52,7 @@ async def _aged(on: Stage, expired_to: str, work: Work) -> None:
     """What a mover does, to whom all has expired."""
 
     def aged(root: Root, flusher: FsyncFlusher) -> None:
-        joined = JoinedQueues(root.layout, root.files, root.clock)
-        facts = _Aged(root.layout, root.files, root.clock, joined)
+        facts = _Aged(root.layout, root.files, root.clock)
         facts.expired_to = expired_to
         work(dataclasses.replace(root, facts=facts), flusher)
 

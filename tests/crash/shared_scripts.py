@@ -8,17 +8,16 @@ from crash.shovel_scripts import shovelled
 from crash.stage import ORDERS, Stage
 
 from mq.model.history import Event
-from mq.model.names import MessageId, QueueName, ReplayId
+from mq.model.names import MessageId, QueueName
 from mq.model.shovel import ALL
 from mq.store.core.failures import keep_failure
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
-from mq.store.format.crossings import Crossing, Joint
+from mq.store.format.crossings import Joint
 from mq.store.format.settings import write_fields
-from mq.store.operations.sideline import share_sideline
-from mq.store.shovel.crossing_pass import CrossingPass
-from mq.store.shovel.shovel import Aim, Shovelled, shovel_many
+from mq.store.operations.sideline import opened
+from mq.store.shovel.shovel import Aim, Pass, Shovelled, shovel_many
 
 OTHER = "other"
 SHARED = "failed_SIDELINE"
@@ -37,7 +36,8 @@ async def _begun(on: Stage, is_open: bool = True) -> None:
         fields: dict[str, object] = {"sideline_to": SHARED}
         run_alone(write_fields(root.layout, root.files, JOINT.queue, fields), flusher)
         if is_open:
-            run_alone(share_sideline(root, JOINT), flusher)
+            root.facts.look_again(JOINT.queue)
+            assert opened(root, JOINT.queue) == JOINT.sideline
 
     await on.other(work)
     on.known()
@@ -135,18 +135,15 @@ async def share_with_entries(on: Stage) -> None:
 async def _crossed(on: Stage, message_id: str) -> None:
     """By a whole pass, as a request has it, to a queue that does not share the sideline."""
     on.disk.mark("shovel_asked", queue=OTHER, id=message_id)
-    crossing = Crossing(ReplayId("run"), JOINT.sideline, QueueName(OTHER))
     became = Shovelled()
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
         nonlocal became
-        aim = Aim(crossing.target, ALL, root.now_ms(), crossing.source, renews=True)
-        passing = CrossingPass(root, flusher, crossing, aim)
-        passing.begin(lambda: True)
-        batch = passing.batch(100)
+        into, source = QueueName(OTHER), JOINT.sideline
+        aim = Aim(into, ALL, root.now_ms(), source, takes_all=True, renews=True)
+        batch = Pass(root, aim).batch(100)
         assert batch is not None
         became = shovel_many(root, flusher, batch.aim, batch.candidates)
-        passing.end(len(became.moved))
 
     await on.other(work)
     assert (became.error, [each.text for each in became.moved]) == (None, [message_id])

@@ -18,7 +18,7 @@ from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
 from mq.store.operations.purge import purge as mark
 from mq.store.operations.remove import remove
-from mq.store.shovel.shovel import Pass, Shovelled, shovel_many
+from mq.store.shovel.shovel import Aim, Pass, Shovelled, shovel_many
 
 
 async def _sidelined(on: Stage, *sizes: int, fetched: int = 0) -> list[str]:
@@ -45,7 +45,7 @@ async def shovelled(on: Stage, asked: Sequence[str], *stay: Why) -> None:
 
     def work(root: Root, flusher: FsyncFlusher) -> None:
         nonlocal became
-        batch = Pass(root, QueueName(ORDERS), ALL).batch(100)
+        batch = Pass(root, Aim(QueueName(ORDERS), ALL, root.now_ms())).batch(100)
         if batch is not None:
             became = shovel_many(root, flusher, batch.aim, batch.candidates)
 

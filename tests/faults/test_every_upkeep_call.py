@@ -33,7 +33,7 @@ from mq.store.operations.reap import reap
 from mq.store.operations.redeliver import Timer
 from mq.store.operations.release import release_many
 from mq.store.settings.configure import change_settings
-from mq.store.shovel.shovel import Pass, shovel_many
+from mq.store.shovel.shovel import Aim, Pass, shovel_many
 from mq_mover.lapses import LeaseMover
 from mq_mover.mover import Mover
 from mq_mover.policies.expiry import MessageExpiry
@@ -266,7 +266,7 @@ def _sidelined(place: Place) -> Path:
 
 def _shovel(place: Place) -> None:
     """One pass."""
-    at = Pass(place.root, QUEUE, ALL)
+    at = Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms()))
     while (batch := at.batch(10)) is not None:
         if (
             error := shovel_many(place.root, place.flusher, at.aim, batch.candidates).error

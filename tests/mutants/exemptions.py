@@ -19,7 +19,6 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/keys/keyed.py _take: yield Flush() before yield from settle(root, queue, place, holder)": "it is a turn for the others, whenever",  # noqa: E501
     "mq/store/keys/keyed.py _take: yield from settle(root, queue, place, holder) behind if lives(root, queue, holder)": "under the lock it is looked again whether the holder lives",  # noqa: E501
     "mq/store/operations/batch.py publish_batch: if work.staged before yield Flush(files=tuple(work.staged))": "for later the queue is looked for again behind the renames",  # noqa: E501
-    "mq/store/operations/sideline.py opened: not queue_exists(root, into) is False": "the rename into it says the same",  # noqa: E501
     "mq/store/operations/reschedule.py _release: unlocked before yield "
     "flush._replace(stamps=(claim.descriptor,))": "the lock has ended by then, as it is to",
     "mq/store/disk/files.py ClockFiles._changed: symbolic links are followed": (
@@ -50,8 +49,6 @@ EXEMPT: Final[dict[str, str]] = {
     "mq/store/operations/reschedule.py reschedule: without yield from no_such_queue(root, queue)": "the message is nowhere then, and `nowhere` says the same",  # noqa: E501
     "mq/store/disk/replacing.py replace_file: yield Flush(files=(descriptor,)) behind made = files.descriptor_status(descriptor)": "the file has one inode, before its flush and after",  # noqa: E501
     "mq/store/opening.py open_root: for folder in layout.folders() before files.sync_folder(layout.root)": "nothing is promised before all of them are flushed",  # noqa: E501
-    "mq/store/operations/sideline.py make_sideline: if into != queue.sideline() before yield from create_queue(root, into)": "what joins a sideline that is not there yet costs flushes, and no message",  # noqa: E501
-    "mq/store/shovel/shovel.py _is_its: if is_own and (not root.facts.joined(aim.source)): is not so": "where none shares it, what came from another is its own too",  # noqa: E501
     "mq/store/core/locks.py in_turn: with _lock(root, path) as is_ours behind yield from _a_turn()": "the others of a group act one time more before it",  # noqa: E501
     "mq/store/core/moves.py move_there: flush the folders the other way round": "it is no flush: both queues are looked for, in either order",  # noqa: E501
     "mq/store/totals/folding.py fold_totals: yield Flush(folders=(folder,)) behind found = _read(root, there[:TOTALS_FOLDED_MAX])": "what is read never changes",  # noqa: E501

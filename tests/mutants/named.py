@@ -68,20 +68,6 @@ NAMED = (
         "0.0",
     ),
     _call(
-        "of two names that of the queue that a shovel took it from stays",
-        "mq/store/core/moves.py",
-        "others_of",
-        "joined",
-        "()",
-    ),
-    _call(
-        "queues are joined by one run alone",
-        "mq/store/format/crossings.py",
-        "_over_all",
-        "get",
-        "set()",
-    ),
-    _call(
         "another delivery than the one that was chosen is moved",
         "mq/store/shovel/shovel.py",
         "_why_not",

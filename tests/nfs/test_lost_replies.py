@@ -30,7 +30,7 @@ from mq.store.operations.fetch import fetch as fetch_steps
 from mq.store.operations.queues import sweep_tombstones
 from mq.store.operations.redeliver import forget
 from mq.store.operations.release import release_many
-from mq.store.shovel.shovel import Pass, shovel_many
+from mq.store.shovel.shovel import Aim, Pass, shovel_many
 from mq_mover.scheduler import Scheduler
 
 
@@ -157,7 +157,7 @@ async def test_a_shovel_is_done(clients: tuple[Mount, Mount], pair: Pair, key: s
     reply = await call(one, "POST", f"/q/messages/{message_id}/sideline")
     assert reply.status == 200
     root = _open(one)
-    at = Pass(root, QueueName("q"), ALL)
+    at = Pass(root, Aim(QueueName("q"), ALL, root.now_ms()))
     batch = at.batch(10)
     assert batch is not None
     if key:

@@ -24,7 +24,6 @@ from mq.model.shovel import ALL, SHOVEL_BATCH_MAX, Pacing, Why, why_the_queue_ta
 from mq.spark.jobs.choosing import ready_rows
 from mq.spark.jobs.tasks import Unwatched, Watcher, check_queue_exists
 from mq.spark.opening import opened_root
-from mq.store.core.facts import FACTS_SETTLE_S
 from mq.store.core.find import whereabouts
 from mq.store.core.root import Root
 from mq.store.disk.flush import Flusher
@@ -41,10 +40,9 @@ from mq.store.shovel.crossing_files import (
     find_crossing,
     finish,
     held,
-    keep_chosen,
-    leave_one_name,
     read_over,
     record_chosen,
+    renew,
     said_of,
 )
 from mq.store.shovel.shovel import Aim, settings_of, shovel_many
@@ -88,8 +86,6 @@ class Mover:
         """Moves all messages. If interrupted, finishes and counts the moves in flight. Raises the
         error that stopped the run: MqError, OSError.
         """
-        # Waits until every process knows the file that joins the two queues.
-        self._never.wait(FACTS_SETTLE_S)
         pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="shovel")
         try:
             self._pass(pool, chosen_of(self._root, self._crossing))
@@ -98,9 +94,6 @@ class Mover:
                 self._tries -= 1
                 self._never.wait(_TRY_AGAIN_S)
                 self._pass(pool, iter(again))
-            if self.done.stayed:
-                # Another process's message may have two names: then the run is not over.
-                leave_one_name(self._root, self._flusher, self._crossing)
         finally:
             pool.shutdown(wait=True)
             while self._ahead:
@@ -401,7 +394,7 @@ class _Run:
         else:
             kept = said_of(self._root, begun)
             self._same({"from": begun.source.text, "to": begun.target.text, **kept}, said)
-            run_alone(keep_chosen(self._root, self.crossing), self._flusher)
+            renew(self._root, self.crossing)
             selected = sum(1 for _ in chosen_of(self._root, self.crossing))
         if selected:
             self._watcher.noted(f"the replay id is {self.crossing.id}")

@@ -15,7 +15,7 @@ A fact that must not be half a second old is asked for each time: see `unserved.
 import math
 import stat
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from mq.model.clock import Clock
 from mq.model.errors import MqError
@@ -24,7 +24,7 @@ from mq.model.names import QueueName
 from mq.model.settings import DIGITS_SETTING, SHARDS_SETTING, QueueSettings, tag_of
 from mq.store.disk.files import Files
 from mq.store.format.bucket_names import Shape
-from mq.store.format.crossings import Joint
+from mq.store.format.crossings import SharedSidelines
 from mq.store.format.layout import Layout
 from mq.store.format.settings import (
     DEFAULT_SHAPE,
@@ -91,23 +91,6 @@ class Configured:
         return tag_of(self.as_json())
 
 
-class Joined(Protocol):
-    """Tells between which queues messages are moved. A feature implements it: see `opening`."""
-
-    folder: str
-    """Where it looks."""
-
-    def of(self, queue: QueueName) -> tuple[QueueName, ...]:
-        """The other queues that messages of this one may have come from, or gone to. Raises
-        OSError.
-        """
-
-    def asides(self, queue: QueueName) -> tuple[QueueName, ...]:
-        """The sidelines, but for its own, that messages of the queue may have gone to. Raises
-        OSError.
-        """
-
-
 class Facts:
     """The facts of a root's queues, for one process. Threads share it without a lock. A call may
     block for a look.
@@ -118,20 +101,18 @@ class Facts:
         layout: Layout,
         files: Files,
         clock: Clock,
-        joined: Joined,
         over_network: bool = False,
     ) -> None:
         self._layout = layout
         self._files = files
         self._clock = clock
         self._over_network = over_network
-        self._joined = joined
+        self._shared = SharedSidelines(layout, files, clock)
         self._known: dict[str, QueueFacts] = {}
         self.settle_s = FACTS_SETTLE_S
         """After how long all processes of the root know a fact that was changed; 0 where this is
         the only one.
         """
-        self._settled: set[Joint] = set()
         self._has_failures = False
         self.allows_packs = False
         """Whether this process knows that the root's format allows packs, on stable media."""
@@ -213,29 +194,22 @@ class Facts:
             raise facts.unreadable
         return facts.shape
 
-    def joined(self, queue: QueueName) -> tuple[QueueName, ...]:
-        """The queues that are joined to this one, as they are now: one stat. For rare operations.
-        Raises OSError.
-        """
-        if self._over_network:
-            self._files.asked_status(self._joined.folder)
-        return self._joined.of(queue)
-
     def asides(self, queue: QueueName) -> tuple[QueueName, ...]:
-        """The sidelines, but for its own, to which the queue's messages may have gone, as of now.
-        Raises OSError.
+        """The sidelines, but for its own, to which the queue's messages may have gone, as of now:
+        one stat. For rare operations. Raises OSError.
         """
+        return self._shared_now().asides(queue)
+
+    def users(self, sideline: QueueName) -> tuple[QueueName, ...]:
+        """The queues, but for its own, from which the sideline's messages may have come, as of now:
+        one stat. For rare operations. Raises OSError.
+        """
+        return self._shared_now().users(sideline)
+
+    def _shared_now(self) -> SharedSidelines:
         if self._over_network:
-            self._files.asked_status(self._joined.folder)
-        return self._joined.asides(queue)
-
-    def settled(self, joint: Joint) -> None:
-        """All processes know by now that the joint is there; this one waited for that."""
-        self._settled.add(joint)
-
-    def is_settled(self, joint: Joint) -> bool:
-        """Whether messages may go to the joint's sideline: it is there, and all know that."""
-        return joint in self._settled and self._files.is_there(joint.path(self._layout))
+            self._files.asked_status(self._shared.folder)
+        return self._shared
 
     def configured(self, queue: QueueName, defaults: QueueSettings = _DEFAULTS) -> Configured:
         """The queue's settings as they are now; `defaults`: the daemon's. Raises
@@ -273,8 +247,7 @@ class Facts:
             if self._over_network:
                 # The mount asks the server when a folder is opened, and looks for names again in a
                 # folder that it knows to have changed.
-                for folder in (self._layout.purged, self._joined.folder):
-                    self._files.asked_status(folder)
+                self._files.asked_status(self._layout.purged)
             # First: a queue that is there by now had its settings and its mark before.
             exists = self._is_folder(self._layout.queue(queue))
             facts = replace(

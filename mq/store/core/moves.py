@@ -173,10 +173,10 @@ def arrived(root: Root, act: Move, links: int) -> Flush:
 
 def others_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:
     """The queues in which a message of this one may have its other name, or be by now: its
-    sideline, or, of a sideline, its queue, and those that a shovel moves messages between; whether
-    they are there or not.
+    sidelines, or, of a sideline, its queues; whether they are there or not. Raises OSError.
     """
-    return root.facts.joined(queue) or (queue.counterpart(),)
+    facts = root.facts
+    return queue.counterpart(), *(facts.users if queue.is_sideline else facts.asides)(queue)
 
 
 def sidelines_of(root: Root, queue: QueueName) -> tuple[QueueName, ...]:

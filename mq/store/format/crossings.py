@@ -1,10 +1,10 @@
-"""The names in crossings/: the chosen messages of shovels between any two queues, their locks,
-ended runs, shared sidelines, and the queues that these join. FORMAT.md, "Crossings".
+"""The names in crossings/: the messages that Spark's shovels chose, their locks, ended runs, and
+which queues share which sidelines. FORMAT.md, "Crossings".
 """
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -68,7 +68,7 @@ class Joint:
 
 
 def chosen_path(layout: Layout, crossing: Crossing) -> str:
-    """The file with the run's chosen messages; it exists until none of them is on its way."""
+    """The file with the run's chosen messages; it exists until the run has ended."""
     return f"{layout.crossings}/{crossing.text}"
 
 
@@ -117,37 +117,33 @@ def crossings_in(layout: Layout, files: Files) -> list[Crossing]:
     return sorted(crossing for _, crossing in named(entries, Crossing.parse))
 
 
-class _Joined(NamedTuple):
-    """The queues that are joined to each queue, and the sidelines of others that it uses."""
+class _Shared(NamedTuple):
+    """The sidelines of others that each queue uses, and the queues that use each sideline."""
 
-    others: Mapping[QueueName, tuple[QueueName, ...]] = {}
     asides: Mapping[QueueName, tuple[QueueName, ...]] = {}
+    users: Mapping[QueueName, tuple[QueueName, ...]] = {}
 
 
-class JoinedQueues(Remembered[_Joined]):
-    """The queues of a root that runs and shared sidelines join, cached for one process. A message
-    that moved between queues may be in both after a crash, or return to its former queue, until
-    both folders are flushed.
-    """
+class SharedSidelines(Remembered[_Shared]):
+    """The joints of a root, cached for one process."""
 
     def __init__(self, layout: Layout, files: Files, clock: Clock) -> None:
-        def read(status: os.stat_result) -> _Joined:
-            # A run refuses a symbolic link, so nothing behind one counts.
+        def read(status: os.stat_result) -> _Shared:
+            # A sideline refuses a symbolic link, so nothing behind one counts.
             if not stat.S_ISDIR(status.st_mode):
-                return _Joined()
+                return _Shared()
+            asides, users = dict[QueueName, list[QueueName]](), dict[QueueName, list[QueueName]]()
             entries = list(entries_if_there(files, layout.crossings))
-            crossings = sorted(each for _, each in named(entries, Crossing.parse))
-            return _joined(crossings, sorted(each for _, each in named(entries, Joint.parse)))
+            for joint in sorted(each for _, each in named(entries, Joint.parse)):
+                asides.setdefault(joint.queue, []).append(joint.sideline)
+                users.setdefault(joint.sideline, []).append(joint.queue)
+            return _Shared(
+                {queue: tuple(found) for queue, found in asides.items()},
+                {queue: tuple(found) for queue, found in users.items()},
+            )
 
-        super().__init__(files, clock, layout.crossings, read, _Joined())
+        super().__init__(files, clock, layout.crossings, read, _Shared())
         self.folder = layout.crossings
-
-    def of(self, queue: QueueName) -> tuple[QueueName, ...]:
-        """The queues that messages of this queue may have come from or gone to, by runs, over
-        several runs, or by a shared sideline; each with its counterpart. Empty if nothing joins the
-        queue. Raises OSError.
-        """
-        return self.now().others.get(queue, ())
 
     def asides(self, queue: QueueName) -> tuple[QueueName, ...]:
         """The sidelines of other queues that the queue's messages may have gone to. Raises
@@ -155,32 +151,6 @@ class JoinedQueues(Remembered[_Joined]):
         """
         return self.now().asides.get(queue, ())
 
-
-def _joined(crossings: Iterable[Crossing], joints: Iterable[Joint]) -> _Joined:
-    asides: dict[QueueName, list[QueueName]] = {}
-    for joint in joints:
-        asides.setdefault(joint.queue, []).append(joint.sideline)
-    # A sideline that two queues share joins neither to the other: messages only return to their own
-    # queue.
-    near = [{queue, queue.sideline(), *of_it} for queue, of_it in asides.items()]
-    runs = [{each.source, each.target} for each in crossings]
-    joined: dict[QueueName, set[QueueName]] = {}
-    if runs:
-        joined = _over_all([*runs, *near])
-    for group in near:
-        for queue in group:
-            joined.setdefault(queue, {queue.counterpart()}).update(group)
-    others = {queue: tuple(sorted(all_of - {queue})) for queue, all_of in joined.items()}
-    return _Joined(others, {queue: tuple(of_it) for queue, of_it in asides.items()})
-
-
-def _over_all(groups: Iterable[set[QueueName]]) -> dict[QueueName, set[QueueName]]:
-    """The queues that are joined to each queue, over any number of runs and sidelines."""
-    joined: dict[QueueName, set[QueueName]] = {}
-    for group in groups:
-        together = {*group, *(each.counterpart() for each in group)}
-        for queue in tuple(together):
-            together |= joined.get(queue, set())
-        for queue in together:
-            joined[queue] = together
-    return joined
+    def users(self, sideline: QueueName) -> tuple[QueueName, ...]:
+        """The queues, but for its own, whose messages the sideline may have. Raises OSError."""
+        return self.now().users.get(sideline, ())

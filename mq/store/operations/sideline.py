@@ -20,7 +20,6 @@ from mq.model.history import Event
 from mq.model.lifecycle import SIDELINE_DELAYED, SIDELINE_READY, State
 from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName
-from mq.runtime.upkeep import Stop
 from mq.store.core.failures import keep_failure
 from mq.store.core.find import PASSES, Precondition, kept_flush, nowhere, places_alive
 from mq.store.core.message_file import NO_BLOCK, header_block
@@ -36,7 +35,7 @@ from mq.store.core.root import Root
 from mq.store.core.standing import no_such_queue, queue_exists
 from mq.store.core.unserved import is_purged, refuse_purged
 from mq.store.disk.files import is_gone
-from mq.store.disk.steps import Flush, Steps
+from mq.store.disk.steps import Steps
 from mq.store.format.crossings import Joint
 from mq.store.format.layout import Place
 from mq.store.format.pipeline import parse_lease_file
@@ -119,45 +118,38 @@ def _from(
 
 
 def opened(root: Root, queue: QueueName) -> QueueName:
-    """The sideline for the queue's messages. Raises AlreadySideline; SidelineMissing if
-    `make_sideline` has to make it, or the joint that shares it.
+    """The sideline for the queue's messages; one that it shares is joined to it. Raises
+    AlreadySideline; SidelineMissing if `make_sideline` has to make it first; OSError.
     """
     if queue.is_sideline:
         raise AlreadySideline(queue.text)
     into = root.facts.settings(queue).aside(queue)
-    is_joined = into == queue.sideline() or root.facts.is_settled(Joint(queue, into))
-    if not is_joined or not queue_exists(root, into):
+    if not queue_exists(root, into):
         raise SidelineMissing(into.text)
+    if into != queue.sideline():
+        _join(root, Joint(queue, into))
     return into
 
 
-def share_sideline(root: Root, joint: Joint) -> Steps[None]:
-    """Joins a queue to a sideline that it shares. Before a message goes there, the caller waits
-    `facts.settle_s` and marks the joint as `settled` in the facts. Raises OSError. Durable on
-    return: yes.
+def _join(root: Root, joint: Joint) -> None:
+    """Says that the queue shares the sideline, before a message goes there. The message's own flush
+    covers it.
     """
-    crossings = root.layout.crossings
-    root.files.refuse_links(crossings)
+    files, crossings = root.files, root.layout.crossings
+    if files.is_there(joint.path(root.layout)):
+        return
+    files.refuse_links(crossings)
     with contextlib.suppress(FileExistsError):
-        root.files.mkdir(crossings)
+        files.mkdir(crossings)
     with contextlib.suppress(FileExistsError):
-        root.files.close(root.files.create(joint.path(root.layout)))
-    root.facts.look_again_at_all()
-    # Flush even if another process made it: that one may have died before its flush.
-    yield Flush(folders=(crossings,))
+        files.close(files.create(joint.path(root.layout)))
 
 
 def make_sideline(root: Root, queue: QueueName) -> Steps[None]:
-    """Makes the sideline for the queue's messages if it is missing, and joins the queue to a shared
-    one. Blocks for half a second or longer. Raises as `create_queue`. Durable on return: yes.
+    """Makes the sideline for the queue's messages if it is missing. Raises as `create_queue`.
+    Durable on return: yes.
     """
-    into = root.facts.settings(queue).aside(queue)
-    yield from create_queue(root, into)
-    if into != queue.sideline():
-        joint = Joint(queue, into)
-        yield from share_sideline(root, joint)
-        Stop().wait(root.facts.settle_s)
-        root.facts.settled(joint)
+    yield from create_queue(root, root.facts.settings(queue).aside(queue))
 
 
 def sideline_held(

@@ -1,26 +1,21 @@
-"""The files in crossings/ of shovels between any two queues: what each run has chosen before it
-moves anything, and its result.
-
-FORMAT.md, "Crossings". The chosen messages stay recorded on stable media until none of them can be
-in both queues, or return to its former queue. `JoinedQueues` shows the record to every process.
+"""The files in crossings/ of Spark's shovels: what each run has chosen before it moves anything, so
+that a run that goes on keeps its choice, and its result. FORMAT.md, "Crossings".
 """
 
 import contextlib
-import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from mq.model.errors import BadName, Busy, MqError
-from mq.model.lifecycle import SHOVEL, State
+from mq.model.lifecycle import SHOVEL
 from mq.model.limits import FORGOTTEN_AFTER_S
 from mq.model.message import Stamp
 from mq.model.names import MessageId, ReplayId
-from mq.model.shovel import ALL, SHOVEL_BATCH_MAX, SHOVEL_FILE_BYTES_MAX
-from mq.store.core.find import DELIVERED
+from mq.model.shovel import SHOVEL_FILE_BYTES_MAX
 from mq.store.core.locks import queues_locked
-from mq.store.core.moves import message_status, named_status, others_of
+from mq.store.core.moves import message_status, named_status
 from mq.store.core.root import Root, unlink_if_there
 from mq.store.core.standing import queue_exists
 from mq.store.disk.files import is_gone
@@ -44,7 +39,6 @@ from mq.store.format.crossings import (
 from mq.store.format.layout import is_unfinished
 from mq.store.format.pipeline import LEDGER_KEPT_S
 from mq.store.scan.order import STRICT, Candidate
-from mq.store.shovel.shovel import Aim, shovel_many
 
 _READ_BYTES: Final = 1 << 20
 _VERSION: Final = 1
@@ -103,9 +97,8 @@ def read_over(root: Root, replay: ReplayId) -> Mapping[str, Any] | None:
 def record_chosen(
     root: Root, crossing: Crossing, said: Mapping[str, Any], chosen: Iterable[Chosen]
 ) -> Steps[int]:
-    """Records a run's choice and its request. Returns the number of messages. The caller holds the
-    id, and moves nothing before FACTS_SETTLE_S have passed: then every process knows that the
-    queues are joined. Raises OSError. Durable on return: yes.
+    """Records a run's choice and its request, before it moves anything. Returns the number of
+    messages. The caller holds the id. Raises OSError. Durable on return: yes.
     """
     files, written = root.files, new_chosen_path(root.layout, crossing)
     unlink_if_there(files, written)
@@ -127,7 +120,6 @@ def record_chosen(
         raise
     finally:
         files.close(descriptor)
-    root.facts.look_again_at_all()
     yield Flush(folders=(root.layout.crossings,))
     return count
 
@@ -137,16 +129,15 @@ def _head(crossing: Crossing, said: Mapping[str, Any]) -> bytes:
     return json.dumps({"version": _VERSION, **ends, **said}).encode("ascii") + b"\n"
 
 
-def keep_chosen(root: Root, crossing: Crossing) -> Steps[None]:
-    """Makes the run's record durable and renews its time, for a process that continues the run: the
-    process that wrote it may have died before its flush. Raises OSError. Durable on return: yes.
+def renew(root: Root, crossing: Crossing) -> None:
+    """Renews the time of the run's record, for a process that continues the run: it is not swept
+    then. Raises OSError. Durable on return: no.
     """
     descriptor = root.files.open_claimed(chosen_path(root.layout, crossing))
     try:
         root.files.stamp(descriptor, Stamp(root.now_ms()).mtime_ns())
     finally:
         root.files.close(descriptor)
-    yield Flush(folders=(root.layout.crossings,))
 
 
 def said_of(root: Root, crossing: Crossing) -> Mapping[str, Any]:
@@ -206,12 +197,9 @@ def _status(
 
 
 def finish(root: Root, crossing: Crossing, said: Mapping[str, Any]) -> Steps[None]:
-    """Records the result of a run that has decided about all its messages, and ends its effect on
-    other operations. The caller holds the id. Raises OSError. Durable on return: yes.
+    """Records the result of a run that has decided about all its messages. The caller holds the id.
+    Raises OSError. Durable on return: yes.
     """
-    # An earlier process of this run may have died before its flush.
-    ends = [each for each in (crossing.target, crossing.source) if queue_exists(root, each)]
-    yield Flush(folders=tuple(map(root.layout.queue, ends)))
     content = json.dumps(dict(said)).encode("ascii")
     over = over_path(root.layout, crossing.id)
     yield from replace_file(
@@ -223,47 +211,6 @@ def finish(root: Root, crossing: Crossing, said: Mapping[str, Any]) -> Steps[Non
 
 def _now_ns(root: Root) -> int:
     return Stamp(root.now_ms()).mtime_ns()
-
-
-def leave_one_name(root: Root, flusher: Flusher, crossing: Crossing) -> None:
-    """Moves messages of the run that a crash left in both queues to their target: nothing would
-    know their second name once the run is forgotten. Raises Busy if one cannot be moved now;
-    MqError, OSError.
-    """
-    doubled = list(_doubled(root, crossing))
-    aim = Aim(crossing.target, ALL, root.now_ms(), crossing.source, {})
-    for start in range(0, len(doubled), SHOVEL_BATCH_MAX):
-        became = shovel_many(root, flusher, aim, doubled[start : start + SHOVEL_BATCH_MAX])
-        if became.error is not None:
-            raise became.error
-    if doubled and (left := next(_doubled(root, crossing), None)) is not None:
-        raise Busy(f"{left.id.text} has two names, and cannot be moved now")
-
-
-def _doubled(root: Root, crossing: Crossing) -> Iterator[Candidate]:
-    """The run's messages that are ready in their source queue and have another name in the root."""
-    pack: MessageId | None = None
-    for message_id, _ in chosen_of(root, crossing):
-        found = candidate_of(root, crossing, message_id)
-        if found is None and message_id.pack_size and message_id.pack() != pack:
-            pack = message_id.pack()
-            found = candidate_of(root, crossing, pack)
-        if found is None:
-            continue
-        status = _status(root, crossing, message_id, found.bucket or "")
-        if status is not None and status.st_nlink > 1 and _names(root, crossing, found, status) > 1:
-            yield found
-
-
-def _names(root: Root, crossing: Crossing, found: Candidate, status: os.stat_result) -> int:
-    """The number of the message's names in the root; copies elsewhere do not count."""
-    count = 0
-    queues = (crossing.source, *others_of(root, crossing.source))
-    for queue, state in itertools.product(queues, (*DELIVERED, State.REMOVED)):
-        for spot in root.places.spots(state, queue, found.id):
-            there = message_status(root, root.layout.path(state, queue, found.id, spot))
-            count += there is not None and os.path.samestat(there, status)
-    return count
 
 
 def sweep_crossings(root: Root, flusher: Flusher) -> int:
@@ -318,7 +265,6 @@ def _sweep_run(root: Root, flusher: Flusher, name: str, path: str) -> int:
             return 1
     crossing = Crossing.parse(name)
     with held(root, flusher, crossing.id):
-        leave_one_name(root, flusher, crossing)
         run_alone(finish(root, crossing, {"state": "given up"}), flusher)
     return 1
 
@@ -330,7 +276,6 @@ def _sweep_joint(root: Root, joint: Joint) -> int:
         if is_there or queue_exists(root, joint.queue):
             return 0
         root.files.unlink(joint.path(root.layout))
-        root.facts.look_again_at_all()
     return 1
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from mq.model.errors import MqError, QueueNotFound, ShovelRunning, Unavailable, unavailable
 from mq.model.log import logger
-from mq.model.names import MessageId, QueueName, ReplayId
+from mq.model.names import MessageId, QueueName
 from mq.model.shovel import (
     ALL,
     SHOVEL_AGAIN_MAX,
@@ -39,8 +39,6 @@ from mq.runtime.upkeep import Stop
 from mq.store.core.root import Root
 from mq.store.core.turns import Turn
 from mq.store.disk.flush import Flusher
-from mq.store.format.crossings import Crossing
-from mq.store.shovel.crossing_pass import CrossingPass
 from mq.store.shovel.files import (
     drop_stop,
     is_asked_to_stop,
@@ -116,7 +114,7 @@ class Run:
         root: Root,
         flusher: Flusher,
         turn: Turn,
-        passing: Pass | CrossingPass,
+        passing: Pass,
         record: Record,
         heard: Heard = UNHEARD,
     ) -> None:
@@ -200,8 +198,7 @@ class Run:
     def run(self) -> Progress:
         """Runs to the end. Returns the result. Raises only on programming errors."""
         try:
-            is_begun = self._record.run.dry_run or self._begin()
-            for again in range(1 + SHOVEL_AGAIN_MAX if is_begun else 0):
+            for again in range(1 + SHOVEL_AGAIN_MAX):
                 if again and not self._wait_to_go_on():
                     break
                 self._make_pass()
@@ -214,24 +211,6 @@ class Run:
             with self._changed:
                 self._rested.notify_all()
             self._heard.over()
-
-    def _begin(self) -> bool:
-        """Waits until every process knows the queue's sideline, which may be new, or the crossing:
-        a process that moves a message on from the queue must flush the sideline too. False: it
-        failed.
-        """
-        try:
-            self._pass.begin(self._goes_on)
-        except (MqError, OSError) as error:
-            self._failed(error)
-            return False
-        with self._changed:
-            self._changed.wait_for(lambda: self.stopping is not None, self._root.facts.settle_s)
-        return True
-
-    def _goes_on(self) -> bool:
-        self._look()
-        return self.stopping is None
 
     def _make_pass(self) -> None:
         """Continues where the last pass ended, first with the batches that failed."""
@@ -312,8 +291,6 @@ class Run:
             )
 
     def _end(self) -> Progress:
-        if not self._record.run.dry_run:
-            self._end_pass()
         now_ms = self._root.now_ms()
         self._look_for_turn()
         with self._changed:
@@ -332,12 +309,6 @@ class Run:
             fields["cause"] = repr(self._error)
         _log.log(self._level(state), "a shovel ended", extra={"fields": fields})
         return self.progress
-
-    def _end_pass(self) -> None:
-        try:
-            self._pass.end(self.progress.moved)
-        except (MqError, OSError) as error:
-            self._failed(error)
 
     def _look_for_turn(self) -> None:
         """Checks at the end too: a process that was stopped may find no work left before its next
@@ -549,7 +520,7 @@ def begin(root: Root, flusher: Flusher, asked: Asked, run_id: str, heard: Heard 
         record = Record(progress)
         if before is not None:
             record = Record(progress, before.scheduled_ms, before.before_next)
-        run = Run(root, flusher, turn, _pass(root, flusher, asked, progress), record, heard)
+        run = Run(root, flusher, turn, _pass(root, asked, progress), record, heard)
         run.start()
     except BaseException:
         turn.end()
@@ -557,15 +528,11 @@ def begin(root: Root, flusher: Flusher, asked: Asked, run_id: str, heard: Heard 
     return run
 
 
-def _pass(root: Root, flusher: Flusher, asked: Asked, progress: Progress) -> Pass | CrossingPass:
-    if asked.into is None:
-        passing = Pass(root, asked.queue, asked.criteria, progress.began_ms)
-        passing.aim = replace(passing.aim, renews=asked.renews)
-        return passing
-    source = asked.queue.sideline()
-    aim = Aim(asked.into, asked.criteria, progress.began_ms, source, renews=asked.renews)
-    crossing = Crossing(ReplayId.parse(progress.id), source, asked.into)
-    return CrossingPass(root, flusher, crossing, aim)
+def _pass(root: Root, asked: Asked, progress: Progress) -> Pass:
+    aim = Aim(asked.queue, asked.criteria, progress.began_ms, renews=asked.renews)
+    if asked.into is not None:
+        aim = replace(aim, queue=asked.into, of=asked.queue.sideline(), takes_all=True)
+    return Pass(root, aim)
 
 
 def _take_turn(root: Root, queue: QueueName) -> Turn:

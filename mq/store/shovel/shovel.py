@@ -2,9 +2,7 @@
 
 A message's key is linked in the target queue before the message moves: the link is on stable media,
 and is read again under the lock of the link's folder, so that no two living messages have one key.
-PROTOCOL.md, "shovel", has the steps and what a crash leaves; "shovel chosen messages" has what must
-be on stable media before a message moves between two queues of which neither is the other's
-sideline.
+PROTOCOL.md, "shovel", has the steps and what a crash leaves.
 """
 
 import os
@@ -33,7 +31,6 @@ from mq.store.core.moves import (
     make_buckets,
     message_status,
     move_there,
-    others_of,
     sidelines_of,
 )
 from mq.store.core.room import Load
@@ -64,10 +61,10 @@ class Aim:
     """The aim of a pass: the target queue, the criteria, and the start of the pass in milliseconds
     since the epoch.
 
-    `of` is the source queue; None: the target's sideline. Between two queues of which neither is
-    the other's sideline, the caller must hold a durable Crossing. `chosen`: the stamps of the
-    chosen messages at that time, by id; None: stamps do not matter. `renews`: a message that comes
-    to a queue has none of its attempts.
+    `of` is the source queue; None: the target's sideline. `chosen`: the stamps of the chosen
+    messages at that time, by id; None: stamps do not matter. `takes_all`: whether it takes messages
+    of a sideline that came from other queues. `renews`: a message that comes to a queue has none of
+    its attempts.
     """
 
     queue: QueueName
@@ -75,6 +72,7 @@ class Aim:
     began_ms: int
     of: QueueName | None = None
     chosen: Mapping[str, Stamp] | None = None
+    takes_all: bool = False
     renews: bool = False
 
     @property
@@ -83,10 +81,8 @@ class Aim:
         return self.of or self.queue.sideline()
 
     def is_as_chosen(self, message_id: MessageId, status: os.stat_result) -> bool:
-        """Whether this is the chosen delivery. A message with two names, which a crash left, is:
-        this very move was made and not flushed.
-        """
-        if self.chosen is None or status.st_nlink > 1:
+        """Whether this is the chosen delivery."""
+        if self.chosen is None:
             return True
         then, now = self.chosen.get(message_id.text), Stamp.from_mtime_ns(status.st_mtime_ns)
         return then is not None and (then.due_ms, then.receives) == (now.due_ms, now.receives)
@@ -263,7 +259,7 @@ def _why_not(root: Root, aim: Aim, message_id: MessageId, status: os.stat_result
     """Why other messages and queues prevent the move. Raises StorageFailed, OSError."""
     if not aim.is_as_chosen(message_id, status):
         return Why.CHANGED
-    if aim.chosen is None and not _is_its(root, aim, message_id):
+    if not (aim.takes_all or aim.chosen is not None or _is_its(root, aim, message_id)):
         return Why.NOT_SELECTED
     queue = aim.queue
     why = _why_not_now(root, aim, message_id)
@@ -280,12 +276,11 @@ def _is_its(root: Root, aim: Aim, message_id: MessageId) -> bool:
     gets all messages that came from no other.
     """
     is_own = aim.source == aim.queue.sideline()
-    if is_own and not root.facts.joined(aim.source):
+    users = root.facts.users(aim.source)
+    if is_own and not users:
         return True
     queue = came_from(root, message_id)
-    if queue == aim.queue or not is_own:
-        return queue == aim.queue
-    return queue not in others_of(root, aim.source)
+    return queue == aim.queue or (is_own and queue not in users)
 
 
 def _why_not_now(root: Root, aim: Aim, message_id: MessageId) -> Why | None:
@@ -401,21 +396,19 @@ def _taken(candidates: deque[Candidate], count: int) -> tuple[Candidate, ...]:
 
 
 class Pass:
-    """The messages in a queue's sideline at the start of the pass, then in sidelines that it
-    shares. Thread-safe.
+    """The messages in a queue's sideline at the start of the pass, then, unless it `takes_all` of
+    the one, in sidelines that it shares. Thread-safe.
 
     Messages that come later wait for the next pass, also messages that this pass moved back and
     that were sidelined again: their time of sidelining shows it.
     """
 
-    def __init__(
-        self, root: Root, queue: QueueName, criteria: Criteria, began_ms: int | None = None
-    ) -> None:
+    def __init__(self, root: Root, aim: Aim) -> None:
         """Raises OSError."""
-        self.aim = Aim(queue, criteria, root.now_ms() if began_ms is None else began_ms)
+        self.aim = aim
         """The aim for the sideline that is being listed."""
         self._root = root
-        self._asides = list(sidelines_of(root, queue)[1:])
+        self._asides = [] if aim.takes_all else list(sidelines_of(root, aim.queue)[1:])
         # Only so that the pass ends in a sideline that grows faster than it is listed.
         until_ms = self.aim.began_ms + SHOVEL_IDS_AHEAD_S * 1000
         self._order = OrderUntil(until=uuid_beginning(until_ms))
@@ -423,12 +416,6 @@ class Pass:
         self._listed: deque[Candidate] = deque()
         self._is_listed = False
         self._at: MessageId | None = None
-
-    def begin(self, goes_on: Callable[[], bool]) -> None:
-        """Nothing has to be done before the first batch."""
-
-    def end(self, moved: int) -> None:
-        """Nothing has to be done after the last batch."""
 
     def batch(self, count: int) -> Batch | None:
         """The next messages, at most `count`, which the last pack may exceed; None: there are no

@@ -27,8 +27,8 @@ from mq.store.shovel.crossing_files import (
     candidate_of,
     finish,
     held,
-    keep_chosen,
     record_chosen,
+    renew,
 )
 from mq.store.shovel.shovel import Aim, shovel_many
 
@@ -227,7 +227,7 @@ async def chosen_before(at: At) -> None:
     place, message_id = crossing(at)
     choose(place, message_id)
     at.watch()
-    place.run(keep_chosen(place.root, RUN))
+    renew(place.root, RUN)
 
 
 @plays("shovel chosen messages: move")

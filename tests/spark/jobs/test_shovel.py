@@ -22,7 +22,6 @@ from mq.spark.jobs.choosing import BadCondition
 from mq.spark.jobs.shovel import Mover, Refused, Stopped, shovel
 from mq.spark.jobs.tasks import Unwatched
 from mq.store.core.find import whereabouts
-from mq.store.core.moves import claimed
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.format.crossings import Crossing
@@ -36,8 +35,8 @@ from mq.store.shovel.crossing_files import (
     find_crossing,
     finish,
     held,
-    keep_chosen,
     record_chosen,
+    renew,
 )
 
 OTHER = QueueName.parse("other")
@@ -198,28 +197,11 @@ def run_with(place: LeasingRoot, files: CrashingFiles, chosen: list[Chosen]) -> 
         if find_crossing(root, RUN.id) is None:
             run_alone(record_chosen(root, RUN, {}, iter(chosen)), flusher)
         else:
-            run_alone(keep_chosen(root, RUN), flusher)
+            renew(root, RUN)
         mover = Mover(root, flusher, RUN, None, Unwatched())
         mover.run()
         run_alone(finish(root, RUN, {}), flusher)
     return mover
-
-
-def test_a_run_is_not_over_while_a_message_of_two_names_is_held(tmp_path: Path) -> None:
-    place = LeasingRoot(tmp_path / "root")
-    place.make_queue(OTHER)
-    (held_one,) = place.publish()
-    chosen = [Chosen(held_one, stamp_of(place.root, held_one))]
-    source = place.root.layout.path(State.READY, QUEUE, held_one, "")
-    os.link(source, place.root.layout.path(State.READY, OTHER, held_one, ""))
-    with claimed(place.root, source) as claim:
-        assert claim is not None
-        with pytest.raises(Busy):
-            run_with(place, CrashingFiles(), chosen)
-    assert find_crossing(place.root, RUN.id) == RUN
-    assert run_with(place, CrashingFiles(), chosen).done.moved == 1
-    assert find_crossing(place.root, RUN.id) is None
-    assert not os.path.exists(source)
 
 
 def test_a_run_that_dies_anywhere_moves_each_once(tmp_path: Path) -> None:

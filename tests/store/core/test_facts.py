@@ -19,7 +19,7 @@ from mq.model.errors import (
     Unavailable,
 )
 from mq.model.message import Delivery
-from mq.model.names import MessageId, QueueName, ReplayId
+from mq.model.names import MessageId, QueueName
 from mq.model.settings import QueueSettings
 from mq.store.core.facts import FACTS_SETTLE_S, SETTINGS_AGE_S
 from mq.store.core.root import Root
@@ -27,7 +27,6 @@ from mq.store.core.unserved import forget_mark
 from mq.store.disk.flush import NoFlusher
 from mq.store.disk.group import run_alone
 from mq.store.disk.steps import Flush, Steps, T
-from mq.store.format.crossings import Crossing
 from mq.store.format.settings import print_fields
 from mq.store.opening import root_of
 from mq.store.operations.fetch import fetch
@@ -44,7 +43,6 @@ from mq.store.operations.remove import remove
 from mq.store.settings.configure import change_settings
 
 OTHER = QueueName.parse("other")
-RUN = Crossing(ReplayId.parse("run-1"), OTHER, QUEUE)
 ASKED = ("queues/q", "settings/q.json", "purged/q")
 
 

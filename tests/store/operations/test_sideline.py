@@ -27,7 +27,6 @@ from mq.model.message import Reason, Stamp
 from mq.model.names import Key, MessageId, QueueName
 from mq.store.core.find import whereabouts
 from mq.store.disk.flush import FsyncFlusher
-from mq.store.format.crossings import Joint
 from mq.store.format.layout import Keys
 from mq.store.format.settings import write_fields
 from mq.store.leases.releasing import release as release_lease
@@ -38,7 +37,7 @@ from mq.store.operations.queues import delete_queue
 from mq.store.operations.redeliver import Timer, redeliver
 from mq.store.operations.remove import find_key, remove
 from mq.store.operations.reschedule import reschedule
-from mq.store.operations.sideline import make_sideline, sideline
+from mq.store.operations.sideline import make_sideline, opened, sideline
 from mq.store.scan.order import list_ready
 
 SIDELINE = QUEUE.sideline()
@@ -403,11 +402,13 @@ def test_a_publish_that_finds_itself_sidelined_was_published(place: LeasingRoot)
     assert place.run(publish(place.root, draft, b"x")) == message_id
 
 
-def test_a_shared_sideline_is_used_once_what_joins_it_is_durable(place: LeasingRoot) -> None:
+def test_a_shared_sideline_is_used_once_a_file_joins_it(place: LeasingRoot) -> None:
     root, shared = place.root, QueueName("failed_SIDELINE")
     place.run(write_fields(root.layout, root.files, QUEUE, {"sideline_to": shared.text}))
     root.facts.look_again(QUEUE)
-    root.facts.settle_s = 0
-    for _ in make_sideline(root, QUEUE):
-        assert not root.facts.is_settled(Joint(QUEUE, shared))
-    assert root.facts.is_settled(Joint(QUEUE, shared))
+    with pytest.raises(SidelineMissing):
+        opened(root, QUEUE)
+    place.run(make_sideline(root, QUEUE))
+    assert root.facts.asides(QUEUE) == ()
+    assert opened(root, QUEUE) == shared
+    assert root.facts.asides(QUEUE) == (shared,)

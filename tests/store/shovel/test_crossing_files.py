@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from harness.audits import audit
 from harness.faults import Met
-from harness.folders import files_below
 from harness.leases import QUEUE, LeasingRoot, stamp_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +20,8 @@ from mq.model.message import Reason, Stamp
 from mq.model.names import MessageId, QueueName, ReplayId
 from mq.model.shovel import ALL, Why
 from mq.store.core.find import whereabouts
-from mq.store.core.moves import claimed
 from mq.store.disk.flush import FsyncFlusher
-from mq.store.format.crossings import Crossing, JoinedQueues, parse_lock, parse_over
+from mq.store.format.crossings import Crossing, parse_lock, parse_over
 from mq.store.format.pipeline import LEDGER_KEPT_S
 from mq.store.operations.fetch import fetch
 from mq.store.operations.reschedule import reschedule
@@ -36,7 +34,6 @@ from mq.store.shovel.crossing_files import (
     find_crossing,
     finish,
     held,
-    leave_one_name,
     read_over,
     record_chosen,
     said_of,
@@ -139,41 +136,6 @@ def test_one_process_has_an_id(place: LeasingRoot) -> None:
         pytest.fail("two have it")
 
 
-def test_a_message_of_two_names_is_left_one(place: LeasingRoot) -> None:
-    ids = place.publish(2)
-    choose(place, ids)
-    source = next(path for path in files_below(place.top / "queues/q") if path.name == ids[0].text)
-    os.link(source, place.top / "queues/other" / ids[0].text)
-    leave_one_name(place.root, place.flusher, RUN)
-    assert whereabouts(place.root, OTHER, ids[0]) is State.READY
-    assert whereabouts(place.root, QUEUE, ids[0]) is None
-    assert whereabouts(place.root, QUEUE, ids[1]) is State.READY
-
-
-def test_a_run_is_known_while_a_message_of_two_names_cannot_go(place: LeasingRoot) -> None:
-    ids = place.publish(2)
-    choose(place, ids)
-    made = place.top / "crossings" / RUN.text
-    source = next(path for path in files_below(place.top / "queues/q") if path.name == ids[0].text)
-    os.link(source, place.top / "queues/other" / ids[0].text)
-    other = next(path for path in files_below(place.top / "queues/q") if path.name == ids[1].text)
-    os.link(other, place.top / "elsewhere")  # Somebody's copy: it has one name in the root.
-    at_s = place.clock.now_ms() / 1000
-    os.utime(made, (at_s, at_s))
-    place.pass_s(LEDGER_KEPT_S + 1)
-    with claimed(place.root, os.fspath(source)) as claim:
-        assert claim is not None
-        with pytest.raises(Busy, match="two names"):
-            leave_one_name(place.root, place.flusher, RUN)
-        sweep_crossings(place.root, place.flusher)
-        assert find_crossing(place.root, RUN.id) == RUN
-    sweep_crossings(place.root, place.flusher)
-    assert find_crossing(place.root, RUN.id) is None
-    assert whereabouts(place.root, OTHER, ids[0]) is State.READY
-    assert whereabouts(place.root, QUEUE, ids[0]) is None
-    assert whereabouts(place.root, QUEUE, ids[1]) is State.READY
-
-
 def test_what_is_being_chosen_is_not_swept_however_long_that_takes(place: LeasingRoot) -> None:
     (message_id,) = place.publish()
 
@@ -188,37 +150,6 @@ def test_what_is_being_chosen_is_not_swept_however_long_that_takes(place: Leasin
     with held(place.root, place.flusher, RUN.id):
         assert place.run(record_chosen(place.root, RUN, {}, slowly())) == 1
     assert names(place) == ["run-1.lock", "run-1:q:other"]
-
-
-def test_one_that_cannot_be_understood_keeps_no_other_from_its_end(place: LeasingRoot) -> None:
-    runs = [Crossing(ReplayId.parse(f"run-{each}"), QUEUE, OTHER) for each in range(6)]
-    at_s = place.clock.now_ms() / 1000
-    for run in runs:
-        choose(place, place.publish(), run)
-        path = place.top / "crossings" / run.text
-        if run in runs[2:4]:
-            path.write_bytes(path.read_bytes()[:-1])
-        os.utime(path, (at_s, at_s))
-    place.pass_s(LEDGER_KEPT_S + 1)
-    with pytest.raises(Damaged):
-        sweep_crossings(place.root, place.flusher)
-    assert [run for run in runs if find_crossing(place.root, run.id)] == runs[2:4]
-
-
-def test_queues_are_joined_over_runs_and_sidelines(place: LeasingRoot) -> None:
-    third = QueueName.parse("third")
-    place.make_queue(third)
-    ids = place.publish(1)
-    choose(place, ids)
-    choose(place, [], Crossing(ReplayId.parse("run-2"), OTHER.sideline(), third))
-    root = place.root
-    crossings = JoinedQueues(root.layout, root.files, root.clock)
-    all_of = {QUEUE, OTHER, third, *(each.sideline() for each in (QUEUE, OTHER, third))}
-    for queue in all_of:
-        assert set(crossings.of(queue)) == all_of - {queue}
-    assert crossings.of(QueueName.parse("fourth")) == ()
-    place.run(finish(root, RUN, {}))
-    assert set(crossings.of(QUEUE)) == set()
 
 
 def test_what_began_after_a_step_ahead_is_swept_in_its_own_time(place: LeasingRoot) -> None:

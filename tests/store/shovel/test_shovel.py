@@ -598,7 +598,7 @@ def test_a_pass_sees_each_message_once_in_the_order_of_delivery(place: LeasingRo
     ids = [*place.publish(4, SIDELINE), *place.publish(4, SIDELINE, priority=7)]
     place.publish(2)
     expected = [*ids[4:], *ids[:4]]
-    at = Pass(place.root, QUEUE, ALL)
+    at = Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms()))
     assert all_of(at) == expected
     assert all_of(at) == []
 
@@ -606,7 +606,7 @@ def test_a_pass_sees_each_message_once_in_the_order_of_delivery(place: LeasingRo
 @pytest.mark.usefixtures("listed")
 def test_a_pass_whose_messages_go_and_stay_sees_each_once(place: LeasingRoot) -> None:
     ids = [sidelined(place) for _ in range(9)]
-    at, seen = Pass(place.root, QUEUE, ALL), []
+    at, seen = Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms())), []
     while (batch := at.batch(2)) is not None:
         seen += [each.id for each in batch.candidates]
         shovel_many(place.root, place.flusher, at.aim, batch.candidates[:1])
@@ -615,7 +615,7 @@ def test_a_pass_whose_messages_go_and_stay_sees_each_once(place: LeasingRoot) ->
 
 def test_a_pass_goes_on_after_an_error(place: LeasingRoot, files: Met) -> None:
     ids = place.publish(3, SIDELINE)
-    at = Pass(place.root, QUEUE, ALL)
+    at = Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms()))
     files.fail("entries", errno.EIO, "/queues/q_SIDELINE", times=1)
     with pytest.raises(OSError, match="Input/output"):
         at.batch(2)
@@ -624,7 +624,7 @@ def test_a_pass_goes_on_after_an_error(place: LeasingRoot, files: Met) -> None:
 
 def test_a_pass_ends_though_others_are_sidelined_meanwhile(place: LeasingRoot) -> None:
     ids = [sidelined(place) for _ in range(3)]
-    at, seen, moved = Pass(place.root, QUEUE, ALL), [], []
+    at, seen, moved = Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms())), [], []
     place.pass_s(1)
     while (batch := at.batch(1)) is not None:
         seen += [each.id for each in batch.candidates]
@@ -639,10 +639,10 @@ def test_a_pass_ends_though_others_are_sidelined_meanwhile(place: LeasingRoot) -
 
 def test_a_pass_where_there_is_no_sideline_has_nothing(tmp_path: Path) -> None:
     place = LeasingRoot(tmp_path / "root")
-    assert Pass(place.root, QUEUE, ALL).batch(10) is None
+    assert Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms())).batch(10) is None
 
 
 def test_a_pass_leaves_out_what_is_purged(place: LeasingRoot) -> None:
     place.publish(2, SIDELINE)
     place.run(purge(place.root, SIDELINE, place.clock.now_ms()))
-    assert Pass(place.root, QUEUE, ALL).batch(10) is None
+    assert Pass(place.root, Aim(QUEUE, ALL, place.root.now_ms())).batch(10) is None

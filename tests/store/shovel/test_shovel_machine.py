@@ -66,7 +66,7 @@ class Crossing(RuleBasedStateMachine):
         for due in self._delayed():
             self._redeliver(due)
             self._go_on(self.running[-1])
-        at = Pass(self.root, QUEUE, ALL)
+        at = Pass(self.root, Aim(QUEUE, ALL, self.root.now_ms()))
         while (batch := at.batch(3)) is not None:
             assert (
                 shovel_many(self.root, self.place.flusher, at.aim, batch.candidates).error is None

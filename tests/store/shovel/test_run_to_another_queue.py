@@ -1,6 +1,5 @@
-"""A shovel that moves a sideline's messages to another queue: what it records, and how it ends."""
+"""A shovel that moves a sideline's messages to another queue: what goes, and how it ends."""
 
-import errno
 import os
 from pathlib import Path
 
@@ -11,18 +10,15 @@ from harness.waiting import PATIENCE_S
 
 from mq.model.clock import SystemClock
 from mq.model.message import Stamp
-from mq.model.names import MessageId, QueueName, ReplayId
-from mq.model.shovel import ALL, Progress, RunState, Trigger
+from mq.model.names import MessageId, QueueName
+from mq.model.shovel import Progress, RunState, Trigger
 from mq.store.core.root import Root
 from mq.store.disk.flush import FsyncFlusher
 from mq.store.disk.group import run_alone
-from mq.store.format.crossings import Crossing
 from mq.store.opening import open_root
 from mq.store.operations.queues import create_queue, delete_queue
-from mq.store.shovel.crossing_pass import CrossingPass
 from mq.store.shovel.files import read_record, take_turn
 from mq.store.shovel.run import Asked, Heard, begin
-from mq.store.shovel.shovel import Aim, shovel_many
 
 DEAD, OTHER = QueueName.parse("dead"), QueueName.parse("other")
 ID = "00000000-0000-0000-0000-000000000001"
@@ -34,7 +30,6 @@ class Place:
     def __init__(self, top: Path, count: int = 3) -> None:
         self.files = FaultyFiles()
         self.root: Root = open_root(str(top), self.files, SystemClock())
-        self.root.facts.settle_s = 0
         self.flusher = FsyncFlusher(self.files, 1)
         for queue in (DEAD, DEAD.sideline(), OTHER):
             run_alone(create_queue(self.root, queue), self.flusher)
@@ -50,9 +45,6 @@ class Place:
     def there(self, queue: QueueName = OTHER) -> list[str]:
         folder = self.root.layout.queue(queue)
         return sorted(each for each in os.listdir(folder) if not each.startswith("."))
-
-    def crossings(self) -> list[str]:
-        return sorted(os.listdir(self.root.layout.crossings))
 
     def ran(self, heard: Heard | None = None) -> Progress:
         asked = Asked(DEAD, Trigger.REQUEST, into=OTHER, renews=True)
@@ -81,51 +73,12 @@ def test_all_messages_go_and_have_most_attempts_again(place: Place) -> None:
         status = (Path(place.root.layout.queue(OTHER)) / each.text).stat()
         stamp = Stamp.from_mtime_ns(status.st_mtime_ns)
         assert (stamp.receives, stamp.attempts, stamp.reason) == (41, 1, 0)
-    assert place.crossings() == [f"{ID}.json", f"{ID}.lock"]
     assert audit(place.root).is_clean
 
 
-def test_a_batch_that_fails_comes_again(place: Place) -> None:
-    aim = Aim(OTHER, ALL, place.root.now_ms(), DEAD.sideline())
-    crossing = Crossing(ReplayId.parse(ID), aim.source, OTHER)
-    passing = CrossingPass(place.root, place.flusher, crossing, aim)
-    assert passing.batch(2) is None
-    passing.end(0)
-    passing = CrossingPass(place.root, place.flusher, crossing, aim)
-    passing.begin(lambda: True)
-    for call, where in (("open_read", "/crossings/"), ("status", place.ids[1].text)):
-        place.files.fail(call, errno.EIO, where, times=1)
-        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-            passing.batch(2)
-    first = passing.batch(2)
-    assert first is not None
-    os.unlink(f"{place.root.layout.queue(DEAD.sideline())}/{place.ids[2].text}")
-    assert [each.id for each in first.candidates] == place.ids[:2]
-    assert len(shovel_many(place.root, place.flusher, first.aim, first.candidates).moved) == 2
-    assert passing.batch(2) is None
-    passing.end(2)
-    assert place.crossings() == [f"{ID}.json", f"{ID}.lock"]
-
-
-def test_a_run_that_cannot_record_moves_nothing(place: Place) -> None:
-    place.files.fail("rename", errno.ENOSPC, "/crossings/", times=1)
-    done = place.ran()
-    assert (done.state, done.moved, done.error) == (RunState.FAILED, 0, "no-space")
-    assert place.there() == []
-    assert place.ran().moved == 3
-
-
-def test_a_run_that_is_stopped_while_it_chooses_moves_nothing(place: Place) -> None:
+def test_a_run_that_is_stopped_at_once_moves_nothing(place: Place) -> None:
     done = place.ran(Heard(may_go_on=lambda: False))
     assert (done.state, done.moved) == (RunState.STOPPED, 0)
-    assert place.crossings() == [f"{ID}.json", f"{ID}.lock"]
-
-
-def test_a_run_that_cannot_end_leaves_its_record_to_the_mover(place: Place) -> None:
-    place.files.fail("create", errno.EIO, f"/crossings/.{ID}", times=1, after=1)
-    done = place.ran()
-    assert (done.state, done.moved) == (RunState.FAILED, 3)
-    assert place.crossings() == [f"{ID}.lock", f"{ID}:dead_SIDELINE:other"]
 
 
 def test_a_sideline_that_is_gone_has_none(place: Place) -> None:
